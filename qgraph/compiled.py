@@ -1,0 +1,74 @@
+"""The CompiledPlan: code for every task of a plan, and how each is called. lowering -> CompiledPlan -> runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from qgraph.plan import GraphPlan
+from qgraph.program import ArrayType, ScalarType, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a task's function, in order.
+
+    ``leaf``: an array or scalar of the call, by ``name``. ``host``: an int64 the host computed (``HostValue.name``).
+    ``slots``: the int64 scratch array, one dimension, C order. ``handle``: uint64, the conditional handle of the while node
+    this task arms or decides, 0 where a slot is written instead.
+    """
+
+    kind: Literal["leaf", "host", "slots", "handle"]
+    name: str
+    type: ArrayType | ScalarType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCode:
+    """One task as a function.
+
+    ``source`` is the generated Python (what is hashed, shown and simulated), ``entry`` the name of the kernel in the cubin.
+    ``counts`` names the host values whose product is the number of threads; empty with ``on_device`` (a grid-stride loop over
+    a count that only the device knows) and for one-thread tasks (``single``).
+    """
+
+    task: Task
+    entry: str
+    source: str
+    parameters: tuple[Parameter, ...]
+    counts: tuple[str, ...]
+    single: bool
+    on_device: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CudaPlan:
+    """A plan compiled for one compute capability. ``cubin`` holds every task under its entry name."""
+
+    plan: GraphPlan
+    codes: Mapping[str, TaskCode]
+    ptx: Mapping[str, str]
+    cubin: bytes
+    capability: tuple[int, int]
+    # False: linked without libcudadevrt, which then must come from the driver.
+    device_runtime: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CpuPlan:
+    """A plan compiled for the CPU: ``call(*leaf arrays and scalars, *host values, slots)``, in ``parameters``' order."""
+
+    plan: GraphPlan
+    source: str
+    parameters: tuple[Parameter, ...]
+    call: Callable[..., None] = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatorPlan:
+    """The CUDA kernels as plain Python functions, for Numba's simulator."""
+
+    plan: GraphPlan
+    codes: Mapping[str, TaskCode]
+    kernels: Mapping[str, Callable[..., object]] = field(compare=False)

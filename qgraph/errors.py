@@ -1,0 +1,89 @@
+"""The errors a user may meet. One class a kind of mistake; each message says what was found, where, and what to do.
+
+::
+
+    QGraphError
+    ├── KernelSyntaxError   the kernel says something the language does not have
+    ├── KernelTypeError     its values have types that cannot be compiled
+    ├── ArgumentError       a call passed something that does not fit
+    ├── DataRaceError       a parallel loop is not parallel
+    ├── BoundsError         an index left its array
+    ├── BackendError        the backend asked for cannot run here
+    └── CudaError           the driver reported a failure
+"""
+
+from __future__ import annotations
+
+from qgraph.source import Span
+
+
+class QGraphError(Exception):
+    """Base of all errors of qgraph.
+
+    Args:
+        found: what is wrong, as one sentence.
+        span: the place in the user's source, drawn with a caret.
+        also: further places, each with a few words.
+        hint: what to do instead.
+    """
+
+    def __init__(
+        self,
+        found: str,
+        span: Span | None = None,
+        *,
+        also: tuple[tuple[str, Span], ...] = (),
+        hint: str | None = None,
+    ) -> None:
+        self.found = found
+        self.span = span
+        self.also = also
+        self.hint = hint
+        super().__init__(self._render())
+
+    def _render(self) -> str:
+        parts = [self.found]
+        if self.span is not None:
+            parts.append(_place(self.span))
+        for words, span in self.also:
+            parts.append(f"{words}:\n{_place(span)}")
+        if self.hint:
+            parts.append(f"help: {self.hint}")
+        return "\n".join(parts)
+
+
+def _place(span: Span) -> str:
+    excerpt = span.excerpt()
+    return f"  --> {span}" + (f"\n{excerpt}" if excerpt else "")
+
+
+class KernelSyntaxError(QGraphError):
+    """The kernel's source uses something that the language does not have."""
+
+
+class KernelTypeError(QGraphError):
+    """The kernel's values have types that cannot be compiled, or that would give a wrong answer."""
+
+
+class ArgumentError(QGraphError):
+    """A call passed arguments that do not fit the kernel."""
+
+
+class DataRaceError(QGraphError):
+    """A parallel loop writes what another of its iterations surely touches."""
+
+
+class BoundsError(QGraphError):
+    """An index left its array."""
+
+
+class BackendError(QGraphError):
+    """The backend that was asked for is unknown, or cannot run here."""
+
+
+class CudaError(QGraphError):
+    """The CUDA driver reported a failure."""
+
+
+class PerformanceWarning(UserWarning):
+    """The answer is right, but something costs more than it needs to; said once."""

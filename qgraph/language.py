@@ -1,0 +1,173 @@
+"""The words a kernel may use. Each is a plain Python function that means what it says; the frontend knows them by identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import Any, TypeVar
+
+from qgraph.errors import ArgumentError, KernelSyntaxError
+
+T = TypeVar("T")
+
+
+class ndrange:  # noqa: N801 - a word of the language, spelled as range is
+    """The product of integer ranges, last axis fastest: ``ndrange(n, (lo, hi), ...)``.
+
+    One axis yields ints, more yield tuples. An axis is a count ``n`` or a pair ``(lo, hi)``; an empty one makes it empty.
+    """
+
+    def __init__(self, *axes: int | tuple[int, int]) -> None:
+        if not axes:
+            raise ArgumentError("ndrange() needs at least one axis", hint="for one axis write ndrange(n)")
+        self.axes = tuple(range(*axis) if isinstance(axis, tuple) else range(axis) for axis in axes)
+
+    def __iter__(self) -> Iterator[Any]:
+        if len(self.axes) == 1:
+            return iter(self.axes[0])
+        return product(*self.axes)
+
+    def __len__(self) -> int:
+        total = 1
+        for axis in self.axes:
+            total *= len(axis)
+        return total
+
+
+def serial(iterable: Iterable[T]) -> Iterable[T]:
+    """``for t in serial(range(...))``: the iterations run in order; loops inside may be parallel."""
+    return iterable
+
+
+def parallel(iterable: Iterable[T]) -> Iterable[T]:
+    """``for i in parallel(range(...))``: the author's word that the iterations are independent."""
+    return iterable
+
+
+def graph_do_while(flag: Any, max_iter: int | None = None) -> bool:
+    """``while graph_do_while(flag)``: run the body, and again while ``flag`` is nonzero, at most ``max_iter`` times.
+
+    Args:
+        flag: an integer or bool array of one element, which the body changes.
+        max_iter: at least 1, or None for no limit.
+
+    Raises:
+        KernelSyntaxError: called outside a kernel, where nothing could tell one entry of the loop from the next.
+    """
+    raise KernelSyntaxError(
+        "graph_do_while() was called outside a kernel",
+        hint="use it as the condition of a while loop in a function with @qgraph.kernel, or run kernel.reference(...)",
+    )
+
+
+class DoWhile:
+    """One entry of a do-while, for ``kernel.reference``: true at first, then as the flag says."""
+
+    def __init__(self, flag: Any, max_iter: int | None = None) -> None:
+        if max_iter is not None and max_iter < 1:
+            raise ArgumentError(f"max_iter is {max_iter}, but a do-while runs at least once")
+        self._flag = flag
+        self._left = max_iter
+        self._first = True
+
+    def again(self) -> bool:
+        """Whether the body runs (once more)."""
+        if self._first:
+            self._first = False
+        elif not self._flag[(0,) * self._flag.ndim]:
+            return False
+        if self._left is not None:
+            self._left -= 1
+            return self._left >= 0
+        return True
+
+
+def atomic_add(array: Any, index: Any, value: Any) -> Any:
+    """``array[index] += value`` that no other thread can tear; returns the old value."""
+    old = array[index]
+    array[index] = old + value
+    return old
+
+
+def atomic_sub(array: Any, index: Any, value: Any) -> Any:
+    """``array[index] -= value`` that no other thread can tear; returns the old value."""
+    old = array[index]
+    array[index] = old - value
+    return old
+
+
+def atomic_min(array: Any, index: Any, value: Any) -> Any:
+    """``array[index] = min(array[index], value)`` that no other thread can tear; returns the old value."""
+    old = array[index]
+    array[index] = min(old, value)
+    return old
+
+
+def atomic_max(array: Any, index: Any, value: Any) -> Any:
+    """``array[index] = max(array[index], value)`` that no other thread can tear; returns the old value."""
+    old = array[index]
+    array[index] = max(old, value)
+    return old
+
+
+def atomic_and_(array: Any, index: Any, value: Any) -> Any:
+    """``array[index] &= value`` that no other thread can tear; integers only; returns the old value."""
+    old = array[index]
+    array[index] = old & value
+    return old
+
+
+def atomic_or_(array: Any, index: Any, value: Any) -> Any:
+    """``array[index] |= value`` that no other thread can tear; integers only; returns the old value."""
+    old = array[index]
+    array[index] = old | value
+    return old
+
+
+def atomic_xor(array: Any, index: Any, value: Any) -> Any:
+    """``array[index] ^= value`` that no other thread can tear; integers only; returns the old value."""
+    old = array[index]
+    array[index] = old ^ value
+    return old
+
+
+def atomic_exch(array: Any, index: Any, value: Any) -> Any:
+    """``array[index] = value`` that no other thread can tear; returns the old value."""
+    old = array[index]
+    array[index] = value
+    return old
+
+
+def atomic_cas(array: Any, index: Any, compare: Any, value: Any) -> Any:
+    """Store ``value`` if ``array[index]`` equals ``compare``, as one step; returns the old value. Integers of 32 and 64 bits."""
+    old = array[index]
+    if old == compare:
+        array[index] = value
+    return old
+
+
+ATOMICS = (
+    atomic_add,
+    atomic_sub,
+    atomic_min,
+    atomic_max,
+    atomic_and_,
+    atomic_or_,
+    atomic_xor,
+    atomic_exch,
+    atomic_cas,
+)
+
+
+def trip_count(start: int, stop: int, step: int) -> int:
+    """``len(range(start, stop, step))``; 0 for a step of 0, which is refused before a launch where the host knows it."""
+    if step > 0 and start < stop:
+        return (stop - start + step - 1) // step
+    if step < 0 and start > stop:
+        return (start - stop - step - 1) // -step
+    return 0
+
+
+def set_condition(slots: Any, index: int, handle: int, value: bool) -> None:
+    """Decide a kernel-level loop: through its conditional handle in a graph, else in scratch slot ``index``."""
+    slots[index] = 1 if value else 0

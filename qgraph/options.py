@@ -1,0 +1,43 @@
+"""The options of ``@qgraph.kernel``, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qgraph.errors import BackendError, QGraphError
+
+BACKENDS = ("cuda", "cpu", "sim")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a kernel is compiled and run; the fields are the keywords of ``@qgraph.kernel``."""
+
+    graph: bool = True
+    backend: str | None = None
+    fuse: bool = False
+    fastmath: bool = False
+    block_size: int | None = None
+    bounds_check: bool = False
+    conditional: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.backend is not None:
+            check_backend(self.backend)
+        if self.conditional not in ("auto", "device", "host"):
+            raise QGraphError(
+                f"conditional={self.conditional!r} is not one of 'auto', 'device', 'host'",
+                hint="'auto' runs loops on the device where the driver can, 'host' never",
+            )
+        if self.block_size is not None and not (1 <= self.block_size <= 1024):
+            raise QGraphError(f"block_size={self.block_size!r} is not between 1 and 1024 threads")
+        for name, value in (("fuse", self.fuse), ("bounds_check", self.bounds_check)):
+            if value:
+                raise QGraphError(f"{name}=True is not supported yet", hint=f"leave {name} out; the default is False")
+
+
+def check_backend(name: str) -> str:
+    """Return ``name`` if it is a backend; ``BackendError`` otherwise."""
+    if name not in BACKENDS:
+        raise BackendError(f"unknown backend {name!r}", hint=f"the backends are {', '.join(map(repr, BACKENDS))}")
+    return name

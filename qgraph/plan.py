@@ -1,0 +1,123 @@
+"""The GraphPlan: nodes and edges of the graph, before anything is compiled. The same for every backend.
+
+Data only: comparable, printable, drawable. ``lowering.build`` makes it from a Program, and passes turn one plan into another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from qgraph.program import Loop, Program, Task
+from qgraph.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node of the graph: a kernel that runs ``task``, or a while node whose body is the region ``body``."""
+
+    index: int
+    kind: Literal["kernel", "while"]
+    label: str
+    span: Span
+    region: int
+    task: Task | None = None
+    loop: Loop | None = None
+    body: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A straight-line graph: the root, or the body of a while node (``parent``). ``nodes`` are in program order."""
+
+    index: int
+    parent: int | None
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlan:
+    """What will run, in which order. ``edges`` are (from, to) node indices, each within one region, reduced."""
+
+    program: Program
+    nodes: tuple[Node, ...]
+    edges: tuple[tuple[int, int], ...]
+    regions: tuple[Region, ...]
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Loops and runs of serial statements as the user wrote them, in program order."""
+        return tuple(task for task in self.program.tasks() if task.role in ("loop", "serial"))
+
+    def predecessors(self, index: int) -> tuple[int, ...]:
+        """The nodes that must finish before node ``index`` starts."""
+        return tuple(before for before, after in self.edges if after == index)
+
+    def __str__(self) -> str:
+        program = self.program
+        head = f"{program.name}: {len(self.tasks)} tasks, {len(self.nodes)} nodes, {len(self.edges)} edges, {program.float_type}"
+        return "\n".join([head, *self._region_lines(0, 1)])
+
+    def _region_lines(self, region: int, depth: int) -> list[str]:
+        lines = []
+        for index in self.regions[region].nodes:
+            node = self.nodes[index]
+            after = ", ".join(f"n{before}" for before in self.predecessors(index))
+            order = f"  after {after}" if after else ""
+            lines.append(f"{'  ' * depth}n{index} {node.label}  [line {node.span.line}]{order}")
+            task = node.task
+            if task is not None:
+                lines += [f"{'  ' * (depth + 2)}{text}" for text in _task_lines(task)]
+            if node.body is not None:
+                lines += self._region_lines(node.body, depth + 1)
+        return lines
+
+    def to_dot(self) -> str:
+        """The graph in Graphviz' language: while nodes are clusters that hold their bodies."""
+        lines = [f'digraph "{self.program.name}" {{', "  node [shape=box, fontname=monospace]; compound=true;"]
+        lines += self._dot_region(0, 1)
+        for before, after in self.edges:
+            lines.append(f"  n{before} -> n{after};")
+        return "\n".join([*lines, "}"]) + "\n"
+
+    def _dot_region(self, region: int, depth: int) -> list[str]:
+        pad = "  " * depth
+        lines = []
+        for index in self.regions[region].nodes:
+            node = self.nodes[index]
+            label = _dot_text(f"{node.label}\nline {node.span.line}: {node.span.first_line()}")
+            if node.body is None:
+                lines.append(f"{pad}n{index} [label={label}];")
+                continue
+            lines.append(f"{pad}subgraph cluster_n{index} {{")
+            lines.append(f"{pad}  label={label}; style=rounded;")
+            lines.append(f"{pad}  n{index} [shape=diamond, label=while];")
+            lines += self._dot_region(node.body, depth + 1)
+            lines.append(f"{pad}}}")
+        return lines
+
+    def _repr_svg_(self) -> str | None:
+        # Only a notebook asks for this; without Graphviz it shows the text instead.
+        try:
+            import graphviz
+
+            svg: str = graphviz.Source(self.to_dot()).pipe(format="svg", encoding="utf-8")
+        except Exception:  # graphviz, or its dot program, is not installed
+            return None
+        return svg
+
+
+def _task_lines(task: Task) -> list[str]:
+    lines = []
+    reads = ", ".join(sorted(task.effects.reads))
+    writes = ", ".join(sorted(task.effects.writes))
+    lines.append(f"reads {reads or 'nothing'}; writes {writes or 'nothing'}")
+    if task.verdict is not None:
+        where = f" (line {task.verdict.span.line})" if task.verdict.span is not None else ""
+        lines.append(f"{task.verdict}{where}")
+    return lines
+
+
+def _dot_text(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

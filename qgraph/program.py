@@ -1,0 +1,270 @@
+"""The Program: a kernel as it was written, for one choice of argument types. Frontend -> Program -> lowering.
+
+Kernel-level statements only. The body of a loop stays a Python AST with the user's line numbers: Numba is the compiler of
+bodies, and nothing here types or re-implements it. In such a body every argument leaf is a plain name (``Leaf.name``), and
+every other global is a key of ``Task.names``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from qgraph.source import Span
+
+# --- types of arguments ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """An array argument: ``dtype`` is a NumPy dtype name, ``layout`` one of C, F, A as in Numba."""
+
+    dtype: str
+    ndim: int
+    layout: Literal["C", "F", "A"]
+    readonly: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(':' * self.ndim)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """A scalar argument. ``weak``: a Python number, which takes the kernel's float type where it meets floats."""
+
+    dtype: str
+    weak: bool
+
+    def __str__(self) -> str:
+        return f"{'Python ' if self.weak else ''}{self.dtype}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantType:
+    """An argument whose value is part of the specialisation (None, a string, a function)."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """A tuple, named tuple or dataclass: ``fields`` are (name, type) pairs; a plain tuple's names are its indices."""
+
+    cls: type
+    fields: tuple[tuple[str, Type], ...]
+
+
+Type = ArrayType | ScalarType | ConstantType | StructType
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One array or scalar inside the arguments.
+
+    ``path`` is how the user writes it (``state.grid.x``), ``name`` the identifier that stands for it in every body.
+    """
+
+    name: str
+    path: str
+    type: ArrayType | ScalarType
+
+
+# --- code as an AST ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """A function as an AST, to be compiled by Numba: a task, a chunk of one, or a device function.
+
+    ``tree`` keeps the user's line numbers in ``file``; ``names`` are the globals its body refers to. A value in ``names`` may
+    again be a ``Function``, a Numba dispatcher, a word of ``qgraph.language``, a NumPy or math function, or a constant.
+    """
+
+    name: str
+    tree: ast.FunctionDef
+    names: Mapping[str, object]
+    file: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParallelFunction:
+    """On the CPU: called as ``f(chunks, *args)``, it runs ``function(chunk, *args)`` for each chunk, on all threads."""
+
+    function: Function
+
+
+# --- what a statement does ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Leaves and scratch slots that a statement reads and writes. Order between statements comes from these alone."""
+
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+
+    def __or__(self, other: Effects) -> Effects:
+        return Effects(self.reads | other.reads, self.writes | other.writes)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a loop is parallel: ``independent`` is proved, ``assumed`` is not, ``asserted`` is the author's word."""
+
+    kind: Literal["independent", "assumed", "asserted"]
+    reason: str
+    span: Span | None = None
+
+    def __str__(self) -> str:
+        words = {"independent": "independent", "assumed": "assumed independent", "asserted": "declared parallel"}
+        return f"{words[self.kind]}: {self.reason}"
+
+
+# --- values known to the host, and places on the device ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HostValue:
+    """An integer that the host computes before a launch, from shapes, scalar arguments and constants.
+
+    ``source`` is a Python expression over leaf names; the kernels see the result under ``name``. ``check`` says what the
+    value must satisfy: a step is not 0, an iteration limit is at least 1.
+    """
+
+    name: str
+    source: str
+    span: Span
+    check: Literal["", "step", "max_iter"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One int64 of device scratch: a serial loop's variable, a counter, a bound read before its loop, a condition."""
+
+    index: int
+    name: str
+
+
+# --- statements --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis of a parallel loop: ``variable = start + t * step`` for ``0 <= t < count``.
+
+    Each of start, step and count is an expression over leaf names, host values and ``_slots``. ``on_device``: count reads
+    device memory, so the host does not know it.
+    """
+
+    variable: str
+    start: ast.expr
+    step: ast.expr
+    count: ast.expr
+    on_device: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Code that becomes one kernel: a parallel loop (``axes``), or a run of statements for one thread (no axes)."""
+
+    name: str
+    role: Literal["loop", "serial", "enter", "condition", "bounds"]
+    span: Span
+    axes: tuple[Axis, ...]
+    body: tuple[ast.stmt, ...]
+    names: Mapping[str, object] = field(compare=False)
+    effects: Effects
+    verdict: Verdict | None = None
+    # The variable that holds the tuple of all axes in ``for I in ndrange(...)``; empty where the target is unpacked.
+    index_tuple: str = ""
+
+    @property
+    def on_device(self) -> bool:
+        """Whether some extent is known on the device only."""
+        return any(axis.on_device for axis in self.axes)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatement:
+    """Run a task."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop at kernel level, run on the device where it can be.
+
+    Every executor does the same: run ``enter`` (if any), then, if ``test_first`` and slot ``condition_slot`` is zero, skip;
+    else repeat ``body`` and ``condition`` until that slot is zero. In a graph the slot is a conditional handle instead:
+    both tasks end with ``_set_condition``.
+    """
+
+    kind: Literal["do_while", "serial"]
+    span: Span
+    condition_slot: Slot
+    enter: Task | None
+    test_first: bool
+    body: tuple[Statement, ...]
+    condition: Task
+    label: str
+
+
+Statement = TaskStatement | Loop
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenName:
+    """A global or closure value that was compiled in: ``namespace[key]`` must still be ``value`` at every call."""
+
+    namespace: Mapping[str, object] = field(compare=False)
+    key: str
+    value: object = field(compare=False)
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A kernel for one specialisation. ``float_type`` is F of the number rules; ``written`` are leaves some task writes."""
+
+    name: str
+    span: Span
+    float_type: Literal["float32", "float64"]
+    leaves: tuple[Leaf, ...]
+    host_values: tuple[HostValue, ...]
+    slots: tuple[Slot, ...]
+    body: tuple[Statement, ...]
+    flags: tuple[tuple[str, Span], ...]
+    frozen: tuple[FrozenName, ...]
+
+    def tasks(self) -> Iterator[Task]:
+        """All tasks in program order, those of loop bodies included."""
+        return tasks_of(self.body)
+
+    @property
+    def written(self) -> frozenset[str]:
+        """Names of leaves that some task writes."""
+        return frozenset().union(*(task.effects.writes for task in self.tasks()))
+
+
+def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
+    """The tasks under ``statements``, in program order: enter, body, condition for a loop."""
+    for statement in statements:
+        if isinstance(statement, TaskStatement):
+            yield statement.task
+            continue
+        if statement.enter is not None:
+            yield statement.enter
+        yield from tasks_of(statement.body)
+        yield statement.condition
+
+
+def effects_of(statement: Statement) -> Effects:
+    """Everything that a statement touches, loop bodies included."""
+    result = Effects()
+    for task in tasks_of((statement,)):
+        result |= task.effects
+    return result

@@ -1,0 +1,50 @@
+"""Where something stands in the user's source: every record and every error carries a ``Span``."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of source: lines count from 1, columns from 0, the end is exclusive."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    @classmethod
+    def of(cls, node: ast.AST, file: str) -> Span:
+        """The span of an AST node whose positions are those of ``file``."""
+        line = getattr(node, "lineno", 1)
+        column = getattr(node, "col_offset", 0)
+        end_line = getattr(node, "end_lineno", None) or line
+        end_column = getattr(node, "end_col_offset", None) or column + 1
+        return cls(file, line, column, end_line, end_column)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column + 1}"
+
+    def first_line(self) -> str:
+        """The text of the span's first line, without its indentation."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def excerpt(self) -> str:
+        """The first line of the span with carets under it; empty where the file cannot be read."""
+        text = linecache.getline(self.file, self.line).rstrip("\n")
+        if not text:
+            return ""
+        # ast columns count UTF-8 bytes, carets count characters.
+        raw = text.encode()
+        start = len(raw[: self.column].decode(errors="replace"))
+        stop = len(raw[: self.end_column].decode(errors="replace"))
+        if self.end_line != self.line:
+            stop = len(text)
+        number = str(self.line)
+        gutter = " " * len(number)
+        carets = " " * start + "^" * max(1, stop - start)
+        return f"{gutter} |\n{number} | {text}\n{gutter} | {carets}"
