@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Any, TypeVar
 
@@ -171,3 +172,28 @@ def trip_count(start: int, stop: int, step: int) -> int:
 def set_condition(slots: Any, index: int, handle: int, value: bool) -> None:
     """Decide a kernel-level loop: through its conditional handle in a graph, else in scratch slot ``index``."""
     slots[index] = 1 if value else 0
+
+
+class Func:
+    """A function with ``@qgraph.func``: callable from kernels and funcs, and from plain Python as what it is."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __get__(self, owner: object, _cls: type | None = None) -> Any:
+        return self if owner is None else functools.partial(self, owner)
+
+    def __repr__(self) -> str:
+        return f"<qgraph.func {self.function.__qualname__}>"
+
+
+def func(function: Callable[..., Any]) -> Func:
+    """Mark ``function`` as callable from kernels and funcs.
+
+    Called as a kernel-level statement, its loops become the kernel's loops; inside a loop it is a device function.
+    """
+    return Func(function)

@@ -180,6 +180,8 @@ class Task:
     verdict: Verdict | None = None
     # The variable that holds the tuple of all axes in ``for I in ndrange(...)``; empty where the target is unpacked.
     index_tuple: str = ""
+    # Serial loop variables and bounds that the body reads: (local name, slot), loaded once at its start.
+    scalars: tuple[tuple[str, Slot], ...] = ()
 
     @property
     def on_device(self) -> bool:
@@ -235,8 +237,12 @@ class Program:
     float_type: Literal["float32", "float64"]
     leaves: tuple[Leaf, ...]
     host_values: tuple[HostValue, ...]
+    host_names: Mapping[str, object] = field(compare=False)
     slots: tuple[Slot, ...]
     body: tuple[Statement, ...]
+    # Pairs of leaves that share memory in this specialisation: they are one resource.
+    aliases: tuple[tuple[str, str], ...]
+    # Leaves that decide a do-while, with the place: each must have one element.
     flags: tuple[tuple[str, Span], ...]
     frozen: tuple[FrozenName, ...]
 

@@ -1,0 +1,76 @@
+# Every target does its own set-up: it needs Python >= 3.11 with venv, make, and (for a package without a wheel) a compiler.
+#   make demo       restore a damaged photograph with a solver that iterates inside one launch
+#   make test       the test suite: cpu and compile-only CUDA, then the simulator
+#   make test-gpu   the same tests on the GPU of this machine
+#   make bench      measure, and write benchmarks/results/
+#   make lint       ruff and strict mypy
+# PYTHON=/path/to/python uses that interpreter as it is: nothing is installed. CUDA=cu12 picks the toolkit for older drivers.
+
+SHELL := /bin/bash
+comma := ,
+VENV := .venv
+OUT ?= benchmarks/results
+
+# An interpreter that is new enough, to make the virtual environment with.
+BASE := $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 python; do \
+	$$p -c 'import sys; raise SystemExit(not sys.version_info >= (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+CUDA ?= $(if $(shell nvidia-smi 2>/dev/null | grep 'CUDA Version: 12'),cu12,cu13)
+LINUX := $(filter Linux,$(shell uname -s))
+GPU := $(wildcard /dev/nvidiactl /dev/dxg)
+
+# The suite compiles to PTX and links on machines without a GPU too; the demo and the benchmarks need that only with one.
+DEV_EXTRAS := dev,demo$(if $(LINUX),$(if $(CUDA),$(comma)$(CUDA)))
+
+ifdef PYTHON
+PY := PYTHONPATH=. $(PYTHON)
+READY_DEV :=
+READY_DEMO :=
+else
+PY := $(VENV)/bin/python
+READY_DEV := $(VENV)/installed-dev
+READY_DEMO := $(VENV)/installed-demo
+endif
+
+.PHONY: demo test test-cpu test-sim test-gpu bench lint format clean
+
+demo: $(READY_DEMO)
+	$(PY) -m examples.inpaint
+
+test: test-cpu test-sim
+
+test-cpu: $(READY_DEV)
+	QGRAPH_BACKEND= $(PY) -m pytest -q tests --ignore=tests/gpu
+
+# Numba's simulator is chosen before numba is first imported, so it has a process of its own.
+test-sim: $(READY_DEV)
+	QGRAPH_BACKEND=sim $(PY) -m pytest -q tests/features
+
+test-gpu: $(READY_DEV)
+	QGRAPH_BACKEND=cuda $(PY) -m pytest -q tests/features tests/gpu
+
+bench: $(READY_DEV)
+	$(PY) -m benchmarks.run --out $(OUT)
+
+lint: $(READY_DEV)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: $(READY_DEV)
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+$(VENV)/bin/python:
+	@test -n '$(BASE)' || { echo 'qgraph needs Python 3.11 or newer, and found none on the PATH'; exit 1; }
+	$(BASE) -m venv $(VENV) || { echo 'no venv module: on Debian and Ubuntu, install python3-venv'; exit 1; }
+
+$(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install -q -e '.[$(DEV_EXTRAS)]'
+	touch $@
+
+$(VENV)/installed-demo: pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install -q -e '.[demo$(if $(GPU),$(comma)$(CUDA))]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis

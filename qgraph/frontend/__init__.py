@@ -1,0 +1,1 @@
+"""function -> Program: parsing, names by identity, what each statement touches, and what is refused."""

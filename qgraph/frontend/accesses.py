@@ -1,0 +1,1031 @@
+"""Every access to an array that a parallel loop makes, in program order, with its indices as symbolic integers.
+
+A walk over the body with an environment: what each private name holds (an integer, a view of an array, a tuple). A value that
+cannot be followed is unknown, and an array that may be reached through it is never lost: it is then accessed "somewhere".
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import math
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from qgraph import language
+from qgraph.frontend.affine import ONE, Poly
+from qgraph.frontend.definite import names_assigned
+from qgraph.program import Function
+from qgraph.source import Span
+
+# Deeper calls are not followed: what they are given is then accessed "somewhere".
+_MAX_DEPTH = 12
+
+
+class Dim(Enum):
+    """What an index may be besides an integer: all of a dimension, or an unknown part of it."""
+
+    WHOLE = ":"
+    PART = "part"
+
+
+Index = Poly | Dim | None
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis of the loop as written: ``for variable in range(start, stop, step)``."""
+
+    variable: str
+    start: ast.expr
+    stop: ast.expr
+    step: ast.expr
+
+
+@dataclass(frozen=True)
+class LoopFacts:
+    """A parallel loop after name resolution.
+
+    Args:
+        axes: one for a ``range``, one for each axis of an ``ndrange``.
+        body: its statements; array leaves are plain names, words are keys of ``names``.
+        names: the globals of the body.
+        ndim: the number of dimensions of each array leaf.
+        same: leaf -> representative, for leaves that are the identical memory in this specialisation.
+        paths: leaf -> how the user writes it, for messages.
+        file: where the body was written.
+        span: the loop's header.
+        text: the iterable as the user wrote it, ``range(n)``.
+        index_tuple: the variable that holds the tuple of all axes, or "".
+        asserted: the author said ``parallel(...)``.
+    """
+
+    axes: tuple[Axis, ...]
+    body: Sequence[ast.stmt]
+    names: Mapping[str, object]
+    ndim: Mapping[str, int]
+    same: Mapping[str, str]
+    paths: Mapping[str, str]
+    file: str
+    span: Span
+    text: str
+    index_tuple: str = ""
+    asserted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A loop variable: ``start + step * t`` for t = 0, 1, ... before ``stop``; ``stop`` None: not known."""
+
+    symbol: str
+    start: Poly
+    stop: Poly | None
+    step: Poly
+
+
+Kind = Literal["read", "write", "update", "atomic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One place that touches an array.
+
+    ``indices``: one a dimension (an integer, ``Dim``, or None for an unknown integer); None: anywhere. ``guarded``: it may not
+    happen. ``node``: the statement for an update, else the expression. ``loops``: the inner loops around it, outermost first.
+    ``facts``: polynomials that are at least zero whenever it happens. ``call``: where the body calls the function it is in.
+    """
+
+    array: str
+    kind: Kind
+    operator: str
+    indices: tuple[Index, ...] | None
+    guarded: bool
+    node: ast.AST
+    span: Span
+    text: str
+    loops: tuple[Variable, ...] = ()
+    facts: tuple[Poly, ...] = ()
+    call: Span | None = None
+
+    @property
+    def in_function(self) -> bool:
+        """Whether it is in the body of a function that the loop calls."""
+        return self.call is not None
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may change the array."""
+        return self.kind != "read"
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """What a loop touches, and its axes as variables."""
+
+    variables: tuple[Variable, ...]
+    all: tuple[Access, ...]
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """Leaves that are read; what an update or an atomic touches is read as well."""
+        return frozenset(access.array for access in self.all if access.kind != "write")
+
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """Leaves that may be written."""
+        return frozenset(access.array for access in self.all if access.writes)
+
+
+def collect(facts: LoopFacts) -> Accesses:
+    """All accesses of a loop to its array leaves. Two walks: the first finds which arrays the loop leaves unchanged."""
+    everything = frozenset(facts.same.get(leaf, leaf) for leaf in facts.ndim)
+    first = _walk(facts, everything)
+    return _walk(facts, frozenset(facts.same.get(leaf, leaf) for leaf in first.written))
+
+
+def _walk(facts: LoopFacts, written: frozenset[str]) -> Accesses:
+    walker = _Walker(facts, written)
+    variables = tuple(walker.axis(at, axis) for at, axis in enumerate(facts.axes))
+    symbols = [_integer(Poly.symbol(variable.symbol)) for variable in variables]
+    for axis, value in zip(facts.axes, symbols, strict=True):
+        walker.env[axis.variable] = value
+    if facts.index_tuple:
+        # An ndrange of one axis yields the integer itself.
+        walker.env[facts.index_tuple] = symbols[0] if len(symbols) == 1 else _Value(items=tuple(symbols))
+    walker.block(facts.body)
+    return Accesses(variables, tuple(walker.accesses))
+
+
+# --- values ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """All or part of an array: ``dims`` has one entry a dimension of the leaf; the view keeps those that are a ``Dim``."""
+
+    array: str
+    dims: tuple[Index, ...] | None
+    facts: tuple[Poly, ...] = ()
+
+    @property
+    def is_element(self) -> bool:
+        return self.dims is not None and not any(isinstance(dim, Dim) for dim in self.dims)
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What an expression may hold: an integer, a tuple, views of arrays; all empty: unknown, but no array."""
+
+    poly: Poly | None = None
+    items: tuple[_Value, ...] | None = None
+    views: frozenset[_View] = frozenset()
+
+
+_UNKNOWN = _Value()
+_Env = dict[str, _Value]
+
+
+def _integer(poly: Poly) -> _Value:
+    return _Value(poly=poly)
+
+
+def _views(values: Sequence[_Value]) -> frozenset[_View]:
+    """Every view inside ``values``."""
+    found: frozenset[_View] = frozenset()
+    for value in values:
+        found |= value.views | _views(value.items or ())
+    return found
+
+
+def _vague(values: Sequence[_Value]) -> _Value:
+    """A value of which only the arrays it may reach are known."""
+    return _Value(views=frozenset(_View(view.array, None) for view in _views(values)))
+
+
+def _join(left: _Value, right: _Value) -> _Value:
+    """What is known of a value that is one of two."""
+    if left == right:
+        return left
+    if left.items is not None or right.items is not None:
+        if left.items is not None and right.items is not None and len(left.items) == len(right.items):
+            return _Value(items=tuple(_join(a, b) for a, b in zip(left.items, right.items, strict=True)))
+        return _vague((left, right))
+    return _Value(views=left.views | right.views)
+
+
+def _join_envs(left: _Env, right: _Env) -> _Env:
+    return {name: _join(left.get(name, _UNKNOWN), right.get(name, _UNKNOWN)) for name in left.keys() | right.keys()}
+
+
+def _opaque(label: str, values: Sequence[_Value]) -> _Value:
+    """A value that is computed from ``values`` alone: a symbol of its own if none of them varies in the loop."""
+    keys = []
+    for value in values:
+        if value.poly is None or value.poly.varies:
+            return _UNKNOWN
+        keys.append(value.poly.key())
+    return _integer(Poly.symbol(f"{label}({', '.join(keys)})"))
+
+
+# --- the walk ----------------------------------------------------------------------------------------------------------
+
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+    ast.MatMult: "@",
+}
+_METADATA = frozenset({"shape", "size", "ndim", "dtype", "itemsize", "nbytes", "strides"})
+_READING_METHODS = frozenset(
+    {"sum", "min", "max", "mean", "any", "all", "dot", "copy", "item", "std", "var", "prod", "argmin", "argmax", "astype"}
+)
+_WRITING_FUNCTIONS = frozenset({"copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis"})
+_ELEMENTWISE_MODULES = ("math", "cmath", "builtins", "operator", "_operator")
+
+
+@dataclass(slots=True)
+class _Frame:
+    """The function that is being walked: its globals and its file; ``call`` is None in the loop itself."""
+
+    names: Mapping[str, object]
+    file: str
+    call: Span | None
+    locals: frozenset[str]
+    returned: list[_Value]
+
+
+class _Walker:
+    def __init__(self, facts: LoopFacts, written: frozenset[str]) -> None:
+        self.facts = facts
+        self.written = written
+        self.accesses: list[Access] = []
+        self.env: _Env = {}
+        self.loops: tuple[Variable, ...] = ()
+        self.guards = 0
+        # Set after a continue, break or return that may have happened: what follows may not.
+        self.escaped = False
+        self.counter = len(facts.axes)
+        self.depth = 0
+        self.frame = _Frame(facts.names, facts.file, None, frozenset(names_assigned(facts.body)), [])
+
+    def axis(self, at: int, axis: Axis) -> Variable:
+        """An axis as a variable; a bound that is not a polynomial was read once, before the loop: a symbol of its own."""
+        bounds = []
+        for which, node in (("start", axis.start), ("stop", axis.stop), ("step", axis.step)):
+            poly = self.expression(node).poly
+            bounds.append(Poly.symbol(f"{which} of axis {at}") if poly is None or poly.varies else poly)
+        self.accesses.clear()  # Bounds are read before the loop, not in it.
+        return Variable(f"{axis.variable}@{at}", bounds[0], bounds[1], bounds[2])
+
+    # --- recording ---
+
+    def record(self, view: _View, kind: Kind, node: ast.AST, sign: str = "", *, maybe: bool = False) -> None:
+        place = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(node, ast.Assign) else node
+        self.accesses.append(
+            Access(
+                array=view.array,
+                kind=kind,
+                operator=sign,
+                indices=view.dims,
+                guarded=maybe or self.escaped or self.guards > 0,
+                node=node,
+                span=Span.of(node, self.frame.file),
+                text=self.text(place),
+                loops=self.loops,
+                facts=view.facts,
+                call=self.frame.call,
+            )
+        )
+
+    def text(self, node: ast.AST) -> str:
+        """The source of ``node`` with the leaves as the user writes them."""
+        if self.frame.call is not None:
+            return ast.unparse(node)
+        return ast.unparse(_Rename(self.facts.paths).visit(_copy(node)))
+
+    def record_all(self, value: _Value, kind: Kind, node: ast.AST, sign: str = "", *, maybe: bool = False) -> None:
+        views = _views([value])
+        for view in sorted(views, key=repr):
+            self.record(view, kind, node, sign, maybe=maybe or len(views) > 1)
+
+    def use(self, node: ast.expr) -> _Value:
+        """Evaluate ``node`` where its whole value is read."""
+        value = self.expression(node)
+        self.record_all(value, "read", node)
+        return value if not _views([value]) else _UNKNOWN
+
+    def size(self, array: str, dim: int) -> Poly:
+        return Poly.symbol(f"#{self.facts.same.get(array, array)}.shape[{dim}]")
+
+    # --- statements ---
+
+    def block(self, statements: Sequence[ast.stmt]) -> None:
+        for statement in statements:
+            self.statement(statement)
+
+    def statement(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Assign():
+                self.assign(node)
+            case ast.AugAssign():
+                self.augmented(node)
+            case ast.AnnAssign():
+                if node.value is not None:
+                    self.store(node.target, self.expression(node.value), node.value)
+            case ast.If():
+                self.use(node.test)
+                self.branches([node.body, node.orelse])
+            case ast.For():
+                self.for_loop(node)
+            case ast.While():
+                self.repeat(node.body, test=node.test)
+                self.branches([node.orelse, []])
+            case ast.Match():
+                self.match(node)
+            case ast.Return():
+                value = _UNKNOWN if node.value is None else self.expression(node.value)
+                self.frame.returned.append(value)
+                self.escaped = True
+            case ast.Break() | ast.Continue():
+                self.escaped = True
+            case ast.Expr():
+                self.expression(node.value)
+            case _:
+                self.anything(node)
+
+    def anything(self, node: ast.AST) -> None:
+        """A statement of no interest here (or refused elsewhere): its parts, each of which may not run."""
+        self.guards += 1
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt):
+                self.statement(child)
+            elif isinstance(child, ast.expr):
+                self.use(child)
+            else:
+                self.anything(child)
+        self.guards -= 1
+
+    def branches(self, bodies: Sequence[Sequence[ast.stmt]]) -> None:
+        """Alternatives: each may not run."""
+        before, ends = self.env, []
+        self.guards += 1
+        for body in bodies:
+            self.env = dict(before)
+            self.block(body)
+            ends.append(self.env)
+        self.guards -= 1
+        self.env = ends[0]
+        for end in ends[1:]:
+            self.env = _join_envs(self.env, end)
+
+    def match(self, node: ast.Match) -> None:
+        subject = self.use(node.subject)
+        for name in names_assigned(case.pattern for case in node.cases):
+            self.env[name] = _vague([subject])
+        for case in node.cases:
+            if case.guard is not None:
+                self.guarded(case.guard)
+        self.branches([case.body for case in node.cases] + [[]])
+
+    def assign(self, node: ast.Assign) -> None:
+        change = self.minimum_update(node)
+        if change is not None:
+            sign, operand = change
+            self.use(operand)
+            self.update(node, node.targets[0], sign)
+            return
+        value = self.expression(node.value)
+        for target in node.targets:
+            self.store(target, value, node.value)
+
+    def minimum_update(self, node: ast.Assign) -> tuple[str, ast.expr] | None:
+        """("min" or "max", e) of ``a[k] = min(a[k], e)``."""
+        target = node.targets[0]
+        if len(node.targets) != 1 or not isinstance(target, ast.Subscript) or not isinstance(node.value, ast.Call):
+            return None
+        call = node.value
+        function = self.resolve(call.func)
+        sign = "min" if function is min else "max" if function is max else ""
+        if not sign or len(call.args) != 2 or call.keywords or not is_repeatable(target):
+            return None
+        text = ast.unparse(target)
+        others = [argument for argument in call.args if ast.unparse(argument) != text]
+        return (sign, others[0]) if len(others) == 1 else None
+
+    def augmented(self, node: ast.AugAssign) -> None:
+        sign = _OPERATORS[type(node.op)]
+        if isinstance(node.target, ast.Name):
+            old = self.name(node.target)
+            if _views([old]):  # In place, on the array that the name stands for.
+                self.use(node.value)
+                self.record_all(old, "read", node.target)
+                self.record_all(old, "write", node.target)
+            else:
+                self.env[node.target.id] = self.binary(node.op, old, self.use(node.value))
+            return
+        self.use(node.value)
+        if isinstance(node.target, ast.Subscript):
+            self.update(node, node.target, sign)
+        else:
+            self.use(node.target)
+            self.store(node.target, _UNKNOWN, node.value)
+
+    def update(self, node: ast.AugAssign | ast.Assign, target: ast.expr, sign: str) -> None:
+        assert isinstance(target, ast.Subscript)
+        value = self.subscript(target)
+        views = _views([value])
+        for view in sorted(views, key=repr):
+            if view.is_element:
+                self.record(view, "update", node, sign, maybe=len(views) > 1)
+            else:
+                self.record(view, "read", target, maybe=len(views) > 1)
+                self.record(view, "write", target, maybe=len(views) > 1)
+
+    def store(self, target: ast.expr, value: _Value, source: ast.expr) -> None:
+        match target:
+            case ast.Name():
+                self.read_elements(value, source)
+                self.env[target.id] = _without_elements(value)
+            case ast.Tuple() | ast.List():
+                items = value.items
+                plain = not any(isinstance(item, ast.Starred) for item in target.elts)
+                for at, item in enumerate(target.elts):
+                    if plain and items is not None and len(items) == len(target.elts):
+                        self.store(item, items[at], source)
+                    else:
+                        self.store(item, _vague([value]), source)
+            case ast.Starred():
+                self.store(target.value, _vague([value]), source)
+            case ast.Subscript():
+                self.record_all(value, "read", source)
+                self.record_all(self.subscript(target), "write", target)
+            case ast.Attribute():
+                self.record_all(value, "read", source)
+                self.record_all(_vague([self.expression(target.value)]), "write", target)
+            case _:
+                self.record_all(value, "read", source)
+
+    def read_elements(self, value: _Value, node: ast.AST) -> None:
+        for view in sorted(_views([value]), key=repr):
+            if view.is_element:
+                self.record(view, "read", node)
+
+    def for_loop(self, node: ast.For) -> None:
+        targets, bounded = self.iterate(node.iter, node.target)
+        outer = self.loops
+        self.loops = outer + targets
+        self.repeat(node.body, target=node.target, value=self.iterated, sure=bounded)
+        self.loops = outer
+        self.branches([node.orelse, []])
+
+    iterated: _Value = _UNKNOWN
+
+    def repeat(
+        self,
+        body: Sequence[ast.stmt],
+        *,
+        test: ast.expr | None = None,
+        target: ast.expr | None = None,
+        value: _Value = _UNKNOWN,
+        sure: bool = False,
+    ) -> None:
+        """A loop inside the iteration. Names that it assigns are unknown at its head, views being all they may become."""
+        sure = sure and not _may_leave(body)
+        returns = any(isinstance(child, ast.Return) for statement in body for child in ast.walk(statement))
+        changed = names_assigned(body).keys() | (names_assigned([test]).keys() if test is not None else frozenset())
+        head = {name: _vague([held]) if name in changed else held for name, held in self.env.items()}
+        escaped, count, counter = self.escaped, len(self.accesses), self.counter
+        while True:
+            self.env = dict(head)
+            self.guards += not sure
+            if test is not None:
+                self.use(test)
+            if target is not None:
+                self.store(target, value, target)
+            self.block(body)
+            self.guards -= not sure
+            self.escaped = escaped
+            end = {name: _vague([self.env.get(name, _UNKNOWN)]) for name in changed}
+            after = {**head, **{name: _join(held, head.get(name, _UNKNOWN)) for name, held in end.items()}}
+            if all(_views([after[name]]) <= _views([head.get(name, _UNKNOWN)]) for name in changed):
+                break
+            # A view reaches the head that was not there: walk again with it.
+            head = after
+            del self.accesses[count:]
+            self.counter = counter
+        self.escaped = escaped or returns
+        self.env = after
+        if target is not None:
+            for name in names_assigned([target]):
+                self.env[name] = _vague([self.env.get(name, _UNKNOWN), value])
+
+    def iterate(self, node: ast.expr, target: ast.expr) -> tuple[tuple[Variable, ...], bool]:
+        """The variables of an inner loop and whether it is known to run; ``iterated`` is what its target holds."""
+        function = self.resolve(node.func) if isinstance(node, ast.Call) else None
+        self.iterated = _UNKNOWN
+        if isinstance(node, ast.Call) and not node.keywords:
+            if function in (language.serial, language.parallel) and len(node.args) == 1:
+                return self.iterate(node.args[0], target)
+            starred = any(isinstance(argument, ast.Starred) for argument in node.args)
+            if function is range and not starred and 1 <= len(node.args) <= 3:
+                return self.ranges([node.args], target)
+            if function is language.ndrange and not starred:
+                axes = [list(argument.elts) if isinstance(argument, ast.Tuple) else [argument] for argument in node.args]
+                if all(1 <= len(axis) <= 2 for axis in axes):
+                    return self.ranges(axes, target)
+        value = self.expression(node)
+        self.iterated = self.element_of(value, node)
+        return (), bool(value.items)
+
+    def element_of(self, value: _Value, node: ast.expr) -> _Value:
+        """What iterating over ``value`` yields."""
+        if value.items:
+            result = value.items[0]
+            for item in value.items[1:]:
+                result = _join(result, item)
+            return result
+        rows = frozenset(_first_unknown(view) for view in _views([value]))
+        self.record_all(_Value(views=frozenset(view for view in rows if view.is_element)), "read", node)
+        return _Value(views=frozenset(view for view in rows if not view.is_element))
+
+    def ranges(self, axes: Sequence[Sequence[ast.expr]], target: ast.expr) -> tuple[tuple[Variable, ...], bool]:
+        """The variables of ``range(...)``, or of an ``ndrange`` of several axes."""
+        variables: list[Variable] = []
+        values: list[_Value] = []
+        sure = True
+        for axis in axes:
+            bounds = [self.use(bound).poly for bound in axis]
+            start, stop = (Poly.const(0), bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
+            step = bounds[2] if len(bounds) == 3 else ONE
+            self.counter += 1
+            name = target.id if isinstance(target, ast.Name) else "_"
+            if start is None or step is None or step.varies:
+                values.append(_UNKNOWN)
+                sure = False
+                continue
+            variable = Variable(f"{name}@{self.counter}", start, stop, step)
+            sure = sure and stop is not None
+            variables.append(variable)
+            values.append(_integer(Poly.symbol(variable.symbol)))
+        self.iterated = values[0] if len(values) == 1 else _Value(items=tuple(values))
+        return tuple(variables), sure
+
+    # --- expressions ---
+
+    def guarded(self, node: ast.expr) -> _Value:
+        self.guards += 1
+        value = self.expression(node)
+        self.guards -= 1
+        return value
+
+    def expression(self, node: ast.expr) -> _Value:
+        """The value of ``node``; reads of elements in it are recorded, views in its value are not read yet."""
+        match node:
+            case ast.Constant():
+                return _constant(node.value)
+            case ast.Name():
+                return self.name(node)
+            case ast.Subscript():
+                return self.load(node)
+            case ast.Attribute():
+                return self.attribute(node)
+            case ast.BinOp():
+                left, right = self.use(node.left), self.use(node.right)
+                return self.binary(node.op, left, right)
+            case ast.UnaryOp():
+                operand = self.use(node.operand)
+                if isinstance(node.op, ast.USub) and operand.poly is not None:
+                    return _integer(-operand.poly)
+                return operand if isinstance(node.op, ast.UAdd) else _opaque(type(node.op).__name__, [operand])
+            case ast.Call():
+                return self.call(node)
+            case ast.Tuple() | ast.List():
+                items = [self.expression(item) for item in node.elts]
+                if any(isinstance(item, ast.Starred) for item in node.elts):
+                    return _Value(items=_unpack(node.elts, items)) if _known(node.elts, items) else _vague(items)
+                return _Value(items=tuple(items))
+            case ast.Starred():
+                return self.expression(node.value)
+            case ast.IfExp():
+                test = self.use(node.test)
+                left, right = self.guarded(node.body), self.guarded(node.orelse)
+                joined = _join(left, right)
+                if joined.poly is None and not _views([joined]) and joined.items is None:
+                    return _opaque("IfExp", [test, left, right])
+                return joined
+            case ast.BoolOp():
+                values = [self.expression(node.values[0])] + [self.guarded(value) for value in node.values[1:]]
+                views = _views(values)
+                return _Value(views=views) if views else _opaque(type(node.op).__name__, values)
+            case ast.Compare():
+                return self.compare(node)
+            case ast.NamedExpr():
+                value = self.expression(node.value)
+                self.store(node.target, value, node.value)
+                return value
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                return self.comprehension(node)
+            case _:
+                before = len(self.accesses)
+                self.anything(node)
+                return _vague([_Value(views=frozenset(_View(a.array, None) for a in self.accesses[before:]))])
+
+    def name(self, node: ast.Name) -> _Value:
+        name = node.id
+        if name in self.env:
+            return self.env[name]
+        if name in self.frame.locals:
+            return _UNKNOWN
+        if self.frame.call is None and name in self.facts.ndim:
+            return _Value(views=frozenset({_View(name, (Dim.WHOLE,) * self.facts.ndim[name])}))
+        if name in self.frame.names:
+            return _constant(self.frame.names[name])
+        return _integer(Poly.symbol(name)) if self.frame.call is None else _UNKNOWN
+
+    def binary(self, op: ast.operator, left: _Value, right: _Value) -> _Value:
+        a, b = left.poly, right.poly
+        if a is not None and b is not None and not (_is_float(a) or _is_float(b)):
+            match op:
+                case ast.Add():
+                    return _integer(a + b)
+                case ast.Sub():
+                    return _integer(a - b)
+                case ast.Mult():
+                    return _integer(a * b)
+        if isinstance(op, ast.Add) and left.items is not None and right.items is not None:
+            return _Value(items=left.items + right.items)
+        return _opaque(type(op).__name__, [left, right])
+
+    def compare(self, node: ast.Compare) -> _Value:
+        values = [self.use(node.left), self.use(node.comparators[0])]
+        for comparator in node.comparators[1:]:
+            self.guards += 1
+            values.append(self.use(comparator))
+            self.guards -= 1
+        return _opaque("Compare " + " ".join(type(op).__name__ for op in node.ops), values)
+
+    def comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> _Value:
+        outer = dict(self.env)
+        changed = names_assigned([node])
+        for name in changed:
+            self.env[name] = _vague([self.env.get(name, _UNKNOWN)])
+        self.guards += 1
+        for generator in node.generators:
+            item = self.element_of(self.expression(generator.iter), generator.iter)
+            self.store(generator.target, _vague([item]), generator.iter)
+            for condition in generator.ifs:
+                self.use(condition)
+        parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        values = [self.expression(part) for part in parts]
+        self.guards -= 1
+        self.env = {**outer, **{name: _vague([self.env.get(name, _UNKNOWN)]) for name in changed}}
+        return _vague(values)
+
+    def attribute(self, node: ast.Attribute) -> _Value:
+        base = self.expression(node.value)
+        views = _views([base])
+        if not views:
+            return _opaque(f"Attribute {node.attr}", [base])
+        if node.attr not in _METADATA:
+            return _vague([base])
+        if len(views) == 1:
+            sizes = self.sizes(next(iter(views)))
+            if node.attr == "shape" and sizes is not None:
+                return _Value(items=tuple(_integer(size) if size is not None else _UNKNOWN for size in sizes))
+            if node.attr == "ndim" and sizes is not None:
+                return _integer(Poly.const(len(sizes)))
+            if node.attr == "size" and sizes is not None and None not in sizes:
+                product = ONE
+                for size in sizes:
+                    product = product * (size or ONE)
+                return _integer(product)
+        return _UNKNOWN
+
+    def sizes(self, view: _View) -> list[Poly | None] | None:
+        """The shape of a view, as far as it is known."""
+        if view.dims is None:
+            return None
+        return [
+            self.size(view.array, at) if dim is Dim.WHOLE else None
+            for at, dim in enumerate(view.dims)
+            if isinstance(dim, Dim)
+        ]
+
+    def load(self, node: ast.Subscript) -> _Value:
+        value = self.subscript(node)
+        views = _views([value])
+        self.read_elements(value, node)
+        if len(views) == 1 and value.views:
+            (view,) = views
+            if view.is_element:
+                leaf = self.facts.same.get(view.array, view.array)
+                if leaf in self.written or view.dims is None:
+                    return _UNKNOWN
+                return _opaque(f"Element {leaf}", [_Value(poly=dim if isinstance(dim, Poly) else None) for dim in view.dims])
+        return _without_elements(value)
+
+    def subscript(self, node: ast.Subscript) -> _Value:
+        """The place that ``node`` means, elements included as views without dimensions; its indices are read."""
+        base = self.expression(node.value)
+        parts = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+        indices = self.indices(parts)
+        views = _views([base])
+        if base.items is not None:
+            at = indices[0].constant if indices is not None and len(indices) == 1 and isinstance(indices[0], Poly) else None
+            if at is not None and -len(base.items) <= at < len(base.items):
+                return base.items[at]
+            return _vague([base])
+        if views:
+            return _Value(views=frozenset(self.select(view, indices) for view in views))
+        if indices is None:
+            return _UNKNOWN
+        return _opaque("Subscript", [base, *(_Value(poly=at if isinstance(at, Poly) else None) for at in indices)])
+
+    def indices(self, parts: Sequence[ast.expr]) -> list[Index] | None:
+        """Index expressions as indices; None where they select in a way that is not followed."""
+        found: list[Index] = []
+        followed = True
+        for part in parts:
+            if isinstance(part, ast.Slice):
+                bounds = [bound for bound in (part.lower, part.upper, part.step) if bound is not None]
+                for bound in bounds:
+                    self.use(bound)
+                found.append(Dim.PART if bounds else Dim.WHOLE)
+                continue
+            value = self.expression(part)
+            self.record_all(value, "read", part)
+            fancy = _views([value]) or (isinstance(part, ast.Constant) and not isinstance(part.value, int))
+            if fancy or (isinstance(part, ast.Constant) and isinstance(part.value, bool)) or isinstance(part, ast.List):
+                followed = False
+            elif value.items is not None:
+                found.extend(item.poly for item in value.items)
+                followed = followed and all(item.items is None for item in value.items)
+            else:
+                found.append(value.poly)
+        return found if followed else None
+
+    def select(self, view: _View, indices: Sequence[Index] | None) -> _View:
+        """``view[indices]``: each index goes to the next dimension that the view still has."""
+        if view.dims is None or indices is None:
+            return _View(view.array, None)
+        dims, facts = list(view.dims), list(view.facts)
+        free = [at for at, dim in enumerate(dims) if isinstance(dim, Dim)]
+        if len(indices) > len(free):
+            return _View(view.array, None)
+        for at, index in zip(free, indices, strict=False):
+            if dims[at] is Dim.PART:
+                dims[at] = Dim.PART if isinstance(index, Dim) else None
+            elif isinstance(index, Poly) and index.constant is not None and index.constant < 0:
+                dims[at] = wrapped = index + self.size(view.array, at)
+                facts.append(wrapped)
+            else:
+                dims[at] = index
+        return _View(view.array, tuple(dims), tuple(facts))
+
+    # --- calls ---
+
+    def resolve(self, node: ast.expr) -> object:
+        """The function that a name stands for, or None."""
+        if not isinstance(node, ast.Name) or node.id in self.env or node.id in self.frame.locals:
+            return None
+        if node.id in self.frame.names:
+            return self.frame.names[node.id]
+        return getattr(builtins, node.id, None)
+
+    def call(self, node: ast.Call) -> _Value:
+        function = self.resolve(node.func)
+        if any(function is atomic for atomic in language.ATOMICS) and not node.keywords and len(node.args) >= 3:
+            return self.atomic(node, function)
+        arguments = [self.expression(argument) for argument in node.args]
+        named = {keyword.arg or "**": self.expression(keyword.value) for keyword in node.keywords}
+        values = [*arguments, *named.values()]
+        if isinstance(function, Function) and self.depth < _MAX_DEPTH:
+            starred = any(isinstance(argument, ast.Starred) for argument in node.args)
+            if not starred and "**" not in named:
+                return self.inline(node, function, arguments, named)
+        if function is len and len(arguments) == 1:
+            return self.length(arguments[0])
+        if isinstance(node.func, ast.Attribute):
+            return self.method(node, node.func, values)
+        if _is_pure(function):
+            return self.pure(node, function, arguments, named)
+        # Whatever else it is, it may do anything to the arrays that it is given.
+        self.record_all(_vague_elements(values), "read", node, maybe=True)
+        self.record_all(_vague_elements(values), "write", node, maybe=True)
+        return _vague(values)
+
+    def pure(self, node: ast.Call, function: object, arguments: list[_Value], named: dict[str, _Value]) -> _Value:
+        """A function of NumPy, math or Python: reads its arguments, writes those meant for output."""
+        outputs = [named["out"]] if "out" in named else []
+        if isinstance(function, np.ufunc):
+            outputs += arguments[function.nin :]
+        if getattr(function, "__name__", "") in _WRITING_FUNCTIONS:
+            outputs += arguments[:1]
+        values = [*arguments, *named.values()]
+        for value in values:
+            self.record_all(value, "read", node)
+        for value in outputs:
+            self.record_all(value, "write", node)
+        if function in (int, np.int32, np.int64) and len(values) == 1 and _is_integral(values[0].poly):
+            return values[0]
+        views = _views(values)
+        if views:  # A reshaped array is still the array.
+            return _vague(values) if not _is_reducing(function) else _UNKNOWN
+        return _opaque(f"Call {getattr(function, '__name__', function)}", values) if function is not print else _UNKNOWN
+
+    def length(self, value: _Value) -> _Value:
+        if value.items is not None:
+            return _integer(Poly.const(len(value.items)))
+        views = _views([value])
+        sizes = self.sizes(next(iter(views))) if len(views) == 1 else None
+        return _integer(sizes[0]) if sizes and sizes[0] is not None else _UNKNOWN
+
+    def method(self, node: ast.Call, function: ast.Attribute, values: Sequence[_Value]) -> _Value:
+        base = self.expression(function.value)
+        every = [base, *values]
+        reading = function.attr in _READING_METHODS
+        self.record_all(_Value(items=tuple(every)), "read", node, maybe=True)
+        if not reading:
+            self.record_all(_Value(items=tuple(every)), "write", node, maybe=True)
+        return _UNKNOWN if reading else _vague(every)
+
+    def atomic(self, node: ast.Call, function: object) -> _Value:
+        base = self.expression(node.args[0])
+        index = node.args[1]
+        indices = self.indices(index.elts if isinstance(index, ast.Tuple) else [index])
+        for argument in node.args[2:]:
+            self.use(argument)
+        places = _Value(views=frozenset(self.select(view, indices) for view in _views([base])))
+        sign = getattr(function, "__name__", "").removeprefix("atomic_")
+        self.record_all(places, "atomic", node, sign)
+        return _UNKNOWN
+
+    def inline(self, node: ast.Call, function: Function, arguments: list[_Value], named: dict[str, _Value]) -> _Value:
+        """Walk the body of a called function with its parameters bound to the arguments."""
+        parameters = function.tree.args
+        places = [*parameters.posonlyargs, *parameters.args]
+        env: _Env = {place.arg: value for place, value in zip(places, arguments, strict=False)}
+        for place in places + parameters.kwonlyargs:
+            if place.arg in named:
+                env[place.arg] = named[place.arg]
+            env.setdefault(place.arg, _UNKNOWN)
+        rest = [*arguments[len(places) :], *(value for name, value in named.items() if name not in env)]
+        for extra in (parameters.vararg, parameters.kwarg):
+            if extra is not None:
+                env[extra.arg] = _vague(rest)
+        call = self.frame.call or Span.of(node, self.frame.file)
+        frame = _Frame(function.names, function.file, call, frozenset(names_assigned(function.tree.body)), [])
+        outer = (self.env, self.frame, self.escaped)
+        self.env, self.frame, self.depth = env, frame, self.depth + 1
+        self.block(function.tree.body)
+        (self.env, self.frame, self.escaped), self.depth = outer, self.depth - 1
+        if not frame.returned:
+            return _UNKNOWN
+        result = frame.returned[0]
+        for value in frame.returned[1:]:
+            result = _join(result, value)
+        return result
+
+
+# --- helpers of the walk -----------------------------------------------------------------------------------------------
+
+
+def _constant(value: object) -> _Value:
+    """A known value: an integer, a tuple of known values, or a symbol of its own (a function, a float, a constant array)."""
+    if isinstance(value, bool | float | str | complex | np.floating):
+        return _integer(Poly.symbol(f"constant {type(value).__name__} {value!r}"))
+    if isinstance(value, tuple):
+        return _Value(items=tuple(_constant(item) for item in value))
+    try:
+        return _integer(Poly.const(operator.index(value)))  # type: ignore[arg-type]
+    except TypeError:
+        return _integer(Poly.symbol(f"constant object {id(value)}"))
+
+
+def _is_float(poly: Poly) -> bool:
+    return any(name.startswith(("constant ", "Div(")) for name in poly.symbols)
+
+
+def _is_integral(poly: Poly | None) -> bool:
+    """Whether a value is surely an integer: made of loop variables, sizes and integers."""
+    return poly is not None and all(name.startswith("#") or "@" in name for name in poly.symbols)
+
+
+def _known(nodes: Sequence[ast.expr], values: Sequence[_Value]) -> bool:
+    return all(not isinstance(node, ast.Starred) or value.items is not None for node, value in zip(nodes, values, strict=True))
+
+
+def _unpack(nodes: Sequence[ast.expr], values: Sequence[_Value]) -> tuple[_Value, ...]:
+    """The items of a display with starred parts."""
+    found: list[_Value] = []
+    for node, value in zip(nodes, values, strict=True):
+        found.extend((value.items or ()) if isinstance(node, ast.Starred) else (value,))
+    return tuple(found)
+
+
+def _without_elements(value: _Value) -> _Value:
+    """``value`` after its elements were read: a number is no view."""
+    if value.items is not None:
+        return _Value(items=tuple(_without_elements(item) for item in value.items))
+    return replace(value, views=frozenset(view for view in value.views if not view.is_element))
+
+
+def _vague_elements(values: Sequence[_Value]) -> _Value:
+    """All views in ``values``, as one value."""
+    return _Value(views=_views(values))
+
+
+def _first_unknown(view: _View) -> _View:
+    """A row of ``view``, it is not known which."""
+    if view.dims is None:
+        return view
+    dims = list(view.dims)
+    for at, dim in enumerate(dims):
+        if isinstance(dim, Dim):
+            dims[at] = None
+            return _View(view.array, tuple(dims), view.facts)
+    return view
+
+
+def _is_pure(function: object) -> bool:
+    """Whether a function only reads what it is given (outputs aside): NumPy's, math's and Python's own."""
+    if isinstance(function, np.ufunc):
+        return True
+    module = getattr(function, "__module__", None) or ""
+    if module in _ELEMENTWISE_MODULES or module.split(".")[0] == "numpy":
+        return True
+    return any(function is word for word in (language.serial, language.parallel, language.ndrange)) or function is math
+
+
+def _is_reducing(function: object) -> bool:
+    """Whether a function's result is never a view of an array that it was given."""
+    if isinstance(function, np.ufunc):
+        return True
+    module = getattr(function, "__module__", None) or ""
+    return module in _ELEMENTWISE_MODULES or getattr(function, "__name__", "") in _READING_METHODS
+
+
+def is_repeatable(node: ast.AST) -> bool:
+    """Whether evaluating ``node`` twice is the same as once: it calls nothing and assigns nothing."""
+    return not any(isinstance(child, ast.Call | ast.NamedExpr) for child in ast.walk(node))
+
+
+def _may_leave(body: Sequence[ast.stmt]) -> bool:
+    """Whether a loop with this body may end early: a ``break`` of its own, or a ``return``."""
+    return any(_leaves(statement) for statement in body)
+
+
+def _leaves(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Break | ast.Return):
+        return True
+    if isinstance(node, ast.For | ast.While):
+        # Its own breaks stay inside; those in its else clause are the outer loop's.
+        return any(isinstance(child, ast.Return) for child in ast.walk(node)) or _may_leave(node.orelse)
+    return any(_leaves(child) for child in _statements(node))
+
+
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child
+        elif isinstance(child, ast.match_case | ast.ExceptHandler):
+            yield from _statements(child)
+
+
+class _Rename(ast.NodeTransformer):
+    """Leaf names to what the user wrote."""
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self.paths = paths
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self.paths.get(node.id, node.id), node.ctx)
+
+
+def _copy(node: ast.AST) -> ast.AST:
+    """A copy that may be changed."""
+    fields = {}
+    for name, value in ast.iter_fields(node):
+        if isinstance(value, ast.AST):
+            fields[name] = _copy(value)
+        elif isinstance(value, list):
+            fields[name] = [_copy(item) if isinstance(item, ast.AST) else item for item in value]
+        else:
+            fields[name] = value
+    copy = type(node)(**fields)
+    return ast.copy_location(copy, node)

@@ -1,0 +1,102 @@
+"""What a name in a kernel stands for, known before anything runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qgraph.program import ArrayType, Leaf, Slot, StructType, Type
+from qgraph.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class LeafRef:
+    """An array or scalar argument, or a field of one."""
+
+    leaf: Leaf
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the leaf is an array."""
+        return isinstance(self.leaf.type, ArrayType)
+
+
+@dataclass(frozen=True, slots=True)
+class StructRef:
+    """A tuple, named tuple or dataclass argument; ``children`` by field name or index text."""
+
+    type: StructType
+    path: str
+    children: Mapping[str, Binding]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A Python object known at compile time: a constant, a function, a module."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFunc:
+    """A func found on a struct argument's class: ``state.update``."""
+
+    function: object
+    owner: StructRef
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostExpr:
+    """A kernel-level name for a number that the host computes: an expression over leaf names."""
+
+    expr: ast.expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RangeRef:
+    """A named ``ndrange(...)`` (or range): its call, and the scope (a ``Scope``) that it was written in."""
+
+    call: ast.Call
+    scope: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRef:
+    """The variable of a kernel-level serial loop: it lives in a scratch slot."""
+
+    name: str
+    slot: Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """A name that a task body assigns: private to one iteration. ``name`` is how the generated code spells it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A name that has no value here any more, and why."""
+
+    reason: str
+    span: Span
+    hint: str
+
+
+Binding = LeafRef | StructRef | Value | BoundFunc | HostExpr | RangeRef | SlotRef | Private | Gone
+
+
+def bind_type(path: str, type_: Type, leaves: Mapping[str, Leaf]) -> Binding:
+    """The binding of an argument ``path`` of ``type_``; ``leaves`` by path."""
+    if isinstance(type_, StructType):
+        children: dict[str, Binding] = {}
+        for name, field_type in type_.fields:
+            child = f"{path}[{name}]" if name.isdigit() else f"{path}.{name}"
+            children[name] = bind_type(child, field_type, leaves)
+        return StructRef(type_, path, children)
+    if hasattr(type_, "value"):
+        return Value(type_.value)
+    return LeafRef(leaves[path])

@@ -1,0 +1,306 @@
+"""Private names of a parallel loop: each must be assigned on every path of the iteration before it is used."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+
+from qgraph.errors import KernelSyntaxError
+from qgraph.source import Span
+
+_SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+def names_assigned(statements: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
+    """Names that ``statements`` bind, each with the nodes that bind it; comprehension variables are not among them."""
+    found: dict[str, list[ast.AST]] = {}
+    for statement in statements:
+        _assigned(statement, frozenset(), found)
+    return found
+
+
+def _assigned(node: ast.AST, hidden: frozenset[str], found: dict[str, list[ast.AST]]) -> None:
+    if isinstance(node, _FUNCTIONS):
+        if not isinstance(node, ast.Lambda):
+            found.setdefault(node.name, []).append(node)
+        return
+    name = bound_name(node)
+    if name is not None and name not in hidden:
+        found.setdefault(name, []).append(node)
+    if isinstance(node, _SCOPES):
+        hidden |= names_assigned(generator.target for generator in node.generators).keys()
+    for child in ast.iter_child_nodes(node):
+        _assigned(child, hidden, found)
+
+
+def bound_name(node: ast.AST) -> str | None:
+    """The name that this very node binds, if any."""
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        return node.id
+    if isinstance(node, ast.MatchAs | ast.MatchStar):
+        return node.name
+    if isinstance(node, ast.MatchMapping):
+        return node.rest
+    return None
+
+
+def names_read(statements: Iterable[ast.AST]) -> dict[str, list[ast.Name]]:
+    """Names that ``statements`` read, each with the nodes that read it; an augmented assignment reads its target."""
+    found: dict[str, list[ast.Name]] = {}
+    for statement in statements:
+        _read(statement, frozenset(), found)
+    return found
+
+
+def _read(node: ast.AST, hidden: frozenset[str], found: dict[str, list[ast.Name]]) -> None:
+    if isinstance(node, _SCOPES):
+        _read(node.generators[0].iter, hidden, found)
+        hidden |= names_assigned(generator.target for generator in node.generators).keys()
+    elif isinstance(node, ast.Lambda):
+        hidden |= {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
+    read = node.target if isinstance(node, ast.AugAssign) else node
+    if isinstance(read, ast.Name) and (read is not node or isinstance(read.ctx, ast.Load)) and read.id not in hidden:
+        found.setdefault(read.id, []).append(read)
+    for child in ast.iter_child_nodes(node):
+        _read(child, hidden, found)
+
+
+def check_private(body: Sequence[ast.stmt], bound: Iterable[str], file: str) -> None:
+    """Refuse a parallel loop in which a private name may be used before the iteration has assigned it.
+
+    Args:
+        body: the statements of the loop.
+        bound: names that every iteration starts with: the loop variables.
+        file: where the body was written, for the message.
+
+    Raises:
+        KernelSyntaxError: at the use, with the places of the assignments.
+    """
+    assigned = names_assigned(body)
+    _Flow(assigned, file).block(body, frozenset(bound))
+
+
+# The names surely assigned where control stands; None where control cannot stand.
+State = frozenset[str] | None
+
+
+def _meet(left: State, right: State) -> State:
+    if left is None:
+        return right
+    return left if right is None else left & right
+
+
+class _Flow:
+    """Walks statements in order with the set of names that are surely assigned."""
+
+    def __init__(self, assigned: dict[str, list[ast.AST]], file: str) -> None:
+        self.assigned = assigned
+        self.file = file
+        self.breaks: list[State] = []
+        self.local: frozenset[str] = frozenset()
+
+    def block(self, statements: Sequence[ast.stmt], state: State) -> State:
+        for statement in statements:
+            if state is None:
+                return None
+            state = self.statement(statement, state)
+        return state
+
+    def statement(self, node: ast.stmt, state: frozenset[str]) -> State:
+        match node:
+            case ast.If():
+                then, other = self.test(node.test, state)
+                return _meet(self.block(node.body, then), self.block(node.orelse, other))
+            case ast.For():
+                return self.loop(node, self.expression(node.iter, state), self.target(node.target, state))
+            case ast.While():
+                then, other = self.test(node.test, state)
+                return self.loop(node, None if _is_true(node.test) else other, then)
+            case ast.Match():
+                return self.match(node, self.expression(node.subject, state))
+            case ast.Break():
+                if self.breaks:
+                    self.breaks[-1] = _meet(self.breaks[-1], state)
+                return None
+            case ast.Continue():
+                return None
+            case ast.Return() | ast.Raise():
+                self.children(node, state)
+                return None
+            case ast.Try():
+                state_after = self.block(node.body, state)
+                for handler in node.handlers:
+                    self.block(handler.body, state)
+                self.block(node.orelse, state_after)
+                return self.block(node.finalbody, state)
+            case ast.With():
+                for item in node.items:
+                    state = self.expression(item.context_expr, state)
+                    if item.optional_vars is not None:
+                        state = self.target(item.optional_vars, state)
+                return self.block(node.body, state)
+            case ast.Assign():
+                state = self.expression(node.value, state)
+                for target in node.targets:
+                    state = self.target(target, state)
+                return state
+            case ast.AugAssign():
+                if isinstance(node.target, ast.Name):
+                    self.use(node.target, state)
+                return self.target(node.target, self.expression(node.value, state))
+            case ast.AnnAssign():
+                if node.value is None:
+                    return state
+                return self.target(node.target, self.expression(node.value, state))
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                return state | {node.name}
+            case _:
+                return self.children(node, state)
+
+    def loop(self, node: ast.For | ast.While, skipped: State, inside: frozenset[str]) -> State:
+        """The state after a loop that ends normally in state ``skipped``, or by a ``break`` in its body."""
+        if isinstance(node, ast.For):
+            inside |= skipped or frozenset()
+        self.breaks.append(None)
+        self.block(node.body, inside)
+        broken = self.breaks.pop()
+        return _meet(self.block(node.orelse, skipped), broken)
+
+    def match(self, node: ast.Match, state: frozenset[str]) -> State:
+        result: State = None
+        complete = False
+        for case in node.cases:
+            inside = self.pattern(case.pattern, state)
+            if case.guard is not None:
+                inside, _ = self.test(case.guard, inside)
+            elif isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None:
+                complete = True
+            result = _meet(result, self.block(case.body, inside))
+        return result if complete else _meet(result, state)
+
+    def pattern(self, node: ast.pattern, state: frozenset[str]) -> frozenset[str]:
+        for child in ast.walk(node):
+            if isinstance(child, ast.expr):
+                self.expression(child, state)
+        return state | names_assigned([node]).keys()
+
+    def target(self, node: ast.expr, state: frozenset[str]) -> frozenset[str]:
+        """The state after an assignment to ``node``, whose indices are uses."""
+        match node:
+            case ast.Name():
+                return state | {node.id}
+            case ast.Tuple() | ast.List():
+                for item in node.elts:
+                    state = self.target(item, state)
+                return state
+            case ast.Starred():
+                return self.target(node.value, state)
+            case _:
+                return self.children(node, state)
+
+    def test(self, node: ast.expr, state: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
+        """The states where ``node`` is true and where it is false."""
+        match node:
+            case ast.UnaryOp(op=ast.Not()):
+                then, other = self.test(node.operand, state)
+                return other, then
+            case ast.BoolOp(op=ast.And()):
+                return self.chain(node.values, state)
+            case ast.BoolOp():
+                then, other = self.chain(node.values, state, any_true=True)
+                return then, other
+            case _:
+                state = self.expression(node, state)
+                return state, state
+
+    def chain(
+        self, values: Sequence[ast.expr], state: frozenset[str], any_true: bool = False
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """``and`` (or ``or``): where all operands were evaluated, and where any of them may have ended it."""
+        ended: State = None
+        for value in values:
+            then, other = self.test(value, state)
+            state, stop = (other, then) if any_true else (then, other)
+            ended = _meet(ended, stop)
+        assert ended is not None  # BoolOp has operands.
+        return (ended, state) if any_true else (state, ended)
+
+    def expression(self, node: ast.expr, state: frozenset[str]) -> frozenset[str]:
+        match node:
+            case ast.Name():
+                self.use(node, state)
+                return state
+            case ast.NamedExpr():
+                return self.target(node.target, self.expression(node.value, state))
+            case ast.BoolOp():
+                then, other = self.test(node, state)
+                return then & other
+            case ast.IfExp():
+                then, other = self.test(node.test, state)
+                return self.expression(node.body, then) & self.expression(node.orelse, other)
+            case ast.Compare():
+                state = self.expression(node.left, state)
+                state = inner = self.expression(node.comparators[0], state)
+                for comparator in node.comparators[1:]:
+                    inner = self.expression(comparator, inner)
+                return state
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                return self.comprehension(node, state)
+            case ast.Lambda():
+                for uses in names_read([node]).values():
+                    self.use(uses[0], state)
+                return state
+            case _:
+                return self.children(node, state)
+
+    def comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, state: frozenset[str]
+    ) -> frozenset[str]:
+        """Its variables are its own; what a walrus inside assigns may not be assigned at all."""
+        state = self.expression(node.generators[0].iter, state)
+        outer = self.local
+        self.local |= names_assigned(generator.target for generator in node.generators).keys()
+        inside = state
+        for at, generator in enumerate(node.generators):
+            if at:
+                inside = self.expression(generator.iter, inside)
+            for condition in generator.ifs:
+                inside, _ = self.test(condition, inside)
+        for part in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
+            inside = self.expression(part, inside)
+        self.local = outer
+        return state
+
+    def children(self, node: ast.AST, state: frozenset[str]) -> frozenset[str]:
+        for child in ast.iter_child_nodes(node):
+            state = self.expression(child, state) if isinstance(child, ast.expr) else self.children(child, state)
+        return state
+
+    def use(self, node: ast.Name, state: frozenset[str]) -> None:
+        name = node.id
+        if name in state or name in self.local or name not in self.assigned:
+            return
+        places = self.assigned[name]
+        also = tuple(("it is assigned here", Span.of(place, self.file)) for place in places[:3] if place is not node)
+        raise KernelSyntaxError(
+            f"`{name}` may be used before this iteration has assigned it",
+            Span.of(node, self.file),
+            also=also,
+            hint=_hint(name, node, places),
+        )
+
+
+def _hint(name: str, use: ast.Name, places: list[ast.AST]) -> str:
+    if use in places:
+        return (
+            f"a name assigned inside a parallel loop is private to the iteration, so `{name}` starts without a value: "
+            f"to combine values of all iterations, update an array element (`{name}[0] += ...`)"
+        )
+    return (
+        f"a name assigned inside a parallel loop is private to the iteration: assign `{name}` on every path before this use"
+    )
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and bool(node.value)

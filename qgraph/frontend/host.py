@@ -1,0 +1,142 @@
+"""Expressions that the host can compute before a launch: over shapes, scalar arguments and constants alone."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import math
+from types import BuiltinFunctionType
+
+import numpy as np
+
+from qgraph.frontend.bindings import HostExpr, LeafRef, Value
+from qgraph.frontend.scope import Scope
+from qgraph.frontend.unit import Unit
+
+_FUNCTIONS: tuple[object, ...] = (
+    *(min, max, abs, int, float, len, round),
+    *(function for function in vars(math).values() if isinstance(function, BuiltinFunctionType)),
+)
+_SHAPES = ("shape", "ndim", "size")
+
+
+def host_expression(unit: Unit, scope: Scope, node: ast.expr) -> ast.expr | None:
+    """``node`` over leaf names, or None where it needs the device (or cannot be computed at all)."""
+    result = _Host(unit, scope).visit(copy.deepcopy(node))
+    return None if result is None else ast.fix_missing_locations(result)
+
+
+class _Host:
+    """One handler a node type; None as soon as some part is not known to the host."""
+
+    def __init__(self, unit: Unit, scope: Scope) -> None:
+        self._unit = unit
+        self._scope = scope
+
+    def visit(self, node: ast.expr) -> ast.expr | None:
+        handler = getattr(self, f"_{type(node).__name__.lower()}", None)
+        return None if handler is None else handler(node)
+
+    def _all(self, nodes: list[ast.expr]) -> list[ast.expr] | None:
+        results = [self.visit(node) for node in nodes]
+        known = [result for result in results if result is not None]
+        return known if len(known) == len(results) else None
+
+    def _constant(self, node: ast.Constant) -> ast.expr | None:
+        return node if type(node.value) in (int, float, bool) else None
+
+    def _name(self, node: ast.Name) -> ast.expr | None:
+        return self._static(node)
+
+    def _attribute(self, node: ast.Attribute) -> ast.expr | None:
+        known = self._static(node)
+        if known is not None:
+            return known
+        base = self._scope.static(node.value)
+        if node.attr in _SHAPES and isinstance(base, LeafRef) and base.is_array:
+            node.value = ast.copy_location(ast.Name(base.leaf.name, ast.Load()), node)
+            return node
+        return None
+
+    def _subscript(self, node: ast.Subscript) -> ast.expr | None:
+        known = self._static(node)
+        if known is not None:
+            return known
+        base, index = self.visit(node.value), self.visit(node.slice)
+        # Only `.shape` survives as a subscriptable host value: elements of arrays are the device's.
+        if base is None or index is None or not isinstance(base, ast.Attribute):
+            return None
+        node.value, node.slice = base, index
+        return node
+
+    def _static(self, node: ast.expr) -> ast.expr | None:
+        bound = self._scope.static(node)
+        if isinstance(bound, LeafRef) and not bound.is_array:
+            return ast.copy_location(ast.Name(bound.leaf.name, ast.Load()), node)
+        if isinstance(bound, HostExpr):
+            return copy.deepcopy(bound.expr)
+        if isinstance(bound, Value):
+            value = bound.value
+            if type(value) in (int, float, bool):
+                return ast.copy_location(ast.Constant(value), node)
+            if isinstance(value, (np.integer, np.floating)):
+                return ast.copy_location(ast.Name(self._host_name(value, ast.unparse(node)), ast.Load()), node)
+        return None
+
+    def _host_name(self, value: object, wish: str) -> str:
+        name = "_host_" + "".join(c if c.isalnum() else "_" for c in wish)
+        while self._unit.host_names.setdefault(name, value) is not value:
+            name += "_"
+        return name
+
+    def _binop(self, node: ast.BinOp) -> ast.expr | None:
+        parts = self._all([node.left, node.right])
+        if parts is None:
+            return None
+        node.left, node.right = parts
+        return node
+
+    def _unaryop(self, node: ast.UnaryOp) -> ast.expr | None:
+        operand = self.visit(node.operand)
+        if operand is None:
+            return None
+        node.operand = operand
+        return node
+
+    def _boolop(self, node: ast.BoolOp) -> ast.expr | None:
+        parts = self._all(node.values)
+        if parts is None:
+            return None
+        node.values = parts
+        return node
+
+    def _compare(self, node: ast.Compare) -> ast.expr | None:
+        parts = self._all([node.left, *node.comparators])
+        if parts is None:
+            return None
+        node.left, node.comparators = parts[0], parts[1:]
+        return node
+
+    def _ifexp(self, node: ast.IfExp) -> ast.expr | None:
+        parts = self._all([node.test, node.body, node.orelse])
+        if parts is None:
+            return None
+        node.test, node.body, node.orelse = parts
+        return node
+
+    def _call(self, node: ast.Call) -> ast.expr | None:
+        bound = self._scope.static(node.func)
+        if not isinstance(bound, Value) or node.keywords or not any(bound.value is known for known in _FUNCTIONS):
+            return None
+        if bound.value is len and len(node.args) == 1:
+            base = self._scope.static(node.args[0])
+            if not (isinstance(base, LeafRef) and base.is_array):
+                return None
+            parts: list[ast.expr] | None = [ast.copy_location(ast.Name(base.leaf.name, ast.Load()), node)]
+        else:
+            parts = self._all(node.args)
+        if parts is None:
+            return None
+        node.func = ast.copy_location(ast.Name(self._host_name(bound.value, ast.unparse(node.func)), ast.Load()), node)
+        node.args = parts
+        return node

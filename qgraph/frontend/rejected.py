@@ -1,0 +1,60 @@
+"""The syntax that kernels do not have: a table, with what to write instead."""
+
+from __future__ import annotations
+
+import ast
+
+from qgraph.errors import KernelSyntaxError
+from qgraph.source import Span
+
+_RAISE = "there is nobody on the device to catch it; store a status in an array and look at it after the call"
+_LIST = "kernels have tuples of fixed length, numbers and arrays; pass an array"
+
+REJECTED: dict[type[ast.AST], tuple[str, str]] = {
+    ast.Try: ("`try`", "nothing raises on the device; test the condition with `if`"),
+    ast.TryStar: ("`try`", "nothing raises on the device; test the condition with `if`"),
+    ast.With: ("`with`", "open resources outside the kernel"),
+    ast.AsyncWith: ("`async with`", "kernels are plain functions"),
+    ast.AsyncFor: ("`async for`", "kernels are plain functions; write `for`"),
+    ast.AsyncFunctionDef: ("`async def`", "kernels are plain functions"),
+    ast.Await: ("`await`", "kernels are plain functions"),
+    ast.FunctionDef: ("a nested `def`", "define the function outside and mark it with @qgraph.func"),
+    ast.ClassDef: ("a nested class", "define the class outside the kernel"),
+    ast.Lambda: ("`lambda`", "define a function outside and mark it with @qgraph.func"),
+    ast.Yield: ("`yield`", "a kernel is not a generator; write results to an array"),
+    ast.YieldFrom: ("`yield from`", "a kernel is not a generator; write results to an array"),
+    ast.Assert: ("`assert`", _RAISE),
+    ast.Raise: ("`raise`", _RAISE),
+    ast.Global: ("`global`", "pass a one-element array as an argument and assign to its element"),
+    ast.Nonlocal: ("`nonlocal`", "pass a one-element array as an argument and assign to its element"),
+    ast.Delete: ("`del`", "names end with the kernel; leave it out"),
+    ast.Import: ("`import`", "import at the top of the module"),
+    ast.ImportFrom: ("`import`", "import at the top of the module"),
+    ast.Match: ("`match`", "write if/elif over elements inside a loop"),
+    ast.List: ("a list", _LIST),
+    ast.Dict: ("a dict", _LIST),
+    ast.Set: ("a set", _LIST),
+    ast.ListComp: ("a list comprehension", _LIST),
+    ast.SetComp: ("a set comprehension", _LIST),
+    ast.DictComp: ("a dict comprehension", _LIST),
+    ast.GeneratorExp: ("a generator expression", "write a for loop"),
+    ast.JoinedStr: ("an f-string", "kernels have no strings; format on the host"),
+}
+
+
+def reject(tree: ast.FunctionDef, file: str) -> None:
+    """Raise ``KernelSyntaxError`` for the first construct of ``tree`` that is in the table."""
+    for statement in tree.body:
+        for node in ast.walk(statement):
+            row = REJECTED.get(type(node))
+            if row is not None:
+                found, hint = row
+                raise KernelSyntaxError(f"{found} cannot be used in a kernel", _keyword_span(node, file), hint=hint)
+
+
+def _keyword_span(node: ast.AST, file: str) -> Span:
+    """The node's first line only: a caret under a whole `try` block tells nothing."""
+    span = Span.of(node, file)
+    if isinstance(node, ast.stmt) and span.end_line != span.line:
+        return Span(file, span.line, span.column, span.line, 10**6)
+    return span

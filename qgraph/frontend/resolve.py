@@ -1,0 +1,580 @@
+"""Bodies with every name resolved: arguments become leaf names, everything else a key of ``Names``.
+
+The result is still the user's Python, line by line; Numba compiles it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import inspect
+from collections.abc import Iterable
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from qgraph import language
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bindings import (
+    Binding,
+    BoundFunc,
+    Gone,
+    HostExpr,
+    LeafRef,
+    Private,
+    RangeRef,
+    SlotRef,
+    StructRef,
+    Value,
+)
+from qgraph.frontend.definite import names_assigned
+from qgraph.frontend.names import Names
+from qgraph.frontend.parse import SourceFunction
+from qgraph.frontend.scope import Scope
+from qgraph.frontend.unit import Unit
+from qgraph.language import Func
+from qgraph.program import ArrayType, Function, Slot
+
+_LOOP_WORDS = (language.serial, language.parallel)
+_REFUSED_BUILTINS = frozenset({"open", "input", "eval", "exec", "getattr", "setattr", "globals", "locals", "vars", "type", "id"})
+
+
+class Body:
+    """One body under construction: its names, and the slots it reads."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.names = Names(taken=unit.leaves)
+        self.scalars: dict[str, Slot] = {}
+        self._devices: dict[object, tuple[str, tuple[str, ...]]] = {}
+
+    def statements(self, scope: Scope, statements: Iterable[ast.stmt], locals_: Iterable[str]) -> list[ast.stmt]:
+        """``statements`` resolved in ``scope``, with ``locals_`` and every name they assign private to the body."""
+        own = list(statements)
+        private = {name: Private(self.unit.local_name(name)) for name in (*locals_, *names_assigned(own))}
+        rewriter = _Rewriter(self, scope.inner(private))
+        result: list[ast.stmt] = []
+        for statement in own:
+            result += rewriter.statement(copy.deepcopy(statement))
+        return result
+
+    def expression(self, scope: Scope, node: ast.expr) -> ast.expr:
+        """One expression resolved in ``scope``."""
+        return _Rewriter(self, scope).expression(copy.deepcopy(node))
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Rewrites one body in one scope. A visitor returns the node in its place, with the user's position."""
+
+    def __init__(self, body: Body, scope: Scope) -> None:
+        self._body = body
+        self._scope = scope
+
+    def statement(self, node: ast.stmt) -> list[ast.stmt]:
+        result = self.visit(node)
+        statements = result if isinstance(result, list) else [result]
+        return [ast.fix_missing_locations(statement) for statement in statements if statement is not None]
+
+    def expression(self, node: ast.expr) -> ast.expr:
+        result: ast.expr = self.visit(node)
+        return ast.fix_missing_locations(result)
+
+    # --- names ---------------------------------------------------------------------------------------------------------
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if isinstance(node.ctx, ast.Store):
+            bound = self._scope.names.get(node.id)
+            name = bound.name if isinstance(bound, Private) else node.id
+            return ast.copy_location(ast.Name(name, ast.Store()), node)
+        return self._place(self._scope.lookup(node), node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        bound = self._scope.static(node)
+        if bound is not None:
+            return self._place(bound, node)
+        if isinstance(node.ctx, ast.Store):
+            raise self._error("an attribute cannot be assigned in a kernel", node, "assign to an element of the array instead")
+        node.value = self.visit(node.value)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        bound = self._scope.static(node)
+        if bound is not None:
+            return self._place(bound, node)
+        node.value = self.visit(node.value)
+        node.slice = self.visit(node.slice)
+        return node
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        return self._constant(node.value, node)
+
+    def _place(self, bound: Binding, node: ast.expr) -> ast.expr:
+        """The code that stands for ``bound`` where ``node`` was."""
+        context = getattr(node, "ctx", ast.Load())
+        if isinstance(bound, LeafRef):
+            return ast.copy_location(ast.Name(bound.leaf.name, context), node)
+        if isinstance(bound, Private):
+            return ast.copy_location(ast.Name(bound.name, context), node)
+        if isinstance(bound, SlotRef):
+            self._body.scalars[bound.name] = bound.slot
+            return ast.copy_location(ast.Name(bound.name, ast.Load()), node)
+        if isinstance(bound, HostExpr):
+            return _relocate(_Literals(self).visit(copy.deepcopy(bound.expr)), node)
+        if isinstance(bound, Value):
+            return self._value(bound.value, node)
+        if isinstance(bound, Gone):
+            raise self._error(bound.reason, node, bound.hint)
+        text = ast.unparse(node)
+        words = {StructRef: "a tuple or dataclass", RangeRef: "a range", BoundFunc: "a method"}[type(bound)]
+        raise self._error(
+            f"`{text}` is {words}, and cannot be used as a value here", node, "use its fields, or pass it to a @qgraph.func"
+        )
+
+    def _value(self, value: object, node: ast.expr) -> ast.expr:
+        if value is None or type(value) in (bool, int, float, complex, str):
+            return self._constant(value, node)
+        if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"):
+            raise self._error(
+                f"`{ast.unparse(node)}` is a global array", node, "pass it to the kernel as an argument"
+            )
+        if isinstance(value, ModuleType):
+            raise self._error(f"the module `{ast.unparse(node)}` cannot be used as a value", node, "call one of its functions")
+        name = self._body.names.add(value, ast.unparse(node))
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    def _constant(self, value: Any, node: ast.AST) -> ast.expr:
+        constant = ast.copy_location(ast.Constant(value), node)
+        if self._body.unit.float_type == "float32" and type(value) in (float, complex):
+            return self.narrow(constant)
+        return constant
+
+    def narrow(self, node: ast.expr) -> ast.expr:
+        """``node``, a Python number, as the kernel's narrow float type."""
+        kind: type = np.complex64 if isinstance(node, ast.Constant) and type(node.value) is complex else np.float32
+        name = self._body.names.add(kind, "_complex" if kind is np.complex64 else "_float")
+        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [node], []), node)
+
+    # --- statements ----------------------------------------------------------------------------------------------------
+
+    def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
+        found = loop_call(self._scope, node.iter)
+        if found is None:
+            node.iter = self.visit(node.iter)
+        else:
+            reader = _Rewriter(self._body, found.scope)
+            axes = ranges_of(found.scope, found.call)
+            if len(axes) > 1:
+                return self._product_loop(node, axes, reader)
+            node.iter = reader._range(axes[0], node.iter)
+        node.target = self.visit(node.target)
+        node.body = self._block(node.body)
+        node.orelse = self._block(node.orelse)
+        return node
+
+    def _range(self, axis: Axis, node: ast.expr) -> ast.expr:
+        arguments = [self.visit(copy.deepcopy(part)) for part in (axis.start, axis.stop, axis.step)]
+        name = self._body.names.add(range, "range")
+        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, []), node)
+
+    def _product_loop(self, node: ast.For, axes: tuple[Axis, ...], reader: _Rewriter) -> list[ast.stmt]:
+        """``for i, j in ndrange(...)`` inside a body: one loop over the product, so that break and continue mean the same."""
+        number = len(self._body.names.values) + len(self._body.scalars)
+        stem = f"_p{node.lineno}_{node.col_offset}_{number}"
+        before: list[ast.stmt] = []
+        counts, lows = [], []
+        for position, axis in enumerate(axes):
+            low, count = f"{stem}_lo{position}", f"{stem}_n{position}"
+            start, stop = reader.visit(copy.deepcopy(axis.start)), reader.visit(copy.deepcopy(axis.stop))
+            before.append(_assign(low, start, node))
+            before.append(_assign(count, _call("max", ast.Constant(0), _binary(stop, ast.Sub(), _name(low))), node))
+            lows.append(low)
+            counts.append(count)
+        self._body.names.add(max, "max")
+        total = _product([_name(count) for count in counts])
+        inner: list[ast.stmt] = []
+        values: list[ast.expr] = []
+        for position in range(len(axes)):
+            rest = [_name(count) for count in counts[position + 1 :]]
+            value: ast.expr = _name(stem) if not rest else _binary(_name(stem), ast.FloorDiv(), _product(rest))
+            if position:
+                value = _binary(value, ast.Mod(), _name(counts[position]))
+            values.append(_binary(value, ast.Add(), _name(lows[position])))
+        target = self.visit(node.target)
+        inner.append(ast.copy_location(ast.Assign([target], ast.Tuple(values, ast.Load())), node))
+        loop = ast.For(
+            ast.Name(stem, ast.Store()),
+            _call(self._body.names.add(range, "range"), total),
+            [*inner, *self._block(node.body)],
+            self._block(node.orelse),
+        )
+        return [*before, ast.copy_location(loop, node)]
+
+    def visit_While(self, node: ast.While) -> ast.stmt:
+        if is_do_while(self._scope, node.test):
+            raise self._error(
+                "graph_do_while() is inside a parallel loop", node.test, "a device loop belongs at kernel level, around the loops"
+            )
+        node.test = self.visit(node.test)
+        node.body = self._block(node.body)
+        node.orelse = self._block(node.orelse)
+        return node
+
+    def visit_If(self, node: ast.If) -> ast.stmt:
+        node.test = self.visit(node.test)
+        node.body = self._block(node.body)
+        node.orelse = self._block(node.orelse)
+        return node
+
+    def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for statement in statements:
+            result += self.statement(statement)
+        return result
+
+    # --- calls ---------------------------------------------------------------------------------------------------------
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        bound = self._scope.static(node.func)
+        if isinstance(bound, BoundFunc):
+            return self._device_call(bound.function, bound.owner, node)
+        if isinstance(bound, Value):
+            if isinstance(bound.value, Func):
+                return self._device_call(bound.value, None, node)
+            self._check_callee(bound.value, node)
+            if self._body.unit.float_type == "float32" and bound.value in (float, complex):
+                kind = np.float32 if bound.value is float else np.complex64
+                node.func = _at(_name(self._body.names.add(kind, "_float" if kind is np.float32 else "_complex")), node)
+                node.args = [self.visit(argument) for argument in node.args]
+                return node
+        elif bound is not None and not isinstance(bound, Private):
+            raise self._error(f"`{ast.unparse(node.func)}` is not a function", node.func, "call a @qgraph.func or a function")
+        node.func = self.visit(node.func)
+        node.args = [self.visit(argument) for argument in node.args]
+        for keyword in node.keywords:
+            keyword.value = self.visit(keyword.value)
+        return node
+
+    def visit_Starred(self, node: ast.Starred) -> ast.expr:
+        raise self._error("`*` cannot be used here", node, "write the elements out")
+
+    def _check_callee(self, callee: object, node: ast.Call) -> None:
+        text = ast.unparse(node.func)
+        if callee is language.graph_do_while:
+            raise self._error("graph_do_while() is not the condition of a `while`", node, "write `while graph_do_while(flag):`")
+        if callee in (language.serial, language.parallel, language.ndrange):
+            raise self._error(f"`{text}(...)` is used as a value", node, f"write `for ... in {text}(...)`")
+        if is_cuda_object(callee):
+            raise self._error(
+                f"`{text}` is a CUDA intrinsic", node, "write the loop itself: qgraph chooses threads, blocks and atomics"
+            )
+        if hasattr(callee, "__qgraph_kernel__"):
+            raise self._error(
+                f"`{text}` is a kernel", node, "mark the function with @qgraph.func to call it from a loop"
+            )
+        if callee in vars(builtins).values() and getattr(callee, "__name__", "") in _REFUSED_BUILTINS:
+            raise self._error(f"`{text}()` cannot be used in a kernel", node, "do it on the host, before or after the call")
+        if isinstance(callee, FunctionType) and not _known_module(callee) and callee not in language.ATOMICS:
+            raise self._error(
+                f"`{text}` is a plain Python function", node, "mark it with @qgraph.func (or @numba.njit) to call it from a kernel"
+            )
+
+    def _device_call(self, function: object, owner: StructRef | None, node: ast.Call) -> ast.expr:
+        assert isinstance(function, Func)
+        arguments = bind_call(self._scope, self._body.unit.source_of(function), owner, node)
+        name, extra, dynamic = self._device_function(function, arguments, node)
+        values = [self.visit(arguments[parameter]) for parameter in dynamic]
+        values += [_name(leaf) for leaf in extra]
+        return ast.copy_location(ast.Call(_name(name), values, []), node)
+
+    def _device_function(
+        self, func: Func, arguments: dict[str, Any], node: ast.Call
+    ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+        """The compiled-in copy of ``func`` for these arguments: its name, the leaves it takes besides, its parameters."""
+        unit = self._body.unit
+        source = unit.source_of(func)
+        fixed: dict[str, Binding] = {}
+        for parameter, argument in arguments.items():
+            bound = argument if not isinstance(argument, ast.expr) else self._scope.static(argument)
+            if isinstance(bound, (StructRef, BoundFunc)) or (isinstance(bound, Value) and not _is_number(bound.value)):
+                fixed[parameter] = bound
+        dynamic = tuple(parameter for parameter in arguments if parameter not in fixed)
+        key = (func, tuple((name, _identity(bound)) for name, bound in fixed.items()))
+        known = self._body._devices.get(key)
+        if known is None:
+            known = self._body._devices[key] = self._compile_device(func, source, fixed, dynamic, node)
+        return known[0], known[1], dynamic
+
+    def _compile_device(
+        self, func: Func, source: SourceFunction, fixed: dict[str, Binding], dynamic: tuple[str, ...], node: ast.Call
+    ) -> tuple[str, tuple[str, ...]]:
+        unit = self._body.unit
+        refuse_recursion(unit, func, self._scope, node)
+        unit.calling.append(func)
+        inner = Body(unit)
+        scope = self._scope.of(source, fixed)
+        statements = inner.statements(scope, without_docstring(source.tree.body), dynamic)
+        unit.calling.pop()
+        used = free_names(statements)
+        extra = tuple(name for name in unit.leaves if name in used)
+        parameters = [unit.local_name(name) for name in dynamic] + list(extra)
+        tree = ast.FunctionDef(
+            name=source.name,
+            args=ast.arguments([], [ast.arg(name) for name in parameters], None, [], [], None, []),
+            body=statements or [ast.Pass()],
+            decorator_list=[],
+            returns=None,
+            type_params=[],
+        )
+        ast.copy_location(tree, source.tree)
+        ast.fix_missing_locations(tree)
+        function = Function(source.name, tree, inner.names.values, source.file)
+        return self._body.names.add(function, source.name), extra
+
+    def _error(self, found: str, node: ast.AST, hint: str) -> KernelSyntaxError:
+        return KernelSyntaxError(found, self._scope.span(node), hint=hint)
+
+
+class _Literals(ast.NodeTransformer):
+    """Narrows the float literals of a host expression that is used in a body."""
+
+    def __init__(self, rewriter: _Rewriter) -> None:
+        self._rewriter = rewriter
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        return self._rewriter._constant(node.value, node)
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        unit = self._rewriter._body.unit
+        if node.id in unit.host_names:
+            node.id = self._rewriter._body.names.add(unit.host_names[node.id], node.id)
+        return node
+
+
+# --- ranges ------------------------------------------------------------------------------------------------------------
+
+
+class Axis:
+    """One range as the user wrote it: three expressions, not yet resolved."""
+
+    __slots__ = ("node", "start", "step", "stop")
+
+    def __init__(self, start: ast.expr, stop: ast.expr, step: ast.expr, node: ast.expr) -> None:
+        self.start = start
+        self.stop = stop
+        self.step = step
+        self.node = node
+
+
+class LoopCall:
+    """What a ``for`` iterates over: the range or ndrange call, and the word around it."""
+
+    __slots__ = ("call", "scope", "word")
+
+    def __init__(self, call: ast.Call, word: object, scope: Scope) -> None:
+        self.call = call
+        self.word = word
+        # Where the call was written: the names in it mean what they meant there.
+        self.scope = scope
+
+
+def loop_call(scope: Scope, node: ast.expr) -> LoopCall | None:
+    """The range under ``node``, or None where it is something else."""
+    if isinstance(node, ast.Name):
+        bound = scope.names.get(node.id)
+        return LoopCall(bound.call, None, bound.scope) if isinstance(bound, RangeRef) else None
+    if not isinstance(node, ast.Call):
+        return None
+    bound = scope.static(node.func)
+    if not isinstance(bound, Value):
+        return None
+    if bound.value in (range, language.ndrange):
+        return LoopCall(node, None, scope)
+    if bound.value in _LOOP_WORDS:
+        inner = loop_call(scope, node.args[0]) if len(node.args) == 1 and not node.keywords else None
+        if inner is None:
+            raise KernelSyntaxError(
+                f"`{ast.unparse(node.func)}` needs one range",
+                scope.span(node),
+                hint=f"write `{ast.unparse(node.func)}(range(n))`",
+            )
+        return LoopCall(inner.call, bound.value, inner.scope)
+    return None
+
+
+def ranges_of(scope: Scope, call: ast.Call) -> tuple[Axis, ...]:
+    """The axes of a range or ndrange call."""
+    bound = scope.static(call.func)
+    is_range = isinstance(bound, Value) and bound.value is range
+    if call.keywords or not call.args or (is_range and len(call.args) > 3):
+        raise KernelSyntaxError(
+            f"`{ast.unparse(call)}` has the wrong arguments",
+            scope.span(call),
+            hint="write range(stop), range(start, stop), range(start, stop, step) or ndrange(n, (lo, hi), ...)",
+        )
+    zero, one = _at(ast.Constant(0), call), _at(ast.Constant(1), call)
+    if is_range:
+        parts = call.args
+        if len(parts) == 1:
+            return (Axis(zero, parts[0], one, call),)
+        return (Axis(parts[0], parts[1], parts[2] if len(parts) == 3 else one, call),)
+    axes: list[Axis] = []
+    for argument in call.args:
+        axes += _ndrange_axes(scope, argument, zero, one)
+    return tuple(axes)
+
+
+def _ndrange_axes(scope: Scope, argument: ast.expr, zero: ast.expr, one: ast.expr) -> list[Axis]:
+    if isinstance(argument, ast.Starred):
+        return _starred_axes(scope, argument, zero, one)
+    if isinstance(argument, ast.Tuple):
+        if len(argument.elts) != 2:
+            raise KernelSyntaxError(
+                "an axis of ndrange is a count or a pair (lo, hi)", scope.span(argument), hint="use range() for a step"
+            )
+        return [Axis(argument.elts[0], argument.elts[1], one, argument)]
+    return [Axis(zero, argument, one, argument)]
+
+
+def _starred_axes(scope: Scope, argument: ast.Starred, zero: ast.expr, one: ast.expr) -> list[Axis]:
+    """``ndrange(*x.shape)``: one axis for each dimension, known from the array's type."""
+    value = argument.value
+    if isinstance(value, ast.Attribute) and value.attr == "shape":
+        base = scope.static(value.value)
+        if isinstance(base, LeafRef) and isinstance(base.leaf.type, ArrayType):
+            axes = []
+            for dimension in range(base.leaf.type.ndim):
+                extent = ast.Subscript(copy.deepcopy(value), ast.Constant(dimension), ast.Load())
+                axes.append(Axis(zero, _relocate(extent, value), one, value))
+            return axes
+    bound = scope.static(value)
+    if isinstance(bound, StructRef):
+        elements = [ast.Subscript(copy.deepcopy(value), ast.Constant(k), ast.Load()) for k in range(len(bound.children))]
+        return [Axis(zero, _relocate(element, value), one, value) for element in elements]
+    raise KernelSyntaxError(
+        f"`*{ast.unparse(value)}` is not the shape of an argument", scope.span(argument), hint="write the axes out"
+    )
+
+
+# --- calls -------------------------------------------------------------------------------------------------------------
+
+
+def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | None, node: ast.Call) -> dict[str, Any]:
+    """The arguments of a call by parameter: an expression of the caller, or a ``Value`` (a default) or ``owner`` (self)."""
+    if any(isinstance(argument, ast.Starred) for argument in node.args) or any(k.arg is None for k in node.keywords):
+        raise KernelSyntaxError("`*` and `**` cannot be used in this call", scope.span(node), hint="write the arguments out")
+    positional: list[Any] = ([owner] if owner is not None else []) + list(node.args)
+    try:
+        bound = source.signature.bind(*positional, **{str(k.arg): k.value for k in node.keywords})
+    except TypeError as error:
+        raise KernelSyntaxError(
+            f"{source.name}() does not take these arguments: {error}",
+            scope.span(node),
+            also=((f"{source.name}() is defined here", source.span),),
+        ) from None
+    for parameter in source.signature.parameters.values():
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            raise KernelSyntaxError(
+                f"{source.name}() takes `*{parameter.name}`", source.span, hint="give each parameter a name of its own"
+            )
+    result: dict[str, Any] = {}
+    for name, parameter in source.signature.parameters.items():
+        value = bound.arguments.get(name, parameter)
+        if value is parameter:
+            # A default is an expression of no caller: its value stands in for it.
+            default = Value(parameter.default)
+            result[name] = _at(ast.Constant(parameter.default), node) if _is_number(parameter.default) else default
+        else:
+            result[name] = value
+    return result
+
+
+def refuse_recursion(unit: Unit, func: object, scope: Scope, node: ast.AST) -> None:
+    """Raise for a function that is being inlined already."""
+    if func in unit.calling:
+        name = getattr(func, "__name__", "the function")
+        raise KernelSyntaxError(
+            f"{name}() calls itself", scope.span(node), hint="recursion is not supported; write a loop"
+        )
+
+
+def is_do_while(scope: Scope, node: ast.expr) -> bool:
+    """Whether ``node`` is a call of ``graph_do_while``."""
+    if not isinstance(node, ast.Call):
+        return False
+    bound = scope.static(node.func)
+    return isinstance(bound, Value) and bound.value is language.graph_do_while
+
+
+def is_cuda_object(value: object) -> bool:
+    """Whether ``value`` belongs to numba.cuda: its intrinsics have no meaning in plain Python."""
+    module = getattr(value, "__module__", None) or getattr(type(value), "__module__", "") or ""
+    name = getattr(value, "__name__", "")
+    return (str(module).startswith("numba.cuda") or name.startswith("numba.cuda")) and not hasattr(value, "py_func")
+
+
+def without_docstring(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements after a docstring."""
+    if statements and isinstance(statements[0], ast.Expr) and isinstance(statements[0].value, ast.Constant):
+        if isinstance(statements[0].value.value, str):
+            return statements[1:]
+    return statements
+
+
+def free_names(nodes: Iterable[ast.AST]) -> set[str]:
+    """Every name that is read or written somewhere under ``nodes``."""
+    return {child.id for node in nodes for child in ast.walk(node) if isinstance(child, ast.Name)}
+
+
+def _known_module(function: FunctionType) -> bool:
+    module = function.__module__ or ""
+    return module.split(".")[0] in ("numpy", "math", "cmath", "numba") or hasattr(function, "py_func")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (bool, int, float, complex, np.generic)) and not isinstance(value, (np.str_, np.bytes_))
+
+
+def _identity(bound: Binding) -> object:
+    if isinstance(bound, StructRef):
+        return bound.path
+    if isinstance(bound, BoundFunc):
+        return (id(bound.function), bound.owner.path)
+    return id(bound.value) if isinstance(bound, Value) else id(bound)
+
+
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _binary(left: ast.expr, operator: ast.operator, right: ast.expr) -> ast.expr:
+    return ast.BinOp(copy.deepcopy(left), operator, copy.deepcopy(right))
+
+
+def _product(factors: list[ast.expr]) -> ast.expr:
+    result = factors[0]
+    for factor in factors[1:]:
+        result = _binary(result, ast.Mult(), factor)
+    return result
+
+
+def _call(function: str, *arguments: ast.expr) -> ast.expr:
+    return ast.Call(_name(function), list(arguments), [])
+
+
+def _assign(name: str, value: ast.expr, node: ast.AST) -> ast.stmt:
+    return ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), node)
+
+
+def _at(new: ast.expr, node: ast.AST) -> ast.expr:
+    return ast.copy_location(new, node)
+
+
+def _relocate(tree: ast.expr, node: ast.AST) -> ast.expr:
+    """``tree`` with every position that of ``node``: it came from another line."""
+    for child in ast.walk(tree):
+        ast.copy_location(child, node)
+    return tree
+
+

@@ -1,0 +1,153 @@
+"""Names by identity: what a name means is what Python would find, never how it is spelled."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+import enum
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from types import ModuleType
+
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bindings import Binding, BoundFunc, StructRef, Value
+from qgraph.frontend.parse import SourceFunction
+from qgraph.language import Func
+from qgraph.program import FrozenName
+from qgraph.source import Span
+
+_MISSING = object()
+
+
+class Scope:
+    """The names of one function at one point: local bindings first, then closure, globals and builtins.
+
+    Every global or closure value that is looked at is recorded in ``frozen``: it was compiled in, and must still be the same
+    object when the kernel is called again.
+    """
+
+    def __init__(
+        self, source: SourceFunction, names: Mapping[str, Binding], frozen: dict[tuple[int, str], FrozenName]
+    ) -> None:
+        self.source = source
+        self.names = dict(names)
+        self._frozen = frozen
+
+    @property
+    def file(self) -> str:
+        """The file of the function."""
+        return self.source.file
+
+    def span(self, node: ast.AST) -> Span:
+        """The place of a node of this function."""
+        return Span.of(node, self.source.file)
+
+    def inner(self, names: Mapping[str, Binding]) -> Scope:
+        """The same function with some names bound anew, as in the body of a loop."""
+        return Scope(self.source, {**self.names, **names}, self._frozen)
+
+    def of(self, source: SourceFunction, names: Mapping[str, Binding]) -> Scope:
+        """The scope of another function, called from this one."""
+        return Scope(source, names, self._frozen)
+
+    def lookup(self, node: ast.Name) -> Binding:
+        """What ``node`` stands for; ``KernelSyntaxError`` if nothing does."""
+        bound = self.names.get(node.id)
+        if bound is not None:
+            return bound
+        if node.id in self.source.function.__code__.co_varnames:
+            raise KernelSyntaxError(
+                f"`{node.id}` is read before it is assigned", self.span(node), hint="assign it on every path before this line"
+            )
+        for namespace in (self.source.closure, self.source.globals):
+            value = namespace.get(node.id, _MISSING)
+            if value is not _MISSING:
+                self._freeze(namespace, node.id, value, node)
+                return Value(value)
+        value = getattr(builtins, node.id, _MISSING)
+        if value is not _MISSING:
+            return Value(value)
+        raise KernelSyntaxError(
+            f"the name `{node.id}` does not exist", self.span(node), hint=self._suggestion(node.id)
+        )
+
+    def static(self, node: ast.expr) -> Binding | None:
+        """What a name, attribute chain or constant subscript stands for, if that is known at compile time."""
+        if isinstance(node, ast.Name):
+            return self.lookup(node)
+        if isinstance(node, ast.Attribute):
+            base = self.static(node.value)
+            return None if base is None else self._attribute(base, node)
+        if isinstance(node, ast.Subscript):
+            base = self.static(node.value)
+            index = _constant_index(node.slice)
+            if index is not None and isinstance(base, StructRef):
+                return self._item(base, index, node)
+            if index is not None and isinstance(base, Value) and isinstance(base.value, tuple):
+                return Value(base.value[index])
+        return None
+
+    def _attribute(self, base: Binding, node: ast.Attribute) -> Binding | None:
+        if isinstance(base, StructRef):
+            child = base.children.get(node.attr)
+            if child is not None:
+                return child
+            member = getattr(base.type.cls, node.attr, _MISSING)
+            if isinstance(member, Func):
+                return BoundFunc(member, base)
+            names = ", ".join(base.children) or "none"
+            raise KernelSyntaxError(
+                f"`{base.path}` has no field `{node.attr}`",
+                self.span(node),
+                hint=f"the fields of {base.type.cls.__name__} are {names}; methods must be marked with @qgraph.func",
+            )
+        if not isinstance(base, Value):
+            return None
+        owner = base.value
+        value = getattr(owner, node.attr, _MISSING)
+        if value is _MISSING:
+            raise KernelSyntaxError(
+                f"`{ast.unparse(node.value)}` has no attribute `{node.attr}`",
+                self.span(node),
+                hint="check the spelling; attributes of globals are looked up when the kernel is compiled",
+            )
+        if isinstance(owner, ModuleType):
+            self._freeze(vars(owner), node.attr, value, node)
+        elif not _is_constant_owner(owner):
+            raise KernelSyntaxError(
+                f"`{ast.unparse(node)}` reads an attribute of a {type(owner).__name__} that is not an argument",
+                self.span(node),
+                hint="pass the object as an argument (a dataclass of arrays and numbers), or copy the value to a module constant",
+            )
+        return Value(value)
+
+    def _item(self, base: StructRef, index: int, node: ast.Subscript) -> Binding:
+        children = tuple(base.children.values())
+        if not -len(children) <= index < len(children):
+            raise KernelSyntaxError(
+                f"`{base.path}` has {len(children)} elements, there is no element {index}", self.span(node)
+            )
+        return children[index]
+
+    def _freeze(self, namespace: Mapping[str, object], key: str, value: object, node: ast.AST) -> None:
+        self._frozen.setdefault((id(namespace), key), FrozenName(namespace, key, value, self.span(node)))
+
+    def _suggestion(self, name: str) -> str:
+        known = [*self.names, *self.source.closure, *self.source.globals, *dir(builtins)]
+        close = difflib.get_close_matches(name, known, 1)
+        return f"did you mean `{close[0]}`?" if close else "define it before the call, or pass it as an argument"
+
+
+def _is_constant_owner(owner: object) -> bool:
+    if isinstance(owner, (type, enum.Enum)) or callable(owner):
+        return True
+    return is_dataclass(owner) and bool(getattr(type(owner), "__dataclass_params__").frozen)
+
+
+def _constant_index(node: ast.expr) -> int | None:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return None
+    return value if type(value) is int else None

@@ -1,0 +1,81 @@
+"""What one Program is being built from: leaves, scratch slots, host values, and the names already taken."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Literal
+
+from qgraph.frontend.parse import SourceFunction, parse
+from qgraph.language import Func
+from qgraph.program import ArrayType, FrozenName, HostValue, Leaf, Slot
+from qgraph.source import Span
+
+Check = Literal["", "step", "max_iter"]
+
+
+class Unit:
+    """Mutable while the frontend runs, and gone with it: the Program holds what it collected."""
+
+    def __init__(
+        self,
+        name: str,
+        leaves: tuple[Leaf, ...],
+        float_type: Literal["float32", "float64"],
+        same: Mapping[str, str],
+        overlapping: frozenset[frozenset[str]],
+    ) -> None:
+        self.name = name
+        self.leaves = {leaf.name: leaf for leaf in leaves}
+        self.float_type = float_type
+        self.same = same
+        self.overlapping = overlapping
+        self.slots: list[Slot] = []
+        self.host_values: list[HostValue] = []
+        self.host_names: dict[str, object] = {}
+        self.frozen: dict[tuple[int, str], FrozenName] = {}
+        self.flags: list[tuple[str, Span]] = []
+        # Functions being inlined or compiled, outermost first: a second entry is a recursion.
+        self.calling: list[object] = []
+        self._sources: dict[Func, SourceFunction] = {}
+        self._task_names: dict[str, int] = {}
+        self._host_by_source: dict[tuple[str, str], HostValue] = {}
+
+    def source_of(self, func: Func) -> SourceFunction:
+        """The parsed source of a func, read once."""
+        source = self._sources.get(func)
+        if source is None:
+            source = self._sources[func] = parse(func.function, "@qgraph.func")
+        return source
+
+    def array_dimensions(self) -> dict[str, int]:
+        """The number of dimensions of each array leaf."""
+        return {name: leaf.type.ndim for name, leaf in self.leaves.items() if isinstance(leaf.type, ArrayType)}
+
+    def task_name(self, line: int, role: str) -> str:
+        """A unique name that tells the line, such as ``jacobi_L12``."""
+        suffix = "" if role in ("loop", "serial") else f"_{role}"
+        base = f"{self.name}_L{line}{suffix}"
+        count = self._task_names.get(base, 0)
+        self._task_names[base] = count + 1
+        return base if count == 0 else f"{base}_{count}"
+
+    def slot(self, name: str) -> Slot:
+        """A new scratch slot; ``name`` is made unique and cannot be a user's name."""
+        slot = Slot(len(self.slots), f"_{name}_{len(self.slots)}")
+        self.slots.append(slot)
+        return slot
+
+    def host_value(self, expr: ast.expr, span: Span, check: Check = "") -> ast.Name:
+        """The name of an integer that the host computes from ``expr``; equal expressions share one."""
+        source = ast.unparse(expr)
+        value = self._host_by_source.get((source, check))
+        if value is None:
+            value = HostValue(f"_h{len(self.host_values)}", source, span, check)
+            self.host_values.append(value)
+            self._host_by_source[source, check] = value
+        return ast.copy_location(ast.Name(value.name, ast.Load()), expr)
+
+    def local_name(self, name: str) -> str:
+        """How generated code spells a user's local name: unlike every leaf and every generated name."""
+        return name + "_" if name in self.leaves or name.startswith("_") else name

@@ -1,0 +1,1 @@
+"""Arguments, memory, streams, and the executors that run compiled plans."""

@@ -1,0 +1,368 @@
+"""Any array of any library -> ArrayView, sharing its memory. No library is imported here: one that made an array is loaded.
+
+``adopt`` looks at the type once: the adopter of a type is found by the names of its classes and cached, so that the next
+array of that type costs one look-up.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import numpy
+
+from qgraph.errors import ArgumentError
+from qgraph.runtime.array_view import ArrayView, contiguous_strides, layout_of, view_of_host
+
+Adopter = Callable[[Any, str], ArrayView]
+
+# DLPack's device types.
+_DLPACK_HOST = (1, 3)  # host memory, pinned host memory
+_DLPACK_CUDA = (2, 13)  # device memory, managed memory
+
+_LEGACY_STREAM = 1
+
+_DTYPE_NAMES = (
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()  # fmt: skip
+)
+_DTYPES = {numpy.dtype(name): numpy.dtype(name) for name in _DTYPE_NAMES}
+_DTYPE_OF_NAME = {name: numpy.dtype(name) for name in _DTYPE_NAMES}
+
+# What a dtype that cannot be used holds, by its kind, and what to do.
+_REFUSED_KINDS = {
+    "O": ("Python objects", "convert it to numbers: x.astype(float)"),
+    "S": ("byte strings", "pass numbers instead"),
+    "U": ("strings", "pass numbers instead"),
+    "T": ("strings", "pass numbers instead"),
+    "M": ("dates", "pass x.view(numpy.int64)"),
+    "m": ("time differences", "pass x.view(numpy.int64)"),
+}
+
+
+def adopt(value: object, path: str) -> ArrayView | None:
+    """A view of ``value`` that shares its memory, or None where it is not an array.
+
+    Args:
+        value: an array of NumPy, qgraph, PyTorch, CuPy, JAX or Numba, or anything with ``__cuda_array_interface__`` or DLPack.
+        path: how the user writes the argument, for errors.
+
+    Raises:
+        ArgumentError: an array whose elements a kernel cannot use.
+    """
+    adopter = adopter_of(type(value)) or _adopter_of_instance(value)
+    return None if adopter is None else adopter(value, path)
+
+
+@lru_cache(maxsize=1024)
+def adopter_of(cls: type) -> Adopter | None:
+    """How arrays of type ``cls`` are adopted; None where the type does not say."""
+    for base in cls.__mro__:
+        root = base.__module__.partition(".")[0]
+        adopter = _BY_NAME.get((root, base.__name__))
+        if adopter is not None:
+            return adopter
+    if hasattr(cls, "__qgraph_view__"):
+        return _adopt_own
+    if hasattr(cls, "__cuda_array_interface__"):
+        return _adopt_interface
+    if hasattr(cls, "__dlpack__") and hasattr(cls, "__dlpack_device__"):
+        return _adopt_dlpack
+    return None
+
+
+def _adopter_of_instance(value: object) -> Adopter | None:
+    # An object may carry the interface as an attribute of its own.
+    return _adopt_interface if hasattr(value, "__cuda_array_interface__") and not isinstance(value, type) else None
+
+
+def current_stream(value: object) -> int | None:
+    """The stream that ``value``'s library, PyTorch or CuPy, works on now (0: the default stream); None for other values."""
+    getter = _stream_getter_of(type(value))
+    return None if getter is None else getter(value)
+
+
+@lru_cache(maxsize=1024)
+def _stream_getter_of(cls: type) -> Callable[[Any], int | None] | None:
+    for base in cls.__mro__:
+        getter = _STREAMS.get((base.__module__.partition(".")[0], base.__name__))
+        if getter is not None:
+            return getter
+    return None
+
+
+def _torch_stream(value: Any) -> int | None:
+    if not value.is_cuda:
+        return None
+    torch = sys.modules["torch"]
+    # The public accessor builds an object and takes forty times as long.
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    if raw is not None:
+        return int(raw(value.get_device()))
+    return int(torch.cuda.current_stream(value.get_device()).cuda_stream)
+
+
+def _cupy_stream(value: Any) -> int | None:
+    return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+
+
+# --- dtypes ------------------------------------------------------------------------------------------------------------
+
+
+def refuse(path: str, found: str, hint: str | None = None) -> NoReturn:
+    """Raise the ``ArgumentError`` that says what is wrong with argument ``path``."""
+    raise ArgumentError(f"argument `{path}`: {found}", hint=hint)
+
+
+def usable_dtype(dtype: numpy.dtype, path: str) -> numpy.dtype:
+    """NumPy's own instance of ``dtype``; ``ArgumentError`` where a kernel cannot use it."""
+    own = _DTYPES.get(dtype)
+    if own is None:
+        _refuse_dtype(dtype, path)
+    return own
+
+
+def _refuse_dtype(dtype: numpy.dtype, path: str) -> NoReturn:
+    if not dtype.isnative:
+        refuse(path, f"its elements ({dtype.str}) are not in this machine's byte order", "pass x.astype(x.dtype.newbyteorder('='))")
+    if dtype.names is not None:
+        refuse(path, f"it is a structured array ({dtype})", "pass its fields as arrays of their own, contiguous ones")
+    if dtype.kind in _REFUSED_KINDS:
+        holds, hint = _REFUSED_KINDS[dtype.kind]
+        refuse(path, f"it holds {holds} (dtype {dtype})", hint)
+    refuse(path, f"dtype {dtype.name} is not supported", f"the dtypes are {', '.join(_DTYPE_NAMES)}")
+
+
+def _device_view(
+    owner: object,
+    path: str,
+    pointer: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: numpy.dtype,
+    readonly: bool,
+    device: int,
+    stream: int | None = None,
+    keep: object = None,
+) -> ArrayView:
+    # The device traps on a misaligned access, and with it the whole context is lost.
+    alignment = dtype.alignment
+    if alignment > 1 and (pointer % alignment or any(stride % alignment for stride in strides)) and 0 not in shape:
+        refuse(path, f"its {dtype.name} elements are not aligned to {alignment} bytes", "pass a copy of it")
+    layout = layout_of(shape, strides, dtype.itemsize)
+    return ArrayView(pointer, shape, strides, dtype, readonly, device, owner, stream, layout, None, keep)
+
+
+# --- host arrays -------------------------------------------------------------------------------------------------------
+
+
+def _adopt_numpy(value: Any, path: str) -> ArrayView:
+    return _host_view(value, value, path)
+
+
+def _host_view(array: numpy.ndarray, owner: object, path: str) -> ArrayView:
+    dtype = usable_dtype(array.dtype, path)
+    if not array.flags.aligned:
+        refuse(path, f"its {dtype.name} elements are not aligned to {dtype.alignment} bytes", "pass x.copy()")
+    if type(array) is not numpy.ndarray:
+        array = array.view(numpy.ndarray)
+    view = view_of_host(array, owner)
+    view.dtype = dtype
+    return view
+
+
+def _refuse_masked(value: Any, path: str) -> ArrayView:
+    refuse(path, "it is a masked array", "pass x.data and, if the kernel needs it, x.mask")
+
+
+def _refuse_matrix(value: Any, path: str) -> ArrayView:
+    refuse(path, "it is a numpy.matrix, which indexes unlike an array", "pass numpy.asarray(x)")
+
+
+# --- qgraph, PyTorch, CuPy, JAX ----------------------------------------------------------------------------------------
+
+
+def _adopt_own(value: Any, path: str) -> ArrayView:
+    view: ArrayView = value.__qgraph_view__()
+    return view
+
+
+class _Once:
+    """Says a warning the first time only."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+        self._said = False
+
+    def say(self) -> None:
+        if not self._said:
+            self._said = True
+            warnings.warn(self._message, UserWarning, stacklevel=2)
+
+
+_grad_warning = _Once(
+    "a tensor with requires_grad was passed to a qgraph kernel: its elements are used, but no gradient flows through the kernel"
+)
+
+
+def _adopt_torch(value: Any, path: str) -> ArrayView:
+    dtype = _torch_dtype(value.dtype)
+    if dtype is None:
+        _refuse_torch_dtype(value, path)
+    if value.layout is not sys.modules["torch"].strided:
+        refuse(path, f"it is a sparse tensor ({value.layout})", "pass its index and value tensors, or x.to_dense()")
+    if value.is_neg() or value.is_conj():
+        refuse(path, "it is a lazily conjugated or negated view", "pass x.resolve_conj().resolve_neg()")
+    if value.requires_grad:
+        _grad_warning.say()
+        value_data = value.detach()
+    else:
+        value_data = value
+    if value.is_cuda:
+        itemsize = dtype.itemsize
+        strides = tuple([stride * itemsize for stride in value.stride()])
+        return _device_view(value, path, value.data_ptr(), tuple(value.shape), strides, dtype, False, value.get_device())
+    if value.device.type != "cpu":
+        refuse(path, f"it is a tensor on device {str(value.device)!r}", "pass a tensor on a CUDA device or on the CPU")
+    return _host_view(value_data.numpy(), value, path)
+
+
+@lru_cache(maxsize=64)
+def _torch_dtype(dtype: object) -> numpy.dtype | None:
+    return _DTYPE_OF_NAME.get(str(dtype).removeprefix("torch."))
+
+
+def _refuse_torch_dtype(value: Any, path: str) -> NoReturn:
+    if value.is_quantized:
+        refuse(path, f"it is a quantized tensor ({value.dtype})", "pass x.int_repr() or x.dequantize()")
+    refuse(path, f"dtype {str(value.dtype).removeprefix('torch.')} is not supported", "pass x.float(), or another dtype NumPy knows")
+
+
+def _adopt_cupy(value: Any, path: str) -> ArrayView:
+    data = value.data
+    return _device_view(
+        value, path, data.ptr, value.shape, value.strides, usable_dtype(value.dtype, path), False, data.device_id
+    )
+
+
+def _adopt_jax(value: Any, path: str) -> ArrayView:
+    usable_dtype(value.dtype, path)
+    if value.is_deleted():
+        refuse(path, "it is a JAX array that was deleted or donated", "pass an array that is still alive")
+    devices = value.devices()
+    if len(devices) != 1:
+        refuse(path, f"it is a JAX array spread over {len(devices)} devices", "pass the shard of one device")
+    # JAX does not tell its streams, so its work must be finished.
+    value.block_until_ready()
+    if next(iter(devices)).platform == "cpu":
+        view = _host_view(numpy.asarray(value), value, path)
+    else:
+        view = _adopt_interface(value, path)
+    view.readonly = True
+    return view
+
+
+def _refuse_tracer(value: Any, path: str) -> ArrayView:
+    refuse(path, "it is a JAX tracer, not an array", "call the kernel outside jax.jit")
+
+
+# --- __cuda_array_interface__ and DLPack -------------------------------------------------------------------------------
+
+
+def _adopt_interface(value: Any, path: str) -> ArrayView:
+    interface = value.__cuda_array_interface__
+    if interface.get("version", 0) < 2:
+        refuse(path, f"version {interface.get('version', 0)} of the CUDA array interface is too old", "version 2 and 3 are known")
+    if interface.get("mask") is not None:
+        refuse(path, "its CUDA array interface has a mask", "pass data and mask as two arrays")
+    dtype = _interface_dtype(interface["typestr"], path)
+    pointer, readonly = interface["data"]
+    shape = tuple(interface["shape"])
+    strides = interface.get("strides")
+    strides = contiguous_strides(shape, dtype.itemsize) if strides is None else tuple(strides)
+    # Stream 0 would be ambiguous, says the interface; those who write it mean the legacy default stream.
+    stream = interface.get("stream")
+    stream = _LEGACY_STREAM if stream == 0 else stream
+    pointer = int(pointer or 0)
+    return _device_view(value, path, pointer, shape, strides, dtype, bool(readonly), device_of_pointer(pointer), stream)
+
+
+def _interface_dtype(typestr: str, path: str) -> numpy.dtype:
+    try:
+        dtype = numpy.dtype(typestr)
+    except TypeError:
+        refuse(path, f"its CUDA array interface has an unknown typestr {typestr!r}")
+    return usable_dtype(dtype, path)
+
+
+def device_of_pointer(pointer: int) -> int:
+    """The ordinal of the CUDA device that ``pointer`` is memory of; the current device for the null pointer."""
+    from cuda.bindings import driver
+
+    if pointer:
+        status, device = driver.cuPointerGetAttribute(
+            driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer
+        )
+        if status == driver.CUresult.CUDA_SUCCESS:
+            return int(device)
+    status, device = driver.cuCtxGetDevice()
+    return int(device) if status == driver.CUresult.CUDA_SUCCESS else 0
+
+
+def _adopt_dlpack(value: Any, path: str) -> ArrayView:
+    kind, _ = value.__dlpack_device__()
+    if kind in _DLPACK_HOST:
+        return _host_view(_from_dlpack(value, path), value, path)
+    if kind not in _DLPACK_CUDA:
+        refuse(path, f"its DLPack device type is {int(kind)}, neither CUDA nor host memory", "copy it to a CUDA device or to the host")
+    return _adopt_cuda_dlpack(value, path)
+
+
+def _from_dlpack(value: Any, path: str) -> numpy.ndarray:
+    try:
+        return numpy.from_dlpack(value)
+    except (BufferError, TypeError, RuntimeError) as error:
+        refuse(path, f"its DLPack export cannot be used: {error}")
+
+
+def _adopt_cuda_dlpack(value: Any, path: str) -> ArrayView:
+    from cuda.core.utils import StridedMemoryView
+
+    try:
+        # The producer orders its work before the legacy default stream, and the launch waits for that one.
+        imported = StridedMemoryView.from_dlpack(value, stream_ptr=_LEGACY_STREAM)
+        dtype = imported.dtype
+    except (BufferError, TypeError, NotImplementedError) as error:
+        refuse(path, f"its DLPack export cannot be used: {error}")
+    if dtype is None:
+        refuse(path, "its DLPack dtype is not one that NumPy knows", f"the dtypes are {', '.join(_DTYPE_NAMES)}")
+    dtype = usable_dtype(dtype, path)
+    shape = tuple(imported.shape)
+    steps = imported.strides
+    if steps is None:
+        strides = contiguous_strides(shape, dtype.itemsize)
+    else:
+        strides = tuple(step * dtype.itemsize for step in steps)
+    return _device_view(
+        value, path, imported.ptr, shape, strides, dtype, imported.readonly, imported.device_id, _LEGACY_STREAM, imported
+    )
+
+
+# Types by the package and the name of their class, or of a class they derive from; the first match in the MRO counts.
+_BY_NAME: dict[tuple[str, str], Adopter] = {
+    ("numpy", "MaskedArray"): _refuse_masked,
+    ("numpy", "matrix"): _refuse_matrix,
+    ("numpy", "ndarray"): _adopt_numpy,
+    ("torch", "Tensor"): _adopt_torch,
+    ("cupy", "ndarray"): _adopt_cupy,
+    ("jaxlib", "ArrayImpl"): _adopt_jax,
+    ("jax", "ArrayImpl"): _adopt_jax,
+    ("jax", "Tracer"): _refuse_tracer,
+}
+
+_STREAMS: dict[tuple[str, str], Callable[[Any], int | None]] = {
+    ("torch", "Tensor"): _torch_stream,
+    ("cupy", "ndarray"): _cupy_stream,
+}

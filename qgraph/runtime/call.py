@@ -1,0 +1,29 @@
+"""One call of a compiled kernel, its arguments taken apart: what an executable launches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy
+
+from qgraph.runtime.array_view import ArrayView
+
+Value = ArrayView | int | float | complex | bool | numpy.generic
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The values of one call.
+
+    Args:
+        values: one for each of ``program.leaves``, in their order.
+        host: one for each of ``program.host_values``, in their order.
+        stream: the stream's handle; 0 is the default stream.
+        token: stands for these values: an executable that ran this very call last need not compare them. It is held
+            instead of the call, which owns the caller's arrays.
+    """
+
+    values: tuple[Value, ...]
+    host: tuple[int, ...]
+    stream: int = 0
+    token: object = field(default_factory=object, compare=False, repr=False)

@@ -1,0 +1,344 @@
+"""A compiled plan as one CUDA graph: built once, patched where arguments changed, launched."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from cuda.core.graph import GraphDefinition
+
+from qgraph.compiled import CudaPlan
+from qgraph.errors import CudaError
+from qgraph.plan import GraphPlan, Node
+from qgraph.runtime.call import Call
+from qgraph.runtime.cuda_driver import ContextLost, DeviceContext, call, driver, failure, leak, outside_captures
+from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
+from qgraph.runtime.cuda_memory import Buffer, PinnedWord, fill
+
+_SLOT_BYTES = 8
+
+# Bindings of CUDA 12 have edge data only in the _v2 entry; those of CUDA 13 have one entry, with edge data.
+_add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", None) or driver.cuGraphAddDependencies
+
+
+class GraphInstance:
+    """A graph and its one executable: a graph with conditional nodes allows no second one.
+
+    The definition stays, since its nodes name the places where the executable is patched.
+    """
+
+    __slots__ = ("definition", "executable")
+
+    def __init__(self) -> None:
+        self.definition = GraphDefinition()
+        self.executable: Any = None
+
+    def instantiate(self, kernels: Iterable[KernelNode]) -> None:
+        """Make it executable, and tell its kernels where they are patched from now on."""
+        self.executable = call(driver.cuGraphInstantiate, self.definition.handle, 0)
+        for kernel in kernels:
+            kernel.executable = self.executable
+
+    def destroy(self) -> None:
+        """Executable first, then the graph. Launches in flight finish: the driver frees the executable after them."""
+        if self.executable is not None:
+            call(driver.cuGraphExecDestroy, self.executable)
+            self.executable = None
+        self.definition = None
+
+    def abandon(self) -> None:
+        """The context died: no handle may reach the driver again, not even from cuda.core's destructors."""
+        leak(self.definition)
+        self.executable = self.definition = None
+
+
+def add_kernel(graph: Any, kernel: KernelNode) -> Any:
+    """Add a kernel node without edges to ``graph`` (a CUgraph)."""
+    kernel.handle = call(driver.cuGraphAddKernelNode, graph, None, 0, kernel.launch)
+    return kernel.handle
+
+
+def add_edges(graph: Any, edges: Iterable[tuple[int, int]], handles: dict[int, Any]) -> None:
+    """Add those of the plan's edges that run between nodes in ``handles`` (CUgraphNodes by plan index)."""
+    inside = [(before, after) for before, after in edges if before in handles and after in handles]
+    if inside:
+        befores = [handles[before] for before, _ in inside]
+        afters = [handles[after] for _, after in inside]
+        call(_add_dependencies, graph, befores, afters, None, len(inside))
+
+
+def loop_of_task(plan: GraphPlan) -> dict[str, int]:
+    """For each task that arms or decides a loop: the index of the loop's while node, by the task's name."""
+    loops = {}
+    for node in plan.nodes:
+        if node.loop is not None:
+            loops[node.loop.condition.name] = node.index
+            if node.loop.enter is not None:
+                loops[node.loop.enter.name] = node.index
+    return loops
+
+
+class Resources:
+    """What an executable owns on the device, apart from it, so that a finalizer can let go of it."""
+
+    __slots__ = ("code", "device", "epoch", "graphs", "pinned", "scratch")
+
+    def __init__(self, device: DeviceContext, epoch: int) -> None:
+        self.device = device
+        self.epoch = epoch
+        self.graphs: list[GraphInstance] = []
+        self.code: LoadedCode | None = None
+        self.scratch: Buffer | None = None
+        self.pinned: PinnedWord | None = None
+
+    def release(self) -> None:
+        """Free everything, after the launches in flight; never raises. Nothing happens the second time."""
+        graphs, self.graphs = self.graphs, []
+        code, self.code = self.code, None
+        if not self.device.alive(self.epoch):
+            for graph in graphs:
+                graph.abandon()
+            return
+        try:
+            with self.device.activate(), outside_captures():
+                # Executables may be destroyed while they run, code and memory may not.
+                call(driver.cuCtxSynchronize)
+                for graph in graphs:
+                    graph.destroy()
+                if code is not None:
+                    code.unload()
+        except CudaError:  # the context is poisoned: nothing in it can be used or freed any more
+            for graph in graphs:
+                graph.abandon()
+        for memory in (self.scratch, self.pinned):
+            if memory is not None:
+                memory.free()
+
+
+class CudaExecutable(ABC):
+    """A compiled plan on one device, ready to be launched again and again; safe to call from several threads.
+
+    Attributes:
+        path: how it runs, as in ``last_launch.path``.
+        reason: why it runs that way, as a sentence.
+        nodes: nodes of the plan's graph, bodies of loops included.
+        replays: launches so far.
+        argument_updates: launches so far that had to patch arguments or sizes (the first one only fills them in).
+    """
+
+    path: str
+
+    def __init__(self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None, reason: str) -> None:
+        self.plan = plan
+        self.device = device
+        self.reason = reason
+        self.nodes = len(plan.plan.nodes)
+        self.replays = 0
+        self.argument_updates = 0
+        self._lock = threading.Lock()
+        self._token: object = None
+        self._launched = False
+        with device.activate():
+            self._resources = Resources(device, device.epoch)
+            self._finalizer = weakref.finalize(self, self._resources.release)
+            self._finalizer.atexit = False  # the driver takes everything back when the process ends
+            try:
+                self._prepare(plan, block_size)
+                self._build()
+            except BaseException:
+                self._finalizer()
+                raise
+
+    def _prepare(self, plan: CudaPlan, block_size: int | None) -> None:
+        resources = self._resources
+        resources.code = LoadedCode(plan.cubin)
+        size = len(plan.plan.program.slots) * _SLOT_BYTES
+        scratch = resources.scratch = Buffer(self.device, size)
+        fill(scratch, b"\0", size)
+        # A launch on a non-blocking stream is not ordered after the default stream's fill.
+        call(driver.cuStreamSynchronize, 0)
+        self._parameters = Parameters(plan, scratch.pointer)
+        host_index = {value.name: index for index, value in enumerate(plan.plan.program.host_values)}
+        setting = KernelSetting(resources.code, self._parameters, self.device, block_size, host_index)
+        loops = self._handle_loops(plan.plan)
+        self._kernels: dict[int, KernelNode] = {}
+        for node in plan.plan.nodes:
+            if node.task is not None:
+                code = plan.codes[node.task.name]
+                bit = 1 << len(self._kernels)
+                loop = loops.get(node.task.name)
+                self._kernels[node.index] = KernelNode(node.index, code, bit, loop, setting)
+        self._sized = [kernel for kernel in self._kernels.values() if kernel.sized]
+
+    def _handle_loops(self, plan: GraphPlan) -> dict[str, int]:
+        """Which tasks get a conditional handle: none, where the host decides."""
+        return {}
+
+    @abstractmethod
+    def _build(self) -> None:
+        """Make the graphs; called once, with the context current."""
+
+    @abstractmethod
+    def _run(self, stream: int) -> None:
+        """Launch with the parameters as they are; called with the context current and the lock held."""
+
+    def launch(self, request: Call) -> None:
+        """Run with these arguments, in the order of their stream. The caller keeps the arrays alive until they are used.
+
+        Raises:
+            ArgumentError: a size or a number does not fit; nothing ran.
+            CudaError: the driver refused, or reported the failure of earlier work.
+            ContextLost: the primary context was reset; build the executable again.
+        """
+        with self._lock:
+            pushed = self._enter()
+            try:
+                if request.token is not self._token:
+                    self._patch(request)
+                self._run(request.stream)
+            finally:
+                if pushed:
+                    self.device.pop()
+            self.replays += 1
+
+    def replay(self, stream: int) -> None:
+        """Run with the arguments of the last launch; raises as ``launch`` does."""
+        with self._lock:
+            if not self._launched:
+                raise CudaError("a replay needs a launch before it, which sets the arguments")
+            pushed = self._enter()
+            try:
+                self._run(stream)
+            finally:
+                if pushed:
+                    self.device.pop()
+            self.replays += 1
+
+    def _enter(self) -> bool:
+        # What a reset took away must not be touched, so this comes before anything else.
+        pushed = self.device.push()
+        if self.device.epoch == self._resources.epoch and self._resources.code is not None:
+            return pushed
+        if pushed:
+            self.device.pop()
+        if self._resources.code is None:
+            raise CudaError("this executable was closed")
+        raise ContextLost("the CUDA context was reset after this executable was built")
+
+    def _patch(self, request: Call) -> None:
+        parameters = self._parameters
+        self._token = None
+        if parameters.host_changed(request.host):
+            self._resize(request.host)
+        parameters.update(request.values)
+        if parameters.changed:
+            self._apply(parameters.changed)
+            # Only now: what an exception kept from the graph is applied by the next launch.
+            parameters.changed = 0
+            if self._launched:
+                self.argument_updates += 1
+        self._launched = True
+        self._token = request.token
+
+    def _resize(self, host: tuple[int, ...]) -> None:
+        # All grids are computed, and may be refused, before any changes.
+        grids = [kernel.grid_for(host) for kernel in self._sized]
+        parameters = self._parameters
+        for kernel, grid in zip(self._sized, grids, strict=True):
+            if kernel.set_grid(grid):
+                parameters.changed |= kernel.bit
+        parameters.update_host(host)
+
+    def _apply(self, changed: int) -> None:
+        set_params = driver.cuGraphExecKernelNodeSetParams
+        for kernel in self._kernels.values():
+            if changed & kernel.bit and kernel.executable is not None:
+                # Affects later launches only; those in flight keep their parameters.
+                code = set_params(kernel.executable, kernel.handle, kernel.launch)[0]
+                if code != 0:
+                    raise failure(code, "cuGraphExecKernelNodeSetParams")
+
+    def close(self) -> None:
+        """Wait for the launches in flight and free everything. Nothing happens the second time, or after a reset."""
+        with self._lock:
+            self._finalizer()
+
+    def __repr__(self) -> str:
+        name = self.plan.plan.program.name
+        return f"<{type(self).__name__} of {name}: {self.nodes} nodes, {self.replays} replays>"
+
+
+class CudaGraphExecutable(CudaExecutable):
+    """The whole plan as ONE graph; loops are while nodes, decided on the device."""
+
+    path = "cuda-graph"
+
+    def __init__(
+        self,
+        plan: CudaPlan,
+        device: DeviceContext,
+        *,
+        block_size: int | None = None,
+        reason: str = "the whole kernel is one CUDA graph",
+    ) -> None:
+        super().__init__(plan, device, block_size=block_size, reason=reason)
+
+    def _handle_loops(self, plan: GraphPlan) -> dict[str, int]:
+        return loop_of_task(plan)
+
+    def _build(self) -> None:
+        instance = GraphInstance()
+        self._resources.graphs.append(instance)
+        self._fill(instance.definition, 0)
+        instance.instantiate(self._kernels.values())
+        self._executable = instance.executable
+        self._launch_graph = driver.cuGraphLaunch
+
+    def _fill(self, definition: Any, region: int) -> None:
+        # definition: a GraphDefinition, of the root or of a while node's body.
+        plan = self.plan.plan
+        nodes = [plan.nodes[index] for index in plan.regions[region].nodes]
+        conditions = {node.index: self._condition(definition, node) for node in nodes if node.kind == "while"}
+        graph = definition.handle
+        handles: dict[int, Any] = {}
+        for node in nodes:
+            if node.body is None:
+                handles[node.index] = add_kernel(graph, self._kernels[node.index])
+                continue
+            loop = definition.while_loop(conditions[node.index])
+            handles[node.index] = loop.handle
+            self._fill(loop.body, node.body)
+        add_edges(graph, plan.edges, handles)
+
+    def _condition(self, definition: Any, node: Node) -> Any:
+        # The default holds at the start of each launch, not at each entry: what is entered again must be armed by a task.
+        if node.region != 0 and (node.loop is None or node.loop.enter is None):
+            raise CudaError(f"the loop {node.label} lies inside another loop, and no task arms its condition")
+        condition = definition.create_condition(default_value=1)
+        self._parameters.set_handle(node.index, int(condition.handle))
+        return condition
+
+    def _run(self, stream: int) -> None:
+        # Launches of one executable graph run one after another, on whatever streams: they share the scratch slots.
+        code = self._launch_graph(self._executable, stream)[0]
+        if code != 0:
+            raise failure(code, "cuGraphLaunch")
+
+
+def segments_of(plan: GraphPlan, region: int) -> Iterator[Sequence[Node] | Node]:
+    """A region in program order: runs of kernel nodes, and between them the while nodes."""
+    run: list[Node] = []
+    for index in plan.regions[region].nodes:
+        node = plan.nodes[index]
+        if node.body is None:
+            run.append(node)
+            continue
+        if run:
+            yield run
+            run = []
+        yield node
+    if run:
+        yield run

@@ -1,0 +1,141 @@
+"""A compiled plan whose loops the host drives, or which is launched kernel by kernel: where device loops cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qgraph.compiled import CudaPlan
+from qgraph.errors import CudaError
+from qgraph.plan import Node
+from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure
+from qgraph.runtime.cuda_graph import CudaExecutable, GraphInstance, add_edges, add_kernel, segments_of
+from qgraph.runtime.cuda_kernels import KernelNode
+from qgraph.runtime.cuda_memory import PinnedWord, copy_out
+from qgraph.runtime.cuda_stream import Event
+
+_SLOT_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Kernels with no loop between them, in program order; ``graph`` is None where each is launched by itself."""
+
+    kernels: tuple[KernelNode, ...]
+    graph: GraphInstance | None
+
+
+@dataclass(frozen=True, slots=True)
+class HostLoop:
+    """A loop that the host repeats until slot ``slot`` is 0; ``test_first``: not even once if it is 0 before."""
+
+    slot: int
+    test_first: bool
+    body: tuple[Step, ...]
+
+
+Step = Segment | HostLoop
+
+
+class CudaHostLoopExecutable(CudaExecutable):
+    """The plan as segments of kernels in program order, with the host in charge of the loops between them.
+
+    Args:
+        plan: compiled for the device's compute capability.
+        device: where it runs.
+        block_size: threads in a block, None for the default.
+        as_graphs: launch each segment as one graph, else kernel by kernel.
+        reason: why the plan is not one graph.
+    """
+
+    def __init__(
+        self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None = None, as_graphs: bool, reason: str
+    ) -> None:
+        self._as_graphs = as_graphs
+        self._has_loops = any(node.kind == "while" for node in plan.plan.nodes)
+        # One launch at a time may use the scratch slots; other streams wait for this event.
+        self._done: Event | None = None
+        self._last_stream: int | None = None
+        if not as_graphs:
+            self.path = "cuda-stream"
+        else:
+            self.path = "cuda-host-loop" if self._has_loops else "cuda-graph"
+        super().__init__(plan, device, block_size=block_size, reason=reason)
+
+    def _build(self) -> None:
+        if self._has_loops:
+            self._resources.pinned = PinnedWord(self.device)
+        if self.plan.plan.program.slots:
+            self._done = Event(self.device)
+        self._steps = self._region(0)
+
+    def _region(self, region: int) -> tuple[Step, ...]:
+        steps: list[Step] = []
+        for part in segments_of(self.plan.plan, region):
+            steps.append(self._loop(part) if isinstance(part, Node) else self._segment(part))
+        return tuple(steps)
+
+    def _segment(self, nodes: Sequence[Node]) -> Segment:
+        kernels = tuple(self._kernels[node.index] for node in nodes)
+        if not self._as_graphs:
+            return Segment(kernels, None)
+        instance = GraphInstance()
+        self._resources.graphs.append(instance)
+        graph = instance.definition.handle
+        handles = {kernel.index: add_kernel(graph, kernel) for kernel in kernels}
+        add_edges(graph, self.plan.plan.edges, handles)
+        instance.instantiate(kernels)
+        return Segment(kernels, instance)
+
+    def _loop(self, node: Node) -> HostLoop:
+        loop, body = node.loop, node.body
+        if loop is None or body is None:
+            raise CudaError(f"the while node {node.label} of the plan has no loop")
+        return HostLoop(loop.condition_slot.index, loop.test_first, self._region(body))
+
+    def _run(self, stream: int) -> None:
+        if self._done is None:
+            self._run_steps(self._steps, stream)
+            return
+        if self._last_stream is not None and self._last_stream != stream:
+            self._done.wait(stream)
+        self._last_stream = stream
+        try:
+            self._run_steps(self._steps, stream)
+        finally:
+            self._done.record(stream)
+
+    def _run_steps(self, steps: tuple[Step, ...], stream: int) -> None:
+        for step in steps:
+            if isinstance(step, HostLoop):
+                self._drive(step, stream)
+            elif step.graph is None:
+                _launch_kernels(step.kernels, stream)
+            else:
+                call(driver.cuGraphLaunch, step.graph.executable, stream)
+
+    def _drive(self, loop: HostLoop, stream: int) -> None:
+        # The loop's enter task, if it has one, is the end of the segment before it.
+        if loop.test_first and not self._read(loop.slot, stream):
+            return
+        while True:
+            self._run_steps(loop.body, stream)
+            if not self._read(loop.slot, stream):
+                return
+
+    def _read(self, slot: int, stream: int) -> int:
+        scratch, pinned = self._resources.scratch, self._resources.pinned
+        if scratch is None or pinned is None:
+            raise CudaError("this executable was closed")
+        copy_out(scratch.pointer + slot * _SLOT_BYTES, pinned.pointer, _SLOT_BYTES, stream)
+        return pinned.value
+
+
+def _launch_kernels(kernels: tuple[KernelNode, ...], stream: int) -> None:
+    launch = driver.cuLaunchKernel
+    for kernel in kernels:
+        shape = kernel.launch
+        parameters = shape.kernelParams
+        code = launch(kernel.function, kernel.grid, 1, 1, kernel.block, 1, 1, 0, stream, parameters, 0)[0]
+        if code != 0:
+            raise failure(code, "cuLaunchKernel")

@@ -1,0 +1,391 @@
+"""Compiled code on the device, and the parameters of its kernels in the layout of numba-cuda's entry points.
+
+Every argument of a call is stored once, in one block of 8-byte words that stays at its address; each kernel has an array of
+pointers to the words it takes. So a changed argument is written once, whatever the number of kernels that read it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qgraph.compiled import CudaPlan, Parameter, TaskCode
+from qgraph.errors import ArgumentError, CudaError
+from qgraph.program import ArrayType, Leaf, ScalarType
+from qgraph.runtime.array_view import ArrayView
+from qgraph.runtime.cuda_driver import DeviceContext, call, driver, outside_captures
+
+DEFAULT_BLOCK_SIZE = 256
+MAX_GRID = 2**31 - 1
+_WORD = 8
+_MAX_THREADS_PER_BLOCK = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+
+# Words of an array before its shape: meminfo and parent (always 0), number of elements, itemsize, address.
+_SIZE = 2
+_DATA = 4
+_SHAPE = 5
+
+_FORMATS = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint8": "B",
+    "uint16": "H",
+    "uint32": "I",
+    "uint64": "Q",
+    "float16": "e",
+    "float32": "f",
+    "float64": "d",
+    "complex64": "ff",
+    "complex128": "dd",
+}
+
+
+# --- code --------------------------------------------------------------------------------------------------------------
+
+
+class LoadedCode:
+    """A cubin in the device's context. The context must be current for every method."""
+
+    __slots__ = ("_library",)
+
+    def __init__(self, cubin: bytes) -> None:
+        with outside_captures():
+            self._library = call(driver.cuLibraryLoadData, cubin, [], [], 0, [], [], 0)
+
+    def function(self, entry: str) -> Any:
+        """The function (CUfunction) that runs ``entry`` in the current context."""
+        kernel = call(driver.cuLibraryGetKernel, self._library, entry.encode())
+        return call(driver.cuKernelGetFunction, kernel)
+
+    def unload(self) -> None:
+        """Take the code off the device. No kernel of it may be running."""
+        with outside_captures():
+            call(driver.cuLibraryUnload, self._library)
+
+
+def occupancy_grid(function: Any, block: int, device: DeviceContext) -> int:
+    """How many blocks of ``block`` threads fit on the device at once; at least 1."""
+    blocks = call(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor, function, block, 0)
+    return max(1, int(blocks) * device.multiprocessors)
+
+
+def verify_layout(function: Any, entry: str, sizes: Sequence[int]) -> None:
+    """Compare the parameters we pass with those the code was compiled for, where the driver (12.4 or newer) can tell.
+
+    Raises:
+        CudaError: number or sizes differ, so that a launch would read wrong memory.
+    """
+    found = []
+    try:
+        for index in range(len(sizes) + 1):
+            code, _offset, size = driver.cuFuncGetParamInfo(function, index)
+            if int(code) != 0:
+                break
+            found.append(int(size))
+    except RuntimeError:  # an older driver lacks the function
+        return
+    if found != list(sizes):
+        raise CudaError(
+            f"the kernel {entry} takes parameters of {found} bytes, but would be passed {list(sizes)}",
+            hint="this numba-cuda has another calling convention than the one qgraph knows; report the versions",
+        )
+
+
+# --- parameters --------------------------------------------------------------------------------------------------------
+
+
+def scalar_dtype(kind: ScalarType, float_type: str) -> str:
+    """The dtype a scalar is passed as: a Python float or complex takes the kernel's float type."""
+    if kind.weak and float_type == "float32":
+        return {"float64": "float32", "complex128": "complex64"}.get(kind.dtype, kind.dtype)
+    return kind.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    # Where one argument lies: its first word, and (byte offset, size) of each kernel parameter it becomes.
+    word: int
+    parts: tuple[tuple[int, int], ...]
+
+
+def _array_place(word: int, ndim: int) -> _Place:
+    return _Place(word, tuple(((word + k) * _WORD, _WORD) for k in range(_SHAPE + 2 * ndim)))
+
+
+def _word_place(word: int) -> _Place:
+    return _Place(word, ((word * _WORD, _WORD),))
+
+
+def _scalar_place(word: int, dtype: str) -> _Place:
+    # A complex number is two parameters.
+    form = _FORMATS[dtype]
+    size = struct.calcsize(form[0])
+    return _Place(word, tuple((word * _WORD + k * size, size) for k in range(len(form))))
+
+
+class _ArrayLeaf:
+    # What the block holds of one array: plain ints, so that nothing of the caller's stays alive.
+    __slots__ = ("index", "layout", "offset", "pointer", "shape", "strides", "users", "word")
+
+    def __init__(self, index: int, word: int, ndim: int) -> None:
+        self.index = index
+        self.word = word
+        self.offset = word * _WORD
+        self.layout = struct.Struct(f"={_SHAPE + 2 * ndim}q")
+        self.users = 0
+        self.pointer = -1
+        self.shape: tuple[int, ...] = ()
+        self.strides: tuple[int, ...] = ()
+
+
+class _ScalarLeaf:
+    __slots__ = ("encode", "index", "last", "leaf", "offset", "users")
+
+    def __init__(self, index: int, word: int, leaf: Leaf, dtype: str) -> None:
+        self.index = index
+        self.leaf = leaf
+        self.offset = word * _WORD
+        self.encode = _encoder(dtype)
+        self.users = 0
+        self.last = b""
+
+
+def _encoder(dtype: str) -> Callable[[Any], bytes]:
+    form = _FORMATS[dtype]
+    pack = struct.Struct("=" + form).pack
+    if len(form) == 2:
+        return lambda value: _pack_complex(pack, value)
+    if form in "ef":
+        return lambda value: _pack_float(pack, value)
+    return pack
+
+
+def _pack_float(pack: Callable[..., bytes], value: Any) -> bytes:
+    try:
+        return pack(value)
+    except OverflowError:  # struct refuses what rounds to infinity
+        return pack(math.copysign(math.inf, value))
+
+
+def _pack_complex(pack: Callable[..., bytes], value: Any) -> bytes:
+    real, imag = float(value.real), float(value.imag)
+    try:
+        return pack(real, imag)
+    except OverflowError:
+        limit = 3.4028235677973366e38  # from here on float32 rounds to infinity
+        return pack(*(math.copysign(math.inf, part) if abs(part) >= limit else part for part in (real, imag)))
+
+
+class Parameters:
+    """The arguments of all kernels of one executable, at fixed addresses.
+
+    ``changed`` is a bit mask of the kernels (bit ``k`` for the ``k``-th that ``bind`` was called for) whose arguments were
+    written since the owner last cleared it; it survives an ``update`` that raises half-way.
+
+    Args:
+        plan: whose leaves, host values and slots the kernels take.
+        slots_pointer: device address of the int64 scratch array.
+    """
+
+    def __init__(self, plan: CudaPlan, slots_pointer: int) -> None:
+        program = plan.plan.program
+        self._float_type = program.float_type
+        self._places: dict[tuple[str, str], _Place] = {}
+        self._arrays: list[_ArrayLeaf] = []
+        self._scalars: list[_ScalarLeaf] = []
+        self._used = 0
+        for index, leaf in enumerate(program.leaves):
+            self._place_leaf(index, leaf)
+        self._host_words = [self._place_word("host", value.name) for value in program.host_values]
+        self._host_users = [0] * len(self._host_words)
+        self._host_index = {value.name: index for index, value in enumerate(program.host_values)}
+        self._host: tuple[int, ...] = ()
+        slots_word = self._take(_SHAPE + 2)
+        self._places["slots", ""] = _array_place(slots_word, 1)
+        self._zero_handle = _word_place(self._take(1))
+        loops = [node.index for node in plan.plan.nodes if node.kind == "while"]
+        self._handle_words = {index: self._take(1) for index in loops}
+        self._words = (ctypes.c_int64 * self._used)()
+        self._base = ctypes.addressof(self._words)
+        self._bytes = memoryview(self._words).cast("B")
+        self._integers = self._bytes.cast("q")
+        self._leaf_users: dict[str, _ArrayLeaf | _ScalarLeaf] = {}
+        self._leaf_users.update({program.leaves[array.index].name: array for array in self._arrays})
+        self._leaf_users.update({scalar.leaf.name: scalar for scalar in self._scalars})
+        self.changed = 0
+        count = len(program.slots)
+        struct.pack_into("=7q", self._bytes, slots_word * _WORD, 0, 0, count, 8, slots_pointer, count, 8)
+
+    def _take(self, words: int) -> int:
+        start = self._used
+        self._used += words
+        return start
+
+    def _place_word(self, kind: str, name: str) -> int:
+        word = self._take(1)
+        self._places[kind, name] = _word_place(word)
+        return word
+
+    def _place_leaf(self, index: int, leaf: Leaf) -> None:
+        if isinstance(leaf.type, ArrayType):
+            word = self._take(_SHAPE + 2 * leaf.type.ndim)
+            self._places["leaf", leaf.name] = _array_place(word, leaf.type.ndim)
+            self._arrays.append(_ArrayLeaf(index, word, leaf.type.ndim))
+            return
+        dtype = scalar_dtype(leaf.type, self._float_type)
+        word = self._take(2 if dtype == "complex128" else 1)
+        self._places["leaf", leaf.name] = _scalar_place(word, dtype)
+        self._scalars.append(_ScalarLeaf(index, word, leaf, dtype))
+
+    def set_handle(self, loop: int, handle: int) -> None:
+        """The conditional handle of while node ``loop``; before its kernels are added to a graph."""
+        struct.pack_into("=Q", self._bytes, self._handle_words[loop] * _WORD, handle)
+
+    def bind(self, bit: int, code: TaskCode, loop: int | None) -> tuple[Any, list[int]]:
+        """The parameters of the kernel with mask ``bit``: an array of pointers to them, and their sizes in bytes.
+
+        ``loop`` is the while node whose handle the task gets, None for handle 0. The pointers are valid as long as this
+        object and the array live.
+        """
+        parts = [part for parameter in code.parameters for part in self._parts(bit, parameter, loop)]
+        pointers = (ctypes.c_void_p * max(1, len(parts)))(*(self._base + offset for offset, _size in parts))
+        return pointers, [size for _offset, size in parts]
+
+    def _parts(self, bit: int, parameter: Parameter, loop: int | None) -> tuple[tuple[int, int], ...]:
+        if parameter.kind == "handle":
+            return (self._zero_handle if loop is None else _word_place(self._handle_words[loop])).parts
+        if parameter.kind == "slots":
+            return self._places["slots", ""].parts
+        if parameter.kind == "host":
+            self._host_users[self._host_index[parameter.name]] |= bit
+        else:
+            self._leaf_users[parameter.name].users |= bit
+        return self._places[parameter.kind, parameter.name].parts
+
+    def host_changed(self, host: tuple[int, ...]) -> bool:
+        """Whether the host values differ from those in the block."""
+        return host != self._host
+
+    def update_host(self, host: tuple[int, ...]) -> None:
+        """Write the host values that changed."""
+        old = self._host or (None,) * len(host)
+        for index, value in enumerate(host):
+            if value != old[index]:
+                self._integers[self._host_words[index]] = value
+                self.changed |= self._host_users[index]
+        self._host = host
+
+    def update(self, values: tuple[Any, ...]) -> None:
+        """Write the leaves that changed; ``ArgumentError`` for a number that does not fit its type."""
+        for array in self._arrays:
+            view = values[array.index]
+            if view.pointer != array.pointer or view.shape != array.shape or view.strides != array.strides:
+                self._write_array(array, view)
+        for scalar in self._scalars:
+            try:
+                packed = scalar.encode(values[scalar.index])
+            except struct.error as error:
+                found = f"{scalar.leaf.path} is {values[scalar.index]!r}, which does not fit {scalar.leaf.type}"
+                raise ArgumentError(found) from error
+            # Bytes, not values: -0.0 equals 0.0, and NaN equals nothing.
+            if packed != scalar.last:
+                self._bytes[scalar.offset : scalar.offset + len(packed)] = packed
+                scalar.last = packed
+                self.changed |= scalar.users
+
+    def _write_array(self, array: _ArrayLeaf, view: ArrayView) -> None:
+        # The mask first: should anything raise below, the kernels are patched by the next launch.
+        self.changed |= array.users
+        if view.shape == array.shape and view.strides == array.strides and array.pointer != -1:
+            self._integers[array.word + _DATA] = array.pointer = view.pointer
+            return
+        shape, strides = view.shape, view.strides
+        head = (0, 0, math.prod(shape), view.dtype.itemsize, view.pointer)
+        array.layout.pack_into(self._bytes, array.offset, *head, *shape, *strides)
+        array.pointer, array.shape, array.strides = view.pointer, shape, strides
+
+
+# --- kernels -----------------------------------------------------------------------------------------------------------
+
+
+class KernelNode:
+    """One kernel of an executable: its function, launch shape and parameters, and where it lives once it is in a graph.
+
+    ``bit`` is its place in ``Parameters.changed``. ``executable`` and ``handle`` are the CUgraphExec it can be patched in
+    and its CUgraphNode; both None for a kernel that is launched on a stream.
+    """
+
+    __slots__ = ("_counts", "bit", "block", "code", "executable", "function", "grid", "handle", "index", "launch", "pointers")
+
+    def __init__(self, index: int, code: TaskCode, bit: int, loop: int | None, setting: KernelSetting) -> None:
+        self.index = index
+        self.code = code
+        self.bit = bit
+        self.function = setting.code.function(code.entry)
+        self.pointers, sizes = setting.parameters.bind(bit, code, loop)
+        verify_layout(self.function, code.entry, sizes)
+        self.block = 1 if code.single else setting.block(self.function)
+        self.grid = occupancy_grid(self.function, self.block, setting.device) if code.on_device and not code.single else 1
+        self._counts = () if code.single or code.on_device else tuple(setting.host_index[name] for name in code.counts)
+        self.executable: Any = None
+        self.handle: Any = None
+        self.launch = driver.CUDA_KERNEL_NODE_PARAMS()
+        self.launch.func = self.function
+        self.launch.gridDimX, self.launch.gridDimY, self.launch.gridDimZ = self.grid, 1, 1
+        self.launch.blockDimX, self.launch.blockDimY, self.launch.blockDimZ = self.block, 1, 1
+        self.launch.kernelParams = ctypes.addressof(self.pointers)
+
+    @property
+    def sized(self) -> bool:
+        """Whether the grid depends on host values."""
+        return bool(self._counts)
+
+    def grid_for(self, host: tuple[int, ...]) -> int:
+        """The blocks that cover all threads: at least 1, since an empty loop's kernel still runs, and returns at once.
+
+        Raises:
+            ArgumentError: there are more than CUDA can launch.
+        """
+        threads = 1
+        for index in self._counts:
+            threads *= host[index]
+        grid = -(-threads // self.block) if threads > 0 else 1
+        if grid > MAX_GRID:
+            raise ArgumentError(
+                f"this loop has {threads} iterations, and a launch holds {MAX_GRID * self.block}",
+                self.code.task.span,
+                hint="split the loop, or raise block_size",
+            )
+        return grid
+
+    def set_grid(self, grid: int) -> bool:
+        """Take a grid from ``grid_for``; True if it is another than before."""
+        if grid == self.grid:
+            return False
+        self.grid = grid
+        self.launch.gridDimX = grid
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSetting:
+    """What the kernels of one executable share: their code, their parameters, and how launch shapes are chosen."""
+
+    code: LoadedCode
+    parameters: Parameters
+    device: DeviceContext
+    block_size: int | None
+    host_index: Mapping[str, int]
+
+    def block(self, function: Any) -> int:
+        """Threads in a block: what was asked for, else 256; fewer if the kernel's registers do not allow it."""
+        attribute = driver.CUfunction_attribute(_MAX_THREADS_PER_BLOCK)
+        most = int(call(driver.cuFuncGetAttribute, attribute, function))
+        return min(self.block_size or DEFAULT_BLOCK_SIZE, most)

@@ -1,0 +1,260 @@
+"""One ``backend`` fixture for all feature tests, and the rig that compares a kernel with plain Python.
+
+A process runs on ``cpu``, and on ``cuda`` too where there is a GPU. With ``QGRAPH_BACKEND=sim`` it runs on Numba's CUDA
+simulator only, which must be chosen before Numba is first imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qgraph
+
+SIMULATED = os.environ.get("QGRAPH_BACKEND") == "sim"
+
+# Output arrays are filled with this before a call; it fits every dtype, and no test computes it everywhere.
+POISON = 77
+
+# What a backend cannot do, by the name given to ``@pytest.mark.needs(...)``.
+SKIPS = {
+    ("cpu", "float16"): "float16 arrays are refused on cpu: tests/diagnostics pins the message",
+    ("sim", "float16_math"): "the simulator has no float16 rounding between operations",
+    ("sim", "compiler"): "the simulator compiles nothing, so there are no types and no PTX to look at",
+    ("sim", "threads"): "the simulator patches module globals while a kernel runs: one thread at a time",
+    ("sim", "speed"): "the simulator costs about 55 us a CUDA thread",
+    ("cpu", "graph"): "there is no CUDA graph on cpu",
+    ("sim", "graph"): "there is no CUDA graph on the simulator",
+    ("cuda", "host_arrays"): "on cuda the arrays live on the device",
+}
+
+TOLERANCES = {"float16": 4e-3, "float32": 1e-5, "complex64": 1e-5, "float64": 1e-12, "complex128": 1e-12}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--update-goldens`` rewrites the expected messages of tests/diagnostics."""
+    parser.addoption("--update-goldens", action="store_true", help="rewrite the golden files from what qgraph says now")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the one marker of these tests."""
+    config.addinivalue_line("markers", "needs(feature): skipped on backends that conftest.SKIPS says lack the feature")
+
+
+def has_gpu() -> bool:
+    """Whether the driver sees a device; never true in a simulator process."""
+    if SIMULATED:
+        return False
+    from qgraph.runtime.cuda_driver import device_count
+
+    return device_count() > 0
+
+
+def backends() -> tuple[str, ...]:
+    """The backends that this process can test."""
+    if SIMULATED:
+        return ("sim",)
+    return ("cpu", "cuda") if has_gpu() else ("cpu",)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run every test that asks for ``backend`` (directly or through the rig) on each one."""
+    if "backend" in metafunc.fixturenames:
+        metafunc.parametrize("backend", backends(), indirect=True)
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest) -> str:
+    """The backend under test: ``"cpu"``, ``"cuda"`` or ``"sim"``."""
+    name: str = request.param
+    skip_what_is_missing(request, name)
+    return name
+
+
+@pytest.fixture(autouse=True)
+def _process_needs(request: pytest.FixtureRequest) -> None:
+    # Tests without a backend (PTX, imports) only care which process they are in.
+    if "backend" not in request.fixturenames:
+        skip_what_is_missing(request, "sim" if SIMULATED else "host")
+
+
+def skip_what_is_missing(request: pytest.FixtureRequest, name: str) -> None:
+    """Skip with the table's reason if the test needs something that ``name`` lacks."""
+    for marker in request.node.iter_markers("needs"):
+        for feature in marker.args:
+            if (name, feature) in SKIPS:
+                pytest.skip(SKIPS[name, feature])
+
+
+# --- arrays on a backend ------------------------------------------------------------------------------------------------
+
+
+class DeviceView:
+    """A strided view of device memory as other libraries hand it over: nothing but ``__cuda_array_interface__``."""
+
+    def __init__(self, owner: Any, like: np.ndarray, root: np.ndarray) -> None:
+        self.owner = owner
+        offset = like.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+        pointer = owner.__cuda_array_interface__["data"][0]
+        self.__cuda_array_interface__ = {
+            "shape": like.shape,
+            "strides": like.strides,
+            "typestr": like.dtype.str,
+            "data": (pointer + offset, not like.flags.writeable),
+            "version": 3,
+        }
+
+
+class Upload:
+    """Copies a call's NumPy arrays to the device, keeping which of them share memory, and copies them back."""
+
+    def __init__(self) -> None:
+        self._roots: dict[int, tuple[np.ndarray, Any]] = {}
+
+    def __call__(self, value: Any) -> Any:
+        """``value`` with every NumPy array replaced by a device array."""
+        if isinstance(value, np.ndarray):
+            return self._array(value)
+        return rebuild(value, self)
+
+    def _array(self, array: np.ndarray) -> Any:
+        root = array
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        if id(root) not in self._roots:
+            self._roots[id(root)] = (root, qgraph.asarray(root, backend="cuda"))
+        owner = self._roots[id(root)][1]
+        return owner if root is array else DeviceView(owner, array, root)
+
+    def download(self) -> None:
+        """Copy every device array over the NumPy array it came from."""
+        for root, device in self._roots.values():
+            if root.flags.writeable:
+                root[...] = qgraph.to_numpy(device)
+
+
+def rebuild(value: Any, convert: Callable[[Any], Any]) -> Any:
+    """A tuple, named tuple or dataclass with ``convert`` applied to its parts; anything else as it is."""
+    if isinstance(value, tuple):
+        parts = [convert(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(value, **{f.name: convert(getattr(value, f.name)) for f in dataclasses.fields(value)})
+    return value
+
+
+def arrays_of(value: Any, path: str = "args") -> Iterator[tuple[str, np.ndarray]]:
+    """Every NumPy array inside ``value``, with how one would write it."""
+    if isinstance(value, np.ndarray):
+        yield path, value
+    elif isinstance(value, (tuple, list)):
+        for index, part in enumerate(value):
+            yield from arrays_of(part, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from arrays_of(part, f"{path}[{key!r}]")
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from arrays_of(getattr(value, field.name), f"{path}.{field.name}")
+
+
+def assert_same(actual: np.ndarray, expected: np.ndarray, where: str = "", tolerance: float | None = None) -> None:
+    """Integers and bools equal; floats within the tolerance of their dtype, relative to the largest magnitude near 1."""
+    assert actual.dtype == expected.dtype, where
+    limit = tolerance if tolerance is not None else TOLERANCES.get(actual.dtype.name)
+    if limit is None:
+        np.testing.assert_array_equal(actual, expected, err_msg=where)
+    else:
+        np.testing.assert_allclose(actual, expected, rtol=limit, atol=limit, err_msg=where)
+
+
+class Rig:
+    """Runs kernels on one backend."""
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+
+    def size(self, n: int) -> int:
+        """``n``, or less where each thread is slow."""
+        return min(n, 48) if self.backend == "sim" else n
+
+    def kernel(self, function: Callable[..., Any], **options: Any) -> Any:
+        """``function`` as a kernel of this backend."""
+        return qgraph.kernel(backend=self.backend, **options)(function)
+
+    def run(self, kernel: Any, *args: Any, **keywords: Any) -> None:
+        """Call ``kernel`` on NumPy arguments and leave its results in them; on cuda by way of device arrays."""
+        if self.backend != "cuda":
+            kernel(*args, **keywords)
+            return
+        upload = Upload()
+        kernel(*upload(args), **{name: upload(value) for name, value in keywords.items()})
+        qgraph.synchronize()
+        upload.download()
+
+    def device(self, array: np.ndarray) -> Any:
+        """``array`` where this backend wants it: on the device for cuda, itself elsewhere."""
+        return qgraph.asarray(array, backend="cuda") if self.backend == "cuda" else array
+
+    def check(
+        self,
+        function: Callable[..., Any],
+        make_args: Callable[[], tuple[Any, ...]],
+        *,
+        tolerance: float | None = None,
+        noop: bool = False,
+        **options: Any,
+    ) -> Any:
+        """Run ``function`` as a kernel and as plain Python on equal arguments, and compare every array.
+
+        ``make_args`` is called for each run and must give equal arguments each time. Arrays filled with ``POISON`` must
+        change somewhere, and something must change at all unless ``noop``. Returns the kernel.
+        """
+        kernel = self.kernel(function, **options)
+        self.compare(kernel, make_args, tolerance=tolerance, noop=noop)
+        return kernel
+
+    def compare(
+        self, kernel: Any, make_args: Callable[[], tuple[Any, ...]], *, tolerance: float | None = None, noop: bool = False
+    ) -> None:
+        """As ``check``, for a kernel that exists: later calls test its caches."""
+        before, expected, actual = make_args(), make_args(), make_args()
+        with np.errstate(all="ignore"):
+            kernel.reference(*expected)
+        _assert_not_vacuous(before, expected, noop)
+        self.run(kernel, *actual)
+        for (where, got), (_, wanted) in zip(arrays_of(actual), arrays_of(expected), strict=True):
+            assert_same(got, wanted, where, tolerance)
+
+
+def _assert_not_vacuous(before: Any, after: Any, noop: bool) -> None:
+    changed = False
+    for (where, old), (_, new) in zip(arrays_of(before), arrays_of(after), strict=True):
+        differs = not np.array_equal(old, new, equal_nan=old.dtype.kind in "fc")
+        changed |= differs
+        if not noop and old.size and (old == POISON).all():
+            assert differs, f"{where} still holds the poison value: plain Python wrote nothing there"
+    assert changed != noop, "plain Python changed nothing" if not noop else "plain Python changed something"
+
+
+@pytest.fixture
+def rig(backend: str) -> Rig:
+    """Runs and checks kernels on the backend under test."""
+    return Rig(backend)
+
+
+@pytest.fixture
+def check(rig: Rig) -> Callable[..., Any]:
+    """``check(function, make_args, **options)``: the kernel does what plain Python does."""
+    return rig.check
+
+
+@pytest.fixture
+def size(rig: Rig) -> Callable[[int], int]:
+    """``size(n)``: an extent or a number of iterations that the backend can afford."""
+    return rig.size

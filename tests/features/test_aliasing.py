@@ -1,0 +1,172 @@
+"""The same memory under two names: right between loops, analysed as one inside a loop, refused where it is neither."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+
+
+def chain(a, b):
+    for i in range(a.shape[0]):
+        a[i] = a[i] * 3 + 1
+    for i in range(b.shape[0]):
+        b[i] = b[i] * 5 + 2
+    for i in range(a.shape[0]):
+        a[i] = a[i] * 7 + 3
+
+
+def same():
+    x = np.arange(600)
+    return x, x
+
+
+def overlapping():
+    x = np.arange(600)
+    return x[:400], x[200:]
+
+
+def overlapping_backwards():
+    x = np.arange(600)
+    return x[::2], x[300::-1]
+
+
+def disjoint():
+    x = np.arange(600)
+    return x[:300], x[300:]
+
+
+@pytest.mark.parametrize("make", [same, overlapping, overlapping_backwards, disjoint])
+def test_between_loops_overlap_is_right(rig, make):
+    rig.check(chain, make)
+
+
+def test_one_kernel_over_all_alias_patterns(rig):
+    kernel = rig.kernel(chain)
+    for make in (disjoint, same, overlapping, disjoint, same, overlapping):
+        rig.compare(kernel, make)
+    assert kernel.stats.graph_builds <= 3
+    built = kernel.stats.graph_builds
+    for make in (disjoint, same, overlapping):
+        rig.compare(kernel, make)
+    assert kernel.stats.graph_builds == built
+
+
+def edges_of(kernel, *args):
+    return set(kernel.plan(*args).edges)
+
+
+def test_overlap_makes_an_edge(rig):
+    kernel = rig.kernel(chain)
+    assert edges_of(kernel, *disjoint()) == {(0, 2)}
+    assert edges_of(kernel, *same()) == {(0, 1), (1, 2)}
+    assert edges_of(kernel, *overlapping()) == {(0, 1), (1, 2)}
+
+
+def add(a, b, c):
+    for i in range(a.shape[0]):
+        c[i] = a[i] + 2 * b[i]
+
+
+def test_the_same_array_twice_elementwise(rig):
+    def args(pattern):
+        def make():
+            x, y = np.arange(50.0), np.ones(50)
+            return {"xxy": (x, x, y), "xyx": (x, y, x), "xyy": (x, y, y), "xxx": (x, x, x)}[pattern]
+
+        return make
+
+    kernel = rig.kernel(add)
+    for pattern in ("xxy", "xyx", "xyy", "xxx"):
+        rig.compare(kernel, args(pattern))
+
+
+def test_overlapping_arrays_that_are_only_read(rig):
+    def args():
+        x = np.arange(60.0)
+        return x[:50], x[10:], np.zeros(50)
+
+    rig.check(add, args)
+
+
+def shift(a, b):
+    for i in range(1, a.shape[0]):
+        a[i] = b[i - 1]
+
+
+def test_the_same_array_twice_can_make_a_race(rig):
+    kernel = rig.check(shift, lambda: (np.zeros(20), np.arange(20.0)))
+    x = np.arange(20.0)
+    held = rig.device(x)
+    with pytest.raises(qgraph.DataRaceError):
+        kernel(held, held)
+    assert (qgraph.to_numpy(held) == np.arange(20.0)).all()
+
+
+def copy(a, b):
+    for i in range(a.shape[0]):
+        a[i] = b[i]
+
+
+def test_a_partly_overlapping_pair_within_one_loop_is_refused(rig):
+    kernel = rig.check(copy, lambda: (np.zeros(20), np.arange(20.0)))
+    held = rig.device(np.arange(21.0))
+    with pytest.raises(qgraph.ArgumentError, match="overlap"):
+        kernel(held[1:], held[:-1])
+    with pytest.raises(qgraph.ArgumentError, match="overlap"):
+        kernel(held[:-1], held[1:])
+    assert (qgraph.to_numpy(held) == np.arange(21.0)).all()
+    kernel(held[:10], held[10:20])
+    assert (qgraph.to_numpy(held)[:10] == np.arange(10.0, 20.0)).all()
+
+
+def test_interleaved_views_do_not_overlap(rig):
+    def args():
+        x = np.arange(40.0)
+        return x[::2], x[1::2]
+
+    rig.check(copy, args)
+
+
+@pytest.mark.needs("host_arrays")
+def test_a_written_array_that_overlaps_itself_is_refused(rig):
+    base = np.zeros(5)
+    folded = np.lib.stride_tricks.as_strided(base, (4, 2), (8, 8))
+    flat = np.lib.stride_tricks.as_strided(base, (6,), (0,))
+
+    def fill(x):
+        for i in range(x.shape[0]):
+            x[i] = 1.0
+
+    def fill2(x):
+        for i in range(x.shape[0]):
+            x[i, 0] = 1.0
+
+    with pytest.raises(qgraph.ArgumentError, match="overlap"):
+        rig.kernel(fill)(flat)
+    with pytest.raises(qgraph.ArgumentError, match="overlap"):
+        rig.kernel(fill2)(folded)
+    assert (base == 0).all()
+
+
+def one_of_three(a, b, c):
+    for i in range(a.shape[0]):
+        a[i] += 1
+    for i in range(b.shape[0]):
+        b[i] += 10
+    for i in range(c.shape[0]):
+        c[i] *= 2
+
+
+def test_three_names_of_which_two_overlap(rig):
+    def make(which):
+        def args():
+            x, y = np.arange(90), np.arange(40)
+            return {"ab": (x[:50], x[40:], y), "ac": (x[:50], y, x[40:]), "bc": (y, x[:50], x[40:])}[which]
+
+        return args
+
+    kernel = rig.kernel(one_of_three)
+    for which in ("ab", "ac", "bc", "ab"):
+        rig.compare(kernel, make(which))

@@ -1,0 +1,185 @@
+"""Arrays of every dtype, number of dimensions and stride pattern."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+POISON = 77
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+FLOATS = [pytest.param("float16", marks=pytest.mark.needs("float16")), "float32", "float64"]
+
+
+def copy_and_add(x, y, z):
+    for i in range(x.shape[0]):
+        y[i] = x[i]
+        z[i] = x[i] + x[x.shape[0] - 1 - i]
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, "complex64", "complex128"])
+def test_numbers_of_every_type(check, dtype):
+    check(copy_and_add, lambda: (np.arange(9).astype(dtype), np.full(9, POISON, dtype), np.full(9, POISON, dtype)))
+
+
+def truth(x, y, b, c):
+    for i in range(x.shape[0]):
+        b[i] = x[i] > y[i]
+        c[i] = (b[i] and x[i] > 0) or not y[i]
+    for i in range(x.shape[0]):
+        if c[i]:
+            x[i] = 100 + b[i]
+
+
+def test_bool(check):
+    def args():
+        return np.arange(-4, 5), np.arange(9)[::-1] - 4, np.zeros(9, bool), np.zeros(9, bool)
+
+    check(truth, args)
+
+
+def complex_arithmetic(z, w, parts):
+    for i in range(z.shape[0]):
+        w[i] = z[i] * z[i].conjugate() + (2.0 + 1.0j) * z[i] - 1j
+        parts[i] = z[i].real * 2.0 + z[i].imag + abs(z[i])
+    for i in range(z.shape[0]):
+        z[i] = complex(parts[i], i) / (z[i] + 10.0)
+
+
+@pytest.mark.parametrize(("dtype", "part"), [("complex64", "float32"), ("complex128", "float64")])
+def test_complex_arithmetic(check, dtype, part):
+    def args():
+        rng = np.random.default_rng(0)
+        z = (rng.normal(size=12) + 1j * rng.normal(size=12)).astype(dtype)
+        return z, np.full(12, POISON, dtype), np.full(12, POISON, part)
+
+    check(complex_arithmetic, args)
+
+
+def conversions(f, i8, u16, i64, f32, f64, out):
+    for i in range(f.shape[0]):
+        i8[i] = i - 3
+        u16[i] = i * 7
+        i64[i] = int(f[i])
+        f32[i] = i64[i]
+        f64[i] = f32[i] + i8[i]
+        out[i] = i8[i] + u16[i] + i64[i] + f32[i] + f64[i]
+
+
+def test_stores_convert_to_the_arrays_type(check):
+    def args():
+        names = ("int8", "uint16", "int64", "float32", "float64", "float64")
+        return np.linspace(-2.7, 9.9, 11), *(np.full(11, POISON, name) for name in names)
+
+    check(conversions, args)
+
+
+def copy2(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j] + 100 * i + j
+
+
+STRIDES = {
+    "contiguous": lambda a: a[:4, :5],
+    "fortran": lambda a: np.asfortranarray(a[:4, :5]),
+    "transposed": lambda a: a[:5, :4].T,
+    "every other": lambda a: a[::2, 1::2][:4, :5],
+    "backwards": lambda a: a[3::-1, 4::-1],
+    "a broadcast row": lambda a: np.broadcast_to(a[0, :5], (4, 5)),
+}
+
+
+@pytest.mark.parametrize("source", STRIDES)
+def test_strides_of_what_is_read(rig, source):
+    def args():
+        return STRIDES[source](np.arange(144.0).reshape(12, 12)), np.full((4, 5), float(POISON))
+
+    rig.check(copy2, args)
+
+
+@pytest.mark.parametrize("target", [name for name in STRIDES if "broadcast" not in name])
+def test_strides_of_what_is_written(rig, target):
+    def args():
+        whole = np.full((12, 12), float(POISON))
+        return np.arange(20.0).reshape(4, 5), STRIDES[target](whole), whole
+
+    def body(x, y, whole):
+        for i in range(x.shape[0]):
+            for j in range(x.shape[1]):
+                y[i, j] = x[i, j] + 100 * i + j
+
+    # ``whole`` shows that nothing outside the view was touched.
+    if target == "fortran":
+        rig.check(copy2, lambda: args()[:2])
+    else:
+        rig.check(body, args)
+
+
+def one_dimension(x, y):
+    for i in range(x.shape[0]):
+        y[i] = 2 * x[i] + 1
+
+
+def test_one_kernel_for_contiguous_and_strided(rig):
+    kernel = rig.check(one_dimension, lambda: (np.arange(8.0), np.zeros(8)))
+    rig.compare(kernel, lambda: (np.arange(16.0)[::2], np.zeros(24)[1::3]))
+    rig.compare(kernel, lambda: (np.arange(8.0)[::-1], np.zeros(8)[::-1]))
+    rig.compare(kernel, lambda: (np.arange(8.0), np.zeros(8)))
+    assert kernel.stats.compilations <= 2  # one for C order, one for any stride
+
+
+def zero_d(a, b, out):
+    out[()] = a[()] * 2 + b[0]
+    for i in range(b.shape[0]):
+        b[i] += a[()]
+
+
+def test_zero_dimensions(check):
+    check(zero_d, lambda: (np.array(5.0), np.arange(4.0), np.array(77.0)))
+
+
+def rank_five(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[4]):
+            y[i, 0, 1, 0, j] = x[i, 0, 1, 0, j] * x.ndim + x.size
+
+
+def test_five_dimensions(check):
+    check(rank_five, lambda: (np.arange(48.0).reshape(3, 1, 2, 2, 4), np.zeros((3, 1, 2, 2, 4))))
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+def test_empty_arrays(rig, shape):
+    def count(x, y):
+        for i in range(x.shape[0]):
+            y[i] = x.size
+        for j in range(x.shape[x.ndim - 1]):
+            y[3 + j] = x.shape[0]
+
+    rig.check(count, lambda: (np.zeros(shape), np.full(9, 77.0)), noop=shape == (0,))
+
+
+def increment(x):
+    for i in range(x.shape[0]):
+        x[i] += 1
+
+
+@pytest.mark.needs("host_arrays")
+def test_arrays_that_are_not_aligned(check):
+    def args():
+        raw = np.zeros(8 * 9 + 1, np.uint8)
+        return (raw[1:].view(np.int64),)
+
+    check(increment, args)
+
+
+def half(x, y):
+    for i in range(x.shape[0]):
+        y[i] = x[i] * 0.5 + 1.0
+        if x[i] > 2.0:
+            y[i] -= x[i]
+
+
+@pytest.mark.needs("float16", "float16_math")
+def test_float16_arithmetic(check):
+    check(half, lambda: (np.linspace(0, 5, 17).astype(np.float16), np.full(17, POISON, np.float16)))

@@ -1,0 +1,289 @@
+"""``@qgraph.func``, ``@njit``, closures, methods, and names that resolve by the identity of the object."""
+
+from __future__ import annotations
+
+import math as m
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+import qgraph
+
+POISON = 77
+GRAVITY = 9.81
+OFFSET = 3
+
+
+def poisoned(*shape, dtype=np.float64):
+    return np.full(shape, POISON, dtype)
+
+
+# --- device functions ---------------------------------------------------------------------------------------------------
+
+
+@qgraph.func
+def square(v):
+    return v * v
+
+
+@qgraph.func
+def hypotenuse(a, b, scale=1.0):
+    if a == 0.0:
+        return abs(b) * scale
+    return scale * np.sqrt(square(a) + square(b))
+
+
+@qgraph.func
+def both(a, b):
+    return a + b, a - b
+
+
+@qgraph.func
+def store(x, i, v):
+    x[i] = v
+
+
+@numba.njit
+def cube(v):
+    return v * v * v
+
+
+@numba.njit
+def cube_plus(v, w):
+    return cube(v) + w
+
+
+def calls(x, y, z):
+    for i in range(x.shape[0]):
+        y[i] = hypotenuse(x[i], i) + hypotenuse(x[i], b=1.0, scale=2.0)
+        s, d = both(x[i], y[i])
+        z[i] = s * d
+    for i in range(x.shape[0]):
+        store(x, i, square(both(z[i], 1.0)[0]))
+
+
+def test_device_functions_nested_with_defaults_keywords_and_tuples(check):
+    check(calls, lambda: (np.linspace(-1.0, 1.0, 21), poisoned(21), poisoned(21)))
+
+
+def calls_njit(x, y):
+    for i in range(x.shape[0]):
+        y[i] = cube_plus(x[i], 1.0) + cube(x[i])
+
+
+def test_njit_functions(check):
+    check(calls_njit, lambda: (np.linspace(-1.0, 1.0, 21), poisoned(21)))
+
+
+def calls_at_two_types(x, k, y):
+    for i in range(x.shape[0]):
+        y[i] = square(x[i]) + square(k[i]) + square(i)
+
+
+def test_one_function_at_several_types(check):
+    check(calls_at_two_types, lambda: (np.ones(8, np.float32), np.arange(8, dtype=np.int32), poisoned(8)))
+
+
+# --- funcs at kernel level ----------------------------------------------------------------------------------------------
+
+
+@qgraph.func
+def scale_all(x, factor):
+    for i in range(x.shape[0]):
+        x[i] *= factor
+
+
+@qgraph.func
+def smooth(x, t, times=2):
+    for _ in qgraph.serial(range(times)):
+        for i in range(1, x.shape[0] - 1):
+            t[i] = 0.5 * (x[i - 1] + x[i + 1])
+        for i in range(1, x.shape[0] - 1):
+            x[i] = t[i]
+
+
+@qgraph.func
+def both_parts(x, y, t):
+    scale_all(x, 2.0)
+    smooth(y, t, times=1)
+    y[0] = x[0] + 1.0
+
+
+def inlined(x, y, t, a):
+    scale_all(x, a)
+    smooth(x, t)
+    for i in range(x.shape[0]):
+        y[i] += x[i]
+    both_parts(y, x, t)
+    scale_all(factor=0.5, x=t)
+
+
+def test_loops_of_funcs_become_the_kernels(rig):
+    kernel = rig.check(inlined, lambda: (np.arange(20.0) ** 2, np.ones(20), np.zeros(20), 3.0))
+    # scale 1, smooth 2, own 1, both_parts 1 + 2 + 1 statement, scale 1.
+    assert kernel.last_launch.tasks == 9
+
+
+def swapped_names(y, x):
+    scale_all(y, 3.0)
+    for i in range(y.shape[0]):
+        x[i] = y[i] + i
+
+
+def test_an_inlined_funcs_names_do_not_meet_the_kernels(check):
+    check(swapped_names, lambda: (np.arange(9.0), poisoned(9)))
+
+
+@qgraph.func
+def drain(x, counter):
+    while qgraph.graph_do_while(counter):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        counter[()] -= 1
+
+
+def two_drains(x, a, b):
+    drain(x, a)
+    for i in range(x.shape[0]):
+        x[i] *= 10
+    drain(x, b)
+
+
+def test_a_do_while_inside_a_func(rig):
+    x = np.zeros(5, np.int64)
+    rig.run(rig.kernel(two_drains), x, np.array(4), np.array(3))
+    assert (x == 43).all()
+
+
+# --- closures -----------------------------------------------------------------------------------------------------------
+
+
+def make(factor, table):
+    @qgraph.func
+    def shifted(v):
+        return v + factor
+
+    def body(x):
+        for i in range(x.shape[0]):
+            x[i] = shifted(x[i]) * factor + table[1] + GRAVITY
+
+    return body
+
+
+def test_closures_of_kernels_and_funcs(rig):
+    for factor in (2.0, -3.0):
+        rig.check(make(factor, (1.0, factor, 5)), lambda: (np.arange(7.0),))
+
+
+def uses_a_global(x):
+    for i in range(OFFSET, x.shape[0]):
+        x[i] = i - OFFSET
+
+
+def test_a_changed_global_is_seen(rig):
+    kernel = rig.check(uses_a_global, lambda: (poisoned(9),))
+    globals()["OFFSET"] = 5
+    try:
+        rig.compare(kernel, lambda: (poisoned(9),))
+    finally:
+        globals()["OFFSET"] = 3
+    rig.compare(kernel, lambda: (poisoned(9),))
+
+
+# --- names by identity --------------------------------------------------------------------------------------------------
+
+
+rng = range
+box = qgraph.ndrange
+root = np.sqrt
+
+
+def uses_aliases(x, y):
+    for i in rng(1, x.shape[0]):
+        x[i] = root(i) + m.sin(x[i]) + m.pi
+    for i, j in box(*y.shape):
+        y[i, j] = np.float32(i) / np.float32(3.0) + np.pi
+
+
+def test_aliases_of_range_ndrange_numpy_and_math(check):
+    check(uses_aliases, lambda: (np.arange(9.0), np.zeros((3, 4), np.float64)))
+
+
+def shadowed_parameter(x, range, np):
+    for i in qgraph.ndrange(x.shape[0]):
+        x[i] = range[i] + np
+
+
+def test_parameters_may_shadow_range_and_np(check):
+    check(shadowed_parameter, lambda: (poisoned(6), np.arange(6.0), 4.0))
+
+
+def make_shadow():
+    @qgraph.func
+    def max(a, b):
+        return a - b
+
+    def body(x, y):
+        for i in range(x.shape[0]):
+            y[i] = max(x[i], 2.0)
+
+    return body
+
+
+def test_a_shadowed_builtin_is_the_users_function(check):
+    check(make_shadow(), lambda: (np.arange(6.0), poisoned(6)))
+
+
+# --- arguments and methods ----------------------------------------------------------------------------------------------
+
+
+def defaults(x, a=2.0, *, b=3, c=True):
+    for i in range(x.shape[0]):
+        x[i] = (a * i + b) if c else -1.0
+
+
+def test_default_and_keyword_arguments(rig):
+    kernel = rig.kernel(defaults)
+    x = np.zeros(5)
+    rig.run(kernel, x)
+    assert x.tolist() == [3.0, 5.0, 7.0, 9.0, 11.0]
+    rig.run(kernel, x, 1.0, b=4)
+    assert x.tolist() == [4.0, 5.0, 6.0, 7.0, 8.0]
+    rig.run(kernel, a=0.0, x=x, b=1)
+    assert (x == 1.0).all()
+    rig.run(kernel, x, c=False)
+    assert (x == -1.0).all()
+    assert kernel.stats.compilations == 1
+
+
+def particles_on(backend):
+    @dataclass
+    class Particles:
+        x: Any
+        v: Any
+
+        @qgraph.kernel(backend=backend)
+        def step(self, dt, bounce=False):
+            for i in range(self.x.shape[0]):
+                self.x[i] += self.v[i] * dt
+                if bounce and self.x[i] > 1.0:
+                    self.v[i] = -self.v[i]
+
+    return Particles
+
+
+def test_a_method_of_a_dataclass_is_a_kernel(rig):
+    x, v = np.array([0.0, 0.9]), np.array([1.0, 2.0])
+    particles = particles_on(rig.backend)(rig.device(x), rig.device(v))
+    particles.step(0.5)
+    particles.step(0.25, bounce=True)
+    assert qgraph.to_numpy(particles.x).tolist() == [0.75, 2.4]
+    assert qgraph.to_numpy(particles.v).tolist() == [1.0, -2.0]
+
+
+def test_a_kernel_keeps_the_functions_name_and_docstring(rig):
+    kernel = rig.kernel(defaults)
+    assert kernel.__name__ == "defaults"
+    assert kernel.__wrapped__ is defaults

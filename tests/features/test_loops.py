@@ -1,0 +1,239 @@
+"""``for`` over ``range``: every form of bounds, and what a loop's body may hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+POISON = 77
+
+
+def poisoned(*shape, dtype=np.float64):
+    return np.full(shape, POISON, dtype)
+
+
+def steps(up, down, sparse, back, from_scalars, n, lo, hi, step):
+    for i in range(up.shape[0]):
+        up[i] = i
+    for i in range(n - 1, -1, -1):
+        down[i] = 10 * i
+    for i in range(1, n, 3):
+        sparse[i] = i + 0.5
+    for i in range(n - 2, 0, -4):
+        back[i] = -i
+    for i in range(lo, hi, step):
+        from_scalars[i] = i * step
+
+
+@pytest.mark.parametrize(("lo", "hi", "step"), [(0, 20, 1), (3, 20, 7), (19, 2, -3), (19, -1, -1), (5, 6, 100), (5, 4, -9)])
+def test_start_stop_and_any_step(check, lo, hi, step):
+    check(steps, lambda: (*(poisoned(20) for _ in range(5)), 20, lo, hi, step))
+
+
+def nothing_to_do(x, n, lo, hi):
+    for i in range(0):
+        x[i] = 1.0
+    for i in range(n):
+        x[i] = 2.0
+    for i in range(lo, hi):
+        x[i] = 3.0
+    for i in range(hi, lo, -1):
+        x[i - 1] = 4.0
+    for i in range(-5):
+        x[i] = 5.0
+
+
+def test_empty_ranges_touch_nothing(rig):
+    kernel = rig.check(nothing_to_do, lambda: (poisoned(8), 0, 5, 5), noop=True)
+    rig.compare(kernel, lambda: (poisoned(8), -3, 7, 2), noop=False)
+    rig.compare(kernel, lambda: (poisoned(8), 4, 2, 7))
+    assert kernel.stats.compilations == 1
+
+
+def negative_positions(x, y, n):
+    for i in range(-n, 0):
+        x[i] = i
+    for i in range(-2, -n - 1, -2):
+        y[i + n] = i
+
+
+def test_negative_starts_and_python_indexing_from_the_end(check):
+    check(negative_positions, lambda: (poisoned(9), poisoned(9), 9))
+
+
+def bounds(x, y, z, w, table, n):
+    for i in range(x.shape[0] // 2, x.shape[0]):
+        x[i] = i
+    for i in range(len(y)):
+        y[i] = i
+    for i in range(table[0], table[1], table[2]):
+        z[i] = i
+    for i in range(min(n, w.size), max(3, n - 9), -1):
+        w[i - 1] = i
+
+
+def test_bounds_from_shapes_lengths_scalars_and_elements(check):
+    def args():
+        return poisoned(10), poisoned(7), poisoned(30), poisoned(12), np.array([2, 29, 3], np.int32), 15
+
+    check(bounds, args)
+
+
+def bound_changes_on_the_way(x, n):
+    for i in range(n[0]):
+        x[i] = 1.0
+    n[0] = n[0] // 2
+    for i in range(n[0]):
+        x[i] += 10.0
+    for k in range(1, 2):
+        n[k] = n[0] - 4
+    for i in range(n[1]):
+        x[i] += 100.0
+
+
+def test_an_element_as_bound_is_read_when_the_loop_is_reached(rig):
+    def args(n, dtype):
+        return lambda: (poisoned(32), np.array([n, 3], dtype))
+
+    kernel = rig.check(bound_changes_on_the_way, args(16, np.int64))
+    rig.compare(kernel, args(32, np.int64))
+    rig.compare(kernel, args(8, np.int64))
+    assert kernel.stats.compilations == 1
+    assert kernel.stats.graph_builds == 1
+    rig.compare(kernel, args(20, np.int32))
+
+
+def first_part(x, count):
+    for i in range(count[()]):
+        x[i] = x[i] * 2.0 + 1.0
+
+
+def test_a_bound_read_on_the_device_reaches_16_of_32(rig):
+    x = np.arange(32.0)
+    kernel = rig.kernel(first_part)
+    rig.run(kernel, x, np.array(16))
+    assert (x[:16] == np.arange(16.0) * 2 + 1).all()
+    assert (x[16:] == np.arange(16.0, 32.0)).all()
+
+
+def negative_and_large_device_bound(x, y, n):
+    for i in range(n[0], n[1], n[2]):
+        x[i] = i
+    for i in range(n[3]):
+        y[i] = 1
+
+
+def test_device_bounds_with_any_step_and_more_iterations_than_one_grid(rig):
+    large = rig.size(700_000)
+    rig.check(negative_and_large_device_bound, lambda: (poisoned(40), poisoned(large), np.array([39, -1, -5, large])))
+
+
+def bodies(x, y, out, total):
+    for i in range(x.shape[0]):
+        if x[i] < 0.0:
+            continue
+        if i % 5 == 0:
+            out[i] = -1.0
+            continue
+        best = x[i]
+        for j in range(y.shape[0]):
+            if y[j] > 3.0:
+                continue
+            if j > 6:
+                break
+            best = max(best, y[j])
+        out[i] = best
+    for i in range(total.shape[0]):
+        n, steps = i, 0
+        while n > 1:
+            if n % 2 == 0:
+                n = n // 2
+            else:
+                n = 3 * n + 1
+            steps += 1
+            if steps > 1000:
+                break
+        else:
+            steps += 100
+        total[i] = steps
+    for i in range(x.shape[0]):
+        pair = (x[i], 2.0 * x[i])
+        low, high = min(pair), max(pair)
+        a, (b, c) = low, (high, i)
+        a, b = b, a
+        out[i] += a - b + c if x[i] != 0.0 else pair[1]
+
+
+def test_bodies_with_continue_inner_loops_while_and_tuples(check):
+    def args():
+        rng = np.random.default_rng(3)
+        return rng.normal(size=30), rng.normal(2.0, 2.0, 9), poisoned(30), poisoned(40, dtype=np.int64)
+
+    check(bodies, args)
+
+
+def inner_ranges(x, triangle):
+    for i in range(x.shape[0]):
+        s = 0.0
+        for j in range(x.shape[1] - 1, i, -2):
+            s += x[i, j]
+        for j in range(i):
+            for k in range(j, j + 2):
+                s -= x[j, k]
+        triangle[i] = s
+
+
+def test_inner_loops_run_in_order_inside_an_iteration(check):
+    def args():
+        return np.random.default_rng(4).random((13, 17)), poisoned(13)
+
+    check(inner_ranges, args)
+
+
+def recurrence_inside(x):
+    for i in range(x.shape[0]):
+        x[i, 0] = i
+        for j in range(1, x.shape[1]):
+            x[i, j] = 0.5 * x[i, j - 1] + j
+
+
+def test_an_inner_recurrence_is_serial(check):
+    check(recurrence_inside, lambda: (poisoned(11, 8),))
+
+
+def loop_variable_is_a_value(x):
+    for i in range(x.shape[0]):
+        k = i
+        i = k * 2
+        x[k] = i
+
+
+def test_a_rebound_loop_variable_does_not_move_the_loop(check):
+    check(loop_variable_is_a_value, lambda: (poisoned(12),))
+
+
+def same_name_in_two_loops(x, y):
+    for i in range(x.shape[0]):
+        t = x[i] * 2.0
+        y[i] = t
+    for i in range(x.shape[0]):
+        t = i
+        x[i] = t
+    for _ in range(1, 2):
+        y[_] = -1.0
+
+
+def test_names_are_private_to_a_loop(check):
+    check(same_name_in_two_loops, lambda: (np.arange(9.0), poisoned(9)))
+
+
+def documented(x):
+    """A docstring, an ``if`` in a loop, comparison chains, and literals of every kind."""
+    for i in range(0x10 if x.shape[0] > 1_5 else 4):
+        inside = 2 <= i < 10 and not (i == 5 or i in (7, 8))
+        x[i] = 1e1 if inside else -(~i) ** 2 + 3 // 2 % 2
+    pass
+
+
+def test_docstrings_pass_and_operators(check):
+    check(documented, lambda: (poisoned(16),))

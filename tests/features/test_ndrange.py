@@ -1,0 +1,119 @@
+"""``qgraph.ndrange``: several axes, one index tuple, and names for it."""
+
+from __future__ import annotations
+
+import numpy as np
+from qgraph import ndrange as cells_of
+
+import qgraph
+
+POISON = 77
+
+
+def poisoned(*shape, dtype=np.float64):
+    return np.full(shape, POISON, dtype)
+
+
+def axes(a, b, c, n):
+    for i in qgraph.ndrange(a.shape[0]):
+        a[i] = i
+    for i in qgraph.ndrange((2, n)):
+        a[i] += 100.0
+    for i, j in qgraph.ndrange(b.shape[0], b.shape[1]):
+        b[i, j] = 10 * i + j
+    for i, j in qgraph.ndrange((1, b.shape[0] - 1), (2, b.shape[1])):
+        b[i, j] = -b[i, j]
+    for i, j, k in qgraph.ndrange(c.shape[0], (1, 3), c.shape[2]):
+        c[i, j, k] = 100 * i + 10 * j + k
+    for _, j in qgraph.ndrange((0, 1), (3, 3)):
+        b[0, j] = 5.0
+
+
+def test_one_to_three_axes_with_offsets(check):
+    check(axes, lambda: (poisoned(9), poisoned(5, 6), poisoned(3, 4, 5), 7))
+
+
+def index_tuples(x, y, z, s):
+    for I in qgraph.ndrange(*x.shape):
+        x[I] = y[I] * 2.0 + I[0] - I[1]
+    for I in qgraph.ndrange(*z.shape):
+        i, j, k = I
+        z[I] = z[i, j, k] + 1.0
+    for i in qgraph.ndrange(*s.shape):
+        s[i] = i
+
+
+def test_an_index_tuple_over_a_whole_shape(check):
+    def args():
+        rng = np.random.default_rng(0)
+        return poisoned(6, 7), rng.random((6, 7)), rng.random((2, 3, 4)), poisoned(5)
+
+    check(index_tuples, args)
+
+
+def named(u, v, n):
+    inner = qgraph.ndrange((1, u.shape[0] - 1), (1, n))
+    for i, j in inner:
+        v[i, j] = 0.25 * (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1])
+    for i, j in inner:
+        u[i, j] = v[i, j]
+    row = range(2, n)
+    for j in row:
+        u[0, j] = 1.0
+    for j in row:
+        u[0, j] += 1.0
+
+
+def test_a_range_can_be_named_and_reused(check):
+    def args():
+        return np.random.default_rng(1).random((8, 9)), np.zeros((8, 9)), 8
+
+    check(named, args)
+
+
+def aliased(x):
+    for i, j in cells_of(3, x.shape[1]):
+        x[i, j] += i - j
+
+
+def test_an_alias_of_ndrange_means_ndrange(check):
+    check(aliased, lambda: (np.ones((3, 5)),))
+
+
+def empty_axis(x, n):
+    for i, j in qgraph.ndrange(n, x.shape[1]):
+        x[i, j] = 0.0
+    for i, j in qgraph.ndrange(x.shape[0], (3, n)):
+        x[i, j] = 1.0
+
+
+def test_an_empty_axis_makes_the_loop_empty(rig):
+    kernel = rig.check(empty_axis, lambda: (poisoned(4, 5), 0), noop=True)
+    rig.compare(kernel, lambda: (poisoned(4, 5), 4))
+
+
+def device_extents(x, extents):
+    for i, j in qgraph.ndrange(extents[0], (1, extents[1])):
+        x[i, j] = i * 10 + j
+
+
+def test_axes_read_on_the_device(check):
+    check(device_extents, lambda: (poisoned(6, 7), np.array([5, 6])))
+
+
+def inside_a_loop(x, y):
+    for k in range(y.shape[0]):
+        s = 0.0
+        for i, j in qgraph.ndrange(x.shape[0], (1, x.shape[1])):
+            s = 0.5 * s + x[i, j]
+        y[k] = s * k
+
+
+def test_ndrange_inside_an_iteration_goes_last_axis_fastest(check):
+    check(inside_a_loop, lambda: (np.random.default_rng(2).random((3, 4)), poisoned(5)))
+
+
+def test_ndrange_is_plain_python_outside_a_kernel():
+    assert list(qgraph.ndrange(2, (1, 3))) == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    assert list(qgraph.ndrange(3)) == [0, 1, 2]
+    assert len(qgraph.ndrange(4, (2, 5))) == 12

@@ -1,0 +1,253 @@
+"""The number rules: weak Python numbers, no float64 in a float32 kernel, integers as NumPy has them."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import qgraph
+
+POISON = 77
+
+
+def float32_only(x, y, k, a, n):
+    for i in range(x.shape[0]):
+        t = x[i] * 0.1 + 2 * x[i] + 1
+        s = 0
+        for j in range(3):
+            s += x[i] * j
+        y[i] = t + i * x[i] + max(x[i], 0) + a * x[i] + n / x.shape[0] + s
+        y[i] = y[i] / 3 + i / 2 + x.shape[0] * 0.5 - (1.5 if i > 2 else 2)
+        y[i] += x[i] ** 2 + x[i] ** 0.5
+        k[i] = k[i] * 2 + i // 2
+
+
+def float32_args(n=40):
+    x = np.random.default_rng(0).random(n).astype(np.float32) + np.float32(0.5)
+    return x, np.full(n, POISON, np.float32), np.arange(n, dtype=np.int32), 0.3, 7
+
+
+def test_a_float32_kernel_computes_in_float32(check):
+    # Not a check of the type: the double result differs from the float32 one by less than this. The PTX tests check it.
+    check(float32_only, float32_args, tolerance=1e-5)
+
+
+def exactly_float32(x, y, a):
+    for i in range(x.shape[0]):
+        y[i] = (x[i] + 0.1) - a
+        y[i] = y[i] * 3
+        y[i] = y[i] / 7
+
+
+def test_each_operation_rounds_to_float32(check):
+    # No product meets a sum here, so nothing can be contracted: bit for bit.
+    def args():
+        return np.random.default_rng(1).random(200).astype(np.float32), np.full(200, POISON, np.float32), 0.7
+
+    check(exactly_float32, args, tolerance=0.0)
+
+
+def literals(x):
+    for i in range(x.shape[0]):
+        x[i] = (x[i] + 16777216.0) - 16777216.0 + 1e-9
+
+
+def test_literals_are_float32_in_a_float32_kernel(check):
+    check(literals, lambda: (np.linspace(0, 3, 13).astype(np.float32),), tolerance=0.0)
+
+
+def loses_bits(x, a, big):
+    for i in range(x.shape[0]):
+        x[i] = (x[i] + a) - a
+    for i in range(x.shape[0]):
+        x[i] += (big + x[i]) - big
+
+
+def test_python_scalar_arguments_are_float32_in_a_float32_kernel(rig):
+    kernel = rig.check(loses_bits, lambda: (np.linspace(0, 3, 13).astype(np.float32), 16777216.0, 1 << 24), tolerance=0.0)
+    rig.compare(kernel, lambda: (np.linspace(0, 3, 13), 16777216.0, 1 << 24))
+
+
+def strong(x, y, a):
+    for i in range(x.shape[0]):
+        y[i] = x[i] + a
+
+
+def test_numpy_scalars_keep_their_type(check):
+    # float32 + float64 scalar is float64 in NumPy 2: the sum is rounded once.
+    def args(a):
+        return lambda: (np.float32([1.0, 2.0, 3.0]), np.zeros(3), a)
+
+    check(strong, args(np.float64(1e-9)), tolerance=1e-15)
+    check(strong, args(np.float32(1e-9)), tolerance=1e-15)
+
+
+def mixed(x, k, out):
+    for i in range(x.shape[0]):
+        out[i] = x[i] * k[i] + k[i] / 3
+
+
+def test_float64_arrays_make_a_float64_kernel(check):
+    check(mixed, lambda: (np.float32([0.1, 0.2, 0.3]), np.arange(3, dtype=np.int32), np.zeros(3)), tolerance=1e-6)
+    check(mixed, lambda: (np.array([0.1, 0.2, 0.3]), np.arange(3), np.zeros(3)))
+
+
+def integer_kernel(k, out):
+    for i in range(k.shape[0]):
+        out[i] = int(k[i] * 0.1 * 1e12) + int(i / 7 * 1e15)
+
+
+def test_without_float_arrays_floats_are_float64(check):
+    check(integer_kernel, lambda: (np.arange(20), np.full(20, POISON)))
+
+
+# --- what the generated code says ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs("compiler")
+def test_no_float64_in_the_ptx_of_a_float32_kernel():
+    for name, text in qgraph.kernel(float32_only).ptx(*float32_args()).items():
+        assert not re.findall(r"\.f64", text), name
+
+
+def stencil(u, v, w, tol):
+    for i in range(1, u.shape[0] - 1):
+        v[i] = 0.25 * (u[i - 1] + u[i + 1]) + tol * i / u.shape[0]
+        if abs(v[i] - u[i]) > tol:
+            w[0] += 1
+            w[1] = max(w[1], 3)
+    w[0] -= 1
+    v[0] = u[1] * 0.5 + 1
+
+
+@pytest.mark.needs("compiler")
+def test_no_float64_in_stencils_statements_and_atomics():
+    f = np.zeros(9, np.float32)
+    text = qgraph.kernel(stencil).ptx(f, f.copy(), f.copy(), 1e-3)
+    assert len(text) >= 2
+    assert not [name for name, ptx in text.items() if ".f64" in ptx]
+
+
+@pytest.mark.needs("compiler")
+def test_float64_that_was_asked_for_stays():
+    f = np.zeros(9, np.float32)
+    (ptx,) = qgraph.kernel(strong).ptx(f, np.zeros(9), np.float64(2.0)).values()
+    assert ".f64" in ptx
+
+
+# --- integers -----------------------------------------------------------------------------------------------------------
+
+
+def division(a, b, out):
+    for i in range(a.shape[0]):
+        out[0, i] = a[i] // b[i]
+        out[1, i] = a[i] % b[i]
+        out[2, i] = a[i] // 3 + a[i] % 3 * 100
+        out[3, i] = a[i] // -3 + a[i] % -3 * 100
+        out[4, i] = (i - 10) // 4 + (i - 10) % 4 * 100
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_floor_division_and_modulo_of_negatives(check, dtype):
+    def args():
+        a = np.arange(-10, 11).astype(dtype)
+        b = np.where(np.arange(21) % 2 == 0, 4, -3).astype(dtype)
+        return a, b, np.full((5, 21), POISON)
+
+    check(division, args)
+
+
+def float_division(a, b, out):
+    for i in range(a.shape[0]):
+        out[0, i] = a[i] // b[i]
+        out[1, i] = a[i] % b[i]
+        out[2, i] = a[i] / b[i]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_float_floor_division_and_modulo(check, dtype):
+    def args():
+        return np.linspace(-5, 5, 21).astype(dtype), np.tile([1.5, -0.7, 2.0], 7).astype(dtype), np.full((3, 21), POISON, dtype)
+
+    check(float_division, args)
+
+
+def wraps(small, wide, y8, y32):
+    for i in range(small.shape[0]):
+        y8[i] = small[i] + 1
+        y32[i] = wide[i] + 1
+    for i in range(small.shape[0]):
+        small[i] *= 3
+        wide[i] -= 5
+        y8[i] = -y8[i]
+
+
+def test_stores_wrap_around(check):
+    def args():
+        small = np.array([0, 100, 254, 255], np.uint8)
+        wide = np.array([-(2**31), 0, 2**31 - 2, 2**31 - 1], np.int32)
+        return small, wide, np.full(4, POISON, np.uint8), np.full(4, POISON, np.int32)
+
+    check(wraps, args)
+
+
+def wraps_inside(small, wide, a, b):
+    for i in range(small.shape[0]):
+        a[i] = (small[i] + 1) // 2
+        b[i] = (wide[i] + 1) // 2
+
+
+def test_intermediate_results_wrap_at_the_arrays_type(check):
+    def args():
+        return np.uint8([0, 100, 255]), np.int32([1, 0, 2**31 - 1]), np.full(3, POISON), np.full(3, POISON)
+
+    check(wraps_inside, args)
+
+
+def unsigned(a, out):
+    for i in range(a.shape[0]):
+        out[i] = a[i] + i
+        out[i] = out[i] * 2 - 1
+        out[i] = out[i] // 3
+
+
+def test_uint64_stays_an_integer(check):
+    check(unsigned, lambda: (np.uint64([2**63, 5, 2**62]), np.zeros(3, np.uint64)))
+
+
+def by_zero(x, y, k, out):
+    for i in range(x.shape[0]):
+        out[0, i] = x[i] / y[i]
+        out[1, i] = 1 / y[i]
+        out[2, i] = k[i] / k[i]
+        out[3, i] = x[i] // y[i]
+        out[4, i] = x[i] % y[i]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_division_by_zero_gives_inf_and_nan(check, dtype):
+    def args():
+        x, y = np.array([1, -1, 0, 2], dtype), np.array([0, 0, 0, 4], dtype)
+        return x, y, np.array([0, 1, 0, 2]), np.full((5, 4), POISON, dtype)
+
+    check(by_zero, args)
+
+
+def shifts(k, out):
+    for i in range(k.shape[0]):
+        out[i] = (k[i] << 3) ^ (k[i] >> 1) & ~k[i] | 1
+
+
+def test_shifts_and_bits(check):
+    check(shifts, lambda: (np.arange(-8, 8), np.full(16, POISON)))
+
+
+def powers(x, k, out):
+    for i in range(x.shape[0]):
+        out[i] = x[i] ** 2 + x[i] ** -1 + k[i] ** 3 + 2**i
+
+
+def test_powers(check):
+    check(powers, lambda: (np.linspace(0.5, 2, 9), np.arange(9), np.full(9, float(POISON))))

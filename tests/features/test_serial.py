@@ -1,0 +1,142 @@
+"""``qgraph.serial``: iterations in order, with parallel loops inside (a counted device loop) or without."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from qgraph import serial as in_order
+
+import qgraph
+
+POISON = 77
+
+
+def time_loop(u, v, steps):
+    for t in qgraph.serial(range(steps)):
+        for i in range(1, u.shape[0] - 1):
+            v[i] = 0.5 * u[i] + 0.25 * (u[i - 1] + u[i + 1]) + t
+        for i in range(1, u.shape[0] - 1):
+            u[i] = v[i]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 7])
+def test_a_time_loop(rig, steps):
+    n = rig.size(300)
+    rig.check(time_loop, lambda: (np.sin(np.arange(n)), np.zeros(n), steps), noop=steps == 0)
+
+
+def test_the_number_of_steps_may_change_without_a_rebuild(rig):
+    kernel = rig.kernel(time_loop)
+    for steps in (3, 0, 5, -1, 1):
+        rig.compare(kernel, lambda steps=steps: (np.arange(20.0) ** 2, np.zeros(20), steps), noop=steps <= 0)
+    assert kernel.stats.compilations == 1
+    assert kernel.stats.graph_builds == 1
+
+
+def any_step(x, trace, lo, hi, step):
+    for t in qgraph.serial(range(lo, hi, step)):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 2 + t
+        trace[t] = x[0]
+    for t in qgraph.serial(range(hi - 1, lo, -3)):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 3 - t
+
+
+def test_any_step_and_the_variable_seen_by_inner_loops(check):
+    check(any_step, lambda: (np.arange(10), np.full(12, POISON), 2, 12, 4))
+    check(any_step, lambda: (np.arange(10), np.full(12, POISON), 9, 1, -2))
+
+
+def nested(x, log, n, m):
+    for a in qgraph.serial(range(n)):
+        for b in qgraph.serial(range(a, m)):
+            for i in range(x.shape[0]):
+                x[i] = (x[i] * 3 + 7 * a + b) % 1000
+            log[a, b] = x[0]
+        for i in range(x.shape[0]):
+            x[i] += 1
+
+
+def test_nested_serial_with_a_bound_from_the_outer_variable(check):
+    check(nested, lambda: (np.arange(8), np.full((3, 4), POISON), 3, 4))
+
+
+def triangular(x):
+    for k in qgraph.serial(range(x.shape[0])):
+        for i in range(k + 1, x.shape[0]):
+            x[i] += x[k] * (i - k)
+    for k in in_order(range(x.shape[0] - 1, 0, -1)):
+        for i in range(k):
+            x[i] -= x[k]
+
+
+def test_a_parallel_bound_from_the_serial_variable(check):
+    check(triangular, lambda: (np.arange(1, 10),))
+
+
+def scan(x, total):
+    for i in qgraph.serial(range(1, x.shape[0])):
+        x[i] += x[i - 1]
+    total[()] = x[x.shape[0] - 1]
+
+
+def test_without_loops_inside_it_is_one_task(rig):
+    kernel = rig.check(scan, lambda: (np.arange(40), np.array(0)))
+    assert kernel.last_launch.tasks <= 2
+
+
+def with_bound_on_the_device(x, n):
+    for t in qgraph.serial(range(n[0])):
+        for i in range(x.shape[0]):
+            x[i] += t + 1
+        n[0] = 1  # a range is read once, at its entry
+
+
+def test_a_bound_is_read_once_at_the_entry(rig):
+    kernel = rig.check(with_bound_on_the_device, lambda: (np.zeros(6, np.int64), np.array([4])))
+    rig.compare(kernel, lambda: (np.zeros(6, np.int64), np.array([0])), noop=True)
+
+
+def serial_ndrange(x, log):
+    for i, j in qgraph.serial(qgraph.ndrange(2, (1, 3))):
+        for k in range(x.shape[0]):
+            x[k] = x[k] * 10 + i * 3 + j
+        log[i, j] = x[0]
+
+
+def test_serial_over_ndrange(check):
+    check(serial_ndrange, lambda: (np.zeros(5, np.int64), np.full((2, 3), POISON)))
+
+
+def inside_a_loop(x):
+    for i in range(x.shape[0]):
+        for j in qgraph.serial(range(1, x.shape[1])):
+            x[i, j] += x[i, j - 1]
+
+
+def test_serial_inside_an_iteration_is_an_ordinary_loop(check):
+    check(inside_a_loop, lambda: (np.ones((6, 5)),))
+
+
+def swap_rows(x, y, n):
+    for t in qgraph.serial(range(n)):
+        if t % 2 == 0:
+            x[0] = t
+        else:
+            x[1] = t
+        for i in range(y.shape[0]):
+            y[i] += x[0] * 10 + x[1]
+
+
+def test_statements_and_ifs_inside_serial(check):
+    check(swap_rows, lambda: (np.zeros(2, np.int64), np.zeros(5, np.int64), 5))
+
+
+def parallel_word(x, index):
+    for i in qgraph.parallel(range(x.shape[0])):
+        x[index[i]] = i
+
+
+def test_parallel_is_the_authors_word(check):
+    check(parallel_word, lambda: (np.full(20, POISON), np.random.default_rng(5).permutation(20)))

@@ -1,0 +1,146 @@
+"""Tuples, named tuples and dataclasses as arguments, nested, with up to 512 leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, make_dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+POISON = 77
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@dataclass
+class Grid:
+    x: Any
+    spacing: float
+    shape: tuple[int, int] = (3, 4)
+
+
+@dataclass(frozen=True)
+class State:
+    grid: Grid
+    pair: Pair
+    parts: tuple[Any, ...]
+    count: int = 3
+    extra: Any = field(default=None)
+
+
+def walk(state, pair, scale):
+    for i in range(state.grid.x.shape[0]):
+        state.grid.x[i] = state.grid.spacing * i + state.count
+    for i in range(pair[0].shape[0]):
+        pair[0][i] = state.grid.x[i] + pair.second[i] * scale[1]
+    for i in range(state.grid.shape[0] * state.grid.shape[1]):
+        state.parts[1][0][i] = state.parts[0][i] + scale[0]
+    state.pair.first[()] += state.count
+
+
+def make_state():
+    grid = Grid(np.full(12, 77.0), 0.25)
+    parts = (np.arange(12.0), (np.full(12, 77.0), 5))
+    state = State(grid, Pair(np.array(1), np.array(2)), parts, count=4)
+    return state, Pair(np.full(12, 77.0), np.arange(12.0)), (2, 0.5)
+
+
+def test_nested_tuples_named_tuples_and_dataclasses(check):
+    check(walk, make_state)
+
+
+def test_values_inside_may_change_without_compiling(rig):
+    kernel = rig.kernel(walk)
+
+    def other(spacing, count):
+        def args():
+            state, pair, scale = make_state()
+            grid = Grid(state.grid.x, spacing, (2, 3))
+            return State(grid, state.pair, state.parts, count), pair, scale
+
+        return args
+
+    for spacing, count in ((0.5, 1), (2.0, 7)):
+        rig.compare(kernel, other(spacing, count))
+    assert kernel.stats.compilations == 1
+    assert kernel.stats.graph_builds == 1
+
+
+INNER = make_dataclass("INNER", [(f"f{i}", Any) for i in range(13)])
+OUTER = make_dataclass("OUTER", [(f"g{i}", Any) for i in range(5)])
+
+
+def sixty_five(s):
+    for i in range(s.g0.f0.shape[0]):
+        s.g0.f0[i] += s.g4.f12[i]
+    for i in range(s.g2.f7.shape[0]):
+        s.g2.f7[i] = s.g1.f3[i] * s.g3.f11[i]
+    for i in range(s.g4.f12.shape[0]):
+        s.g4.f12[i] = -1.0
+
+
+def test_a_nested_dataclass_of_65_fields(rig):
+    def args():
+        fields = iter(range(65))
+        return (OUTER(*(INNER(*(np.full(7, float(next(fields))) for _ in range(13))) for _ in range(5))),)
+
+    kernel = rig.check(sixty_five, args)
+    first, second, _ = kernel.plan(*args()).tasks
+    # A task takes the leaves it reads, not all 65.
+    assert len(first.effects.reads | first.effects.writes) == 2
+    assert len(second.effects.reads | second.effects.writes) == 3
+
+
+def first_and_last(leaves, out):
+    for i in range(out.shape[0]):
+        out[i] = leaves[0][i] + leaves[511][i] * 2 + leaves[255][i]
+
+
+def test_512_leaves(rig):
+    def args():
+        return tuple(np.full(5, k) for k in range(512)), np.full(5, POISON)
+
+    kernel = rig.check(first_and_last, args)
+    rig.compare(kernel, args)
+    assert kernel.stats.compilations == 1
+
+
+def scalars(x, a, b, c, d, e):
+    for i in range(x.shape[0]):
+        x[i] = a + b * i + (c if d else e)
+
+
+def test_python_and_numpy_scalars(rig):
+    kernel = rig.check(scalars, lambda: (np.zeros(5), 1, 2.5, np.float32(3.0), True, np.int16(4)))
+    rig.compare(kernel, lambda: (np.zeros(5), 7, -2.5, np.float32(8.0), False, np.int16(9)))
+    assert kernel.stats.compilations == 1
+
+
+def test_complex_scalars(check):
+    def add(z, a, b):
+        for i in range(z.shape[0]):
+            z[i] = z[i] * a + b
+
+    check(add, lambda: (np.arange(5) * (1 + 1j), 2 + 1j, np.complex64(1j)))
+
+
+def test_large_integers_keep_64_bits(check):
+    def add(k, big, unsigned):
+        for i in range(k.shape[0]):
+            k[i] = big + i
+        k[0] = (unsigned >> np.uint64(1)) + np.uint64(1) > np.uint64(5)
+
+    check(add, lambda: (np.zeros(4, np.int64), 2**62 + 1, np.uint64(2**64 - 1)))
+
+
+def optional(x, bias):
+    for i in range(x.shape[0]):
+        x[i] = 2.0 * i if bias is None else bias[i]
+
+
+def test_none_as_an_argument(rig):
+    kernel = rig.kernel(optional)
+    rig.compare(kernel, lambda: (np.zeros(4), None))
