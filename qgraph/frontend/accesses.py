@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -266,6 +265,7 @@ class _Frame:
     file: str
     call: Span | None
     locals: frozenset[str]
+    loops: int
     returned: list[_Value]
 
 
@@ -281,7 +281,7 @@ class _Walker:
         self.escaped = False
         self.counter = len(facts.axes)
         self.depth = 0
-        self.frame = _Frame(facts.names, facts.file, None, frozenset(names_assigned(facts.body)), [])
+        self.frame = _Frame(facts.names, facts.file, None, frozenset(names_assigned(facts.body)), 0, [])
 
     def axis(self, at: int, axis: Axis) -> Variable:
         """An axis as a variable; a bound that is not a polynomial was read once, before the loop: a symbol of its own."""
@@ -359,7 +359,8 @@ class _Walker:
                 self.match(node)
             case ast.Return():
                 value = _UNKNOWN if node.value is None else self.expression(node.value)
-                self.frame.returned.append(value)
+                # Outside a loop its variable means nothing.
+                self.frame.returned.append(value if len(self.loops) == self.frame.loops else _vague([value]))
                 self.escaped = True
             case ast.Break() | ast.Continue():
                 self.escaped = True
@@ -372,7 +373,9 @@ class _Walker:
         """A statement of no interest here (or refused elsewhere): its parts, each of which may not run."""
         self.guards += 1
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.stmt):
+            if isinstance(child, ast.arguments):
+                self.env.update((place.arg, _UNKNOWN) for place in ast.walk(child) if isinstance(place, ast.arg))
+            elif isinstance(child, ast.stmt):
                 self.statement(child)
             elif isinstance(child, ast.expr):
                 self.use(child)
@@ -588,9 +591,12 @@ class _Walker:
     # --- expressions ---
 
     def guarded(self, node: ast.expr) -> _Value:
+        """The value of ``node``, which may not be evaluated; nor may its assignments be made."""
+        before = dict(self.env)
         self.guards += 1
         value = self.expression(node)
         self.guards -= 1
+        self.env = _join_envs(before, self.env)
         return value
 
     def expression(self, node: ast.expr) -> _Value:
@@ -641,18 +647,19 @@ class _Walker:
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 return self.comprehension(node)
             case _:
-                before = len(self.accesses)
+                before, outer = len(self.accesses), dict(self.env)
                 self.anything(node)
+                self.env = _join_envs(outer, self.env)
                 return _vague([_Value(views=frozenset(_View(a.array, None) for a in self.accesses[before:]))])
 
     def name(self, node: ast.Name) -> _Value:
         name = node.id
         if name in self.env:
             return self.env[name]
-        if name in self.frame.locals:
-            return _UNKNOWN
         if self.frame.call is None and name in self.facts.ndim:
             return _Value(views=frozenset({_View(name, (Dim.WHOLE,) * self.facts.ndim[name])}))
+        if name in self.frame.locals:
+            return _UNKNOWN
         if name in self.frame.names:
             return _constant(self.frame.names[name])
         return _integer(Poly.symbol(name)) if self.frame.call is None else _UNKNOWN
@@ -674,9 +681,8 @@ class _Walker:
     def compare(self, node: ast.Compare) -> _Value:
         values = [self.use(node.left), self.use(node.comparators[0])]
         for comparator in node.comparators[1:]:
-            self.guards += 1
-            values.append(self.use(comparator))
-            self.guards -= 1
+            values.append(self.guarded(comparator))
+            self.record_all(values[-1], "read", comparator, maybe=True)
         return _opaque("Compare " + " ".join(type(op).__name__ for op in node.ops), values)
 
     def comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> _Value:
@@ -825,8 +831,9 @@ class _Walker:
         if _is_pure(function):
             return self.pure(node, function, arguments, named)
         # Whatever else it is, it may do anything to the arrays that it is given.
-        self.record_all(_vague_elements(values), "read", node, maybe=True)
-        self.record_all(_vague_elements(values), "write", node, maybe=True)
+        for value in values:
+            self.record_all(value, "read", node, maybe=True)
+            self.record_all(value, "write", node, maybe=True)
         return _vague(values)
 
     def pure(self, node: ast.Call, function: object, arguments: list[_Value], named: dict[str, _Value]) -> _Value:
@@ -841,12 +848,13 @@ class _Walker:
             self.record_all(value, "read", node)
         for value in outputs:
             self.record_all(value, "write", node)
-        if function in (int, np.int32, np.int64) and len(values) == 1 and _is_integral(values[0].poly):
+        if any(function is word for word in (int, np.int32, np.int64)) and len(values) == 1 and _is_integral(values[0].poly):
             return values[0]
         views = _views(values)
         if views:  # A reshaped array is still the array.
             return _vague(values) if not _is_reducing(function) else _UNKNOWN
-        return _opaque(f"Call {getattr(function, '__name__', function)}", values) if function is not print else _UNKNOWN
+        words = [getattr(function, "__module__", ""), getattr(function, "__name__", repr(function)), *named]
+        return _opaque(f"Call {' '.join(map(str, words))}", values) if values else _UNKNOWN
 
     def length(self, value: _Value) -> _Value:
         if value.items is not None:
@@ -889,7 +897,7 @@ class _Walker:
             if extra is not None:
                 env[extra.arg] = _vague(rest)
         call = self.frame.call or Span.of(node, self.frame.file)
-        frame = _Frame(function.names, function.file, call, frozenset(names_assigned(function.tree.body)), [])
+        frame = _Frame(function.names, function.file, call, frozenset(names_assigned(function.tree.body)), len(self.loops), [])
         outer = (self.env, self.frame, self.escaped)
         self.env, self.frame, self.depth = env, frame, self.depth + 1
         self.block(function.tree.body)
@@ -945,11 +953,6 @@ def _without_elements(value: _Value) -> _Value:
     return replace(value, views=frozenset(view for view in value.views if not view.is_element))
 
 
-def _vague_elements(values: Sequence[_Value]) -> _Value:
-    """All views in ``values``, as one value."""
-    return _Value(views=_views(values))
-
-
 def _first_unknown(view: _View) -> _View:
     """A row of ``view``, it is not known which."""
     if view.dims is None:
@@ -969,7 +972,7 @@ def _is_pure(function: object) -> bool:
     module = getattr(function, "__module__", None) or ""
     if module in _ELEMENTWISE_MODULES or module.split(".")[0] == "numpy":
         return True
-    return any(function is word for word in (language.serial, language.parallel, language.ndrange)) or function is math
+    return any(function is word for word in (language.serial, language.parallel, language.ndrange))
 
 
 def _is_reducing(function: object) -> bool:

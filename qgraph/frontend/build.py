@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from qgraph import language
@@ -23,10 +23,10 @@ from qgraph.frontend.resolve import (
     without_docstring,
 )
 from qgraph.frontend.scope import Scope
-from qgraph.frontend.tasks import SerialRun, parallel_task, small_task
+from qgraph.frontend.tasks import SerialRun, get_slot, parallel_task, set_slot, small_task, trip_source
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
-from qgraph.program import ArrayType, Leaf, Loop, Program, ScalarType, Slot, Statement, Task, TaskStatement, Type
+from qgraph.program import ArrayType, Leaf, Loop, Program, Slot, Statement, Task, TaskStatement, Type
 from qgraph.source import Span
 
 _SCALAR_HINT = "keep the value in a one-element array that is an argument: `total[()] = ...`"
@@ -225,7 +225,7 @@ class _Region:
         stop = host_expression(unit, found.scope, axis.stop)
         if start is not None and stop is not None:
             begin: ast.expr = unit.host_value(start, scope.span(axis.start))
-            count: ast.expr = unit.host_value(_length(start, stop, step), scope.span(axis.node))
+            count: ast.expr = unit.host_value(trip_source(start, stop, step), scope.span(axis.node))
         else:
             begin = body.expression(found.scope, axis.start)
             trip = body.names.add(language.trip_count, "_trip_count")
@@ -236,7 +236,7 @@ class _Region:
             "enter",
             span,
             body,
-            [_set(variable, begin), _set(left, count), self._decide(body, decided, f"_slots[{left.index}] > 0")],
+            [set_slot(variable, begin), set_slot(left, count), self._decide(body, decided, f"_slots[{left.index}] > 0")],
             writes=(variable, left, decided),
         )
         again = Body(unit)
@@ -246,8 +246,8 @@ class _Region:
             span,
             again,
             [
-                _set(variable, ast.BinOp(_get(variable), ast.Add(), step_name)),
-                _set(left, ast.BinOp(_get(left), ast.Sub(), ast.Constant(1))),
+                set_slot(variable, ast.BinOp(get_slot(variable), ast.Add(), step_name)),
+                set_slot(left, ast.BinOp(get_slot(left), ast.Sub(), ast.Constant(1))),
                 self._decide(again, decided, f"_slots[{left.index}] > 0"),
             ],
             reads=(variable, left),
@@ -290,12 +290,12 @@ class _Region:
         if limit is not None:
             counter = unit.slot("runs")
             written = (decided, counter)
-            statements.append(_set(counter, ast.BinOp(_get(counter), ast.Add(), ast.Constant(1))))
+            statements.append(set_slot(counter, ast.BinOp(get_slot(counter), ast.Add(), ast.Constant(1))))
             test = f"{test} and _slots[{counter.index}] < {limit.id}"
         if limit is not None or self._depth > 0:
             # A nested while node's handle keeps its last value: it must be armed before each entry.
             arming = Body(unit)
-            resets = [_set(slot, ast.Constant(0)) for slot in written[1:]]
+            resets = [set_slot(slot, ast.Constant(0)) for slot in written[1:]]
             enter = small_task(unit, "enter", span, arming, [*resets, self._decide(arming, decided, "True")], writes=written)
         statements.append(self._decide(again, decided, test))
         condition = small_task(
@@ -535,29 +535,6 @@ def _stores_elements(target: ast.expr) -> bool:
     if isinstance(target, ast.Tuple):
         return all(_stores_elements(element) for element in target.elts)
     return isinstance(target, ast.Subscript)
-
-
-def _length(start: ast.expr, stop: ast.expr, step: ast.expr) -> ast.expr:
-    """The source of a trip count, short where start and step are the usual ones."""
-    if isinstance(step, ast.Constant) and step.value == 1:
-        plain = isinstance(start, ast.Constant) and start.value == 0
-        extent = stop if plain else ast.BinOp(stop, ast.Sub(), start)
-        return _located(ast.Call(ast.Name("max", ast.Load()), [ast.Constant(0), copy.deepcopy(extent)], []), stop)
-    span = ast.Call(ast.Name("range", ast.Load()), [start, stop, step], [])
-    return _located(ast.Call(ast.Name("len", ast.Load()), [copy.deepcopy(span)], []), stop)
-
-
-def _located(tree: ast.expr, node: ast.AST) -> ast.expr:
-    return ast.fix_missing_locations(ast.copy_location(tree, node))
-
-
-def _get(slot: Slot) -> ast.expr:
-    return ast.Subscript(ast.Name("_slots", ast.Load()), ast.Constant(slot.index), ast.Load())
-
-
-def _set(slot: Slot, value: ast.expr) -> ast.stmt:
-    target = ast.Subscript(ast.Name("_slots", ast.Load()), ast.Constant(slot.index), ast.Store())
-    return ast.Assign([target], value)
 
 
 def _header(scope: Scope, node: ast.AST) -> Span:

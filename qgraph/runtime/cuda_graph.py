@@ -248,8 +248,9 @@ class CudaExecutable(ABC):
         grids = [kernel.grid_for(host) for kernel in self._sized]
         parameters = self._parameters
         for kernel, grid in zip(self._sized, grids, strict=True):
-            if kernel.set_grid(grid):
+            if grid != kernel.grid:
                 parameters.changed |= kernel.bit
+                kernel.set_grid(grid)
         parameters.update_host(host)
 
     def _apply(self, changed: int) -> None:

@@ -296,12 +296,12 @@ class Parameters:
                 raise ArgumentError(found) from error
             # Bytes, not values: -0.0 equals 0.0, and NaN equals nothing.
             if packed != scalar.last:
+                self.changed |= scalar.users
                 self._bytes[scalar.offset : scalar.offset + len(packed)] = packed
                 scalar.last = packed
-                self.changed |= scalar.users
 
     def _write_array(self, array: _ArrayLeaf, view: ArrayView) -> None:
-        # The mask first: should anything raise below, the kernels are patched by the next launch.
+        # The mask first, here and everywhere: should anything interrupt, the next launch patches the kernels.
         self.changed |= array.users
         if view.shape == array.shape and view.strides == array.strides and array.pointer != -1:
             self._integers[array.word + _DATA] = array.pointer = view.pointer
@@ -365,13 +365,10 @@ class KernelNode:
             )
         return grid
 
-    def set_grid(self, grid: int) -> bool:
-        """Take a grid from ``grid_for``; True if it is another than before."""
-        if grid == self.grid:
-            return False
-        self.grid = grid
+    def set_grid(self, grid: int) -> None:
+        """Take a grid from ``grid_for``."""
         self.launch.gridDimX = grid
-        return True
+        self.grid = grid
 
 
 @dataclass(frozen=True, slots=True)

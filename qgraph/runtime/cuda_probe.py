@@ -101,7 +101,7 @@ def _decide(context: DeviceContext, cubin_of: Callable[[str], bytes]) -> Probe:
     where = f"{context.name}, driver for CUDA {'.'.join(map(str, driver_version()))}"
     try:
         turns = _count_down(context, cubin_of(probe_ptx(context.capability)))
-    except Exception as error:  # whatever it is, from the linker, cuda.core or the driver: device loops do not work here
+    except Exception as error:  # noqa: BLE001 - linker, cuda.core, driver: whatever it was, device loops do not work here
         first_line = (error.found if isinstance(error, QGraphError) else f"{type(error).__name__}: {error}").split("\n")[0]
         return Probe(False, f"conditional while nodes do not work on {where}: {first_line}")
     if turns != _TURNS:

@@ -1,0 +1,419 @@
+"""Statements -> Task: a parallel loop with its verdict, a run of statements for one thread, and the small tasks of loops."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Literal
+
+from qgraph import language
+from qgraph.errors import ArgumentError, KernelSyntaxError, KernelTypeError
+from qgraph.frontend import accesses
+from qgraph.frontend.accesses import Access, LoopFacts
+from qgraph.frontend.definite import check_private, names_assigned
+from qgraph.frontend.host import host_expression
+from qgraph.frontend.races import judge
+from qgraph.frontend.resolve import Axis as WrittenAxis
+from qgraph.frontend.resolve import Body, free_names, loop_call, ranges_of
+from qgraph.frontend.scope import Scope
+from qgraph.frontend.unit import Unit
+from qgraph.program import ArrayType, Axis, Effects, Function, Slot, Task
+from qgraph.source import Span
+
+_ATOMIC_TYPES = frozenset({"int32", "int64", "uint32", "uint64", "float32", "float64"})
+_ATOMIC_WORDS = {
+    "+": language.atomic_add,
+    "-": language.atomic_sub,
+    "&": language.atomic_and_,
+    "|": language.atomic_or_,
+    "^": language.atomic_xor,
+    "min": language.atomic_min,
+    "max": language.atomic_max,
+}
+
+
+def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) -> tuple[Task | None, Task]:
+    """The task of a parallel loop, and before it, where its bounds are read from memory that it writes, one that saves them.
+
+    Raises:
+        DataRaceError: the loop is proved to be dependent.
+        KernelSyntaxError: a private name may be unassigned, or control leaves the loop.
+        KernelTypeError: colliding updates of a type that has no atomics.
+        ArgumentError: arrays that overlap in part, one of them written.
+    """
+    found = loop_call(scope, node.iter)
+    assert found is not None
+    header = Span.of(node.iter, scope.file)
+    span = Span(scope.file, node.lineno, node.col_offset, header.end_line, header.end_column)
+    written = ranges_of(found.scope, found.call)
+    body = Body(unit)
+    variables, index_tuple = _targets(unit, scope, node.target, len(written))
+    _refuse_exits(scope, node.body)
+    statements = body.statements(scope, node.body, names_assigned([node.target]))
+    check_private(statements, [*variables, *([index_tuple] if index_tuple else [])], scope.file)
+    bounds = _Bounds(unit, found.scope, body)
+    axes = [bounds.axis(axis, variable) for axis, variable in zip(written, variables, strict=True)]
+    facts = LoopFacts(
+        axes=tuple(bounds.facts),
+        body=statements,
+        names=body.names.values,
+        ndim=unit.array_dimensions(),
+        same=unit.same,
+        paths={name: leaf.path for name, leaf in unit.leaves.items()},
+        file=scope.file,
+        span=span,
+        text=ast.unparse(node.iter),
+        index_tuple=index_tuple,
+        asserted=declared,
+    )
+    judgement = judge(facts)
+    touched = judgement.accesses
+    _refuse_partial_overlap(unit, touched.all, span)
+    _make_atomic(unit, body, statements, judgement.atomics)
+    save, read_for_bounds, settled = bounds.settle(touched.written, span, axes)
+    effects = Effects(touched.reads, touched.written) | read_for_bounds
+    task = Task(
+        name=unit.task_name(node.lineno, "loop"),
+        role="loop",
+        span=span,
+        axes=settled,
+        body=tuple(statements),
+        names=body.names.values,
+        effects=effects | _slot_reads(body),
+        verdict=judgement.verdict,
+        index_tuple=index_tuple,
+        scalars=tuple(body.scalars.items()),
+    )
+    return save, task
+
+
+def small_task(
+    unit: Unit,
+    role: Literal["enter", "condition", "bounds"],
+    span: Span,
+    body: Body,
+    statements: list[ast.stmt],
+    *,
+    reads: Iterable[Slot | str] = (),
+    writes: Iterable[Slot] = (),
+) -> Task:
+    """A one-thread task that the frontend made itself: it reads and writes slots, and may read arrays."""
+    for statement in statements:
+        _locate(statement, span)
+    arrays = _collect(unit, body, statements, span).reads
+    names = frozenset(item if isinstance(item, str) else item.name for item in reads)
+    effects = Effects(names | arrays, frozenset(slot.name for slot in writes))
+    return Task(
+        name=unit.task_name(span.line, role),
+        role=role,
+        span=span,
+        axes=(),
+        body=tuple(statements),
+        names=body.names.values,
+        effects=effects | _slot_reads(body),
+        scalars=tuple(body.scalars.items()),
+    )
+
+
+class SerialRun:
+    """Consecutive statements on array elements: one task for one thread."""
+
+    def __init__(self, unit: Unit, file: str) -> None:
+        self.file = file
+        self._unit = unit
+        self._body = Body(unit)
+        self._statements: list[ast.stmt] = []
+
+    def statement(self, scope: Scope, node: ast.stmt) -> None:
+        """Add an assignment to elements, a call, or an `if` around these."""
+        for child in ast.walk(node):
+            if isinstance(child, ast.Subscript) and isinstance(child.ctx, ast.Store) and _has_slice(child.slice):
+                raise KernelSyntaxError(
+                    f"`{ast.unparse(child)}` assigns a slice at kernel level",
+                    scope.span(child),
+                    hint="write a loop: for i in range(...): ...",
+                )
+        self._check_targets(scope, node)
+        self._statements += self._body.statements(scope, [node], ())
+
+    def loop(self, scope: Scope, node: ast.For) -> None:
+        """Add a serial loop without parallel loops inside: its names are private to it."""
+        added = self._body.statements(scope, [node], ())
+        check_private(added, (), scope.file)
+        self._statements += added
+
+    def _check_targets(self, scope: Scope, node: ast.stmt) -> None:
+        """A store into a Python tuple or number is no store into an array."""
+        for child in ast.walk(node):
+            if isinstance(child, ast.Subscript) and isinstance(child.ctx, ast.Store):
+                base = child.value
+                while isinstance(base, ast.Subscript):
+                    base = base.value
+                bound = scope.static(base)
+                leaf = getattr(bound, "leaf", None)
+                if bound is not None and (leaf is None or not isinstance(leaf.type, ArrayType)):
+                    raise KernelSyntaxError(
+                        f"`{ast.unparse(base)}` is not an array", scope.span(child), hint="assign to elements of array arguments"
+                    )
+
+    def task(self) -> Task:
+        """The task of all statements added."""
+        first, last = self._statements[0], self._statements[-1]
+        end_line = last.end_lineno or last.lineno
+        span = Span(self.file, first.lineno, first.col_offset, end_line, last.end_col_offset or 0)
+        touched = _collect(self._unit, self._body, self._statements, span)
+        effects = Effects(touched.reads, touched.written)
+        return Task(
+            name=self._unit.task_name(first.lineno, "serial"),
+            role="serial",
+            span=span,
+            axes=(),
+            body=tuple(self._statements),
+            names=self._body.names.values,
+            effects=effects | _slot_reads(self._body),
+            scalars=tuple(self._body.scalars.items()),
+        )
+
+
+class _Bounds:
+    """The ranges of one loop: computed by the host where possible, else read on the device before the first iteration."""
+
+    def __init__(self, unit: Unit, scope: Scope, body: Body) -> None:
+        self._unit = unit
+        self._scope = scope
+        self._body = body
+        self._device: list[tuple[Axis, ast.expr, ast.expr]] = []
+        self.facts: list[accesses.Axis] = []
+
+    def axis(self, written: WrittenAxis, variable: str) -> Axis:
+        """The axis as the tasks compute it; also collects it for the race analysis."""
+        unit, scope = self._unit, self._scope
+        start, stop, step = (host_expression(unit, scope, part) for part in (written.start, written.stop, written.step))
+        span = scope.span(written.node)
+        if step is None:
+            raise KernelSyntaxError(
+                "the step of a loop is read on the device",
+                scope.span(written.step),
+                hint="use a constant, a shape or a scalar argument",
+            )
+        if isinstance(step, ast.Constant) and step.value == 0:
+            raise ArgumentError("the step of a range is 0", scope.span(written.step), hint="range() needs a step other than 0")
+        step_value: ast.expr = step if _is_integer(step) else unit.host_value(step, scope.span(written.step), "step")
+        resolved = [self._body.expression(scope, part) for part in (written.start, written.stop, written.step)]
+        self.facts.append(accesses.Axis(variable, *resolved))
+        if start is not None and stop is not None:
+            count = unit.host_value(trip_source(start, stop, step), span)
+            begin: ast.expr = start if _is_integer(start) else unit.host_value(start, scope.span(written.start))
+            return Axis(variable, begin, step_value, count, False, span)
+        name = self._body.names.add(language.trip_count, "_trip_count")
+        arguments = [resolved[0], resolved[1], step_value]
+        trip = ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, []), written.node)
+        axis = Axis(variable, resolved[0], step_value, trip, True, span)
+        self._device.append((axis, resolved[0], trip))
+        return axis
+
+    def reads(self) -> frozenset[str]:
+        """Array leaves that the bounds read."""
+        arrays = self._unit.array_dimensions()
+        read: set[str] = set()
+        for axis, start, count in self._device:
+            read |= {self._unit.same.get(name, name) for name in free_names([start, count]) if name in arrays}
+        return frozenset(read)
+
+    def settle(self, written: frozenset[str], span: Span, axes: list[Axis]) -> tuple[Task | None, Effects, tuple[Axis, ...]]:
+        """Where the loop writes what its bounds are read from, a task that saves them in slots: Python reads them once.
+
+        Returns that task or None, what the loop's task reads for its bounds, and the axes that it shall use.
+        """
+        overlapping = {other for pair in self._unit.overlapping for other in pair if pair & written}
+        if not self.reads() & (written | overlapping):
+            return None, Effects(self.reads()), tuple(axes)
+        body = Body(self._unit)
+        body.names.values.update(self._body.names.values)
+        body.scalars.update(self._body.scalars)
+        statements: list[ast.stmt] = []
+        slots: list[Slot] = []
+        settled = list(axes)
+        for axis, start, count in self._device:
+            first, trips = self._unit.slot("start"), self._unit.slot("count")
+            statements += [set_slot(first, start), set_slot(trips, count)]
+            slots += [first, trips]
+            settled[axes.index(axis)] = replace(axis, start=get_slot(first), count=get_slot(trips))
+        save = small_task(self._unit, "bounds", span, body, statements, writes=slots)
+        return save, Effects(frozenset(slot.name for slot in slots)), tuple(settled)
+
+
+def get_slot(slot: Slot) -> ast.expr:
+    """The code that reads a scratch slot."""
+    return ast.Subscript(ast.Name("_slots", ast.Load()), ast.Constant(slot.index), ast.Load())
+
+
+def set_slot(slot: Slot, value: ast.expr) -> ast.stmt:
+    """The code that writes a scratch slot."""
+    target = ast.Subscript(ast.Name("_slots", ast.Load()), ast.Constant(slot.index), ast.Store())
+    return ast.Assign([target], copy.deepcopy(value))
+
+
+def trip_source(start: ast.expr, stop: ast.expr, step: ast.expr) -> ast.expr:
+    """An expression for ``len(range(start, stop, step))``, short where start and step are the usual ones."""
+    if isinstance(step, ast.Constant) and step.value == 1:
+        plain = isinstance(start, ast.Constant) and start.value == 0
+        extent = stop if plain else ast.BinOp(stop, ast.Sub(), start)
+        trip = ast.Call(ast.Name("max", ast.Load()), [ast.Constant(0), extent], [])
+    else:
+        steps = ast.Call(ast.Name("range", ast.Load()), [start, stop, step], [])
+        trip = ast.Call(ast.Name("len", ast.Load()), [steps], [])
+    return ast.fix_missing_locations(ast.copy_location(trip, stop))
+
+
+def _targets(unit: Unit, scope: Scope, target: ast.expr, axes: int) -> tuple[list[str], str]:
+    """The variable of each axis, and the name of the index tuple where the target is not unpacked."""
+    if isinstance(target, ast.Name):
+        name = unit.local_name(target.id)
+        if axes == 1:
+            return [name], ""
+        return [f"_{name}{k}" for k in range(axes)], name
+    elements = target.elts if isinstance(target, ast.Tuple) else []
+    names = [unit.local_name(element.id) for element in elements if isinstance(element, ast.Name)]
+    if len(names) != axes or len(elements) != axes or axes == 1:
+        raise KernelSyntaxError(
+            f"the loop has {axes} {'axis' if axes == 1 else 'axes'}, which does not fit `{ast.unparse(target)}`",
+            scope.span(target),
+            hint="write one variable for each axis of ndrange, or one name for the tuple of them",
+        )
+    # `for _, j in ...`: a name given twice keeps its last value, as in Python; the others need names of their own.
+    return [f"_{k}{name}" if name in names[k + 1 :] else name for k, name in enumerate(names)], ""
+
+
+def _refuse_exits(scope: Scope, statements: list[ast.stmt], inside: bool = False) -> None:
+    """`break` and `return` would leave a parallel loop: its iterations have no order to stop in."""
+    for node in statements:
+        if isinstance(node, ast.Return) or (isinstance(node, ast.Break) and not inside):
+            word = "return" if isinstance(node, ast.Return) else "break"
+            raise KernelSyntaxError(
+                f"`{word}` in a parallel loop", scope.span(node), hint="use `continue` to end one iteration, or qgraph.serial(...)"
+            )
+        nested = inside or isinstance(node, (ast.For, ast.While))
+        for name in ("body", "orelse"):
+            _refuse_exits(scope, getattr(node, name, []), nested if name == "body" else inside)
+
+
+def _refuse_partial_overlap(unit: Unit, touched: tuple[Access, ...], span: Span) -> None:
+    arrays = {access.array for access in touched}
+    written = {access.array: access for access in touched if access.writes}
+    for pair in unit.overlapping:
+        names = {unit.same.get(name, name) for name in pair}
+        if len(names) == 2 and names <= arrays and names & set(written):
+            access = written[min(names & set(written))]
+            paths = sorted(unit.leaves[name].path for name in pair)
+            raise ArgumentError(
+                f"`{paths[0]}` and `{paths[1]}` overlap in part, and one loop writes one of them and uses the other",
+                access.span,
+                also=(("the loop is here", span),),
+                hint="pass arrays that are disjoint or the same, or write the result to a third array first",
+            )
+
+
+def _collect(unit: Unit, body: Body, statements: list[ast.stmt], span: Span) -> accesses.Accesses:
+    facts = LoopFacts(
+        axes=(),
+        body=statements,
+        names=body.names.values,
+        ndim=unit.array_dimensions(),
+        same=unit.same,
+        paths={},
+        file=span.file,
+        span=span,
+        text="",
+    )
+    return accesses.collect(facts)
+
+
+def _make_atomic(unit: Unit, body: Body, statements: list[ast.stmt], colliding: Iterable[Access]) -> None:
+    """Turn colliding updates into atomics, in the body and in the device functions that it calls."""
+    updates = {id(access.node): access for access in colliding}
+    if not updates:
+        return
+    for access in updates.values():
+        type_ = unit.leaves[access.array].type
+        if type_.dtype not in _ATOMIC_TYPES or (type_.dtype.startswith("float") and access.operator in "&|^"):
+            raise KernelTypeError(
+                f"several iterations may update the same element of `{unit.leaves[access.array].path}`, "
+                f"and {type_.dtype} has no atomic `{access.operator}`",
+                access.span,
+                hint="use an array of int32, int64, uint32, uint64, float32 or float64",
+            )
+    statements[:] = _Atomics(updates, body.names.values).block(statements)
+    _functions_atomic(updates, body.names.values, set())
+
+
+def _functions_atomic(updates: dict[int, Access], names: dict[str, object], seen: set[int]) -> None:
+    for value in list(names.values()):
+        if isinstance(value, Function) and id(value) not in seen:
+            seen.add(id(value))
+            inner = value.names
+            assert isinstance(inner, dict)
+            value.tree.body[:] = _Atomics(updates, inner).block(value.tree.body)
+            _functions_atomic(updates, inner, seen)
+
+
+class _Atomics(ast.NodeTransformer):
+    """Replaces update statements by calls of atomic words."""
+
+    def __init__(self, updates: dict[int, Access], names: dict[str, object]) -> None:
+        self._updates = updates
+        self._names = names
+
+    def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        return [self.visit(statement) for statement in statements]
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        access = self._updates.get(id(node))
+        if access is None:
+            return self.generic_visit(node)
+        target, value = _update_parts(node)
+        word = _ATOMIC_WORDS[access.operator]
+        name = f"_{word.__name__}"
+        self._names[name] = word
+        arguments = [target.value, target.slice, value]
+        call = ast.Expr(ast.Call(ast.Name(name, ast.Load()), arguments, []))
+        return ast.fix_missing_locations(ast.copy_location(call, node))
+
+
+def _update_parts(node: ast.AST) -> tuple[ast.Subscript, ast.expr]:
+    """The element and the operand of ``a[k] += e`` or ``a[k] = min(a[k], e)``."""
+    if isinstance(node, ast.AugAssign):
+        assert isinstance(node.target, ast.Subscript)
+        return node.target, node.value
+    assert isinstance(node, ast.Assign)
+    (target,) = node.targets
+    assert isinstance(target, ast.Subscript) and isinstance(node.value, ast.Call)
+    element = ast.unparse(target)
+    operands = [argument for argument in node.value.args if ast.unparse(argument) != element]
+    return target, operands[0] if operands else node.value.args[0]
+
+
+def _slot_reads(body: Body) -> Effects:
+    return Effects(frozenset(slot.name for slot in body.scalars.values()))
+
+
+def _locate(statement: ast.stmt, span: Span) -> None:
+    for child in ast.walk(statement):
+        if isinstance(child, (ast.stmt, ast.expr)) and not hasattr(child, "lineno"):
+            child.lineno, child.col_offset = span.line, span.column
+            child.end_lineno, child.end_col_offset = span.end_line, span.end_column
+
+
+def _has_slice(node: ast.expr) -> bool:
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return any(isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts)
+
+
+def _is_integer(node: ast.expr) -> bool:
+    try:
+        return type(ast.literal_eval(node)) is int
+    except ValueError:
+        return False
+

@@ -1,0 +1,140 @@
+"""GraphPlan -> one Python function for the CPU: control flow included, each parallel loop in chunks on all threads."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+from collections.abc import Callable, Sequence
+
+from qgraph.compiled import Parameter
+from qgraph.lowering.task_source import HANDLE, SLOTS, chunk_function, make_function, serial_function
+from qgraph.program import Function, Loop, ParallelFunction, Program, Statement, Task, TaskStatement
+
+# A loop is cut into at most this many chunks. Fixed: the chunks must not depend on the number of threads.
+MAX_CHUNKS = 64
+# Iterations below which a loop without inner loops is not worth waking a thread for.
+GRAIN = 4096
+
+
+def control_function(program: Program) -> tuple[tuple[Parameter, ...], Function]:
+    """The function of a whole kernel: its parameters in order, and its code."""
+    builder = _Control(program)
+    body = builder.block(program.body)
+    used = builder.used
+    parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.leaves if leaf.name in used]
+    parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
+    parameters.append(SLOTS)
+    first = next(program.tasks(), None)
+    if first is None:
+        return tuple(parameters), _empty(program, parameters)
+    function = make_function(program.name, [p.name for p in parameters], body, builder.names, first)
+    return tuple(parameters), function
+
+
+def _empty(program: Program, parameters: Sequence[Parameter]) -> Function:
+    names = ", ".join(parameter.name for parameter in parameters)
+    tree = ast.parse(f"def {program.name}({names}): pass").body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    return Function(program.name, tree, {}, program.span.file)
+
+
+class _Control:
+    """Writes the calls of the tasks, and collects what they need."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.names: dict[str, object] = {"_split": _SPLIT}
+        self.used: set[str] = set()
+
+    def block(self, statements: Sequence[Statement]) -> list[ast.stmt]:
+        lines: list[str] = []
+        self._block(statements, lines, "")
+        return ast.parse("\n".join(lines) or "pass").body
+
+    def _block(self, statements: Sequence[Statement], lines: list[str], pad: str) -> None:
+        for statement in statements:
+            if isinstance(statement, TaskStatement):
+                self._task(statement.task, lines, pad)
+            else:
+                self._loop(statement, lines, pad)
+
+    def _loop(self, loop: Loop, lines: list[str], pad: str) -> None:
+        decided = f"_slots[{loop.condition_slot.index}]"
+        if loop.enter is not None:
+            self._task(loop.enter, lines, pad)
+        lines.append(f"{pad}while {f'{decided} != 0' if loop.test_first else 'True'}:")
+        self._block(loop.body, lines, pad + "    ")
+        self._task(loop.condition, lines, pad + "    ")
+        if not loop.test_first:
+            lines += [f"{pad}    if {decided} == 0:", f"{pad}        break"]
+
+    def _task(self, task: Task, lines: list[str], pad: str) -> None:
+        if not task.axes:
+            parameters, function = serial_function(self._program, task)
+            self.names[task.name] = function
+            lines.append(f"{pad}{task.name}({self._arguments(parameters)})")
+            return
+        parameters, function = chunk_function(self._program, task)
+        self.names[task.name] = ParallelFunction(function)
+        counts = self._counts(task, lines, pad)
+        rows = " * ".join(f"({count})" for count in counts[:-1]) or "1"
+        lines.append(f"{pad}_rows, _cols = {rows}, {counts[-1]}")
+        lines.append(f"{pad}_chunks, _row_step, _col_step = _split(_rows, _cols, {_grain(task)}, {MAX_CHUNKS})")
+        lines.append(f"{pad}if _chunks > 0:")
+        arguments = self._arguments(parameters)
+        lines.append(f"{pad}    {task.name}(_chunks, _rows, _cols, _row_step, _col_step, {arguments})")
+
+    def _counts(self, task: Task, lines: list[str], pad: str) -> list[str]:
+        """The extents of a loop as the control function computes them; names of the task get its name in front."""
+        exprs = [copy.deepcopy(axis.count) for axis in task.axes]
+        scalars = dict(task.scalars)
+        for name in (child for expr in exprs for child in ast.walk(expr) if isinstance(child, ast.Name)):
+            if name.id in task.names:
+                value = task.names[name.id]
+                name.id = f"{task.name}_{name.id}"
+                self.names[name.id] = value
+            elif name.id in scalars:
+                slot = scalars[name.id]
+                name.id = f"_slots[{slot.index}]"
+            else:
+                self.used.add(name.id)
+        return [ast.unparse(expr) for expr in exprs]
+
+    def _arguments(self, parameters: Sequence[Parameter]) -> str:
+        self.used |= {parameter.name for parameter in parameters}
+        # On the CPU no loop has a handle: conditions are slots.
+        return ", ".join("0" if parameter is HANDLE else parameter.name for parameter in parameters)
+
+
+def _grain(task: Task) -> int:
+    """How many iterations are worth a chunk: few where each has loops of its own."""
+    heavy = any(isinstance(child, (ast.For, ast.While, ast.Call)) for node in task.body for child in ast.walk(node))
+    return GRAIN // 8 if heavy else GRAIN
+
+
+def _split_rows(rows: int, cols: int, grain: int, most: int) -> tuple[int, int, int]:
+    """Chunks, rows a chunk, columns a chunk: of whole rows if there are enough of them, of parts of a row otherwise."""
+    total = rows * cols
+    if total <= 0:
+        return 0, 1, 1
+    wanted = min(most, (total + grain - 1) // grain)
+    if wanted <= 1:
+        return 1, rows, cols
+    if rows >= wanted:
+        row_step = (rows + wanted - 1) // wanted
+        return (rows + row_step - 1) // row_step, row_step, cols
+    across = (wanted + rows - 1) // rows
+    col_step = (cols + across - 1) // across
+    return rows * ((cols + col_step - 1) // col_step), 1, col_step
+
+
+def _own_function(function: Callable[..., object]) -> Function:
+    """One of this module's functions as code for generated functions to call."""
+    source = inspect.getsource(function)
+    tree = ast.parse(source).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    return Function(tree.name, tree, {}, __file__)
+
+
+_SPLIT = _own_function(_split_rows)

@@ -1,0 +1,37 @@
+"""Edges from effects: a statement comes after those that wrote what it touches, and those that read what it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from qgraph.program import Effects
+
+
+def edges_of(nodes: Sequence[tuple[int, Effects]], resources: Mapping[str, str]) -> list[tuple[int, int]]:
+    """The reduced edges between ``nodes`` (in program order); names that ``resources`` maps alike are one place.
+
+    An edge that follows from others is left out: with a -> b and b -> c, a -> c says nothing new.
+    """
+    last_write: dict[str, int] = {}
+    readers: dict[str, list[int]] = {}
+    before: list[int] = []
+    edges: list[tuple[int, int]] = []
+    for position, (_, effects) in enumerate(nodes):
+        reads = {resources.get(name, name) for name in effects.reads}
+        writes = {resources.get(name, name) for name in effects.writes}
+        direct = {last_write[name] for name in reads | writes if name in last_write}
+        for name in writes:
+            direct.update(readers.get(name, ()))
+        # `before[p]` is a bit set of all positions that come before p, so the reduction is a few integer operations.
+        ancestors = 0
+        for earlier in sorted(direct, reverse=True):
+            if not ancestors >> earlier & 1:
+                edges.append((nodes[earlier][0], nodes[position][0]))
+                ancestors |= before[earlier] | 1 << earlier
+        before.append(ancestors)
+        for name in writes:
+            last_write[name] = position
+            readers[name] = []
+        for name in reads - writes:
+            readers.setdefault(name, []).append(position)
+    return edges

@@ -1,0 +1,383 @@
+"""LLVM code of number operations, in the types that ``numbers`` chose. The same for the CPU and for CUDA.
+
+An emitter gets Numba's target context, an llvmlite builder, the signature and the operands, which already have the
+signature's argument types, and returns the result. ``context.libdevice`` tells the two targets apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+
+Emitter = Callable[[Any, ir.IRBuilder, Any, Sequence[ir.Value]], ir.Value]
+
+_I1 = ir.IntType(1)
+
+
+def is_float(number: Any) -> bool:
+    """Whether a Numba type is a real floating type."""
+    return isinstance(number, types.Float)
+
+
+def is_signed(number: Any) -> bool:
+    """Whether a Numba type is a signed integer; booleans are not."""
+    return isinstance(number, types.Integer) and bool(number.signed)
+
+
+def add(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``a + b``, wrapping in integers."""
+    return (builder.fadd if is_float(sig.return_type) else builder.add)(*args)
+
+
+def subtract(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``a - b``, wrapping in integers."""
+    return (builder.fsub if is_float(sig.return_type) else builder.sub)(*args)
+
+
+def multiply(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``a * b``, wrapping in integers; ``and`` of booleans, as an i1 product is."""
+    return (builder.fmul if is_float(sig.return_type) else builder.mul)(*args)
+
+
+def true_divide(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``a / b`` of floats: inf or nan for b == 0."""
+    return builder.fdiv(*args)
+
+
+def bit_and(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``a & b``."""
+    return builder.and_(*args)
+
+
+def bit_or(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``a | b``."""
+    return builder.or_(*args)
+
+
+def bit_xor(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``a ^ b``."""
+    return builder.xor(*args)
+
+
+def bit_not(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``~a``."""
+    return builder.not_(args[0])
+
+
+def shift_left(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``a << b``: 0 where b is not below the number of bits, as NumPy."""
+    value, amount = args
+    inside = builder.icmp_unsigned("<", amount, ir.Constant(amount.type, amount.type.width))
+    shifted = builder.shl(value, builder.select(inside, amount, ir.Constant(amount.type, 0)))
+    return builder.select(inside, shifted, ir.Constant(value.type, 0))
+
+
+def shift_right(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``a >> b``: 0, or -1 for negative a, where b is not below the number of bits, as NumPy."""
+    value, amount = args
+    width = amount.type.width
+    inside = builder.icmp_unsigned("<", amount, ir.Constant(amount.type, width))
+    if is_signed(sig.return_type):
+        return builder.ashr(value, builder.select(inside, amount, ir.Constant(amount.type, width - 1)))
+    shifted = builder.lshr(value, builder.select(inside, amount, ir.Constant(amount.type, 0)))
+    return builder.select(inside, shifted, ir.Constant(value.type, 0))
+
+
+def floor_divide(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``a // b``: of integers 0 for b == 0; of floats as NumPy and CPython, inf or nan for b == 0."""
+    if is_float(sig.return_type):
+        return _float_floor_divide(context, builder, sig, args)
+    return _integer_divmod(builder, sig, args)[0]
+
+
+def modulo(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``a % b``, with the sign of b: of integers 0 for b == 0, of floats nan."""
+    if is_float(sig.return_type):
+        return _float_modulo(context, builder, sig, args)
+    return _integer_divmod(builder, sig, args)[1]
+
+
+def _integer_divmod(builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value]:
+    a, b = args
+    zero, one = ir.Constant(a.type, 0), ir.Constant(a.type, 1)
+    by_zero = builder.icmp_unsigned("==", b, zero)
+    if not is_signed(sig.return_type):
+        safe = builder.select(by_zero, one, b)
+        quotient, rest = builder.udiv(a, safe), builder.urem(a, safe)
+        return builder.select(by_zero, zero, quotient), builder.select(by_zero, zero, rest)
+    # lowest // -1 is undefined in LLVM; -a wraps to the lowest again, which is NumPy's answer.
+    minus_one = builder.icmp_signed("==", b, ir.Constant(a.type, -1))
+    safe = builder.select(builder.or_(by_zero, minus_one), one, b)
+    quotient, rest = builder.sdiv(a, safe), builder.srem(a, safe)
+    opposite = builder.icmp_signed("<", builder.xor(rest, safe), zero)
+    adjust = builder.and_(builder.icmp_signed("!=", rest, zero), opposite)
+    quotient = builder.sub(quotient, builder.zext(adjust, a.type))
+    rest = builder.add(rest, builder.select(adjust, safe, zero))
+    quotient = builder.select(minus_one, builder.sub(zero, a), quotient)
+    return builder.select(by_zero, zero, quotient), builder.select(by_zero, zero, rest)
+
+
+def _float_modulo(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    a, b = args
+    zero = ir.Constant(a.type, 0.0)
+    rest = call_math(context, builder, math.fmod, sig.return_type, (a, b))
+    nonzero = builder.fcmp_unordered("!=", rest, zero)
+    opposite = builder.xor(builder.fcmp_ordered("<", b, zero), builder.fcmp_ordered("<", rest, zero))
+    by_zero = builder.fcmp_ordered("==", b, zero)
+    moved = builder.select(builder.and_(opposite, builder.not_(by_zero)), builder.fadd(rest, b), rest)
+    signed_zero = call_math(context, builder, math.copysign, sig.return_type, (zero, b))
+    return builder.select(nonzero, moved, signed_zero)
+
+
+def _float_floor_divide(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    a, b = args
+    kind = sig.return_type
+    zero, one, half = (ir.Constant(a.type, value) for value in (0.0, 1.0, 0.5))
+    rest = call_math(context, builder, math.fmod, kind, (a, b))
+    quotient = builder.fdiv(builder.fsub(a, rest), b)
+    nonzero = builder.fcmp_unordered("!=", rest, zero)
+    opposite = builder.xor(builder.fcmp_ordered("<", b, zero), builder.fcmp_ordered("<", rest, zero))
+    quotient = builder.select(builder.and_(nonzero, opposite), builder.fsub(quotient, one), quotient)
+    floored = call_library(context, builder, "floor", kind, (quotient,))
+    # The quotient may have been rounded just below an integer.
+    low = builder.fcmp_ordered(">", builder.fsub(quotient, floored), half)
+    floored = builder.select(low, builder.fadd(floored, one), floored)
+    exact = builder.fdiv(a, b)
+    signed_zero = call_math(context, builder, math.copysign, kind, (zero, exact))
+    floored = builder.select(builder.fcmp_unordered("!=", quotient, zero), floored, signed_zero)
+    return builder.select(builder.fcmp_ordered("==", b, zero), exact, floored)
+
+
+def power(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``a ** b``; a literal integer exponent, small or of an integer base, becomes multiplications."""
+    base, exponent = sig.args
+    if isinstance(exponent, types.IntegerLiteral):
+        return _literal_power(builder, base, args[0], exponent.literal_value)
+    if is_float(base):
+        return call_math(context, builder, math.pow, base, args)
+    return _integer_power(builder, args)
+
+
+def _literal_power(builder: ir.IRBuilder, kind: Any, value: ir.Value, exponent: int) -> ir.Value:
+    times = builder.fmul if is_float(kind) else builder.mul
+    one = ir.Constant(value.type, 1.0 if is_float(kind) else 1)
+    left, square, result = abs(exponent), value, None
+    while left:
+        if left & 1:
+            result = square if result is None else times(result, square)
+        left >>= 1
+        if left:
+            square = times(square, square)
+    if result is None:
+        return one
+    return builder.fdiv(one, result) if exponent < 0 else result
+
+
+def _integer_power(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> ir.Value:
+    base, exponent = args
+    one, zero = ir.Constant(base.type, 1), ir.Constant(base.type, 0)
+    before = builder.block
+    head, body, after = (builder.append_basic_block(f"power.{name}") for name in ("head", "body", "after"))
+    builder.branch(head)
+    builder.position_at_end(head)
+    result, square, left = (builder.phi(base.type) for _ in range(3))
+    for phi, start in ((result, one), (square, base), (left, exponent)):
+        phi.add_incoming(start, before)
+    builder.cbranch(builder.icmp_signed("!=", left, zero), body, after)
+    builder.position_at_end(body)
+    odd = builder.trunc(left, _I1)
+    steps = (
+        (result, builder.select(odd, builder.mul(result, square), result)),
+        (square, builder.mul(square, square)),
+        (left, builder.lshr(left, one)),
+    )
+    for phi, value in steps:
+        phi.add_incoming(value, body)
+    builder.branch(head)
+    builder.position_at_end(after)
+    return result
+
+
+def negative(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``-a``."""
+    (a,) = args
+    if is_float(sig.return_type):
+        return builder.fsub(ir.Constant(a.type, -0.0), a)
+    return builder.sub(ir.Constant(a.type, 0), a)
+
+
+def identity(_context: Any, _builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """The operand, which was converted to the result's type."""
+    return args[0]
+
+
+def absolute(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``abs(a)``; the lowest integer stays as it is, as in NumPy."""
+    (a,) = args
+    if is_float(sig.return_type):
+        return call_library(context, builder, "fabs", sig.return_type, (a,))
+    if not is_signed(sig.return_type):
+        return a
+    zero = ir.Constant(a.type, 0)
+    return builder.select(builder.icmp_signed("<", a, zero), builder.sub(zero, a), a)
+
+
+def less(builder: ir.IRBuilder, kind: Any, a: ir.Value, b: ir.Value) -> ir.Value:
+    """The i1 ``a < b`` in one number type; false with a nan."""
+    if is_float(kind):
+        return builder.fcmp_ordered("<", a, b)
+    return (builder.icmp_signed if is_signed(kind) else builder.icmp_unsigned)("<", a, b)
+
+
+def is_nan(builder: ir.IRBuilder, kind: Any, a: ir.Value) -> ir.Value:
+    """The i1 ``a != a``."""
+    return builder.fcmp_unordered("uno", a, a) if is_float(kind) else ir.Constant(_I1, 0)
+
+
+def comparison(symbol: str) -> Emitter:
+    """The emitter of a comparison, exact between signed and unsigned integers."""
+
+    def emit(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        (left, right), (a, b) = sig.args, args
+        if is_float(left):
+            return (builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered)(symbol, a, b)
+        if is_signed(left) and is_signed(right):
+            return builder.icmp_signed(symbol, a, b)
+        if is_signed(left) == is_signed(right):
+            return builder.icmp_unsigned(symbol, a, b)
+        # One is signed: if it is negative, its sign decides; else both are unsigned.
+        signed = a if is_signed(left) else b
+        below = builder.icmp_signed("<", signed, ir.Constant(signed.type, 0))
+        answer = symbol in ("!=", "<", "<=") if is_signed(left) else symbol in ("!=", ">", ">=")
+        return builder.select(below, ir.Constant(_I1, int(answer)), builder.icmp_unsigned(symbol, a, b))
+
+    return emit
+
+
+def builtin_max(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """CPython's ``max``: the later value only if it is greater."""
+    best = args[0]
+    for value in args[1:]:
+        best = builder.select(less(builder, sig.return_type, best, value), value, best)
+    return best
+
+
+def builtin_min(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """CPython's ``min``: the later value only if it is less."""
+    best = args[0]
+    for value in args[1:]:
+        best = builder.select(less(builder, sig.return_type, value, best), value, best)
+    return best
+
+
+def minimum(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """NumPy's ``minimum``: a nan wins."""
+    a, b = args
+    first = builder.or_(less(builder, sig.return_type, a, b), is_nan(builder, sig.return_type, a))
+    return builder.select(first, a, b)
+
+
+def maximum(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """NumPy's ``maximum``: a nan wins."""
+    a, b = args
+    first = builder.or_(less(builder, sig.return_type, b, a), is_nan(builder, sig.return_type, a))
+    return builder.select(first, a, b)
+
+
+def fmin(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """NumPy's ``fmin``: a number wins over a nan."""
+    a, b = args
+    first = builder.or_(less(builder, sig.return_type, a, b), is_nan(builder, sig.return_type, b))
+    return builder.select(first, a, b)
+
+
+def fmax(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """NumPy's ``fmax``: a number wins over a nan."""
+    a, b = args
+    first = builder.or_(less(builder, sig.return_type, b, a), is_nan(builder, sig.return_type, b))
+    return builder.select(first, a, b)
+
+
+def clip(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """NumPy's ``clip``: ``minimum(maximum(a, low), high)``."""
+    a, low, high = args
+    return minimum(context, builder, sig, (maximum(context, builder, sig, (a, low)), high))
+
+
+def select(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """NumPy's ``where`` of scalars."""
+    return builder.select(*args)
+
+
+def isnan(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """Whether a number is nan."""
+    return is_nan(builder, sig.args[0], args[0])
+
+
+def isinf(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """Whether a number is infinite."""
+    if not is_float(sig.args[0]):
+        return ir.Constant(_I1, 0)
+    size = call_library(context, builder, "fabs", sig.args[0], args)
+    return builder.fcmp_ordered("==", size, ir.Constant(size.type, math.inf))
+
+
+def isfinite(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """Whether a number is neither nan nor infinite."""
+    if not is_float(sig.args[0]):
+        return ir.Constant(_I1, 1)
+    size = call_library(context, builder, "fabs", sig.args[0], args)
+    return builder.fcmp_ordered("<", size, ir.Constant(size.type, math.inf))
+
+
+def remainder(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """C's ``fmod``, with the sign of a; of integers 0 for b == 0."""
+    a, b = args
+    if is_float(sig.return_type):
+        return call_math(context, builder, math.fmod, sig.return_type, args)
+    zero, one = ir.Constant(a.type, 0), ir.Constant(a.type, 1)
+    unsafe = builder.icmp_unsigned("==", b, zero)
+    if not is_signed(sig.return_type):
+        return builder.select(unsafe, zero, builder.urem(a, builder.select(unsafe, one, b)))
+    unsafe = builder.or_(unsafe, builder.icmp_signed("==", b, ir.Constant(a.type, -1)))
+    return builder.select(unsafe, zero, builder.srem(a, builder.select(unsafe, one, b)))
+
+
+def math_function(function: Callable[..., Any]) -> Emitter:
+    """The emitter that calls Numba's own code for a function of ``math``, all operands of the result's type."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        return call_math(context, builder, function, sig.return_type, args)
+
+    return emit
+
+
+def library_function(name: str) -> Emitter:
+    """The emitter that calls an LLVM intrinsic on the CPU, libdevice on CUDA."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        return call_library(context, builder, name, sig.return_type, args)
+
+    return emit
+
+
+def call_math(context: Any, builder: ir.IRBuilder, function: Any, kind: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """Call Numba's own code for ``function``, all operands and the result of type ``kind``."""
+    signature = context.make_signature(kind, *[kind] * len(args))
+    return context.get_function(function, signature)(builder, tuple(args))
+
+
+def call_library(context: Any, builder: ir.IRBuilder, name: str, kind: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """Call ``llvm.<name>`` on the CPU, ``__nv_<name>`` on CUDA; ``name`` is C's."""
+    value_type = args[0].type
+    if context.libdevice:
+        symbol = f"__nv_{name}" + ("f" if kind == types.float32 else "")
+        function_type = ir.FunctionType(value_type, [value_type] * len(args))
+        function = builder.module.globals.get(symbol) or ir.Function(builder.module, function_type, symbol)
+    else:
+        function = builder.module.declare_intrinsic(f"llvm.{name}", [value_type])
+    return builder.call(function, args)

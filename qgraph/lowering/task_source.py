@@ -1,0 +1,205 @@
+"""Task -> Python: the function that a task becomes on CUDA and the simulator, and its chunk on the CPU.
+
+Generated code keeps the user's statements and line numbers; what is added stands on the line of the loop's header. Names that
+begin with an underscore are generated.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Mapping, Sequence
+
+from qgraph.compiled import Parameter, TaskCode
+from qgraph.program import Axis, Function, Program, Task
+
+SLOTS = Parameter("slots", "_slots")
+HANDLE = Parameter("handle", "_handle")
+
+
+def cuda_code(program: Program, task: Task, cuda: object) -> tuple[TaskCode, Function]:
+    """The kernel of ``task``: one thread an iteration, or a grid-stride loop where only the device knows how many.
+
+    ``cuda`` is the module that gives thread indices: ``numba.cuda``, or its simulator.
+    """
+    counts = [axis.count for axis in task.axes]
+    names = {**task.names, "_cuda": cuda}
+    if not task.axes:
+        body = [*_prologue(task), *copy.deepcopy(list(task.body))]
+    elif task.on_device:
+        body = [*_prologue(task), *_grid_stride(task, counts)]
+    else:
+        body = [*_one_thread(task, counts)]
+    parameters = parameters_of(program, task, body)
+    function = make_function(task.name, [p.name for p in parameters], body, names, task)
+    code = TaskCode(
+        task=task,
+        entry=task.name,
+        source=ast.unparse(function.tree),
+        parameters=parameters,
+        counts=() if task.on_device else tuple(_name_of(count) for count in counts),
+        single=not task.axes,
+        on_device=task.on_device,
+    )
+    return code, function
+
+
+def _one_thread(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
+    """One thread an iteration; threads past the end return before they read anything."""
+    guard = _statements(f"_t = _cuda.grid(1)\nif _t >= {_product(counts)}: return")
+    body = _replace_continue(copy.deepcopy(list(task.body)))
+    return [*guard, *_prologue(task), *_unravel(task, "_t", task.axes), *body]
+
+
+def _grid_stride(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
+    head = _statements("\n".join(f"_n{k} = {ast.unparse(count)}" for k, count in enumerate(counts)))
+    total = " * ".join(f"_n{k}" for k in range(len(counts)))
+    (loop,) = _statements(f"for _t in range(_cuda.grid(1), {total}, _cuda.gridsize(1)): pass")
+    assert isinstance(loop, ast.For)
+    names = [ast.Name(f"_n{k}", ast.Load()) for k in range(len(counts))]
+    loop.body = [*_unravel(task, "_t", task.axes, names), *copy.deepcopy(list(task.body))]
+    return [*head, loop]
+
+
+def chunk_function(program: Program, task: Task) -> tuple[tuple[Parameter, ...], Function]:
+    """The CPU's share of a parallel loop: chunk ``_chunk`` of a grid of ``_rows`` by ``_cols`` iterations.
+
+    The last axis is the columns, so that the innermost loop runs along memory; the others together are the rows. Chunks hold
+    ``_row_step`` rows and ``_col_step`` columns; which iterations a chunk has does not depend on the number of threads.
+    """
+    rows, last = task.axes[:-1], task.axes[-1]
+    head = _statements(
+        "_across = (_cols + _col_step - 1) // _col_step\n"
+        "_row0 = max(0, _chunk // _across * _row_step)\n"
+        "_col0 = max(0, _chunk % _across * _col_step)\n"
+        "_row1 = min(_rows, _row0 + _row_step)\n"
+        "_col1 = min(_cols, _col0 + _col_step)"
+    )
+    (inner,) = _statements("for _t in range(_col0, _col1): pass")
+    assert isinstance(inner, ast.For)
+    inner.body = [*_unravel(task, "_t", (last,)), *_index_tuple(task), *copy.deepcopy(list(task.body))]
+    loop: ast.stmt = inner
+    if rows:
+        (outer,) = _statements("for _row in range(_row0, _row1): pass")
+        assert isinstance(outer, ast.For)
+        outer.body = [*_unravel(task, "_row", rows, tuple_too=False), inner]
+        loop = outer
+    body = [*head, *_prologue(task), loop]
+    parameters = parameters_of(program, task, body)
+    fixed = ["_chunk", "_rows", "_cols", "_row_step", "_col_step"]
+    function = make_function(f"{task.name}_chunk", [*fixed, *(p.name for p in parameters)], body, task.names, task)
+    return parameters, function
+
+
+def serial_function(program: Program, task: Task) -> tuple[tuple[Parameter, ...], Function]:
+    """A one-thread task as a plain function, for the CPU."""
+    body = [*_prologue(task), *copy.deepcopy(list(task.body))]
+    parameters = parameters_of(program, task, body)
+    return parameters, make_function(task.name, [p.name for p in parameters], body, task.names, task)
+
+
+def make_function(
+    name: str, arguments: Sequence[str], body: Sequence[ast.stmt], names: Mapping[str, object], task: Task
+) -> Function:
+    """A function at the place of ``task``; statements without a position stand on its first line."""
+    tree = ast.FunctionDef(
+        name=name,
+        args=ast.arguments([], [ast.arg(argument) for argument in arguments], None, [], [], None, []),
+        body=list(body) or [ast.Pass()],
+        decorator_list=[],
+        returns=None,
+        type_params=[],
+    )
+    span = task.span
+    for child in ast.walk(tree):
+        if not hasattr(child, "lineno") and isinstance(child, (ast.stmt, ast.expr, ast.arg)):
+            child.lineno, child.col_offset = span.line, span.column
+            child.end_lineno, child.end_col_offset = span.line, span.column + 1
+    return Function(name, tree, names, span.file)
+
+
+def parameters_of(program: Program, task: Task, body: Sequence[ast.stmt]) -> tuple[Parameter, ...]:
+    """What ``body`` reads from outside: leaves, host values, slots and the handle, in one fixed order."""
+    used = {child.id for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)}
+    parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.leaves if leaf.name in used]
+    parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
+    parameters += [parameter for parameter in (SLOTS, HANDLE) if parameter.name in used]
+    return tuple(parameters)
+
+
+def _prologue(task: Task) -> list[ast.stmt]:
+    """Loads the variables of enclosing serial loops, once."""
+    return _statements("\n".join(f"{name} = _slots[{slot.index}]" for name, slot in task.scalars))
+
+
+def _unravel(
+    task: Task,
+    index: str,
+    axes: Sequence[Axis],
+    counts: Sequence[ast.expr] | None = None,
+    *,
+    tuple_too: bool = True,
+) -> list[ast.stmt]:
+    """Loop variables from one linear index, last axis fastest."""
+    extents = [ast.unparse(count) for count in (counts or [axis.count for axis in axes])]
+    lines = []
+    for position, axis in enumerate(axes):
+        rest = " * ".join(f"({extent})" for extent in extents[position + 1 :])
+        value = f"{index} // ({rest})" if rest else index
+        if position:
+            value = f"({value}) % ({extents[position]})"
+        lines.append(f"{axis.variable} = {_affine(axis, value)}")
+    result = _statements("\n".join(lines))
+    return [*result, *_index_tuple(task)] if tuple_too and len(axes) == len(task.axes) else result
+
+
+def _affine(axis: Axis, value: str) -> str:
+    step, start = ast.unparse(axis.step), ast.unparse(axis.start)
+    scaled = value if step == "1" else f"({value}) * ({step})"
+    return scaled if start == "0" else f"{start} + {scaled}" if step != "1" else f"{start} + ({value})"
+
+
+def _index_tuple(task: Task) -> list[ast.stmt]:
+    if not task.index_tuple:
+        return []
+    return _statements(f"{task.index_tuple} = ({', '.join(axis.variable for axis in task.axes)},)")
+
+
+class _Continue(ast.NodeTransformer):
+    """`continue` of the loop that became a thread is its return; that of an inner loop stays."""
+
+    def visit_Continue(self, node: ast.Continue) -> ast.stmt:
+        return ast.copy_location(ast.Return(), node)
+
+    def _leave(self, node: ast.For | ast.While) -> ast.stmt:
+        # The else of an inner loop belongs to the outer one again.
+        node.orelse = [self.visit(statement) for statement in node.orelse]
+        return node
+
+    visit_For = _leave
+    visit_While = _leave
+
+
+def _replace_continue(statements: list[ast.stmt]) -> list[ast.stmt]:
+    transformer = _Continue()
+    return [transformer.visit(statement) for statement in statements]
+
+
+def _statements(source: str) -> list[ast.stmt]:
+    """Generated statements, without positions."""
+    statements = ast.parse(source).body
+    for statement in statements:
+        for child in ast.walk(statement):
+            for attribute in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
+                if hasattr(child, attribute):
+                    delattr(child, attribute)
+    return statements
+
+
+def _product(counts: Sequence[ast.expr]) -> str:
+    return " * ".join(f"({ast.unparse(count)})" if len(counts) > 1 else ast.unparse(count) for count in counts)
+
+
+def _name_of(count: ast.expr) -> str:
+    assert isinstance(count, ast.Name), "a count that the host knows is a host value"
+    return count.id

@@ -1,0 +1,355 @@
+"""The three verdicts: independent, dependent (refused), unknown (assumed independent), and the author's word."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import qgraph
+
+POISON = 77
+
+
+def loops_of(plan):
+    return [task for task in plan.tasks if task.role == "loop"]
+
+
+# --- independent --------------------------------------------------------------------------------------------------------
+
+
+def own_element(x, y, m, k):
+    for i in range(x.shape[0]):
+        x[i] = x[i] * 2 + y[i]
+    for i in range(1, x.shape[0] - 1):
+        y[i] = x[i - 1] + x[i + 1]
+    for i in range(x.shape[0] - 1):
+        x[i + 1] = y[i]
+    for i in range(x.shape[0] // 2):
+        x[2 * i] = 1
+    for i, j in qgraph.ndrange(m.shape[0], m.shape[1]):
+        m[i, j] = i - j
+    for i, j in qgraph.ndrange(m.shape[1], m.shape[0]):
+        m[j, i] += 1
+    for i in range(m.shape[0]):
+        for j in range(1, m.shape[1]):
+            m[i, j] += m[i, j - 1]
+    for j in range(m.shape[1]):
+        for i in range(1, m.shape[0]):
+            m[i, j] += m[i - 1, j]
+    for i in range(x.shape[0] - 1, -1, -1):
+        x[x.shape[0] - 1 - i] = i
+    for I in qgraph.ndrange(*m.shape):
+        m[I] = m[I] * 2
+    for i in range(k, x.shape[0]):
+        x[i - k] = y[i]
+    for i in range(m.shape[0]):
+        m[i, 0] = 5
+        m[i, 1] = m[i, 0] + 1
+
+
+def own_args():
+    return np.arange(12), np.arange(12) * 3, np.zeros((4, 5), np.int64), 2
+
+
+def test_own_elements_are_independent(rig):
+    kernel = rig.check(own_element, own_args)
+    plan = kernel.plan(*own_args())
+    for task in loops_of(plan):
+        assert task.verdict.kind == "independent", f"line {task.span.line - own_element.__code__.co_firstlineno}: {task.verdict}"
+    assert str(plan).count("independent: ") == 12
+    assert "assumed" not in str(plan)
+
+
+def strided(x, y):
+    for i in range(0, x.shape[0] - 1, 2):
+        x[i + 1] = x[i]
+    for i in range(0, y.shape[0] - 2, 3):
+        y[i] = y[i + 1]
+        y[i + 2] = 1
+
+
+def test_a_step_that_keeps_iterations_apart_is_not_refused(check):
+    check(strided, lambda: (np.arange(12), np.arange(12)))
+
+
+def private_names(x, y):
+    for i in range(x.shape[0]):
+        t = x[i]
+        if t > 3:
+            u = t * 2
+        else:
+            u = -t
+        for k in range(3):
+            u += k
+        y[i] = u
+
+
+def test_private_names_are_no_race(rig):
+    kernel = rig.check(private_names, lambda: (np.arange(9), np.full(9, POISON)))
+    (task,) = loops_of(kernel.plan(np.arange(9), np.zeros(9)))
+    assert task.verdict.kind == "independent"
+
+
+def atomics_aside(keys, bins, total):
+    for i in range(keys.shape[0]):
+        bins[keys[i]] += 1
+        total[0] += keys[i]
+        qgraph.atomic_max(bins, 0, keys[i])
+
+
+def test_atomic_updates_are_no_race(check):
+    check(atomics_aside, lambda: (np.arange(40) % 4, np.zeros(5, np.int64), np.zeros(1, np.int64)))
+
+
+# --- unknown ------------------------------------------------------------------------------------------------------------
+
+
+def guarded(x):
+    for i in range(x.shape[0]):
+        if i == 0:
+            x[0] = 100
+        else:
+            x[i] += 1
+
+
+def modulo(x, n):
+    for i in range(x.shape[0]):
+        x[(i * 3) % n] = i
+    for i in range(x.shape[0] // 2):
+        x[i] = x[i + n // 2]
+
+
+def test_guarded_and_modular_accesses_run_and_are_called_assumed(rig):
+    cases = (
+        (guarded, lambda: (np.arange(10),)),
+        (modulo, lambda: (np.arange(10), 10)),
+    )
+    for function, make in cases:
+        kernel = rig.check(function, make)
+        text = str(kernel.plan(*make()))
+        assert "assumed independent: " in text
+        assert re.search(r"assumed independent: .*\(line \d+\)", text), text
+
+
+def scatter(x, index):
+    for i in range(index.shape[0]):
+        x[index[i]] = i
+
+
+def test_a_scatter_is_assumed_and_names_the_line(rig):
+    def args():
+        return np.full(10, POISON), np.random.default_rng(0).permutation(10)
+
+    kernel = rig.check(scatter, args)
+    (task,) = loops_of(kernel.plan(*args()))
+    assert task.verdict.kind == "assumed"
+    assert task.verdict.span.line == scatter.__code__.co_firstlineno + 2
+
+
+def single_iteration(go, x):
+    for i in range(1):
+        go[0] = x[0]
+
+
+def test_a_loop_of_one_iteration_may_store_anywhere(check):
+    check(single_iteration, lambda: (np.full(1, POISON), np.arange(3)))
+
+
+# --- dependent ----------------------------------------------------------------------------------------------------------
+
+
+def recurrence(x):
+    for i in range(1, x.shape[0]):
+        x[i] = x[i - 1] + 1
+
+
+def in_place_stencil(x):
+    for i in range(1, x.shape[0] - 1):
+        x[i] = (x[i - 1] + x[i + 1]) // 2
+
+
+def reads_ahead(x):
+    for i in range(x.shape[0] - 1):
+        x[i] = x[i + 1]
+
+
+def store_does_not_vary(x):
+    for i in range(x.shape[0]):
+        x[0] = i
+
+
+def time_loop(x, steps):
+    for t in range(steps):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 2 + t
+
+
+def same_row(x):
+    for i, j in qgraph.ndrange(x.shape[0], x.shape[1]):
+        x[i, 0] = j
+
+
+def column_recurrence(x):
+    for i, j in qgraph.ndrange((1, x.shape[0]), x.shape[1]):
+        x[i, j] = x[i - 1, j]
+
+
+def plain_accumulation(x, total):
+    for i in range(x.shape[0]):
+        total[0] = total[0] * 2 + x[i]
+
+
+def diagonal(x):
+    for i, j in qgraph.ndrange((1, x.shape[0]), (1, x.shape[1])):
+        x[i, j] = x[i - 1, j - 1]
+
+
+def backwards(x):
+    for i in range(x.shape[0] - 2, -1, -1):
+        x[i] += x[i + 1]
+
+
+def last_writer(x, y):
+    for i in range(x.shape[0]):
+        y[()] = x[i]
+
+
+def inner_store(x, y):
+    for i in range(x.shape[0]):
+        for j in range(y.shape[0]):
+            y[j] = x[i]
+
+
+def read_of_an_update(x, total):
+    for i in range(x.shape[0]):
+        total[0] += x[i]
+        x[i] = total[0]
+
+
+def two_stores(x):
+    for i in range(x.shape[0] - 1):
+        x[i] = 1
+        x[i + 1] = 2
+
+
+VECTOR, MATRIX = (lambda: np.arange(8)), (lambda: np.zeros((4, 5), np.int64))
+
+REFUSED = [
+    (recurrence, lambda: (VECTOR(),)),
+    (in_place_stencil, lambda: (VECTOR(),)),
+    (reads_ahead, lambda: (VECTOR(),)),
+    (store_does_not_vary, lambda: (VECTOR(),)),
+    (time_loop, lambda: (VECTOR(), 3)),
+    (same_row, lambda: (MATRIX(),)),
+    (column_recurrence, lambda: (MATRIX(),)),
+    (plain_accumulation, lambda: (VECTOR(), VECTOR())),
+    (diagonal, lambda: (MATRIX(),)),
+    (backwards, lambda: (VECTOR(),)),
+    (last_writer, lambda: (VECTOR(), np.array(0))),
+    (inner_store, lambda: (VECTOR(), VECTOR())),
+    (read_of_an_update, lambda: (VECTOR(), VECTOR())),
+    (two_stores, lambda: (VECTOR(),)),
+]
+
+
+@pytest.mark.parametrize(("function", "make"), REFUSED, ids=[function.__name__ for function, _ in REFUSED])
+def test_a_dependent_loop_is_refused_before_anything_runs(rig, function, make):
+    kernel = rig.kernel(function)
+    given, untouched = make(), make()
+    held = [rig.device(value) if isinstance(value, np.ndarray) else value for value in given]
+    with pytest.raises(qgraph.DataRaceError) as caught:
+        kernel(*held)
+    for left, right in zip(held, untouched, strict=True):
+        if isinstance(right, np.ndarray):
+            np.testing.assert_array_equal(qgraph.to_numpy(left), right)
+    message = str(caught.value)
+    # Both places, each with its line and caret, and the ways out.
+    assert message.count("-->") >= 2, message
+    assert "^" in message
+    assert "qgraph.serial" in message
+    assert function.__code__.co_filename in message
+
+
+def test_a_time_loop_is_told_to_use_serial():
+    with pytest.raises(qgraph.DataRaceError, match=re.escape("qgraph.serial(range(steps))")):
+        qgraph.kernel(time_loop, backend="cpu")(np.arange(8), 3)
+
+
+def recurrence_in_a_row(x):
+    for i in range(x.shape[0]):
+        for j in range(1, x.shape[1]):
+            x[i, j] = x[i, j - 1] + x[i - 1, j]
+
+
+def test_an_inner_loop_does_not_hide_a_dependence():
+    with pytest.raises(qgraph.DataRaceError):
+        qgraph.kernel(recurrence_in_a_row, backend="cpu")(np.zeros((3, 4)))
+
+
+@qgraph.func
+def shift_in_place(x):
+    for i in range(1, x.shape[0]):
+        x[i] = x[i - 1]
+
+
+def calls_a_racing_func(x):
+    shift_in_place(x)
+
+
+@qgraph.func
+def put(x, i, v):
+    x[i] = v
+
+
+def stores_through_a_func(x):
+    for i in range(x.shape[0]):
+        put(x, 0, i)
+
+
+def test_races_inside_funcs_are_found():
+    with pytest.raises(qgraph.DataRaceError, match="shift_in_place|x\\[i"):
+        qgraph.kernel(calls_a_racing_func, backend="cpu")(np.arange(5))
+
+
+def test_a_store_through_a_device_function_is_not_called_proved():
+    plan = qgraph.kernel(stores_through_a_func).plan(np.arange(5))
+    (task,) = loops_of(plan)
+    assert task.verdict.kind != "independent"
+
+
+# --- the author's word --------------------------------------------------------------------------------------------------
+
+
+def asserted(x, half):
+    for i in qgraph.parallel(range(half, x.shape[0])):
+        x[i] = x[i - half]
+
+
+def test_parallel_is_shown_as_declared(rig):
+    def args():
+        return np.arange(10), 5
+
+    kernel = rig.check(asserted, args)
+    (task,) = loops_of(kernel.plan(*args()))
+    assert task.verdict.kind == "asserted"
+    assert "declared parallel: " in str(kernel.plan(*args()))
+
+
+def asserted_race(x):
+    for i in qgraph.parallel(range(1, x.shape[0])):
+        x[0] = 3
+
+
+def test_parallel_overrides_a_refusal(check):
+    check(asserted_race, lambda: (np.arange(5),))
+
+
+def serial_instead(x):
+    for i in qgraph.serial(range(1, x.shape[0])):
+        x[i] = x[i - 1] + 1
+
+
+def test_serial_is_the_way_out(check):
+    check(serial_instead, lambda: (np.zeros(9, np.int64),))

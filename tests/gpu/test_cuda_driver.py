@@ -1,0 +1,369 @@
+"""The driver layer on its own: errors, contexts, memory, streams, and the probe for device loops."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+
+from qgraph.errors import ArgumentError, BackendError, CudaError
+from qgraph.runtime.cuda_driver import call, check, current_device, device, device_count, driver, driver_version
+from qgraph.runtime.cuda_memory import Buffer, PinnedWord, copy_device, copy_in, copy_out, fill
+from qgraph.runtime.cuda_stream import Event, handle_of, is_capturing, order_after, synchronize
+
+
+@pytest.fixture
+def gpu():
+    context = device(0)
+    with context.activate():
+        yield context
+
+
+def upload(context, array):
+    buffer = Buffer(context, array.nbytes)
+    copy_in(buffer, array.ctypes.data, array.nbytes)
+    return buffer
+
+
+def download(buffer, like):
+    result = np.full_like(like, 77)
+    copy_out(buffer, result.ctypes.data, result.nbytes)
+    return result
+
+
+def free_bytes():
+    return call(driver.cuMemGetInfo)[0]
+
+
+def link(ptx, capability, with_library=True):
+    from cuda.core import Linker, LinkerOptions, ObjectCode
+    from cuda.pathfinder import find_static_lib
+
+    objects = [ObjectCode.from_ptx(ptx.encode())]
+    if with_library:
+        with open(find_static_lib("cudadevrt"), "rb") as file:
+            objects.append(ObjectCode.from_library(file.read()))
+    options = LinkerOptions(arch="sm_{}{}".format(*capability))
+    return Linker(*objects, options=options).link("cubin").code
+
+
+# --- calls and contexts -------------------------------------------------------------------------------------------------
+
+
+def test_a_failing_call_names_itself_and_the_error(gpu):
+    with pytest.raises(CudaError, match=r"cuMemFree.*CUDA_ERROR_INVALID_VALUE.*invalid argument"):
+        call(driver.cuMemFree, 12345)
+    with pytest.raises(CudaError, match=r"CUDA_ERROR_INVALID_DEVICE"):
+        check(driver.cuDeviceGet(10_000), "cuDeviceGet")
+
+
+def test_versions_and_devices():
+    assert device_count() >= 1
+    assert driver_version() >= (12, 0)
+    context = device(0)
+    assert device(0) is context
+    assert context.capability >= (5, 0)
+    assert context.multiprocessors >= 1
+    assert context.name
+    with pytest.raises(BackendError, match="no CUDA device"):
+        device(device_count())
+    with pytest.raises(BackendError, match="no CUDA device"):
+        device(-1)
+
+
+def test_activation_nests_and_leaves_what_was_current():
+    context, seen = device(0), []
+
+    def work():
+        seen.append(int(driver.cuCtxGetCurrent()[1]))
+        with context.activate():
+            seen.append(int(driver.cuCtxGetCurrent()[1]))
+            with context.activate():
+                pass
+            seen.append(int(driver.cuCtxGetCurrent()[1]))
+            seen.append(current_device())
+        seen.append(int(driver.cuCtxGetCurrent()[1]))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    before, inside, still, ordinal, after = seen
+    assert before == after == 0
+    assert inside == still != 0
+    assert ordinal == 0
+
+
+def test_waiting_keeps_the_epoch(gpu):
+    epoch = gpu.epoch
+    gpu.notes["something"] = 1
+    gpu.reset()
+    assert gpu.epoch == gpu.refresh() == epoch
+    assert gpu.alive(epoch)
+    assert "something" not in gpu.notes
+
+
+def run_alone(script):
+    """Run ``script`` in a process of its own, since it ruins the context; returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_reset_from_outside_is_noticed(again):
+    # With `again`, somebody else has brought the context back before we look: only its id tells.
+    printed = run_alone(f"""
+        import gc, numpy
+        from qgraph.runtime.cuda_driver import call, device, driver
+        from qgraph.runtime.cuda_memory import Buffer, fill, copy_out
+        d = device(0)
+        epoch = d.epoch
+        old = Buffer(d, 1 << 20)
+        call(driver.cuDevicePrimaryCtxReset, 0)
+        if {again}:
+            call(driver.cuDevicePrimaryCtxRetain, 0)
+        print(d.alive(epoch))
+        new = Buffer(d, 1 << 20)
+        print(d.epoch - epoch)
+        del old; gc.collect()   # must not free what may now be `new`
+        with d.activate():
+            fill(new, b"\\7", 1 << 20)
+            host = numpy.zeros(1 << 20, "u1")
+            copy_out(new, host.ctypes.data, host.nbytes)
+        print((host == 7).all())
+    """)
+    assert printed == ["False", "1", "True"]
+
+
+def test_reset_that_destroys_changes_the_epoch():
+    printed = run_alone("""
+        from qgraph.runtime.cuda_driver import device
+        from qgraph.runtime.cuda_memory import Buffer
+        d = device(0)
+        epoch = d.epoch
+        b = Buffer(d, 100)
+        d.reset(destroy=True)
+        print(d.epoch - epoch, d.alive(epoch), Buffer(d, 100).pointer != 0)
+        b.free()
+        print("fine")
+    """)
+    assert printed == ["1", "False", "True", "fine"]
+
+
+# --- memory -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nbytes", [1, 7, 4096, 1 << 22])
+def test_copies_there_across_and_back(gpu, nbytes):
+    sent = np.random.default_rng(nbytes).integers(0, 256, nbytes, np.uint8)
+    first, second = upload(gpu, sent), Buffer(gpu, nbytes)
+    copy_device(second, first, nbytes)
+    np.testing.assert_array_equal(download(second, sent), sent)
+
+
+def test_an_empty_buffer_is_fine(gpu):
+    buffer = Buffer(gpu, 0)
+    assert buffer.pointer == 0
+    nothing = np.zeros(0)
+    copy_in(buffer, nothing.ctypes.data, 0)
+    fill(buffer, b"\0", 0)
+    copy_out(buffer, nothing.ctypes.data, 0)
+    buffer.free()
+
+
+FILLS = [
+    *((dtype, value) for dtype in ("int8", "int32", "int64", "float16", "float32", "float64") for value in (0, -2, 19)),
+    *((dtype, value) for dtype in ("float16", "float32", "float64", "complex128") for value in (1.5, float("nan"))),
+    *((dtype, 3 + 4j) for dtype in ("complex64", "complex128")),
+    *((dtype, 200) for dtype in ("uint8", "uint16", "uint32", "uint64")),
+]
+
+
+@pytest.mark.parametrize(("dtype", "value"), FILLS)
+@pytest.mark.parametrize("count", [1, 5, 1000])
+def test_fill(gpu, dtype, value, count):
+    expected = np.full(count, value, dtype)
+    guard = np.full(count + 2, 77, dtype)
+    buffer = upload(gpu, guard)
+    fill(buffer.pointer + expected.itemsize, expected[:1].tobytes(), count)
+    got = download(buffer, guard)
+    assert got[1:-1].tobytes() == expected.tobytes()
+    assert got[0] == guard[0]
+    assert got[-1] == guard[-1]
+
+
+def test_fill_at_an_odd_address(gpu):
+    buffer = upload(gpu, np.zeros(64, np.uint8))
+    fill(buffer.pointer + 1, b"\1\2\3\4", 10)
+    expected = np.zeros(64, np.uint8)
+    expected[1:41] = [1, 2, 3, 4] * 10
+    np.testing.assert_array_equal(download(buffer, expected), expected)
+
+
+def test_dropped_buffers_give_their_memory_back(gpu):
+    gc.collect()
+    before = free_bytes()
+    for _ in range(64):
+        Buffer(gpu, 64 << 20)
+    gc.collect()
+    assert abs(before - free_bytes()) <= 64 << 20
+    buffer = Buffer(gpu, 100)
+    buffer.free()
+    buffer.free()
+    assert buffer.pointer == 0
+
+
+def test_a_pinned_word_takes_copies(gpu):
+    word = PinnedWord(gpu)
+    buffer = upload(gpu, np.array([-5, 2**40]))
+    copy_out(buffer.pointer + 8, word.pointer, 8)
+    assert word.value == 2**40
+    copy_out(buffer, word.pointer, 8)
+    assert word.value == -5
+    word.free()
+
+
+def test_a_buffer_may_be_dropped_during_a_capture(gpu):
+    buffer = Buffer(gpu, 1 << 20)
+    stream = call(driver.cuStreamCreate, 1)
+    call(driver.cuStreamBeginCapture, stream, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL)
+    assert is_capturing(int(stream))
+    del buffer
+    gc.collect()
+    Buffer(gpu, 1 << 20)
+    graph = call(driver.cuStreamEndCapture, stream)
+    call(driver.cuGraphDestroy, graph)
+    assert not is_capturing(int(stream))
+    call(driver.cuStreamDestroy, stream)
+
+
+# --- streams ------------------------------------------------------------------------------------------------------------
+
+
+class WithMethod:
+    def __cuda_stream__(self):
+        return (0, 4660)
+
+
+class WithPair:
+    __cuda_stream__ = (0, 4660)
+
+
+class LikeTorch:
+    cuda_stream = 4660
+
+
+class LikeCupy:
+    ptr = 4660
+
+
+class LikeNumba:
+    handle = ctypes.c_void_p(4660)
+
+
+@pytest.mark.parametrize("stream", [WithMethod(), WithPair(), LikeTorch(), LikeCupy(), LikeNumba(), 4660])
+def test_handles(stream):
+    assert handle_of(stream) == 4660
+
+
+def test_default_streams_and_what_is_no_stream():
+    assert handle_of(None) == handle_of(0) == handle_of(1) == 0
+    assert handle_of(2) == 2
+    null = LikeNumba()
+    null.handle = ctypes.c_void_p(0)
+    assert handle_of(null) == 0
+    for wrong in ("stream", 1.5, -1, object(), True):
+        with pytest.raises(ArgumentError):
+            handle_of(wrong)
+
+
+def test_handle_of_a_real_stream(gpu):
+    from cuda.core import Device
+
+    ours = Device(0)
+    ours.set_current()
+    stream = ours.create_stream()
+    assert handle_of(stream) == int(stream.handle) != 0
+    synchronize(handle_of(stream))
+
+
+def test_order_between_streams(gpu):
+    # A large fill on one stream, a copy of it on another: without order the copy would see zeros.
+    size = 256 << 20
+    one, two = (call(driver.cuStreamCreate, 1) for _ in range(2))
+    source, target = Buffer(gpu, size), Buffer(gpu, size)
+    for value, ordered in ((1, "order_after"), (2, "event")):
+        fill(target, b"\0", size)
+        gpu.synchronize()
+        for _ in range(20):
+            fill(source, bytes([9]), size, int(one))
+        fill(source, bytes([value]), size, int(one))
+        if ordered == "order_after":
+            order_after(int(two), int(one))
+        else:
+            event = Event(gpu)
+            event.record(int(one))
+            event.wait(int(two))
+        copy_device(target, source, size, int(two))
+        synchronize(int(two))
+        got = np.zeros(4, np.uint8)
+        copy_out(target.pointer + size - 4, got.ctypes.data, 4)
+        assert (got == value).all()
+    order_after(0, 1)
+    for stream in (one, two):
+        call(driver.cuStreamDestroy, stream)
+
+
+# --- the probe ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_library", [True, False])
+def test_the_probe_runs_a_loop_where_the_driver_can(gpu, with_library):
+    from qgraph.runtime.cuda_probe import probe
+
+    asked = []
+
+    def cubin_of(ptx):
+        asked.append(ptx)
+        return link(ptx, gpu.capability, with_library)
+
+    gpu.notes.clear()
+    result = probe(gpu, cubin_of)
+    assert probe(gpu, cubin_of) is result
+    assert len(asked) == 1
+    assert result.reason
+    if with_library and driver_version() >= (12, 4):
+        assert result.device_loops, result.reason
+    gpu.notes.clear()
+
+
+def test_a_probe_that_cannot_link_says_why(gpu):
+    from qgraph.runtime.cuda_probe import probe
+
+    def cubin_of(ptx):
+        raise OSError("no linker in this test")
+
+    gpu.notes.clear()
+    result = probe(gpu, cubin_of)
+    gpu.notes.clear()
+    assert not result.device_loops
+    assert "no linker in this test" in result.reason
+
+
+def test_a_probe_with_a_broken_cubin_leaves_the_device_usable(gpu):
+    from qgraph.runtime.cuda_probe import probe
+
+    gpu.notes.clear()
+    result = probe(gpu, lambda ptx: b"not a cubin")
+    gpu.notes.clear()
+    assert not result.device_loops
+    assert "cuLibrary" in result.reason
+    np.testing.assert_array_equal(download(upload(gpu, np.arange(5)), np.arange(5)), np.arange(5))
