@@ -21,8 +21,9 @@ GPU := $(wildcard /dev/nvidiactl /dev/dxg)
 # The suite compiles to PTX and links on machines without a GPU too; the demo and the benchmarks need that only with one.
 DEV_EXTRAS := dev,demo$(if $(LINUX),$(if $(CUDA),$(comma)$(CUDA)))
 
-ifdef PYTHON
-PY := PYTHONPATH=. $(PYTHON)
+# Not one from the environment: that would be an accident.
+ifeq ($(origin PYTHON),command line)
+PY := PYTHONPATH=$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON)
 READY_DEV :=
 READY_DEMO :=
 else
@@ -39,14 +40,14 @@ demo: $(READY_DEMO)
 test: test-cpu test-sim
 
 test-cpu: $(READY_DEV)
-	QGRAPH_BACKEND= $(PY) -m pytest -q tests --ignore=tests/gpu
+	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests --ignore=tests/gpu
 
 # Numba's simulator is chosen before numba is first imported, so it has a process of its own.
 test-sim: $(READY_DEV)
 	QGRAPH_BACKEND=sim $(PY) -m pytest -q tests/features
 
 test-gpu: $(READY_DEV)
-	QGRAPH_BACKEND=cuda $(PY) -m pytest -q tests/features tests/gpu
+	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests/features tests/gpu
 
 bench: $(READY_DEV)
 	$(PY) -m benchmarks.run --out $(OUT)

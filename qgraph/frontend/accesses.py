@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 import builtins
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -316,7 +317,7 @@ class _Walker:
         """The source of ``node`` with the leaves as the user writes them."""
         if self.frame.call is not None:
             return ast.unparse(node)
-        return ast.unparse(_Rename(self.facts.paths).visit(_copy(node)))
+        return ast.unparse(_Rename(self.facts.paths).visit(deepcopy(node)))
 
     def record_all(self, value: _Value, kind: Kind, node: ast.AST, sign: str = "", *, maybe: bool = False) -> None:
         views = _views([value])
@@ -339,35 +340,30 @@ class _Walker:
             self.statement(statement)
 
     def statement(self, node: ast.stmt) -> None:
-        match node:
-            case ast.Assign():
-                self.assign(node)
-            case ast.AugAssign():
-                self.augmented(node)
-            case ast.AnnAssign():
-                if node.value is not None:
-                    self.store(node.target, self.expression(node.value), node.value)
-            case ast.If():
-                self.use(node.test)
-                self.branches([node.body, node.orelse])
-            case ast.For():
-                self.for_loop(node)
-            case ast.While():
-                self.repeat(node.body, test=node.test)
-                self.branches([node.orelse, []])
-            case ast.Match():
-                self.match(node)
-            case ast.Return():
-                value = _UNKNOWN if node.value is None else self.expression(node.value)
-                # Outside a loop its variable means nothing.
-                self.frame.returned.append(value if len(self.loops) == self.frame.loops else _vague([value]))
-                self.escaped = True
-            case ast.Break() | ast.Continue():
-                self.escaped = True
-            case ast.Expr():
-                self.expression(node.value)
-            case _:
-                self.anything(node)
+        _STATEMENTS.get(type(node), _Walker.anything)(self, node)
+
+    def annotated(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.store(node.target, self.expression(node.value), node.value)
+
+    def if_statement(self, node: ast.If) -> None:
+        self.use(node.test)
+        self.branches([node.body, node.orelse])
+
+    def while_loop(self, node: ast.While) -> None:
+        self.repeat(node.body, test=node.test)
+        self.branches([node.orelse, []])
+
+    def leave(self, node: ast.Break | ast.Continue | ast.Return) -> None:
+        """What follows may not happen."""
+        if isinstance(node, ast.Return):
+            value = _UNKNOWN if node.value is None else self.expression(node.value)
+            # Outside a loop its variable means nothing.
+            self.frame.returned.append(value if len(self.loops) == self.frame.loops else _vague([value]))
+        self.escaped = True
+
+    def bare(self, node: ast.Expr) -> None:
+        self.expression(node.value)
 
     def anything(self, node: ast.AST) -> None:
         """A statement of no interest here (or refused elsewhere): its parts, each of which may not run."""
@@ -601,56 +597,62 @@ class _Walker:
 
     def expression(self, node: ast.expr) -> _Value:
         """The value of ``node``; reads of elements in it are recorded, views in its value are not read yet."""
-        match node:
-            case ast.Constant():
-                return _constant(node.value)
-            case ast.Name():
-                return self.name(node)
-            case ast.Subscript():
-                return self.load(node)
-            case ast.Attribute():
-                return self.attribute(node)
-            case ast.BinOp():
-                left, right = self.use(node.left), self.use(node.right)
-                return self.binary(node.op, left, right)
-            case ast.UnaryOp():
-                operand = self.use(node.operand)
-                if isinstance(node.op, ast.USub) and operand.poly is not None:
-                    return _integer(-operand.poly)
-                return operand if isinstance(node.op, ast.UAdd) else _opaque(type(node.op).__name__, [operand])
-            case ast.Call():
-                return self.call(node)
-            case ast.Tuple() | ast.List():
-                items = [self.expression(item) for item in node.elts]
-                if any(isinstance(item, ast.Starred) for item in node.elts):
-                    return _Value(items=_unpack(node.elts, items)) if _known(node.elts, items) else _vague(items)
-                return _Value(items=tuple(items))
-            case ast.Starred():
-                return self.expression(node.value)
-            case ast.IfExp():
-                test = self.use(node.test)
-                left, right = self.guarded(node.body), self.guarded(node.orelse)
-                joined = _join(left, right)
-                if joined.poly is None and not _views([joined]) and joined.items is None:
-                    return _opaque("IfExp", [test, left, right])
-                return joined
-            case ast.BoolOp():
-                values = [self.expression(node.values[0])] + [self.guarded(value) for value in node.values[1:]]
-                views = _views(values)
-                return _Value(views=views) if views else _opaque(type(node.op).__name__, values)
-            case ast.Compare():
-                return self.compare(node)
-            case ast.NamedExpr():
-                value = self.expression(node.value)
-                self.store(node.target, value, node.value)
-                return value
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                return self.comprehension(node)
-            case _:
-                before, outer = len(self.accesses), dict(self.env)
-                self.anything(node)
-                self.env = _join_envs(outer, self.env)
-                return _vague([_Value(views=frozenset(_View(a.array, None) for a in self.accesses[before:]))])
+        return _EXPRESSIONS.get(type(node), _Walker.other)(self, node)
+
+    def other(self, node: ast.expr) -> _Value:
+        """An expression that is not followed: all that it touches may be its value."""
+        before, outer = len(self.accesses), dict(self.env)
+        self.anything(node)
+        self.env = _join_envs(outer, self.env)
+        return _Value(views=frozenset(_View(access.array, None) for access in self.accesses[before:]))
+
+    def literal(self, node: ast.Constant) -> _Value:
+        return _constant(node.value)
+
+    def binary_operation(self, node: ast.BinOp) -> _Value:
+        left = self.operand(node.left)
+        return self.binary(node.op, left, self.operand(node.right))
+
+    def operand(self, node: ast.expr) -> _Value:
+        """A value that is read, or a tuple that may be joined to another."""
+        value = self.expression(node)
+        if value.items is not None:
+            return value
+        self.record_all(value, "read", node)
+        return value if not value.views else _UNKNOWN
+
+    def unary(self, node: ast.UnaryOp) -> _Value:
+        operand = self.use(node.operand)
+        if isinstance(node.op, ast.USub) and operand.poly is not None:
+            return _integer(-operand.poly)
+        return operand if isinstance(node.op, ast.UAdd) else _opaque(type(node.op).__name__, [operand])
+
+    def display(self, node: ast.Tuple | ast.List) -> _Value:
+        items = [self.expression(item) for item in node.elts]
+        if not _known(node.elts, items):
+            return _vague(items)
+        return _Value(items=_unpack(node.elts, items))
+
+    def starred(self, node: ast.Starred) -> _Value:
+        return self.expression(node.value)
+
+    def conditional(self, node: ast.IfExp) -> _Value:
+        test = self.use(node.test)
+        left, right = self.guarded(node.body), self.guarded(node.orelse)
+        joined = _join(left, right)
+        if joined.poly is None and not _views([joined]) and joined.items is None:
+            return _opaque("IfExp", [test, left, right])
+        return joined
+
+    def boolean(self, node: ast.BoolOp) -> _Value:
+        values = [self.expression(node.values[0])] + [self.guarded(value) for value in node.values[1:]]
+        views = _views(values)
+        return _Value(views=views) if views else _opaque(type(node.op).__name__, values)
+
+    def walrus(self, node: ast.NamedExpr) -> _Value:
+        value = self.expression(node.value)
+        self.store(node.target, value, node.value)
+        return value
 
     def name(self, node: ast.Name) -> _Value:
         name = node.id
@@ -727,9 +729,7 @@ class _Walker:
         if view.dims is None:
             return None
         return [
-            self.size(view.array, at) if dim is Dim.WHOLE else None
-            for at, dim in enumerate(view.dims)
-            if isinstance(dim, Dim)
+            self.size(view.array, at) if dim is Dim.WHOLE else None for at, dim in enumerate(view.dims) if isinstance(dim, Dim)
         ]
 
     def load(self, node: ast.Subscript) -> _Value:
@@ -910,6 +910,41 @@ class _Walker:
         return result
 
 
+_STATEMENTS: dict[type[ast.stmt], Callable[[_Walker, Any], None]] = {
+    ast.Assign: _Walker.assign,
+    ast.AugAssign: _Walker.augmented,
+    ast.AnnAssign: _Walker.annotated,
+    ast.If: _Walker.if_statement,
+    ast.For: _Walker.for_loop,
+    ast.While: _Walker.while_loop,
+    ast.Match: _Walker.match,
+    ast.Return: _Walker.leave,
+    ast.Break: _Walker.leave,
+    ast.Continue: _Walker.leave,
+    ast.Expr: _Walker.bare,
+}
+_EXPRESSIONS: dict[type[ast.expr], Callable[[_Walker, Any], _Value]] = {
+    ast.Constant: _Walker.literal,
+    ast.Name: _Walker.name,
+    ast.Subscript: _Walker.load,
+    ast.Attribute: _Walker.attribute,
+    ast.BinOp: _Walker.binary_operation,
+    ast.UnaryOp: _Walker.unary,
+    ast.Call: _Walker.call,
+    ast.Tuple: _Walker.display,
+    ast.List: _Walker.display,
+    ast.Starred: _Walker.starred,
+    ast.IfExp: _Walker.conditional,
+    ast.BoolOp: _Walker.boolean,
+    ast.Compare: _Walker.compare,
+    ast.NamedExpr: _Walker.walrus,
+    ast.ListComp: _Walker.comprehension,
+    ast.SetComp: _Walker.comprehension,
+    ast.GeneratorExp: _Walker.comprehension,
+    ast.DictComp: _Walker.comprehension,
+}
+
+
 # --- helpers of the walk -----------------------------------------------------------------------------------------------
 
 
@@ -1018,17 +1053,3 @@ class _Rename(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
         return ast.Name(self.paths.get(node.id, node.id), node.ctx)
-
-
-def _copy(node: ast.AST) -> ast.AST:
-    """A copy that may be changed."""
-    fields = {}
-    for name, value in ast.iter_fields(node):
-        if isinstance(value, ast.AST):
-            fields[name] = _copy(value)
-        elif isinstance(value, list):
-            fields[name] = [_copy(item) if isinstance(item, ast.AST) else item for item in value]
-        else:
-            fields[name] = value
-    copy = type(node)(**fields)
-    return ast.copy_location(copy, node)

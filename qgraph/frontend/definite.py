@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.source import Span
@@ -108,60 +109,62 @@ class _Flow:
         return state
 
     def statement(self, node: ast.stmt, state: frozenset[str]) -> State:
-        match node:
-            case ast.If():
-                then, other = self.test(node.test, state)
-                return _meet(self.block(node.body, then), self.block(node.orelse, other))
-            case ast.For():
-                return self.loop(node, self.expression(node.iter, state), self.target(node.target, state))
-            case ast.While():
-                then, other = self.test(node.test, state)
-                return self.loop(node, None if _is_true(node.test) else other, then)
-            case ast.Match():
-                return self.match(node, self.expression(node.subject, state))
-            case ast.Break():
-                if self.breaks:
-                    self.breaks[-1] = _meet(self.breaks[-1], state)
-                return None
-            case ast.Continue():
-                return None
-            case ast.Return() | ast.Raise():
-                self.children(node, state)
-                return None
-            case ast.Try():
-                state_after = self.block(node.body, state)
-                for handler in node.handlers:
-                    self.block(handler.body, state)
-                self.block(node.orelse, state_after)
-                return self.block(node.finalbody, state)
-            case ast.With():
-                for item in node.items:
-                    state = self.expression(item.context_expr, state)
-                    if item.optional_vars is not None:
-                        state = self.target(item.optional_vars, state)
-                return self.block(node.body, state)
-            case ast.Assign():
-                state = self.expression(node.value, state)
-                for target in node.targets:
-                    state = self.target(target, state)
-                return state
-            case ast.AugAssign():
-                if isinstance(node.target, ast.Name):
-                    self.use(node.target, state)
-                return self.target(node.target, self.expression(node.value, state))
-            case ast.AnnAssign():
-                if node.value is None:
-                    return state
-                return self.target(node.target, self.expression(node.value, state))
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                return state | {node.name}
-            case _:
-                return self.children(node, state)
+        return _STATEMENTS.get(type(node), _Flow.children)(self, node, state)
+
+    def if_statement(self, node: ast.If, state: frozenset[str]) -> State:
+        then, other = self.test(node.test, state)
+        return _meet(self.block(node.body, then), self.block(node.orelse, other))
+
+    def for_loop(self, node: ast.For, state: frozenset[str]) -> State:
+        state = self.expression(node.iter, state)
+        return self.loop(node, state, self.target(node.target, state))
+
+    def while_loop(self, node: ast.While, state: frozenset[str]) -> State:
+        then, other = self.test(node.test, state)
+        return self.loop(node, None if _is_true(node.test) else other, then)
+
+    def break_out(self, node: ast.Break, state: frozenset[str]) -> State:
+        if self.breaks:
+            self.breaks[-1] = _meet(self.breaks[-1], state)
+        return None
+
+    def leave(self, node: ast.stmt, state: frozenset[str]) -> State:
+        self.children(node, state)
+        return None
+
+    def try_statement(self, node: ast.Try, state: frozenset[str]) -> State:
+        ended = self.block(node.body, state)
+        for handler in node.handlers:
+            self.block(handler.body, state)
+        self.block(node.orelse, ended)
+        return self.block(node.finalbody, state)
+
+    def with_statement(self, node: ast.With, state: frozenset[str]) -> State:
+        for item in node.items:
+            state = self.expression(item.context_expr, state)
+            if item.optional_vars is not None:
+                state = self.target(item.optional_vars, state)
+        return self.block(node.body, state)
+
+    def assign(self, node: ast.Assign, state: frozenset[str]) -> State:
+        state = self.expression(node.value, state)
+        for target in node.targets:
+            state = self.target(target, state)
+        return state
+
+    def augmented(self, node: ast.AugAssign, state: frozenset[str]) -> State:
+        if isinstance(node.target, ast.Name):
+            self.use(node.target, state)
+        return self.target(node.target, self.expression(node.value, state))
+
+    def annotated(self, node: ast.AnnAssign, state: frozenset[str]) -> State:
+        return state if node.value is None else self.target(node.target, self.expression(node.value, state))
+
+    def definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, state: frozenset[str]) -> State:
+        return state | {node.name}
 
     def loop(self, node: ast.For | ast.While, skipped: State, inside: frozenset[str]) -> State:
         """The state after a loop that ends normally in state ``skipped``, or by a ``break`` in its body."""
-        if isinstance(node, ast.For):
-            inside |= skipped or frozenset()
         self.breaks.append(None)
         self.block(node.body, inside)
         broken = self.breaks.pop()
@@ -291,15 +294,33 @@ class _Flow:
         )
 
 
+_STATEMENTS: dict[type[ast.stmt], Callable[[_Flow, Any, frozenset[str]], State]] = {
+    ast.If: _Flow.if_statement,
+    ast.For: _Flow.for_loop,
+    ast.While: _Flow.while_loop,
+    ast.Match: _Flow.match,
+    ast.Break: _Flow.break_out,
+    ast.Continue: _Flow.leave,
+    ast.Return: _Flow.leave,
+    ast.Raise: _Flow.leave,
+    ast.Try: _Flow.try_statement,
+    ast.With: _Flow.with_statement,
+    ast.Assign: _Flow.assign,
+    ast.AugAssign: _Flow.augmented,
+    ast.AnnAssign: _Flow.annotated,
+    ast.FunctionDef: _Flow.definition,
+    ast.AsyncFunctionDef: _Flow.definition,
+    ast.ClassDef: _Flow.definition,
+}
+
+
 def _hint(name: str, use: ast.Name, places: list[ast.AST]) -> str:
     if use in places:
         return (
             f"a name assigned inside a parallel loop is private to the iteration, so `{name}` starts without a value: "
             f"to combine values of all iterations, update an array element (`{name}[0] += ...`)"
         )
-    return (
-        f"a name assigned inside a parallel loop is private to the iteration: assign `{name}` on every path before this use"
-    )
+    return f"a name assigned inside a parallel loop is private to the iteration: assign `{name}` on every path before this use"
 
 
 def _is_true(node: ast.expr) -> bool:

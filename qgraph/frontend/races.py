@@ -25,15 +25,15 @@ __all__ = ["Axis", "Judgement", "LoopFacts", "judge"]
 _GROUPS = {"+": "add", "-": "add", "&": "and", "|": "or", "^": "xor", "min": "min", "max": "max"}
 # An unknown extent stands for a long one: a witness may use this many iterations.
 _LONG = 1000
-_MAX_STEPS = 1500
+_MAX_STEPS = 800
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The verdict on a loop, and which updates must be atomic.
 
-    ``atomics``: updates that two iterations may make to one element, with their operators. ``owned``: ``id`` of the statements of
-    the updates that stay plain, because each iteration has its elements to itself. ``accesses``: all that the loop touches.
+    ``atomics``: updates that two iterations may make to one element, with their operators. ``owned``: ``id`` of the statements
+    of the updates whose elements each iteration provably has to itself. ``accesses``: all that the loop touches.
     """
 
     verdict: Verdict
@@ -53,6 +53,8 @@ class _Meeting:
     other: Access
     relation: Relation
     values: tuple[tuple[str, Poly, Poly], ...] = ()
+    # Not proved apart only because an index may be negative, which counts from the end.
+    wraps: bool = False
 
 
 def judge(facts: LoopFacts) -> Judgement:
@@ -70,11 +72,13 @@ def judge(facts: LoopFacts) -> Judgement:
         solver.relate(first, second)
         for at, first in enumerate(accesses.all)
         for second in accesses.all[at:]
-        if (first.writes or second.writes) and facts.same.get(first.array, first.array) == facts.same.get(second.array, second.array)
+        if (first.writes or second.writes) and solver.memory_of(first) == solver.memory_of(second)
     ]
-    atomics = _colliding(meetings)
-    verdict = _verdict(facts, accesses, [meeting for meeting in meetings if not _commute(meeting.write, meeting.other)], atomics)
-    taken = {id(access.node) for access in atomics}
+    shared = _shared_updates(meetings)
+    atomics = tuple(access for access in shared if _group(access))
+    races = [meeting for meeting in meetings if not _commute(meeting.write, meeting.other)]
+    verdict = _verdict(facts, accesses, races, atomics)
+    taken = {id(access.node) for access in shared}
     owned = frozenset(id(a.node) for a in accesses.all if a.kind == "update" and id(a.node) not in taken)
     return Judgement(verdict, owned, atomics, accesses)
 
@@ -88,11 +92,16 @@ def _commute(first: Access, second: Access) -> bool:
     """Whether two accesses to one element are no race: both are atomic, or will be, and their order is free."""
     if first.kind == second.kind == "atomic":
         return True
-    groups = {access.operator.rstrip("_").replace("sub", "add") if access.kind == "atomic" else _group(access) for access in (first, second)}
-    return len(groups) == 1 and "" not in groups and {first.kind, second.kind} <= {"update", "atomic"}
+    groups = {_atomic_group(access) if access.kind == "atomic" else _group(access) for access in (first, second)}
+    return len(groups) == 1 and "" not in groups
 
 
-def _colliding(meetings: Sequence[_Meeting]) -> tuple[Access, ...]:
+def _atomic_group(access: Access) -> str:
+    """The group of an atomic that the author wrote: ``atomic_sub`` goes with ``+=``, ``atomic_or_`` with ``|=``."""
+    return access.operator.rstrip("_").replace("sub", "add")
+
+
+def _shared_updates(meetings: Sequence[_Meeting]) -> tuple[Access, ...]:
     """Updates that may touch what another iteration updates, each statement once, in program order."""
     found: dict[int, Access] = {}
     for meeting in meetings:
@@ -100,7 +109,7 @@ def _colliding(meetings: Sequence[_Meeting]) -> tuple[Access, ...]:
         if meeting.relation == "apart" or not all(access.kind in ("update", "atomic") for access in pair):
             continue
         for access in pair:
-            if _group(access):
+            if access.kind == "update":
                 found.setdefault(id(access.node), access)
     return tuple(sorted(found.values(), key=lambda access: (access.span.file, access.span.line, access.span.column)))
 
@@ -131,10 +140,12 @@ def _doubt(meeting: _Meeting) -> tuple[str, Span]:
     """Why nothing was proved, and the line that decides it."""
     pair = (meeting.write, meeting.other)
     for access in pair:
+        if isinstance(access.node, ast.Call) and access.kind != "atomic":
+            return f"what `{access.text}` does to its arrays is not known", access.span
         if access.indices is None or any(index is None or index is Dim.PART for index in access.indices):
-            if access.guarded and not isinstance(access.node, ast.Subscript | ast.AugAssign | ast.Assign):
-                return f"`{access.text}` may touch any element of `{access.array}`", access.span
             return f"the element that `{access.text}` means is known only when it runs", access.span
+    if meeting.wraps:
+        return f"`{meeting.write.text}` may have a negative index, which counts from the end", meeting.write.span
     for access in pair:
         if access.guarded:
             return f"`{access.text}` is {_done(access)} only under a condition", access.span
@@ -219,7 +230,11 @@ class _Solver:
     def __init__(self, axes: Sequence[Variable], same: Mapping[str, str]) -> None:
         self.axes = tuple(axes)
         self.same = same
-        self.memory: dict[object, tuple[Relation, tuple[tuple[str, Poly, Poly], ...]]] = {}
+        self.known: dict[object, tuple[Relation, tuple[tuple[str, Poly, Poly], ...], bool]] = {}
+
+    def memory_of(self, access: Access) -> str:
+        """The leaf that stands for all leaves of the same memory."""
+        return self.same.get(access.array, access.array)
 
     def at_most_one_iteration(self) -> bool:
         """Whether the ranges are known and have fewer than two iterations in all, whatever the arguments."""
@@ -242,25 +257,25 @@ class _Solver:
         key = (first.indices, first.loops, first.facts, second.indices, second.loops, second.facts, first is second)
         surely = not (first.guarded or second.guarded or (first.kind == "atomic") != (second.kind == "atomic"))
         surely = surely and not _commute(first, second)
-        answer = self.memory.get((key, surely))
+        answer = self.known.get((key, surely))
         if answer is None:
-            answer = self.memory[key, surely] = self.decide(first, second, surely)
+            answer = self.known[key, surely] = self.decide(first, second, surely)
         return _Meeting(first, second, *answer)
 
-    def decide(self, first: Access, second: Access, surely: bool) -> tuple[Relation, tuple[tuple[str, Poly, Poly], ...]]:
-        if first.indices is None or second.indices is None:
-            return "may", ()
+    def decide(self, first: Access, second: Access, surely: bool) -> tuple[Relation, tuple[tuple[str, Poly, Poly], ...], bool]:
+        """The relation of two accesses, an example where they meet, and whether a negative index is all that is in doubt."""
+        if first.indices is None or second.indices is None or len(first.indices) != len(second.indices):
+            return "may", (), False
         left, right = self.side(first, ""), self.side(second, "'")
         if self.apart(first, left, right):
-            return "apart", ()
+            return "apart", (), False
         if surely:
             witness = _Witness(left, right, len(self.axes)).find()
             if witness is not None:
                 pairs = zip(self.axes, left.trips, right.trips, strict=False)
-                return "meet", tuple(
-                    (axis.symbol.split("@")[0], a.value.substitute(witness), b.value.substitute(witness)) for axis, a, b in pairs
-                )
-        return "may", ()
+                values = ((_word(x), a.value.substitute(witness), b.value.substitute(witness)) for x, a, b in pairs)
+                return "meet", tuple(values), False
+        return "may", (), self.apart(first, left, right, wrap=False)
 
     def side(self, access: Access, prime: str) -> _Side:
         values: dict[str, Poly] = {}
@@ -280,30 +295,36 @@ class _Solver:
 
     # --- apart ---
 
-    def apart(self, access: Access, left: _Side, right: _Side) -> bool:
+    def apart(self, access: Access, left: _Side, right: _Side, *, wrap: bool = True) -> bool:
         """Whether no two different iterations reach one element, a negative index being counted from the end."""
-        leaf = self.same.get(access.array, access.array)
+        leaf = self.memory_of(access)
         modes: list[list[tuple[Poly, tuple[Poly, ...]]]] = []
         facts = (*left.bounds, *right.bounds)
         for at, (a, b) in enumerate(zip(left.indices, right.indices, strict=True)):
             if isinstance(a, Poly) and isinstance(b, Poly):
-                modes.append(_coincidences(a, b, Poly.symbol(f"#{leaf}.shape[{at}]"), facts))
-        return all(
-            self.never([equality for equality, _ in choice], [*facts, *(fact for _, extra in choice for fact in extra)], left, right)
-            for choice in product(*modes)
-        )
+                size = Poly.symbol(f"#{leaf}.shape[{at}]")
+                modes.append(_coincidences(a, b, size, facts) if wrap else [(a - b, ())])
+        for choice in product(*modes):
+            extra = [fact for _, wrapped in choice for fact in wrapped]
+            if not self.never([equality for equality, _ in choice], [*facts, *extra], left, right):
+                return False
+        return True
 
     def never(self, equalities: list[Poly], facts: list[Poly], left: _Side, right: _Side) -> bool:
         """Whether the equalities have no solution in two different iterations."""
-        axes = [(a.t, b.t) for a, b in zip(left.trips[: len(self.axes)], right.trips, strict=False)]
-        inner = [(a.t, b.t) for a, b in zip(left.trips, right.trips, strict=False) if a.t + "'" == b.t and (a.t, b.t) not in axes]
-        used = frozenset[str]().union(*(equality.symbols for equality in equalities))
+        common = [(a.t, b.t) for a, b in zip(left.trips, right.trips, strict=False) if a.t + "'" == b.t]
+        axes, inner = common[: len(self.axes)], common[len(self.axes) :]
         axes.sort(key=lambda pair: _weight(pair[0], equalities), reverse=True)
         if _all_cases_fail(equalities, facts, axes):
             return True
+        used = frozenset[str]().union(*(equality.symbols for equality in equalities))
         inner = [pair for pair in inner if pair[0] in used]
         mixed = sorted(axes + inner, key=lambda pair: _weight(pair[0], equalities), reverse=True)
         return bool(inner) and _all_cases_fail(equalities, facts, mixed)
+
+
+def _word(variable: Variable) -> str:
+    return variable.symbol.split("@")[0]
 
 
 def _trip(variable: Variable, values: Mapping[str, Poly], prime: str) -> _Trip:
@@ -371,7 +392,7 @@ def _products(known: Sequence[Poly], equalities: Sequence[Poly], facts: Sequence
     positive = {name: name.startswith("#") or ".t" in name for _, factor in factors for name in factor}
     for name, is_known in positive.items():
         positive[name] = is_known or infeasible((), [*known, -Poly.symbol(name) - ONE])
-    found = []
+    found: list[Poly] = []
     for t, factor in factors:
         if all(positive[name] for name in factor):
             by = Poly.of({factor: 1})
@@ -459,19 +480,21 @@ class _Witness:
             equations = [equation.substitute(step) for equation in left]
 
     def possible(self, values: dict[str, Poly]) -> bool:
+        """Whether the iterations may still differ, and no bound is broken."""
+        if all(t in values and other in values and values[t] == values[other] for t, other in self.distinct):
+            return False
         return all((bound.substitute(values).constant or 0) >= 0 for bound in self.bounds)
 
     def candidates(self, trip: _Trip, values: dict[str, Poly]) -> Iterator[Poly]:
         numbers = [1, 0, 2, 3] if trip.t.endswith("'") else [0, 1, 2, 3]
-        yield from (Poly.const(number) for number in numbers + self.offsets)
+        found = [Poly.const(number) for number in numbers + self.offsets]
         last = trip.last.substitute(values) if trip.last is not None else None
         if last is not None and not last.varies:
-            yield last
+            found += [last, last - ONE]
+        yield from dict.fromkeys(found)
 
     def holds(self, values: dict[str, Poly]) -> bool:
-        """Whether the witness is one: counters in range, iterations different, and no two extents that exclude each other."""
-        if all((values[t] - values[other]).constant == 0 for t, other in self.distinct):
-            return False
+        """Whether the witness is one: counters in range, and no two extents that exclude each other."""
         long: list[Poly] = []
         for trip in self.trips:
             at, room = values[trip.t], trip.room.substitute(values) if trip.room is not None else None

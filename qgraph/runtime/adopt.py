@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy
 
 from qgraph.errors import ArgumentError
+from qgraph.runtime import cuda_driver
 from qgraph.runtime.array_view import ArrayView, contiguous_strides, layout_of, view_of_host
 
 Adopter = Callable[[Any, str], ArrayView]
@@ -25,11 +26,12 @@ _DLPACK_CUDA = (2, 13)  # device memory, managed memory
 
 _LEGACY_STREAM = 1
 
-_DTYPE_NAMES = (
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()  # fmt: skip
+DTYPE_NAMES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
 )
-_DTYPES = {numpy.dtype(name): numpy.dtype(name) for name in _DTYPE_NAMES}
-_DTYPE_OF_NAME = {name: numpy.dtype(name) for name in _DTYPE_NAMES}
+_DTYPES = {numpy.dtype(name): numpy.dtype(name) for name in DTYPE_NAMES}
+_DTYPE_OF_NAME = {name: numpy.dtype(name) for name in DTYPE_NAMES}
 
 # What a dtype that cannot be used holds, by its kind, and what to do.
 _REFUSED_KINDS = {
@@ -56,9 +58,7 @@ def adopt(value: object, path: str) -> ArrayView | None:
     return None if adopter is None else adopter(value, path)
 
 
-@lru_cache(maxsize=1024)
-def adopter_of(cls: type) -> Adopter | None:
-    """How arrays of type ``cls`` are adopted; None where the type does not say."""
+def _find_adopter(cls: type) -> Adopter | None:
     for base in cls.__mro__:
         root = base.__module__.partition(".")[0]
         adopter = _BY_NAME.get((root, base.__name__))
@@ -73,9 +73,22 @@ def adopter_of(cls: type) -> Adopter | None:
     return None
 
 
+#: How arrays of a type are adopted; None where the type does not say.
+adopter_of: Callable[[type], Adopter | None] = lru_cache(maxsize=1024)(_find_adopter)
+
+
 def _adopter_of_instance(value: object) -> Adopter | None:
     # An object may carry the interface as an attribute of its own.
     return _adopt_interface if hasattr(value, "__cuda_array_interface__") and not isinstance(value, type) else None
+
+
+def watch_of(cls: type) -> tuple[str, ...] | None:
+    """What can change of a live array of type ``cls``, as attributes and calls to put behind it; None: nobody knows.
+
+    The memory of a NumPy array cannot be replaced while a weak reference to it exists: NumPy refuses to resize it then.
+    """
+    adopter = adopter_of(cls)
+    return None if adopter is None else _WATCHED.get(adopter)
 
 
 def current_stream(value: object) -> int | None:
@@ -84,13 +97,15 @@ def current_stream(value: object) -> int | None:
     return None if getter is None else getter(value)
 
 
-@lru_cache(maxsize=1024)
-def _stream_getter_of(cls: type) -> Callable[[Any], int | None] | None:
+def _find_stream_getter(cls: type) -> Callable[[Any], int | None] | None:
     for base in cls.__mro__:
         getter = _STREAMS.get((base.__module__.partition(".")[0], base.__name__))
         if getter is not None:
             return getter
     return None
+
+
+_stream_getter_of: Callable[[type], Callable[[Any], int | None] | None] = lru_cache(maxsize=1024)(_find_stream_getter)
 
 
 def _torch_stream(value: Any) -> int | None:
@@ -126,33 +141,23 @@ def usable_dtype(dtype: numpy.dtype, path: str) -> numpy.dtype:
 
 def _refuse_dtype(dtype: numpy.dtype, path: str) -> NoReturn:
     if not dtype.isnative:
-        refuse(path, f"its elements ({dtype.str}) are not in this machine's byte order", "pass x.astype(x.dtype.newbyteorder('='))")
+        hint = "pass x.astype(x.dtype.newbyteorder('='))"
+        refuse(path, f"its elements ({dtype.str}) are not in this machine's byte order", hint)
     if dtype.names is not None:
         refuse(path, f"it is a structured array ({dtype})", "pass its fields as arrays of their own, contiguous ones")
     if dtype.kind in _REFUSED_KINDS:
         holds, hint = _REFUSED_KINDS[dtype.kind]
         refuse(path, f"it holds {holds} (dtype {dtype})", hint)
-    refuse(path, f"dtype {dtype.name} is not supported", f"the dtypes are {', '.join(_DTYPE_NAMES)}")
+    refuse(path, f"dtype {dtype.name} is not supported", f"the dtypes are {', '.join(DTYPE_NAMES)}")
 
 
-def _device_view(
-    owner: object,
-    path: str,
-    pointer: int,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    dtype: numpy.dtype,
-    readonly: bool,
-    device: int,
-    stream: int | None = None,
-    keep: object = None,
-) -> ArrayView:
+def _checked(view: ArrayView, path: str) -> ArrayView:
     # The device traps on a misaligned access, and with it the whole context is lost.
-    alignment = dtype.alignment
-    if alignment > 1 and (pointer % alignment or any(stride % alignment for stride in strides)) and 0 not in shape:
-        refuse(path, f"its {dtype.name} elements are not aligned to {alignment} bytes", "pass a copy of it")
-    layout = layout_of(shape, strides, dtype.itemsize)
-    return ArrayView(pointer, shape, strides, dtype, readonly, device, owner, stream, layout, None, keep)
+    alignment = view.dtype.alignment
+    if alignment > 1 and (view.pointer % alignment or any(stride % alignment for stride in view.strides)) and view.size:
+        refuse(path, f"its {view.dtype.name} elements are not aligned to {alignment} bytes", "pass a copy of it")
+    view.layout = layout_of(view.shape, view.strides, view.dtype.itemsize)
+    return view
 
 
 # --- host arrays -------------------------------------------------------------------------------------------------------
@@ -217,16 +222,14 @@ def _adopt_torch(value: Any, path: str) -> ArrayView:
         refuse(path, "it is a lazily conjugated or negated view", "pass x.resolve_conj().resolve_neg()")
     if value.requires_grad:
         _grad_warning.say()
-        value_data = value.detach()
-    else:
-        value_data = value
     if value.is_cuda:
         itemsize = dtype.itemsize
         strides = tuple([stride * itemsize for stride in value.stride()])
-        return _device_view(value, path, value.data_ptr(), tuple(value.shape), strides, dtype, False, value.get_device())
+        view = ArrayView(value.data_ptr(), tuple(value.shape), strides, dtype, False, value.get_device(), value)
+        return _checked(view, path)
     if value.device.type != "cpu":
         refuse(path, f"it is a tensor on device {str(value.device)!r}", "pass a tensor on a CUDA device or on the CPU")
-    return _host_view(value_data.numpy(), value, path)
+    return _host_view(value.detach().numpy(), value, path)
 
 
 @lru_cache(maxsize=64)
@@ -237,14 +240,14 @@ def _torch_dtype(dtype: object) -> numpy.dtype | None:
 def _refuse_torch_dtype(value: Any, path: str) -> NoReturn:
     if value.is_quantized:
         refuse(path, f"it is a quantized tensor ({value.dtype})", "pass x.int_repr() or x.dequantize()")
-    refuse(path, f"dtype {str(value.dtype).removeprefix('torch.')} is not supported", "pass x.float(), or another dtype NumPy knows")
+    name = str(value.dtype).removeprefix("torch.")
+    refuse(path, f"dtype {name} is not supported", f"pass x.float(), or another of {', '.join(DTYPE_NAMES)}")
 
 
 def _adopt_cupy(value: Any, path: str) -> ArrayView:
     data = value.data
-    return _device_view(
-        value, path, data.ptr, value.shape, value.strides, usable_dtype(value.dtype, path), False, data.device_id
-    )
+    dtype = usable_dtype(value.dtype, path)
+    return _checked(ArrayView(data.ptr, value.shape, value.strides, dtype, False, data.device_id, value), path)
 
 
 def _adopt_jax(value: Any, path: str) -> ArrayView:
@@ -273,8 +276,9 @@ def _refuse_tracer(value: Any, path: str) -> ArrayView:
 
 def _adopt_interface(value: Any, path: str) -> ArrayView:
     interface = value.__cuda_array_interface__
-    if interface.get("version", 0) < 2:
-        refuse(path, f"version {interface.get('version', 0)} of the CUDA array interface is too old", "version 2 and 3 are known")
+    version = interface.get("version", 0)
+    if version < 2:
+        refuse(path, f"version {version} of the CUDA array interface is too old", "versions 2 and 3 are known")
     if interface.get("mask") is not None:
         refuse(path, "its CUDA array interface has a mask", "pass data and mask as two arrays")
     dtype = _interface_dtype(interface["typestr"], path)
@@ -286,7 +290,8 @@ def _adopt_interface(value: Any, path: str) -> ArrayView:
     stream = interface.get("stream")
     stream = _LEGACY_STREAM if stream == 0 else stream
     pointer = int(pointer or 0)
-    return _device_view(value, path, pointer, shape, strides, dtype, bool(readonly), device_of_pointer(pointer), stream)
+    view = ArrayView(pointer, shape, strides, dtype, bool(readonly), device_of_pointer(pointer), value, stream)
+    return _checked(view, path)
 
 
 def _interface_dtype(typestr: str, path: str) -> numpy.dtype:
@@ -299,16 +304,13 @@ def _interface_dtype(typestr: str, path: str) -> numpy.dtype:
 
 def device_of_pointer(pointer: int) -> int:
     """The ordinal of the CUDA device that ``pointer`` is memory of; the current device for the null pointer."""
-    from cuda.bindings import driver
-
-    if pointer:
-        status, device = driver.cuPointerGetAttribute(
-            driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer
-        )
+    if pointer and cuda_driver.device_count():
+        driver = cuda_driver.driver
+        attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        status, ordinal = driver.cuPointerGetAttribute(attribute, pointer)
         if status == driver.CUresult.CUDA_SUCCESS:
-            return int(device)
-    status, device = driver.cuCtxGetDevice()
-    return int(device) if status == driver.CUresult.CUDA_SUCCESS else 0
+            return int(ordinal)
+    return cuda_driver.current_device()
 
 
 def _adopt_dlpack(value: Any, path: str) -> ArrayView:
@@ -316,7 +318,8 @@ def _adopt_dlpack(value: Any, path: str) -> ArrayView:
     if kind in _DLPACK_HOST:
         return _host_view(_from_dlpack(value, path), value, path)
     if kind not in _DLPACK_CUDA:
-        refuse(path, f"its DLPack device type is {int(kind)}, neither CUDA nor host memory", "copy it to a CUDA device or to the host")
+        found = f"its DLPack device type is {int(kind)}, neither CUDA nor host memory"
+        refuse(path, found, "copy it to a CUDA device or to the host")
     return _adopt_cuda_dlpack(value, path)
 
 
@@ -337,17 +340,15 @@ def _adopt_cuda_dlpack(value: Any, path: str) -> ArrayView:
     except (BufferError, TypeError, NotImplementedError) as error:
         refuse(path, f"its DLPack export cannot be used: {error}")
     if dtype is None:
-        refuse(path, "its DLPack dtype is not one that NumPy knows", f"the dtypes are {', '.join(_DTYPE_NAMES)}")
+        refuse(path, "its DLPack dtype is not one that NumPy knows", f"the dtypes are {', '.join(DTYPE_NAMES)}")
     dtype = usable_dtype(dtype, path)
     shape = tuple(imported.shape)
     steps = imported.strides
-    if steps is None:
-        strides = contiguous_strides(shape, dtype.itemsize)
-    else:
-        strides = tuple(step * dtype.itemsize for step in steps)
-    return _device_view(
-        value, path, imported.ptr, shape, strides, dtype, imported.readonly, imported.device_id, _LEGACY_STREAM, imported
-    )
+    itemsize = dtype.itemsize
+    strides = contiguous_strides(shape, itemsize) if steps is None else tuple(step * itemsize for step in steps)
+    view = ArrayView(imported.ptr, shape, strides, dtype, imported.readonly, imported.device_id, value, _LEGACY_STREAM)
+    view.keep = imported
+    return _checked(view, path)
 
 
 # Types by the package and the name of their class, or of a class they derive from; the first match in the MRO counts.
@@ -365,4 +366,12 @@ _BY_NAME: dict[tuple[str, str], Adopter] = {
 _STREAMS: dict[tuple[str, str], Callable[[Any], int | None]] = {
     ("torch", "Tensor"): _torch_stream,
     ("cupy", "ndarray"): _cupy_stream,
+}
+
+_WATCHED: dict[Adopter, tuple[str, ...]] = {
+    _adopt_numpy: (".shape", ".strides", ".dtype", ".flags.num"),
+    _adopt_own: (".alive",),
+    _adopt_torch: (".data_ptr()", ".shape", ".stride()", ".dtype"),
+    _adopt_cupy: (".data.ptr", ".shape", ".strides", ".dtype"),
+    _adopt_jax: (".is_deleted()",),
 }

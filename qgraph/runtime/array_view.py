@@ -84,7 +84,7 @@ def span_of(pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], item
 
 @lru_cache(maxsize=4096)
 def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """The strides in bytes of a C-contiguous array; an extent of 0 counts as 1, as in NumPy."""
+    """The strides in bytes of a C-contiguous array; an extent of 0 counts as 1."""
     strides = []
     step = itemsize
     for extent in reversed(shape):

@@ -103,8 +103,8 @@ class DeviceContext:
 
     def __init__(self, ordinal: int) -> None:
         self.ordinal = ordinal
-        # Finalizers may run on this thread while it holds the lock.
-        self._lock = threading.RLock()
+        # Guards epoch and notes. Finalizers may run on this thread while it holds the lock.
+        self.lock = threading.RLock()
         self._device = call(driver.cuDeviceGet, ordinal)
         self.name = _decode(call(driver.cuDeviceGetName, 256, self._device).split(b"\0")[0])
         self.capability: tuple[int, int] = (self._attribute(_ATTRIBUTE_MAJOR), self._attribute(_ATTRIBUTE_MINOR))
@@ -112,6 +112,7 @@ class DeviceContext:
         self.epoch = 0
         # What was found out about this device once (`cuda_probe`), for as long as the epoch lasts.
         self.notes: dict[str, Any] = {}
+        self._retired: list[Callable[[], None]] = []
         self._retain()
 
     def _attribute(self, number: int) -> int:
@@ -140,7 +141,7 @@ class DeviceContext:
         epoch = self.epoch
         if self.alive(epoch):
             return epoch
-        with self._lock:
+        with self.lock:
             if not self.alive(self.epoch):
                 # A reset does not drop the references that were held; one more changes nothing.
                 self._retain()
@@ -169,6 +170,18 @@ class DeviceContext:
             if pushed:
                 self.pop()
 
+    def retire(self, release: Callable[[], None]) -> None:
+        """Let ``release`` be called by the next ``free_retired``.
+
+        For finalizers whose work waits for the device: they run at any time, and waiting breaks every capture on the device.
+        """
+        self._retired.append(release)
+
+    def free_retired(self) -> None:
+        """Free what was retired so far; it may wait for the device."""
+        while self._retired:
+            self._retired.pop()()
+
     def synchronize(self) -> None:
         """Wait for all work on the device; ``CudaError`` if some of it failed."""
         with self.activate():
@@ -180,12 +193,13 @@ class DeviceContext:
         The context itself is destroyed, with everything that any library of this process has in it, only if ``destroy``, or
         if an earlier failure left it unusable. Then the epoch changes.
         """
+        self.free_retired()
         if not destroy:
             try:
                 self.synchronize()
             except CudaError:  # a poisoned context refuses all further calls: nothing in it can be used again
                 destroy = True
-        with self._lock:
+        with self.lock:
             self.notes = {}
             if destroy:
                 call(driver.cuDevicePrimaryCtxReset, self._device)

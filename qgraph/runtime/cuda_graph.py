@@ -84,11 +84,12 @@ def loop_of_task(plan: GraphPlan) -> dict[str, int]:
 class Resources:
     """What an executable owns on the device, apart from it, so that a finalizer can let go of it."""
 
-    __slots__ = ("code", "device", "epoch", "graphs", "pinned", "scratch")
+    __slots__ = ("code", "device", "epoch", "graphs", "pinned", "released", "scratch")
 
     def __init__(self, device: DeviceContext, epoch: int) -> None:
         self.device = device
         self.epoch = epoch
+        self.released = False
         self.graphs: list[GraphInstance] = []
         self.code: LoadedCode | None = None
         self.scratch: Buffer | None = None
@@ -96,6 +97,9 @@ class Resources:
 
     def release(self) -> None:
         """Free everything, after the launches in flight; never raises. Nothing happens the second time."""
+        if self.released:
+            return
+        self.released = True
         graphs, self.graphs = self.graphs, []
         code, self.code = self.code, None
         if not self.device.alive(self.epoch):
@@ -121,6 +125,8 @@ class Resources:
 class CudaExecutable(ABC):
     """A compiled plan on one device, ready to be launched again and again; safe to call from several threads.
 
+    ``close`` frees it at once; one that is merely dropped is freed when the next executable is built for the device.
+
     Attributes:
         path: how it runs, as in ``last_launch.path``.
         reason: why it runs that way, as a sentence.
@@ -141,37 +147,42 @@ class CudaExecutable(ABC):
         self._lock = threading.Lock()
         self._token: object = None
         self._launched = False
+        device.free_retired()
         with device.activate():
             self._resources = Resources(device, device.epoch)
-            self._finalizer = weakref.finalize(self, self._resources.release)
-            self._finalizer.atexit = False  # the driver takes everything back when the process ends
             try:
                 self._prepare(plan, block_size)
                 self._build()
             except BaseException:
-                self._finalizer()
+                self._resources.release()
                 raise
+        self._finalizer = weakref.finalize(self, device.retire, self._resources.release)
+        self._finalizer.atexit = False  # the driver takes everything back when the process ends
 
     def _prepare(self, plan: CudaPlan, block_size: int | None) -> None:
         resources = self._resources
-        resources.code = LoadedCode(plan.cubin)
         size = len(plan.plan.program.slots) * _SLOT_BYTES
         scratch = resources.scratch = Buffer(self.device, size)
         fill(scratch, b"\0", size)
         # A launch on a non-blocking stream is not ordered after the default stream's fill.
         call(driver.cuStreamSynchronize, 0)
         self._parameters = Parameters(plan, scratch.pointer)
-        host_index = {value.name: index for index, value in enumerate(plan.plan.program.host_values)}
-        setting = KernelSetting(resources.code, self._parameters, self.device, block_size, host_index)
-        loops = self._handle_loops(plan.plan)
         self._kernels: dict[int, KernelNode] = {}
+        if plan.codes:
+            resources.code = LoadedCode(plan.cubin)
+            self._make_kernels(plan, resources.code, block_size)
+        self._sized = [kernel for kernel in self._kernels.values() if kernel.sized]
+
+    def _make_kernels(self, plan: CudaPlan, loaded: LoadedCode, block_size: int | None) -> None:
+        host_index = {value.name: index for index, value in enumerate(plan.plan.program.host_values)}
+        setting = KernelSetting(loaded, self._parameters, self.device, block_size, host_index)
+        loops = self._handle_loops(plan.plan)
         for node in plan.plan.nodes:
             if node.task is not None:
                 code = plan.codes[node.task.name]
                 bit = 1 << len(self._kernels)
                 loop = loops.get(node.task.name)
                 self._kernels[node.index] = KernelNode(node.index, code, bit, loop, setting)
-        self._sized = [kernel for kernel in self._kernels.values() if kernel.sized]
 
     def _handle_loops(self, plan: GraphPlan) -> dict[str, int]:
         """Which tasks get a conditional handle: none, where the host decides."""
@@ -220,11 +231,11 @@ class CudaExecutable(ABC):
     def _enter(self) -> bool:
         # What a reset took away must not be touched, so this comes before anything else.
         pushed = self.device.push()
-        if self.device.epoch == self._resources.epoch and self._resources.code is not None:
+        if self.device.epoch == self._resources.epoch and not self._resources.released:
             return pushed
         if pushed:
             self.device.pop()
-        if self._resources.code is None:
+        if self._resources.released:
             raise CudaError("this executable was closed")
         raise ContextLost("the CUDA context was reset after this executable was built")
 
@@ -265,7 +276,8 @@ class CudaExecutable(ABC):
     def close(self) -> None:
         """Wait for the launches in flight and free everything. Nothing happens the second time, or after a reset."""
         with self._lock:
-            self._finalizer()
+            self._finalizer.detach()
+            self._resources.release()
 
     def __repr__(self) -> str:
         name = self.plan.plan.program.name
@@ -293,16 +305,16 @@ class CudaGraphExecutable(CudaExecutable):
     def _build(self) -> None:
         instance = GraphInstance()
         self._resources.graphs.append(instance)
-        self._fill(instance.definition, 0)
+        self._fill(instance.definition, instance.definition, 0)
         instance.instantiate(self._kernels.values())
         self._executable = instance.executable
         self._launch_graph = driver.cuGraphLaunch
 
-    def _fill(self, definition: Any, region: int) -> None:
-        # definition: a GraphDefinition, of the root or of a while node's body.
+    def _fill(self, root: Any, definition: Any, region: int) -> None:
+        # Both are GraphDefinitions; definition is the root itself, or the body of a while node below it.
         plan = self.plan.plan
         nodes = [plan.nodes[index] for index in plan.regions[region].nodes]
-        conditions = {node.index: self._condition(definition, node) for node in nodes if node.kind == "while"}
+        conditions = {node.index: self._condition(root, node) for node in nodes if node.body is not None}
         graph = definition.handle
         handles: dict[int, Any] = {}
         for node in nodes:
@@ -311,14 +323,15 @@ class CudaGraphExecutable(CudaExecutable):
                 continue
             loop = definition.while_loop(conditions[node.index])
             handles[node.index] = loop.handle
-            self._fill(loop.body, node.body)
+            self._fill(root, loop.body, node.body)
         add_edges(graph, plan.edges, handles)
 
-    def _condition(self, definition: Any, node: Node) -> Any:
+    def _condition(self, root: Any, node: Node) -> Any:
         # The default holds at the start of each launch, not at each entry: what is entered again must be armed by a task.
         if node.region != 0 and (node.loop is None or node.loop.enter is None):
             raise CudaError(f"the loop {node.label} lies inside another loop, and no task arms its condition")
-        condition = definition.create_condition(default_value=1)
+        # A handle of the root may be used by a node of any body below it.
+        condition = root.create_condition(default_value=1)
         self._parameters.set_handle(node.index, int(condition.handle))
         return condition
 

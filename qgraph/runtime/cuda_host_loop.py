@@ -70,10 +70,8 @@ class CudaHostLoopExecutable(CudaExecutable):
         self._steps = self._region(0)
 
     def _region(self, region: int) -> tuple[Step, ...]:
-        steps: list[Step] = []
-        for part in segments_of(self.plan.plan, region):
-            steps.append(self._loop(part) if isinstance(part, Node) else self._segment(part))
-        return tuple(steps)
+        parts = segments_of(self.plan.plan, region)
+        return tuple(self._loop(part) if isinstance(part, Node) else self._segment(part) for part in parts)
 
     def _segment(self, nodes: Sequence[Node]) -> Segment:
         kernels = tuple(self._kernels[node.index] for node in nodes)

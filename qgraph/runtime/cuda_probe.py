@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -83,7 +82,8 @@ def probe(context: DeviceContext, cubin_of: Callable[[str], bytes]) -> Probe:
         context: the device.
         cubin_of: links PTX to a cubin for this device, with libcudadevrt where there is one.
     """
-    with _LOCK:
+    # Two threads that ask at once get one probe.
+    with context.lock:
         context.refresh()
         known = context.notes.get(_NOTE)
         if isinstance(known, Probe):
@@ -91,10 +91,6 @@ def probe(context: DeviceContext, cubin_of: Callable[[str], bytes]) -> Probe:
         result = _decide(context, cubin_of)
         context.notes[_NOTE] = result
         return result
-
-
-# Two threads that ask at once get one probe.
-_LOCK = threading.RLock()
 
 
 def _decide(context: DeviceContext, cubin_of: Callable[[str], bytes]) -> Probe:

@@ -123,7 +123,14 @@ def test_every_word_on_integers(rig, dtype):
         rng = np.random.default_rng(4)
         keys, values = rng.integers(0, 3, n), rng.integers(0, 1 << 16, n).astype(dtype)
         full = np.full(3, 1_000_000_000, dtype)
-        return (keys, values, np.zeros(3, dtype), np.full((3, 2), 1_000_000_000, dtype), full, *(np.zeros(3, dtype) for _ in range(4)))
+        return (
+            keys,
+            values,
+            np.zeros(3, dtype),
+            np.full((3, 2), 1_000_000_000, dtype),
+            full,
+            *(np.zeros(3, dtype) for _ in range(4)),
+        )
 
     def fresh():
         made = list(args())
@@ -206,7 +213,7 @@ def test_owned_elements_of_types_without_atomics(check, dtype):
 def owned_anything(x, y):
     for i in range(x.shape[0]):
         x[i] += y[i]
-        x[i] -= 1
+        x[i] -= 3
 
 
 @pytest.mark.parametrize("dtype", [pytest.param("float16", marks=pytest.mark.needs("float16")), "complex64", "complex128"])

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qgraph import graph_do_while as again
 
 import qgraph
+from qgraph import graph_do_while as again
 
 
 def step(x, counter):

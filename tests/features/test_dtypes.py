@@ -159,20 +159,6 @@ def test_empty_arrays(rig, shape):
     rig.check(count, lambda: (np.zeros(shape), np.full(9, 77.0)), noop=shape == (0,))
 
 
-def increment(x):
-    for i in range(x.shape[0]):
-        x[i] += 1
-
-
-@pytest.mark.needs("host_arrays")
-def test_arrays_that_are_not_aligned(check):
-    def args():
-        raw = np.zeros(8 * 9 + 1, np.uint8)
-        return (raw[1:].view(np.int64),)
-
-    check(increment, args)
-
-
 def half(x, y):
     for i in range(x.shape[0]):
         y[i] = x[i] * 0.5 + 1.0

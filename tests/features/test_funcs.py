@@ -155,6 +155,8 @@ def test_a_do_while_inside_a_func(rig):
     x = np.zeros(5, np.int64)
     rig.run(rig.kernel(two_drains), x, np.array(4), np.array(3))
     assert (x == 43).all()
+    # The reference enters both loops afresh as well.
+    rig.check(two_drains, lambda: (np.zeros(5), np.array(4), np.array(3)))
 
 
 # --- closures -----------------------------------------------------------------------------------------------------------

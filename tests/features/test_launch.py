@@ -187,7 +187,7 @@ def test_threads_calling_one_kernel(rig):
                 rig.run(kernel, x, np.array(count), total)
                 assert (x == count).all()
                 assert total[0] == n * count
-        except Exception as error:  # handed to the main thread
+        except Exception as error:  # noqa: BLE001 - handed to the main thread
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
@@ -209,7 +209,7 @@ def test_threads_that_compile_at_once(rig):
         try:
             barrier.wait()
             rig.compare(kernel, args(40, dtype=dtype))
-        except Exception as error:  # handed to the main thread
+        except Exception as error:  # noqa: BLE001 - handed to the main thread
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(dtype,)) for dtype in (np.float64, np.float64, np.float32)]

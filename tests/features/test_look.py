@@ -54,6 +54,19 @@ def test_edges_are_reduced_and_cover_every_hazard():
     assert set(plan.edges) == {(0, 1), (1, 2), (2, 3), (2, 4)}
 
 
+def writes_only(a, b):
+    for i in range(a.shape[0]):
+        a[i] = 1
+    for i in range(b.shape[0]):
+        b[i] = 1
+    for i in range(a.shape[0]):
+        a[i] = 2
+
+
+def test_two_writes_of_one_array_keep_their_order():
+    assert set(qgraph.kernel(writes_only).plan(*arrays(2)).edges) == {(0, 2)}
+
+
 def nested(x, outer, inner):
     for i in range(x.shape[0]):
         x[i] = 0.0

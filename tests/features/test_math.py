@@ -69,7 +69,7 @@ def math_functions(x, y):
         y[12, i] = math.tanh(x[12, i])
         y[13, i] = math.floor(x[13, i])
         y[14, i] = math.ceil(x[14, i])
-        y[15, i] = math.trunc(x[15, i])
+        y[15, i] = math.trunc(float(x[15, i]))
         y[16, i] = math.fabs(x[16, i])
 
 

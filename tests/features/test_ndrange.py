@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from qgraph import ndrange as cells_of
 
 import qgraph
+from qgraph import ndrange as cells_of
 
 POISON = 77
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qgraph import serial as in_order
 
 import qgraph
+from qgraph import serial as in_order
 
 POISON = 77
 
@@ -96,17 +96,6 @@ def with_bound_on_the_device(x, n):
 def test_a_bound_is_read_once_at_the_entry(rig):
     kernel = rig.check(with_bound_on_the_device, lambda: (np.zeros(6, np.int64), np.array([4])))
     rig.compare(kernel, lambda: (np.zeros(6, np.int64), np.array([0])), noop=True)
-
-
-def serial_ndrange(x, log):
-    for i, j in qgraph.serial(qgraph.ndrange(2, (1, 3))):
-        for k in range(x.shape[0]):
-            x[k] = x[k] * 10 + i * 3 + j
-        log[i, j] = x[0]
-
-
-def test_serial_over_ndrange(check):
-    check(serial_ndrange, lambda: (np.zeros(5, np.int64), np.full((2, 3), POISON)))
 
 
 def inside_a_loop(x):

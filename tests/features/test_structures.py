@@ -101,7 +101,7 @@ def first_and_last(leaves, out):
 
 def test_512_leaves(rig):
     def args():
-        return tuple(np.full(5, k) for k in range(512)), np.full(5, POISON)
+        return tuple(np.full(5, 1000 + k) for k in range(512)), np.full(5, POISON)
 
     kernel = rig.check(first_and_last, args)
     rig.compare(kernel, args)

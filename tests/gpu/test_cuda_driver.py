@@ -367,3 +367,244 @@ def test_a_probe_with_a_broken_cubin_leaves_the_device_usable(gpu):
     assert not result.device_loops
     assert "cuLibrary" in result.reason
     np.testing.assert_array_equal(download(upload(gpu, np.arange(5)), np.arange(5)), np.arange(5))
+
+
+# --- the executors, on kernels written by hand ----------------------------------------------------------------------------
+#
+#   pre -> enter_0 -> while { enter_1 -> while { add -> condition_1 } -> condition_0 } -> post
+#
+# x: float64[:] as numba-cuda passes it (7 words), n: int64; slots 0 and 1 are the conditions, 2 and 3 the counters.
+
+ARRAY = ", ".join(f".param .u64 x{k}" for k in range(7))
+SLOTS = ", ".join(f".param .u64 s{k}" for k in range(7))
+HEADER = """
+.version 7.8
+.target sm_75
+.address_size 64
+.extern .func cudaGraphSetConditional(.param .b64 condition, .param .b32 value);
+"""
+
+
+def elementwise(name, operation):
+    """``x[i] = operation(x[i], a)`` for i < n, one thread an element."""
+    return f"""
+.visible .entry {name}({ARRAY}, .param .f64 a, .param .u64 n) {{
+    .reg .pred %out; .reg .b32 %b, %d, %t; .reg .b64 %i, %n, %x, %step; .reg .f64 %v, %a;
+    mov.u32 %b, %ctaid.x; mov.u32 %d, %ntid.x; mov.u32 %t, %tid.x;
+    mad.wide.u32 %i, %b, %d, 0; cvt.u64.u32 %n, %t; add.s64 %i, %i, %n;
+    ld.param.u64 %n, [n]; setp.ge.s64 %out, %i, %n; @%out ret;
+    ld.param.u64 %x, [x4]; ld.param.u64 %step, [x6]; mad.lo.s64 %x, %i, %step, %x;
+    ld.global.f64 %v, [%x]; ld.param.f64 %a, [a]; {operation}.f64 %v, %v, %a; st.global.f64 [%x], %v;
+    ret;
+}}"""
+
+
+def decide(name, counter, slot, first, limit):
+    """One thread: counter = 0 and again (``first``), else counter += 1 and again while it is below ``limit``."""
+    count = f"mov.s64 %c, {0 if first else 1};" + (
+        "" if first else f" ld.global.s64 %v, [%s+{8 * counter}]; add.s64 %c, %c, %v;"
+    )
+    return f"""
+.visible .entry {name}({SLOTS}, .param .u64 h) {{
+    .reg .pred %more, %host; .reg .b32 %w; .reg .b64 %s, %h, %c, %v;
+    ld.param.u64 %s, [s4]; ld.param.u64 %h, [h];
+    {count} st.global.s64 [%s+{8 * counter}], %c;
+    setp.lt.s64 %more, %c, {limit}; selp.u32 %w, 1, 0, %more;
+    setp.eq.u64 %host, %h, 0; @%host bra HOST;
+    {{ .param .b64 p; .param .b32 q; st.param.b64 [p], %h; st.param.b32 [q], %w;
+       call.uni cudaGraphSetConditional, (p, q); }}
+    ret;
+HOST:
+    cvt.u64.u32 %v, %w; st.global.s64 [%s+{8 * slot}], %v;
+    ret;
+}}"""
+
+
+def nested_plan(capability, outer, inner):
+    from qgraph.compiled import CudaPlan, Parameter, TaskCode
+    from qgraph.plan import GraphPlan, Node, Region
+    from qgraph.program import ArrayType, Effects, HostValue, Leaf, Loop, Program, ScalarType, Slot, Task, TaskStatement
+    from qgraph.source import Span
+
+    place = Span("by_hand.py", 1, 0, 1, 1)
+    x = Leaf("x", "x", ArrayType("float64", 1, "A"))
+    a = Leaf("a", "a", ScalarType("float64", True))
+    of_array = (Parameter("leaf", "x", x.type), Parameter("leaf", "a", a.type), Parameter("host", "n"))
+    of_slots = (Parameter("slots", "_slots"), Parameter("handle", "_handle"))
+    kernels = {
+        "pre": elementwise("pre", "mul"),
+        "enter_0": decide("enter_0", 2, 0, True, outer),
+        "enter_1": decide("enter_1", 3, 1, True, inner),
+        "add": elementwise("add", "add"),
+        "condition_1": decide("condition_1", 3, 1, False, inner),
+        "condition_0": decide("condition_0", 2, 0, False, outer),
+        "post": elementwise("post", "mul"),
+    }
+    tasks, codes = {}, {}
+    for name in kernels:
+        role = name.split("_", maxsplit=1)[0] if "_" in name else "loop"
+        tasks[name] = Task(name, role, place, (), (), {}, Effects())
+        parameters, counts = (of_array, ("n",)) if role == "loop" else (of_slots, ())
+        codes[name] = TaskCode(tasks[name], name, "", parameters, counts, role != "loop", False)
+    slots = tuple(Slot(index, f"slot_{index}") for index in range(4))
+    loop_1 = Loop(
+        "serial", place, slots[1], tasks["enter_1"], True, (TaskStatement(tasks["add"]),), tasks["condition_1"], "inner"
+    )
+    loop_0 = Loop("serial", place, slots[0], tasks["enter_0"], True, (loop_1,), tasks["condition_0"], "outer")
+    body = (TaskStatement(tasks["pre"]), loop_0, TaskStatement(tasks["post"]))
+    program = Program("by_hand", place, "float64", (x, a), (HostValue("n", "len(x)", place),), {}, slots, body, (), (), ())
+
+    def kernel(index, name, region):
+        return Node(index, "kernel", name, place, region, task=tasks[name])
+
+    nodes = (
+        kernel(0, "pre", 0),
+        kernel(1, "enter_0", 0),
+        Node(2, "while", "outer", place, 0, loop=loop_0, body=1),
+        kernel(3, "enter_1", 1),
+        Node(4, "while", "inner", place, 1, loop=loop_1, body=2),
+        kernel(5, "add", 2),
+        kernel(6, "condition_1", 2),
+        kernel(7, "condition_0", 1),
+        kernel(8, "post", 0),
+    )
+    edges = ((0, 2), (1, 2), (2, 8), (3, 4), (4, 7), (5, 6))
+    regions = (Region(0, None, (0, 1, 2, 8)), Region(1, 2, (3, 4, 7)), Region(2, 4, (5, 6)))
+    plan = GraphPlan(program, nodes, edges, regions)
+    texts = {name: HEADER + text for name, text in kernels.items()}
+    cubin = link(HEADER + "\n".join(kernels.values()), capability)
+    return CudaPlan(plan, codes, texts, cubin, capability, True)
+
+
+def make_executable(kind, plan, context, block_size=None):
+    from qgraph.runtime.cuda_graph import CudaGraphExecutable
+    from qgraph.runtime.cuda_host_loop import CudaHostLoopExecutable
+
+    if kind == "device":
+        return CudaGraphExecutable(plan, context, block_size=block_size)
+    return CudaHostLoopExecutable(plan, context, block_size=block_size, as_graphs=kind == "host", reason="a test asks for it")
+
+
+def request_for(context, x, a, stream=0):
+    from qgraph.runtime.array_view import ArrayView
+    from qgraph.runtime.call import Call
+
+    buffer = upload(context, x)
+    view = ArrayView(buffer.pointer, x.shape, x.strides, x.dtype, False, context.ordinal, buffer)
+    return buffer, Call((view, a), (len(x),), stream)
+
+
+def expected_of(x, a, turns):
+    x = x * a
+    for _ in range(turns):
+        x = x + a
+    return x * a
+
+
+@pytest.mark.parametrize(("kind", "path"), [("device", "cuda-graph"), ("host", "cuda-host-loop"), ("stream", "cuda-stream")])
+@pytest.mark.parametrize(("outer", "inner"), [(3, 4), (0, 5), (5, 0), (1, 1), (20, 30)])
+def test_nested_loops_by_hand(gpu, kind, path, outer, inner):
+    executable = make_executable(kind, nested_plan(gpu.capability, outer, inner), gpu, 64)
+    assert executable.path == path
+    assert executable.nodes == 9
+    held = []
+    for turn, (n, a) in enumerate([(5, 0.5), (1000, 0.75), (0, 1.0), (1000, -0.5), (64, 2.0), (65, 2.0)]):
+        x = np.random.default_rng(n).uniform(-1, 1, n)
+        buffer, request = request_for(gpu, x, a)
+        held.append((buffer, x, a))
+        executable.launch(request)
+        assert executable.replays == turn + 1
+    for buffer, x, a in held:
+        np.testing.assert_allclose(download(buffer, x), expected_of(x, a, outer * inner), rtol=1e-12)
+    assert executable.argument_updates == 5
+    executable.close()
+    executable.close()
+    with pytest.raises(CudaError, match="closed"):
+        executable.launch(request_for(gpu, np.zeros(3), 1.0)[1])
+
+
+@pytest.mark.parametrize("kind", ["device", "host", "stream"])
+def test_replay_repeats_the_last_arguments(gpu, kind):
+    executable = make_executable(kind, nested_plan(gpu.capability, 2, 3), gpu)
+    with pytest.raises(CudaError, match="launch before it"):
+        executable.replay(0)
+    x = np.linspace(-1, 1, 300)
+    buffer, request = request_for(gpu, x, 0.5)
+    executable.launch(request)
+    executable.launch(request)
+    executable.replay(0)
+    wanted = x
+    for _ in range(3):
+        wanted = expected_of(wanted, 0.5, 6)
+    np.testing.assert_allclose(download(buffer, x), wanted, rtol=1e-12)
+    assert (executable.replays, executable.argument_updates) == (3, 0)
+
+
+@pytest.mark.parametrize("kind", ["device", "host", "stream"])
+def test_a_refused_launch_changes_nothing(gpu, kind):
+    from dataclasses import replace
+
+    executable = make_executable(kind, nested_plan(gpu.capability, 1, 1), gpu)
+    x = np.linspace(-1, 1, 10)
+    buffer, request = request_for(gpu, x, 0.5)
+    with pytest.raises(ArgumentError, match="iterations"):
+        executable.launch(replace(request, host=(2**60,), token=object()))
+    assert executable.replays == 0
+    np.testing.assert_array_equal(download(buffer, x), x)
+    executable.launch(request)
+    np.testing.assert_allclose(download(buffer, x), expected_of(x, 0.5, 1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["device", "host", "stream"])
+def test_closing_waits_for_the_launches_in_flight(gpu, kind):
+    executable = make_executable(kind, nested_plan(gpu.capability, 100, 100), gpu)
+    x = np.zeros(1000)
+    stream = call(driver.cuStreamCreate, 1)
+    buffer, request = request_for(gpu, x, 1.0, int(stream))
+    gpu.synchronize()
+    executable.launch(request)
+    executable.close()
+    del executable
+    gc.collect()
+    np.testing.assert_array_equal(download(buffer, x), np.full(1000, 10_000.0))
+    call(driver.cuStreamDestroy, stream)
+
+
+def test_code_with_another_calling_convention_is_refused(gpu):
+    from dataclasses import replace
+
+    plan = nested_plan(gpu.capability, 1, 1)
+    code = plan.codes["add"]
+    fewer = {**plan.codes, "add": replace(code, parameters=code.parameters[:2])}
+    if driver_version() < (12, 4):
+        pytest.skip("the driver cannot tell the parameters of a kernel")
+    with pytest.raises(CudaError, match="add takes parameters"):
+        make_executable("device", replace(plan, codes=fewer), gpu)
+
+
+def test_what_a_launch_costs_the_host(gpu):
+    # Generous limits: they catch a hidden synchronisation or a rebuild, not a slow machine.
+    import time
+
+    executable = make_executable("device", nested_plan(gpu.capability, 1, 1), gpu)
+    calls = [request_for(gpu, np.zeros(100), 1.0) for _ in range(2)]
+    costs = {}
+    for name, work in (
+        ("replay", lambda turn: executable.replay(0)),
+        ("same call", lambda turn: executable.launch(calls[0][1])),
+        ("other arrays", lambda turn: executable.launch(calls[turn % 2][1])),
+    ):
+        executable.launch(calls[0][1])
+        gpu.synchronize()
+        best = float("inf")
+        for _ in range(20):
+            start = time.perf_counter()
+            for turn in range(20):
+                work(turn)
+            best = min(best, (time.perf_counter() - start) / 20)
+            gpu.synchronize()
+        costs[name] = best * 1e6
+    print({name: f"{cost:.2f} us" for name, cost in costs.items()})
+    assert costs["replay"] < 20
+    assert costs["same call"] < 20
+    assert costs["other arrays"] < 30

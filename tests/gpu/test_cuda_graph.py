@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -455,28 +456,21 @@ def test_ten_thousand_replays_with_flat_memory(changing):
 
 def test_two_threads_call_one_kernel(path):
     kernel = cuda_kernel(nested_two, path)
-    failures = []
 
     def work(seed):
-        try:
-            for turn in range(40):
-                n, count = 100 + 10 * seed + turn, 1 + (turn + seed) % 5
-                x = random(n, seed=1000 * seed + turn)
-                dx = on_device(x)
-                kernel(dx, counter(count), counter(0), 3)
-                expected = x.astype(np.float64)
-                for _ in range(count):
-                    expected = (expected + 3) * 0.5
-                close_to(dx, expected)
-        except BaseException as error:
-            failures.append(error)
+        for turn in range(40):
+            n, count = 100 + 10 * seed + turn, 1 + (turn + seed) % 5
+            x = random(n, seed=1000 * seed + turn)
+            dx = on_device(x)
+            kernel(dx, counter(count), counter(0), 3)
+            expected = x.astype(np.float64)
+            for _ in range(count):
+                expected = (expected + 3) * 0.5
+            close_to(dx, expected)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures[0]
+    with ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(work, seed) for seed in range(4)]:
+            future.result()
     assert kernel.stats.replays == 160
 
 

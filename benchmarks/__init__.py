@@ -1,0 +1,1 @@
+"""Measurements, one file a question: ``python -m benchmarks.run``. Each checks the answers before it times anything."""

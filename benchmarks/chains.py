@@ -1,0 +1,46 @@
+"""Kernels of K loops, and their do-while, written to a file so that they are functions with a source like any user's."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+N = 1024
+BLOCK = 256
+
+
+def chain(loops: int) -> Callable[..., Any]:
+    """``chain(x, a)``: ``loops`` times in a row, a loop ``x[i] = x[i] + a``."""
+    return _function(f"chain_{loops}", "x, a", _loops(loops, 1))
+
+
+def counted(loops: int) -> Callable[..., Any]:
+    """``counted(x, a, counter)``: the chain, repeated until ``counter``, one less each time, is zero."""
+    body = ["    while qgraph.graph_do_while(counter):", *_loops(loops, 2), "        counter[()] -= 1"]
+    return _function(f"counted_{loops}", "x, a, counter", body)
+
+
+def _loops(loops: int, depth: int) -> list[str]:
+    pad = "    " * depth
+    return [f"{pad}for i in range(x.shape[0]):", f"{pad}    x[i] = x[i] + a"] * loops
+
+
+def _function(name: str, parameters: str, body: list[str]) -> Callable[..., Any]:
+    file = _folder() / f"{name}.py"
+    file.write_text("\n".join(["import qgraph", "", "", f"def {name}({parameters}):", *body]) + "\n")
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(str(file))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Callable[..., Any] = getattr(module, name)
+    return found
+
+
+@functools.cache
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="qgraph-bench-"))

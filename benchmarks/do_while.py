@@ -1,0 +1,102 @@
+"""What does an iteration of a device loop cost? 1, 3 and 10 loops and a counter: on the device, by the host, raw C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import qgraph
+from benchmarks import chains, plots, raw_c, timing
+from benchmarks.launch import expect
+from benchmarks.raw_c import Missing
+from benchmarks.results import Answer, Target, main
+from benchmarks.timing import Timing
+
+LOOPS = (1, 3, 10)
+PEERS = ("qgraph", "raw C", "raw C, one kernel for both", "qgraph, host loop", "raw C, host loop")
+# Iterations of the short and of the long run.
+DEVICE = (100, 10_100)
+HOST = (20, 520)
+
+
+def measure(quick: bool) -> Answer:
+    """Microseconds an iteration, as the difference of a long and a short run."""
+    answer = Answer(
+        "do_while", f"A do-while: K loops of {chains.N:,} float32 and a counter, us an iteration", ("loops", *PEERS)
+    )
+    answer.rows = [{"loops": count} for count in LOOPS]
+    samples: dict[tuple[int, str], list[Timing]] = {}
+    runs = {(count, peer): _qgraph(count, peer, answer) for count in LOOPS for peer in ("qgraph", "qgraph, host loop")}
+    for _ in range(1 if quick else 3):
+        for (count, peer), run in runs.items():
+            if run is not None:
+                samples.setdefault((count, peer), []).append(run())
+        _raw(samples, answer)
+    for row in answer.rows:
+        for (count, peer), timings in samples.items():
+            if count == row["loops"]:
+                row[peer] = timing.middle(timings).as_json()
+    _targets(answer)
+    return answer
+
+
+def _targets(answer: Answer) -> None:
+    for row in answer.rows:
+        name = f"do-while of {row['loops']} loops, an iteration, against raw C with a separate condition"
+        if "raw C" in row and "qgraph" in row:
+            answer.targets.append(Target(name, row["qgraph"]["median"] / row["raw C"]["median"], "<=", 1.1, "x"))
+        else:
+            answer.missing[f"target: {name}"] = answer.missing.get("raw C") or answer.missing.get("qgraph", "not measured")
+
+
+def _qgraph(loops: int, peer: str, answer: Answer) -> Callable[[], Timing] | None:
+    """A measurement of qgraph's do-while, once its answer is right; None, and said so, where loops cannot run there."""
+    device = peer == "qgraph"
+    kernel = qgraph.kernel(backend="cuda", conditional="auto" if device else "host")(chains.counted(loops))
+    x = qgraph.asarray(np.zeros(chains.N, np.float32), backend="cuda")
+    counter = qgraph.asarray(np.array(7, np.int32), backend="cuda")
+    kernel(x, 1.0, counter)
+    qgraph.synchronize()
+    expect(qgraph.to_numpy(x), 7 * loops, peer)
+    path = kernel.last_launch.path
+    if path != ("cuda-graph" if device else "cuda-host-loop"):
+        answer.missing[peer] = f"the loop took the path {path}: {kernel.last_launch.reason}"
+        return None
+
+    def prepare(iterations: int) -> None:
+        counter.fill(iterations)
+        qgraph.synchronize()
+
+    def run(_: int) -> None:
+        kernel(x, 1.0, counter)
+        qgraph.synchronize()
+
+    few, many = DEVICE if device else HOST
+    return lambda: timing.per_iteration(run, prepare, few=few, many=many, repeats=5)
+
+
+def _raw(samples: dict[tuple[int, str], list[Timing]], answer: Answer) -> None:
+    try:
+        for count, found in raw_c.measure("while", LOOPS).items():
+            samples.setdefault((count, "raw C"), []).append(Timing.of([found["separate"]]))
+            samples.setdefault((count, "raw C, one kernel for both"), []).append(Timing.of([found["combined"]]))
+        for count, found in raw_c.measure("host", LOOPS).items():
+            samples.setdefault((count, "raw C, host loop"), []).append(Timing.of([found["host"]]))
+    except Missing as error:
+        answer.missing["raw C"] = str(error)
+
+
+def draw(record: dict[str, Any], file: Path) -> None:
+    """Bars: time of an iteration."""
+    figure, axes = plots.figure("Time of one iteration of a do-while", record)
+    plots.bars(axes, record, "loops", PEERS)
+    axes.set_xlabel(f"loops in the body, {chains.N:,} float32 each, and a counter")
+    axes.set_ylabel("microseconds")
+    plots.save(figure, file)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(measure, draw, needs_gpu=True))

@@ -1,0 +1,72 @@
+"""How every plot of the benchmarks looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK = "#1f2933"
+# One colour a peer, in every plot.
+COLOURS = {
+    "qgraph": "#c2410c",
+    "qgraph, graph=False": "#f59e0b",
+    "qgraph, host loop": "#f59e0b",
+    "raw C": INK,
+    "raw C, one kernel for both": "#7b8794",
+    "raw C, host loop": "#9aa5b1",
+    "PyTorch graph": "#7c3aed",
+    "numba-cuda": "#0f766e",
+    "numba prange": "#0f766e",
+}
+
+
+def figure(title: str, record: dict[str, Any], *, width: float = 7.5, height: float = 4.2) -> tuple[Figure, Axes]:
+    """An empty figure with a title and, under it, the machine that was measured."""
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(width, height), dpi=120, facecolor="white", layout="constrained")
+    axes = drawn.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True, axis="y", color="#e4e7eb", linewidth=0.8)
+    axes.set_axisbelow(True)
+    gpu = record["machine"]["gpu"]
+    where = gpu if gpu and record["question"] != "cpu" else f"{record['machine']['cpu']}, {record['machine']['cores']} cores"
+    drawn.suptitle(title, x=0.01, ha="left", color=INK, fontweight="bold", fontsize=12)
+    axes.set_title(f"{where}, {record['date'][:10]}, commit {record['commit']}", loc="left", color="#616e7c", fontsize=8.5)
+    return drawn, axes
+
+
+def lines(axes: Axes, record: dict[str, Any], x: str, peers: tuple[str, ...]) -> None:
+    """One line a peer over the column ``x``, for the peers that were measured."""
+    for peer in peers:
+        points = [(row[x], row[peer]["median"]) for row in record["rows"] if row.get(peer)]
+        if points:
+            xs, ys = zip(*points, strict=True)
+            axes.plot(xs, ys, color=COLOURS.get(peer, INK), marker="o", markersize=4.5, linewidth=1.8, label=peer)
+    axes.legend(frameon=False, fontsize=9)
+
+
+def bars(axes: Axes, record: dict[str, Any], x: str, peers: tuple[str, ...]) -> None:
+    """Groups of bars, one group a row, one bar a measured peer, its value above."""
+    present = [peer for peer in peers if any(row.get(peer) for row in record["rows"])]
+    width = 0.8 / max(len(present), 1)
+    for k, peer in enumerate(present):
+        for group, row in enumerate(record["rows"]):
+            if row.get(peer):
+                place = group - 0.4 + (k + 0.5) * width
+                height = row[peer]["median"]
+                axes.bar(place, height, width * 0.92, color=COLOURS.get(peer, INK), label=peer if group == 0 else None)
+                axes.text(place, height, f"{height:.3g}", ha="center", va="bottom", fontsize=7.5, color=INK)
+    axes.set_xticks(range(len(record["rows"])), [str(row[x]) for row in record["rows"]])
+    axes.grid(visible=False, axis="x")
+    axes.set_ylim(top=axes.get_ylim()[1] * 1.3)
+    axes.legend(frameon=False, fontsize=9, loc="upper left", ncols=2)
+
+
+def save(drawn: Figure, file: Path) -> None:
+    """Write the PNG."""
+    drawn.savefig(file)

@@ -1,0 +1,44 @@
+"""Builds and runs raw_c.cu, where there is an nvcc."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).resolve().with_suffix(".cu")
+
+
+class Missing(Exception):
+    """A peer that cannot be measured here; the message says why."""
+
+
+@functools.cache
+def program() -> Path:
+    """The compiled program. ``Missing`` where there is no nvcc, or it refuses."""
+    nvcc = shutil.which("nvcc") or shutil.which(
+        "nvcc", path=os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")
+    )
+    if nvcc is None:
+        raise Missing("no nvcc on the PATH or under CUDA_HOME")
+    target = Path(tempfile.mkdtemp(prefix="qgraph-bench-")) / "raw_c"
+    # -arch=native asks the driver for the GPU; -rdc for cudaGraphSetConditional in libcudadevrt.
+    command = [nvcc, "-O2", "-rdc=true", "-arch=native", "-o", str(target), str(SOURCE), "-lcudadevrt"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Missing(f"nvcc failed: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode}")
+    return target
+
+
+def measure(what: str, kernels: tuple[int, ...]) -> dict[int, dict[str, Any]]:
+    """One run of ``raw_c what K...``: its answer for each K."""
+    done = subprocess.run([str(program()), what, *map(str, kernels)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Missing(f"raw_c {what} failed: {done.stderr.strip()}")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return {row["kernels"]: row for row in rows}

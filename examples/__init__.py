@@ -1,0 +1,1 @@
+"""Programs that use qgraph as its users do."""

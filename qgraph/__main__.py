@@ -1,0 +1,185 @@
+"""``python -m qgraph info`` and ``python -m qgraph inspect MODULE:KERNEL``."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import qgraph
+from qgraph.errors import ArgumentError, QGraphError
+
+USAGE_ERROR = 2
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns 0, 1 where qgraph refused something, 2 where the command line was wrong."""
+    options = _parser().parse_args(arguments)
+    try:
+        command: Callable[[argparse.Namespace], None] = options.command
+        command(options)
+    except _UsageError as error:
+        print(f"qgraph: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    except QGraphError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+class _UsageError(Exception):
+    """The command line names something that is not there."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m qgraph", description="What qgraph sees, on this machine and in a kernel.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    info = commands.add_parser("info", help="device, driver, toolkit, and which path loops take")
+    info.set_defaults(command=_info)
+    look = commands.add_parser("inspect", help="a kernel's parameters, options and loops; with --args, its graph")
+    look.add_argument("kernel", metavar="MODULE:KERNEL", help="as in package.module:function or module:Class.method")
+    look.add_argument("--args", metavar="EXPR", help='example arguments, such as "np.zeros(8), 3"; np is NumPy')
+    look.add_argument("--dot", action="store_true", help="with --args: print the graph in Graphviz' language instead")
+    look.set_defaults(command=_inspect)
+    return parser
+
+
+# --- info ---------------------------------------------------------------------------------------------------------------
+
+
+def _info(_: argparse.Namespace) -> None:
+    print(_table(_mapping(qgraph.info())))
+
+
+def _mapping(record: Any) -> dict[str, Any]:
+    if dataclasses.is_dataclass(record) and not isinstance(record, type):
+        return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    return dict(record)
+
+
+def _table(rows: Mapping[str, Any]) -> str:
+    width = max((len(name) for name in rows), default=0)
+    return "\n".join(f"{name:<{width}}  {_words(value)}".rstrip() for name, value in rows.items())
+
+
+def _words(value: Any) -> str:
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, (tuple, list)):
+        return ", ".join(str(part) for part in value) or "none"
+    return str(value)
+
+
+# --- inspect ------------------------------------------------------------------------------------------------------------
+
+
+def _inspect(options: argparse.Namespace) -> None:
+    if options.dot and options.args is None:
+        raise _UsageError('--dot draws a graph, which needs arguments: add --args "np.zeros(8), 3"')
+    kernel = _load(options.kernel)
+    if options.args is None:
+        print(_describe(options.kernel, kernel))
+        return
+    args, keywords = _example_arguments(options.args)
+    plan = kernel.plan(*args, **keywords)
+    if options.dot:
+        print(plan.to_dot(), end="")
+        return
+    print(_describe(options.kernel, kernel))
+    print()
+    print(plan)
+
+
+def _load(place: str) -> Any:
+    """The kernel that ``MODULE:KERNEL`` names."""
+    module_name, colon, path = place.partition(":")
+    if not colon or not module_name or not path:
+        raise _UsageError(f"{place!r} is not of the form MODULE:KERNEL")
+    # As `python -m` does for modules, so that files in the current folder are found.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise _UsageError(f"there is no module {error.name!r}") from error
+    for name in path.split("."):
+        if not hasattr(found, name):
+            kernels = (
+                ", ".join(sorted(key for key, value in getattr(found, "__dict__", {}).items() if _is_kernel(value))) or "none"
+            )
+            raise _UsageError(f"{module_name} has no {path!r}; its kernels: {kernels}")
+        found = getattr(found, name)
+    if not _is_kernel(found):
+        raise _UsageError(f"{place} is a {type(found).__name__}, not a kernel: is @qgraph.kernel missing?")
+    return found
+
+
+def _is_kernel(value: Any) -> bool:
+    return (
+        not isinstance(value, type) and callable(getattr(value, "plan", None)) and callable(getattr(value, "reference", None))
+    )
+
+
+def _example_arguments(text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The values of ``text``, written as between the parentheses of a call."""
+    import numpy
+
+    try:
+        # The user's own command line, on the user's own machine: it may say what Python may say.
+        collect = eval(f"lambda call: call({text})", {"np": numpy, "numpy": numpy, "qgraph": qgraph})
+        result: tuple[tuple[Any, ...], dict[str, Any]] = collect(lambda *args, **keywords: (args, keywords))
+    except QGraphError:
+        raise
+    except SyntaxError as error:
+        raise _UsageError(f"--args {text!r} is not Python: {error.msg}") from error
+    except Exception as error:  # whatever the user's expression raises is reported, by name
+        raise ArgumentError(f"--args {text!r} failed: {type(error).__name__}: {error}") from error
+    return result
+
+
+def _describe(place: str, kernel: Any) -> str:
+    function = inspect.unwrap(kernel)
+    file, lines, first = _source(function)
+    head = {
+        "kernel": place,
+        "source": f"{file}:{first}",
+        "parameters": str(inspect.signature(function)),
+        "options": ", ".join(f"{name}={value!r}" for name, value in _mapping(kernel.options).items()),
+    }
+    loops = [f"  line {number:>4}  {'  ' * depth}{text}" for number, depth, text in _loops(lines, first)]
+    return "\n".join([_table(head), "", "loops", *(loops or ["  none"])])
+
+
+def _source(function: Callable[..., Any]) -> tuple[str, list[str], int]:
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except OSError as error:
+        raise QGraphError(f"the source of {function.__name__}() cannot be read") from error
+    return function.__code__.co_filename, lines, first
+
+
+def _loops(lines: list[str], first: int) -> Iterator[tuple[int, int, str]]:
+    """(line, depth, text) of every for and while of a function whose source is ``lines``."""
+    # Kept under an `if`, so that a method's indentation may stay.
+    tree = ast.parse("if True:\n" + "".join(lines)) if lines[0][:1] in " \t" else ast.parse("".join(lines))
+    ast.increment_lineno(tree, first - (2 if lines[0][:1] in " \t" else 1))
+
+    def walk(node: ast.AST, depth: int) -> Iterator[tuple[int, int, str]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.For, ast.While)):
+                yield child.lineno, depth, lines[child.lineno - first].strip()
+                yield from walk(child, depth + 1)
+            else:
+                yield from walk(child, depth)
+
+    yield from walk(tree, 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

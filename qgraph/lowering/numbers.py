@@ -1,0 +1,409 @@
+"""Number typing: NumPy 2's rules with weak Python numbers, as mixins for Numba's typing and target contexts.
+
+Numba sees every operator and builtin as a function; here each is a ``Word``, whose ``Rule`` looks at the operand types and
+chooses in which type to compute, and with which code. Where a rule has no opinion (arrays, tuples, strings), Numba's own
+typing goes on. Both Numba's CPU target and numba-cuda's use these: their type objects are the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba.core import types
+from numba.core.datamodel import default_manager, models
+from numba.np.numpy_support import as_dtype, from_dtype
+
+from qgraph.lowering.number_code import Emitter
+from qgraph.program import Function, ParallelFunction
+
+# mypy cannot see Numba's types; at run time Callable is the base of everything that can be called.
+_Callable: Any = types.Callable
+_Opaque: Any = types.Opaque
+
+
+class NumberError(Exception):
+    """Operand types that have no right answer; the text says what to write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Compute with operands converted to ``args``, giving ``result``; ``emit`` is None where Numba's own code does it."""
+
+    args: tuple[Any, ...]
+    result: Any = None
+    emit: Emitter | None = None
+
+
+Rule = Callable[["NumberTyping", tuple[Any, ...]], Choice | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """A word that means a plain Python function, compiled under the same rules."""
+
+    function: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A word that is another one for some operand types: ``np.exp`` of a complex number is ``cmath.exp``."""
+
+    rule: Rule
+    complex_value: object
+
+
+Meaning = Rule | Spelling | Alias
+
+# --- joining ----------------------------------------------------------------------------------------------------------
+
+
+def is_number(item: Any) -> bool:
+    """Whether a Numba type, literal or not, is a boolean, integer, real or complex number."""
+    return isinstance(item, types.Integer | types.Float | types.Complex | types.Boolean)
+
+
+def is_integral(item: Any) -> bool:
+    """Whether a Numba type is an integer or a boolean."""
+    return isinstance(item, types.Integer | types.Boolean)
+
+
+def plain(item: Any) -> Any:
+    """The type without its literal value."""
+    return types.unliteral(item)
+
+
+def is_real(item: Any) -> bool:
+    """Whether a Numba type is a real number whose code is emitted here: float16 and complex are Numba's."""
+    return is_integral(item) or item in (types.float32, types.float64)
+
+
+def join(left: Any, right: Any) -> Any:
+    """The type in which two numbers meet.
+
+    An integer or boolean gives way to any float; a literal that fits gives way to the other's integer type; of two other
+    integers NumPy's promotion decides, but for int64, which may be a Python int: with it, and with uint64, no float.
+    """
+    a, b = plain(left), plain(right)
+    if a == b:
+        return a
+    if isinstance(a, types.Complex) or isinstance(b, types.Complex):
+        return _join_complex(a, b)
+    if isinstance(a, types.Float) and isinstance(b, types.Float):
+        return max(a, b, key=lambda item: item.bitwidth)
+    if isinstance(a, types.Float) or isinstance(b, types.Float):
+        return a if isinstance(a, types.Float) else b
+    if isinstance(a, types.Boolean) or isinstance(b, types.Boolean):
+        return b if isinstance(a, types.Boolean) else a
+    if isinstance(left, types.IntegerLiteral) != isinstance(right, types.IntegerLiteral):
+        return _join_literal(left, b) if isinstance(left, types.IntegerLiteral) else _join_literal(right, a)
+    if types.uint64 in (a, b):
+        return types.uint64
+    if types.int64 in (a, b):
+        return types.int64
+    return from_dtype(np.promote_types(as_dtype(a), as_dtype(b)))
+
+
+def _join_literal(literal: Any, strong: Any) -> Any:
+    if fits(literal.literal_value, strong):
+        return strong
+    raise NumberError(f"the Python integer {literal.literal_value} is out of bounds for {strong}")
+
+
+def fits(value: int, integer: Any) -> bool:
+    """Whether a Python int is a value of a Numba integer type."""
+    return bool(integer.minval <= value <= integer.maxval)
+
+
+def _join_complex(a: Any, b: Any) -> Any:
+    wide = {types.complex128, types.float64}
+    return types.complex128 if a in wide or b in wide else types.complex64
+
+
+def join_all(items: tuple[Any, ...]) -> Any:
+    """The type in which several numbers meet."""
+    result = items[0]
+    for item in items[1:]:
+        result = join(result, item)
+    return plain(result)
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+class Word(_Callable, _Opaque):
+    """The Numba type of an operator, builtin or NumPy function: asks its rule, then Numba (``native``)."""
+
+    def __init__(self, value: object, name: str, meaning: Meaning | None, native: Any) -> None:
+        self._identity = object()
+        self._value = value
+        self._meaning = meaning
+        self._native = native
+        self._choices: dict[tuple[Any, ...], Emitter | Any] = {}
+        super().__init__(name=name)
+
+    @property
+    def key(self) -> object:
+        return self._identity
+
+    def get_call_type(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
+        """The signature of a call; the code that goes with it is kept for ``implementation``."""
+        if self._meaning is not None and all(is_number(arg) for arg in (*args, *kws.values())):
+            signature = self._from_meaning(context, args, kws)
+            if signature is not None:
+                return signature
+        return self._from_numba(context, args, kws)
+
+    def _from_meaning(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
+        meaning = self._meaning
+        if isinstance(meaning, Spelling):
+            return self._delegate(context, context.function_word(meaning.function), args, kws)
+        if isinstance(meaning, Alias):
+            if any(isinstance(arg, types.Complex) for arg in args):
+                return self._delegate(context, context.resolve_value_type(meaning.complex_value), args, kws)
+            meaning = meaning.rule
+        if meaning is None or kws:
+            return None
+        try:
+            choice = meaning(context, args)
+        except NumberError as error:
+            raise context.typing_error(str(error)) from error
+        if choice is None:
+            return None
+        if choice.emit is None:
+            return self._from_numba(context, choice.args, {})
+        self._choices[choice.args] = choice.emit
+        return context.make_signature(choice.result, *choice.args)
+
+    def _from_numba(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
+        if self._native is None:
+            shown = ", ".join(str(plain(arg)) for arg in (*args, *kws.values()))
+            raise context.typing_error(f"{self.name} does not take ({shown}) here")
+        return self._delegate(context, self._native, args, kws)
+
+    def _delegate(self, context: Any, word: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
+        signature = context.resolve_function_type(word, args, kws)
+        if signature is not None:
+            self._choices[signature.args] = word
+        return signature
+
+    def implementation(self, signature: Any) -> Emitter | Any:
+        """What lowers a call with this signature: an emitter, or the function type that Numba lowers."""
+        try:
+            return self._choices[signature.args]
+        except KeyError:
+            raise NotImplementedError(f"{self.name}{signature.args}") from None
+
+    def get_call_signatures(self) -> tuple[list[Any], bool]:
+        return [], True
+
+    def get_impl_key(self, sig: Any) -> object:
+        return (self._identity, sig.args)
+
+
+class DeviceFunction(_Callable, _Opaque):
+    """The Numba type of a Python function that is compiled where it is called, once for each choice of argument types."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._identity = object()
+        self.function = function
+        self.signature = inspect.signature(function)
+        self._compiled: dict[tuple[Any, ...], Any] = {}
+        self._open: set[tuple[Any, ...]] = set()
+        super().__init__(name=function.__name__)
+
+    @property
+    def key(self) -> object:
+        return self._identity
+
+    def get_call_type(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
+        """The signature of a call; compiles the function for these argument types."""
+        folded = tuple(plain(arg) for arg in self._fold(context, args, kws))
+        if folded in self._compiled:
+            return self._compiled[folded]
+        if folded in self._open:
+            raise context.typing_error(f"{self.name}() calls itself; recursion is not supported")
+        self._open.add(folded)
+        try:
+            result = context.compile_function(self.function, folded, self.get_impl_key)
+        finally:
+            self._open.discard(folded)
+        signature = context.make_signature(result, *folded).replace(pysig=self.signature)
+        self._compiled[folded] = signature
+        return signature
+
+    def _fold(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> tuple[Any, ...]:
+        try:
+            bound = self.signature.bind(*args, **kws)
+        except TypeError as error:
+            raise context.typing_error(f"{self.name}(): {error}") from error
+        folded: list[Any] = []
+        for name, parameter in self.signature.parameters.items():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                folded.append(types.BaseTuple.from_types(tuple(plain(arg) for arg in bound.arguments.get(name, ()))))
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                raise context.typing_error(f"{self.name}() takes **{name}, which cannot be compiled")
+            elif name in bound.arguments:
+                folded.append(bound.arguments[name])
+            else:
+                folded.append(context.resolve_value_type(parameter.default))
+        return tuple(folded)
+
+    def get_call_signatures(self) -> tuple[list[Any], bool]:
+        return [], True
+
+    def get_impl_key(self, sig: Any) -> object:
+        return (self._identity, sig.args)
+
+
+default_manager.register(Word, models.OpaqueModel)
+default_manager.register(DeviceFunction, models.OpaqueModel)
+
+
+# --- contexts ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Session:
+    """What belongs to one compilation: the functions compiled for it, by identity, and where their code goes."""
+
+    library: Any
+    flags: Any
+    words: dict[int, Any] = field(default_factory=dict)
+    # Keeps alive what the keys of words were made from.
+    owners: list[object] = field(default_factory=list)
+
+
+if TYPE_CHECKING:
+    _Context = Any
+else:
+    _Context = object
+
+
+class NumberTyping(_Context):  # type: ignore[misc]
+    """Mixin of a Numba typing context. The class that uses it sets ``float_type``, ``meanings`` and ``typing_error``,
+    and defines ``make_signature``, ``compile_function`` and ``special_word``.
+    """
+
+    float_type: Any
+    # id of a value -> (the value, what it means)
+    meanings: Mapping[int, tuple[object, Meaning]]
+    session: Session | None = None
+    _words: dict[int, Word]
+
+    @property
+    def complex_type(self) -> Any:
+        """The complex type of F."""
+        return types.complex64 if self.float_type == types.float32 else types.complex128
+
+    def resolve_value_type(self, value: Any) -> Any:
+        """Numba's hook: the type of a global, a literal or an operator."""
+        if type(value) is float:
+            return self.float_type
+        if type(value) is complex:
+            return self.complex_type
+        if type(value) is tuple and value:
+            return types.BaseTuple.from_types(tuple(self.resolve_value_type(item) for item in value))
+        entry = self.meanings.get(id(value))
+        if entry is not None:
+            return self._word(value, entry[1])
+        function = _python_function(value)
+        if function is not None:
+            return self.function_word(function)
+        special = self.special_word(value)
+        if special is not None:
+            return special
+        return super().resolve_value_type(value)
+
+    def _word(self, value: Any, meaning: Meaning) -> Word:
+        word = self._words.get(id(value))
+        if word is None:
+            try:
+                native = super().resolve_value_type(value)
+            except ValueError:
+                native = None
+            word = self._words[id(value)] = Word(value, value_name(value), meaning, native)
+        return word
+
+    def function_word(self, function: Any) -> Any:
+        """The type of a Python function (or a ``program.Function``) within the current compilation."""
+        session = self.session
+        assert session is not None, "a function is compiled outside a session"
+        word = session.words.get(id(function))
+        if word is None:
+            python = python_function(function) if isinstance(function, Function) else function
+            word = session.words[id(function)] = DeviceFunction(python)
+            session.owners.append(function)
+        return word
+
+    def unify_pairs(self, first: Any, second: Any) -> Any:
+        """Numba's hook: the type of a variable that holds both."""
+        if first != second and is_number(first) and is_number(second):
+            try:
+                return join(first, second)
+            except NumberError:
+                return super().unify_pairs(plain(first), plain(second))
+        return super().unify_pairs(first, second)
+
+
+class NumberTarget(_Context):  # type: ignore[misc]
+    """Mixin of a Numba target context: finds the code that a word chose."""
+
+    # Whether library functions are CUDA's libdevice.
+    libdevice = False
+
+    def get_function(self, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
+        """Numba's hook: the code of a call."""
+        if isinstance(fn, Word):
+            found = fn.implementation(sig)
+            if isinstance(found, types.Type):
+                return self.get_function(found, sig)
+            return _Emitted(self, found, sig)
+        if isinstance(fn, DeviceFunction):
+            return super().get_function(fn.get_impl_key(sig), sig, _firstcall)
+        return super().get_function(fn, sig, _firstcall)
+
+
+@dataclass(frozen=True, slots=True)
+class _Emitted:
+    """An emitter as Numba's lowering calls it."""
+
+    context: Any
+    emit: Emitter
+    signature: Any
+    libs: tuple[Any, ...] = ()
+
+    def __call__(self, builder: Any, args: Any, loc: object = None) -> Any:
+        return self.emit(self.context, builder, self.signature, args)
+
+
+def value_name(value: Any) -> str:
+    """How a message names a function: ``numpy.sqrt``, ``max``."""
+    name = getattr(value, "__name__", str(value))
+    if isinstance(value, np.ufunc):
+        return f"numpy.{name}"
+    module = getattr(value, "__module__", None) or ""
+    return name if module in ("", "builtins", "_operator") else f"{module}.{name}"
+
+
+def _python_function(value: Any) -> Any:
+    """The function that a value of ``names`` is compiled from: a Function itself, a Numba dispatcher's Python function."""
+    if isinstance(value, Function):
+        return value
+    if isinstance(value, ParallelFunction):
+        return None
+    function = getattr(value, "py_func", None)
+    return function if inspect.isfunction(function) else None
+
+
+def python_function(function: Function, names: Mapping[str, object] | None = None) -> Any:
+    """The Python function of a ``program.Function``, with the user's file and line numbers, not yet compiled by Numba."""
+    import ast
+
+    module = ast.fix_missing_locations(ast.Module(body=[function.tree], type_ignores=[]))
+    namespace: dict[str, Any] = {"__name__": "qgraph.generated", **(function.names if names is None else names)}
+    exec(compile(module, function.file, "exec"), namespace)  # noqa: S102 - this is the compiler
+    return namespace[function.tree.name]

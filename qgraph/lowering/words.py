@@ -1,0 +1,535 @@
+"""Which operator, builtin, math or NumPy function means what in a kernel: tables from the object to its rule.
+
+The same for CUDA and the CPU. A function that is in no table is typed by Numba itself, which fails where it cannot.
+"""
+
+from __future__ import annotations
+
+import builtins
+import cmath
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numba.core import types
+
+from qgraph import language
+from qgraph.lowering import number_code as code
+from qgraph.lowering.number_code import Emitter
+from qgraph.lowering.numbers import (
+    Alias,
+    Choice,
+    Meaning,
+    NumberError,
+    NumberTyping,
+    Rule,
+    Spelling,
+    fits,
+    is_integral,
+    is_real,
+    join_all,
+    plain,
+)
+
+_Types = tuple[Any, ...]
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+def _same(joined: Any, count: int, emit: Emitter) -> Choice:
+    """Compute in ``joined``, with our code where it is a real type, with Numba's where it is complex or float16."""
+    return Choice((joined,) * count, joined, emit if is_real(joined) else None)
+
+
+def _not_bool(joined: Any) -> Any:
+    return types.int64 if isinstance(joined, types.Boolean) else joined
+
+
+def _arithmetic(emit: Emitter) -> Rule:
+    """In the joined type; of two booleans as int64, where CPython and NumPy agree."""
+
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        return _same(_not_bool(join_all(args)), 2, emit) if len(args) == 2 else None
+
+    return rule
+
+
+def _no_booleans(emit: Emitter, symbol: str) -> Rule:
+    """``+`` and ``-``, which CPython and NumPy answer differently for booleans."""
+
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        if len(args) != 2:
+            return None
+        joined = join_all(args)
+        if isinstance(joined, types.Boolean):
+            raise NumberError(
+                f"bool {symbol} bool is a number in Python and not in NumPy: write int(a) {symbol} int(b), "
+                "or use and, or, != for a logical result"
+            )
+        return _same(joined, 2, emit)
+
+    return rule
+
+
+def _bits(emit: Emitter) -> Rule:
+    """``& | ^`` and the product: of booleans a boolean."""
+
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        return _same(join_all(args), 2, emit) if len(args) == 2 else None
+
+    return rule
+
+
+def _integers_only(rule: Rule) -> Rule:
+    def checked(typing: NumberTyping, args: _Types) -> Choice | None:
+        return rule(typing, args) if all(map(is_integral, args)) else None
+
+    return checked
+
+
+def _float_join(typing: NumberTyping, args: _Types) -> Any:
+    """The joined type, integers taking F and float16 computing in float32."""
+    joined = join_all(args)
+    if is_integral(joined):
+        return typing.float_type
+    return types.float32 if joined == types.float16 else joined
+
+
+def _floating(emit: Emitter, count: int = 2) -> Rule:
+    """A function of floats: integers take F first. ``None`` for complex numbers, which are Numba's."""
+
+    def rule(typing: NumberTyping, args: _Types) -> Choice | None:
+        if len(args) != count:
+            return None
+        joined = _float_join(typing, args)
+        return _same(joined, count, emit)
+
+    return rule
+
+
+def _divide(typing: NumberTyping, args: _Types) -> Choice | None:
+    if len(args) != 2:
+        return None
+    joined = join_all(args)
+    return _same(typing.float_type if is_integral(joined) else joined, 2, code.true_divide)
+
+
+def _power(typing: NumberTyping, args: _Types) -> Choice | None:
+    if len(args) != 2:
+        return None
+    base, exponent = args
+    literal = exponent if isinstance(exponent, types.IntegerLiteral) else None
+    joined = _not_bool(plain(base) if literal is not None and not isinstance(base, types.IntegerLiteral) else join_all(args))
+    if is_integral(joined):
+        if literal is not None and literal.literal_value < 0:
+            raise NumberError(f"an integer to the power {literal.literal_value} is not an integer: write a float base")
+        if literal is not None and not fits(literal.literal_value, joined):
+            raise NumberError(f"the Python integer {literal.literal_value} is out of bounds for {joined}")
+        return Choice((joined, literal or joined), joined, code.power)
+    if not is_real(joined):
+        return _same(joined, 2, code.power)
+    if literal is not None and abs(literal.literal_value) <= 8:
+        return Choice((joined, literal), joined, code.power)
+    return Choice((joined, joined), joined, code.power)
+
+
+def _comparison(symbol: str) -> Rule:
+    emit = code.comparison(symbol)
+
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        if len(args) != 2:
+            return None
+        if not all(map(is_integral, args)):
+            joined = join_all(args)
+            return Choice((joined, joined), types.boolean, emit if is_real(joined) else None)
+        return Choice(tuple(map(_exact, args)), types.boolean, emit)
+
+    return rule
+
+
+def _exact(item: Any) -> Any:
+    """The 64-bit type that holds every value of an integer type."""
+    if isinstance(item, types.Boolean):
+        return types.uint64
+    if isinstance(item, types.IntegerLiteral):
+        return types.uint64 if item.literal_value >= 0 else types.int64
+    return types.int64 if item.signed else types.uint64
+
+
+def _extreme(emit: Emitter) -> Rule:
+    """Builtin ``min`` and ``max`` of two or more numbers."""
+
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        return _same(join_all(args), len(args), emit) if len(args) >= 2 else None
+
+    return rule
+
+
+def _joined(emit: Emitter, count: int) -> Rule:
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        return _same(join_all(args), count, emit) if len(args) == count else None
+
+    return rule
+
+
+def _unary(emit: Emitter) -> Rule:
+    """``- + abs``: the operand's type, of a boolean int64."""
+
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        return _same(_not_bool(plain(args[0])), 1, emit) if len(args) == 1 else None
+
+    return rule
+
+
+def _invert(_typing: NumberTyping, args: _Types) -> Choice | None:
+    if isinstance(args[0], types.Boolean):
+        raise NumberError("~ of a boolean is -1 or -2 in Python and a boolean in NumPy: write `not a`")
+    return _same(plain(args[0]), 1, code.bit_not) if is_integral(args[0]) else None
+
+
+def _logical(emit: Emitter, count: int = 2) -> Rule:
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        return Choice((types.boolean,) * count, types.boolean, emit) if len(args) == count else None
+
+    return rule
+
+
+def _test(emit: Emitter) -> Rule:
+    """``isnan`` and its kin."""
+
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        if len(args) != 1:
+            return None
+        kind = types.float32 if args[0] == types.float16 else plain(args[0])
+        return Choice((kind,), types.boolean, emit) if is_real(kind) else None
+
+    return rule
+
+
+def _rounding(emit: Emitter) -> Rule:
+    """NumPy's ``floor`` and its kin: a float of a float, integers unchanged."""
+
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        if len(args) != 1:
+            return None
+        kind = types.float32 if args[0] == types.float16 else plain(args[0])
+        if not is_real(kind):
+            return None
+        return Choice((kind,), kind, code.identity if is_integral(kind) else emit)
+
+    return rule
+
+
+def _to_integer(name: str | None) -> Rule:
+    """``math.floor`` and its kin, ``int``: an int64 of a float; integers keep their value."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = code.call_library(context, builder, name, sig.args[0], args) if name else args[0]
+        return builder.fptosi(value, context.get_value_type(sig.return_type))
+
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        if len(args) != 1:
+            return None
+        kind = types.float32 if args[0] == types.float16 else plain(args[0])
+        if is_integral(kind):
+            kind = types.uint64 if kind == types.uint64 else types.int64
+            return Choice((kind,), kind, code.identity)
+        return Choice((kind,), types.int64, emit) if is_real(kind) else None
+
+    return rule
+
+
+def _round(typing: NumberTyping, args: _Types) -> Choice | None:
+    """Builtin ``round``: half to even; with digits the operand's float type."""
+    if len(args) == 1:
+        return _to_integer("rint")(typing, args)
+    return Choice((_float_join(typing, args[:1]), types.int64)) if len(args) == 2 and not is_integral(args[0]) else None
+
+
+def _to_float(typing: NumberTyping, args: _Types) -> Choice | None:
+    if len(args) != 1 or not is_real(plain(args[0])):
+        return None
+    kind = types.float64 if args[0] == types.float64 else typing.float_type
+    return Choice((kind,), kind, code.identity)
+
+
+def _to_complex(typing: NumberTyping, args: _Types) -> Choice | None:
+    if any(isinstance(arg, types.Complex) for arg in args):
+        return None
+    return Choice((_float_join(typing, args),) * len(args))
+
+
+def _where(_typing: NumberTyping, args: _Types) -> Choice | None:
+    if len(args) != 3:
+        return None
+    joined = join_all(args[1:])
+    return Choice((types.boolean, joined, joined), joined, code.select)
+
+
+def _real_identity(_typing: NumberTyping, args: _Types) -> Choice | None:
+    kind = plain(args[0])
+    return Choice((kind,), kind, code.identity) if is_real(kind) and len(args) == 1 else None
+
+
+# --- words spelled in Python ------------------------------------------------------------------------------------------
+
+
+
+
+def _sign(typing: NumberTyping, args: _Types) -> Choice | None:
+    kind = types.float32 if args[0] == types.float16 else plain(args[0])
+    if len(args) != 1 or not is_real(kind):
+        return None
+    if isinstance(kind, types.Boolean):
+        raise NumberError("numpy.sign does not take a boolean")
+    return Choice((kind,), kind, _emit_sign)
+
+
+def _emit_sign(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    (a,) = args
+    kind = sig.return_type
+    number = 1.0 if code.is_float(kind) else 1
+    zero, one = a.type(number * 0), a.type(number)
+    below = a.type(-number) if code.is_float(kind) or code.is_signed(kind) else zero
+    # nan and zero stay as they are.
+    negative = builder.select(code.less(builder, kind, a, zero), below, a)
+    return builder.select(code.less(builder, kind, zero, a), one, negative)
+
+
+def _square(x):  # type: ignore[no-untyped-def]
+    return x * x
+
+
+def _reciprocal(typing: NumberTyping, args: _Types) -> Choice | None:
+    if len(args) != 1 or not is_real(plain(args[0])):
+        return None
+    if is_integral(args[0]):
+        raise NumberError("numpy.reciprocal of an integer is 0 or 1: write 1 / x, or 1 // x")
+    kind = plain(args[0])
+    return Choice((kind,), kind, lambda _c, builder, _s, args: builder.fdiv(args[0].type(1.0), args[0]))
+
+
+def _degrees(x):  # type: ignore[no-untyped-def]
+    return x * 57.29577951308232
+
+
+def _radians(x):  # type: ignore[no-untyped-def]
+    return x * 0.017453292519943295
+
+
+def _exp2(x):  # type: ignore[no-untyped-def]
+    return 2.0**x
+
+
+def _cbrt(x):  # type: ignore[no-untyped-def]
+    # One Newton step takes pow's rounding of 1/3 away.
+    y = math.copysign(math.fabs(x) ** 0.3333333333333333, x)
+    if y == 0 or math.isinf(y) or math.isnan(y):
+        return y
+    return y - (y - x / (y * y)) / 3.0
+
+
+def _logaddexp(a, b):  # type: ignore[no-untyped-def]
+    if a == b:
+        return a + math.log(2.0)
+    return max(a, b) + math.log1p(math.exp(-abs(a - b)))
+
+
+def _divmod(a, b):  # type: ignore[no-untyped-def]
+    return a // b, a % b
+
+
+def _real(x):  # type: ignore[no-untyped-def]
+    return x.real
+
+
+def _imag(x):  # type: ignore[no-untyped-def]
+    return x.imag
+
+
+def _conjugate(x):  # type: ignore[no-untyped-def]
+    return x.conjugate()
+
+
+def _complex_isnan(x):  # type: ignore[no-untyped-def]
+    return math.isnan(x.real) or math.isnan(x.imag)
+
+
+def _complex_isinf(x):  # type: ignore[no-untyped-def]
+    return math.isinf(x.real) or math.isinf(x.imag)
+
+
+def _complex_isfinite(x):  # type: ignore[no-untyped-def]
+    return math.isfinite(x.real) and math.isfinite(x.imag)
+
+
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+_OPERATORS: tuple[tuple[str, Rule], ...] = (
+    ("add", _no_booleans(code.add, "+")),
+    ("sub", _no_booleans(code.subtract, "-")),
+    ("mul", _bits(code.multiply)),
+    ("truediv", _divide),
+    ("floordiv", _arithmetic(code.floor_divide)),
+    ("mod", _arithmetic(code.modulo)),
+    ("pow", _power),
+    ("and_", _integers_only(_bits(code.bit_and))),
+    ("or_", _integers_only(_bits(code.bit_or))),
+    ("xor", _integers_only(_bits(code.bit_xor))),
+    ("lshift", _integers_only(_arithmetic(code.shift_left))),
+    ("rshift", _integers_only(_arithmetic(code.shift_right))),
+)
+
+_COMPARISONS = (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "=="), ("ne", "!="))
+
+# math's name -> NumPy's, both computing in floats; True: cmath has it.
+_FLOAT_FUNCTIONS = (
+    ("sqrt", "sqrt", True),
+    ("exp", "exp", True),
+    ("expm1", "expm1", False),
+    ("log", "log", True),
+    ("log2", "log2", False),
+    ("log10", "log10", True),
+    ("log1p", "log1p", False),
+    ("sin", "sin", True),
+    ("cos", "cos", True),
+    ("tan", "tan", True),
+    ("asin", "arcsin", True),
+    ("acos", "arccos", True),
+    ("atan", "arctan", True),
+    ("sinh", "sinh", True),
+    ("cosh", "cosh", True),
+    ("tanh", "tanh", True),
+    ("asinh", "arcsinh", True),
+    ("acosh", "arccosh", True),
+    ("atanh", "arctanh", True),
+    ("fabs", "fabs", False),
+    ("erf", "", False),
+    ("erfc", "", False),
+    ("gamma", "", False),
+    ("lgamma", "", False),
+)
+
+_FLOAT_PAIRS = (("atan2", "arctan2"), ("hypot", "hypot"), ("copysign", "copysign"), ("fmod", ""), ("pow", "float_power"))
+
+
+def _operators() -> Iterable[tuple[object, Meaning]]:
+    for name, rule in _OPERATORS:
+        yield getattr(operator, name), rule
+        yield getattr(operator, f"i{name.rstrip('_')}"), rule
+    for name, symbol in _COMPARISONS:
+        yield getattr(operator, name), _comparison(symbol)
+    yield operator.neg, _unary(code.negative)
+    yield operator.pos, _unary(code.identity)
+    yield operator.invert, _invert
+
+
+def _builtins() -> Iterable[tuple[object, Meaning]]:
+    yield builtins.min, _extreme(code.builtin_min)
+    yield builtins.max, _extreme(code.builtin_max)
+    yield builtins.abs, _unary(code.absolute)
+    yield builtins.float, _to_float
+    yield builtins.int, _to_integer(None)
+    yield builtins.complex, _to_complex
+    yield builtins.round, _round
+    yield builtins.pow, _power
+    yield builtins.divmod, Spelling(_divmod)
+
+
+def _math() -> Iterable[tuple[object, Meaning]]:
+    for name, numpy_name, has_complex in _FLOAT_FUNCTIONS:
+        function = getattr(math, name)
+        rule = _floating(code.math_function(function), 1)
+        yield function, rule
+        if numpy_name:
+            yield getattr(np, numpy_name), Alias(rule, getattr(cmath, name)) if has_complex else rule
+    for name, numpy_name in _FLOAT_PAIRS:
+        rule = _floating(code.math_function(getattr(math, name)))
+        yield getattr(math, name), rule
+        if numpy_name:
+            yield getattr(np, numpy_name), rule
+    for name in ("floor", "ceil", "trunc"):
+        yield getattr(math, name), _to_integer(name)
+    for function, meaning in ((math.degrees, _degrees), (math.radians, _radians)):
+        yield function, Spelling(meaning)
+    for name in ("exp2", "cbrt"):  # in math since Python 3.11
+        yield getattr(math, name), Spelling(_exp2 if name == "exp2" else _cbrt)
+
+
+def _numpy_operators() -> Iterable[tuple[object, Meaning]]:
+    rules = dict(_OPERATORS)
+    spelled = {
+        np.add: "add",
+        np.subtract: "sub",
+        np.multiply: "mul",
+        np.true_divide: "truediv",
+        np.floor_divide: "floordiv",
+        np.remainder: "mod",
+        np.power: "pow",
+        np.bitwise_and: "and_",
+        np.bitwise_or: "or_",
+        np.bitwise_xor: "xor",
+        np.left_shift: "lshift",
+        np.right_shift: "rshift",
+    }
+    for ufunc, name in spelled.items():
+        yield ufunc, rules[name]
+    compared = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
+    for (_, symbol), ufunc in zip(_COMPARISONS, compared, strict=True):
+        yield ufunc, _comparison(symbol)
+    yield np.negative, _unary(code.negative)
+    yield np.positive, _unary(code.identity)
+    yield np.invert, _invert
+    yield np.absolute, Alias(_unary(code.absolute), builtins.abs)
+
+
+def _numpy() -> Iterable[tuple[object, Meaning]]:
+    yield np.minimum, _joined(code.minimum, 2)
+    yield np.maximum, _joined(code.maximum, 2)
+    yield np.fmin, _joined(code.fmin, 2)
+    yield np.fmax, _joined(code.fmax, 2)
+    yield np.clip, _joined(code.clip, 3)
+    yield np.where, _where
+    yield np.fmod, _arithmetic(code.remainder)
+    yield np.sign, _sign
+    yield np.square, Spelling(_square)
+    yield np.reciprocal, _reciprocal
+    for name in ("floor", "ceil", "trunc", "rint"):
+        yield getattr(np, name), _rounding(code.library_function(name))
+    for function in (np.round, np.around):
+        yield function, _rounding(code.library_function("rint"))
+    yield np.exp2, Spelling(_exp2)
+    yield np.cbrt, Spelling(_cbrt)
+    yield np.logaddexp, Spelling(_logaddexp)
+    for function, spelling in ((np.degrees, _degrees), (np.radians, _radians)):
+        yield function, Spelling(spelling)
+    yield np.rad2deg, Spelling(_degrees)
+    yield np.deg2rad, Spelling(_radians)
+    yield np.divmod, Spelling(_divmod)
+    yield np.logical_and, _logical(code.bit_and)
+    yield np.logical_or, _logical(code.bit_or)
+    yield np.logical_xor, _logical(code.bit_xor)
+    yield np.logical_not, _logical(code.bit_not, 1)
+    tests: tuple[tuple[Any, Any, Emitter, Callable[..., Any]], ...] = (
+        (np.isnan, math.isnan, code.isnan, _complex_isnan),
+        (np.isinf, math.isinf, code.isinf, _complex_isinf),
+        (np.isfinite, math.isfinite, code.isfinite, _complex_isfinite),
+    )
+    for ufunc, function, emit, complex_form in tests:
+        yield function, _test(emit)
+        yield ufunc, Alias(_test(emit), Spelling(complex_form))
+    for function, complex_form in ((np.real, _real), (np.imag, _imag), (np.conjugate, _conjugate)):
+        yield function, Spelling(complex_form)
+
+
+def _table() -> Mapping[int, tuple[object, Meaning]]:
+    words = (*_operators(), *_builtins(), *_math(), *_numpy_operators(), *_numpy())
+    return {id(value): (value, meaning) for value, meaning in (*words, (language.trip_count, Spelling(language.trip_count)))}
+
+
+# By identity, so that an alias works and a shadowed name is honest. The values are kept alive beside their ids.
+MEANINGS = _table()

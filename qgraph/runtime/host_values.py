@@ -1,0 +1,77 @@
+"""The integers that the host computes before a launch: extents, starts, steps and limits, from shapes and scalars."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from qgraph.errors import ArgumentError
+from qgraph.program import HostValue, Program
+
+_INT64 = 1 << 63
+
+
+class HostValues:
+    """All host values of a program as one compiled function of a call's values."""
+
+    def __init__(self, program: Program) -> None:
+        self._values = program.host_values
+        names = [leaf.name for leaf in program.leaves]
+        results = ", ".join(value.source for value in program.host_values)
+        source = f"lambda {', '.join(names)}: ({results}{',' if results else ''})"
+        scope: dict[str, object] = {"__builtins__": builtins, **program.host_names}
+        self._function: Callable[..., tuple[Any, ...]] = eval(source, scope)  # noqa: S307 - generated from the kernel's AST
+
+    def __call__(self, values: Sequence[object]) -> tuple[int, ...]:
+        """The integers for the values of one call, in the order of ``program.host_values``.
+
+        Raises:
+            ArgumentError: a bound is no integer or does not fit 64 bits, a step is 0, a limit is below 1.
+        """
+        try:
+            results = self._function(*values)
+        except (ArithmeticError, TypeError, ValueError, IndexError):
+            self._explain(values)
+            raise
+        return tuple(_checked(value, result) for value, result in zip(self._values, results, strict=True))
+
+    def _explain(self, values: Sequence[object]) -> None:
+        """Find which value failed, and say so at its place."""
+        scope = self._function.__globals__
+        names = self._function.__code__.co_varnames[: self._function.__code__.co_argcount]
+        for value in self._values:
+            try:
+                eval(value.source, scope, dict(zip(names, values, strict=True)))  # noqa: S307 - as above
+            except (ArithmeticError, TypeError, ValueError, IndexError) as error:
+                if value.source.startswith("len(range(") and "arg 3 must not be zero" in str(error):
+                    raise _zero_step(value) from None
+                raise ArgumentError(
+                    f"`{value.source}` cannot be computed for these arguments: {error}",
+                    value.span,
+                    hint="the bounds of a range are integers",
+                ) from None
+
+
+def _checked(value: HostValue, result: Any) -> int:
+    try:
+        number = result.__index__()
+    except AttributeError:
+        raise ArgumentError(
+            f"`{value.source}` is {result!r}, which is not an integer",
+            value.span,
+            hint="the bounds of a range are integers; write int(...) or // where a float would come out",
+        ) from None
+    if not -_INT64 <= number < _INT64:
+        raise ArgumentError(f"`{value.source}` is {number}, which does not fit 64 bits", value.span)
+    if value.check == "step" and number == 0:
+        raise _zero_step(value)
+    if value.check == "max_iter" and number < 1:
+        raise ArgumentError(
+            f"max_iter is {number}", value.span, hint="a do-while runs its body at least once; pass 1 or more, or None"
+        )
+    return int(number)
+
+
+def _zero_step(value: HostValue) -> ArgumentError:
+    return ArgumentError("the step of a range is 0", value.span, hint="range() needs a step other than 0")

@@ -1,0 +1,91 @@
+"""Runs a SimulatorPlan: the CUDA kernels in plain Python, one simulated thread at a time, driven by the host."""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from qgraph.compiled import SimulatorPlan, TaskCode
+from qgraph.program import Statement, Task, TaskStatement
+from qgraph.runtime.array_view import ArrayView
+from qgraph.runtime.call import Call
+
+# A simulated thread costs about 55 us, idle ones too: small blocks waste few. Grid-stride loops get fewer threads than
+# iterations, so that the stride is really taken.
+_BLOCK = 8
+_STRIDED_GRID = 2
+# The simulator swaps a module global while a kernel runs.
+_LOCK = threading.Lock()
+
+
+class SimulatorExecutable:
+    """A kernel on Numba's CUDA simulator."""
+
+    path = "sim"
+    reason = "the CUDA kernels run on Numba's simulator"
+
+    def __init__(self, plan: SimulatorPlan) -> None:
+        self._plan = plan
+        program = plan.plan.program
+        self._leaves = {leaf.name: index for index, leaf in enumerate(program.leaves)}
+        self._hosts = {value.name: index for index, value in enumerate(program.host_values)}
+        self.nodes = len(plan.plan.nodes)
+        self.replays = 0
+        self.argument_updates = 0
+
+    def launch(self, call: Call) -> None:
+        """Run the kernel; when this returns it has run."""
+        slots = np.zeros(len(self._plan.plan.program.slots), np.int64)
+        with _LOCK, warnings.catch_warnings():
+            # Division by zero and overflow give inf, nan and wrapped integers; NumPy would warn of each.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            self._block(self._plan.plan.program.body, call, slots)
+        self.replays += 1
+
+    def _block(self, statements: Sequence[Statement], call: Call, slots: np.ndarray) -> None:
+        for statement in statements:
+            if isinstance(statement, TaskStatement):
+                self._task(statement.task, call, slots)
+                continue
+            if statement.enter is not None:
+                self._task(statement.enter, call, slots)
+            decided = statement.condition_slot.index
+            again = bool(slots[decided]) if statement.test_first else True
+            while again:
+                self._block(statement.body, call, slots)
+                self._task(statement.condition, call, slots)
+                again = bool(slots[decided])
+
+    def _task(self, task: Task, call: Call, slots: np.ndarray) -> None:
+        code = self._plan.codes[task.name]
+        grid, block = self._shape(code, call)
+        if grid == 0:
+            return
+        self._plan.kernels[task.name][grid, block](*self._arguments(code, call, slots))  # type: ignore[index]
+
+    def _shape(self, code: TaskCode, call: Call) -> tuple[int, int]:
+        if code.single:
+            return 1, 1
+        if code.on_device:
+            return _STRIDED_GRID, _BLOCK
+        count = math.prod(call.host[self._hosts[name]] for name in code.counts)
+        return -(-count // _BLOCK), _BLOCK
+
+    def _arguments(self, code: TaskCode, call: Call, slots: np.ndarray) -> list[object]:
+        arguments: list[object] = []
+        for parameter in code.parameters:
+            if parameter.kind == "leaf":
+                value = call.values[self._leaves[parameter.name]]
+                arguments.append(value.host if isinstance(value, ArrayView) else value)
+            elif parameter.kind == "host":
+                arguments.append(call.host[self._hosts[parameter.name]])
+            else:
+                arguments.append(slots if parameter.kind == "slots" else 0)
+        return arguments
+
+    def close(self) -> None:
+        """Nothing to free."""

@@ -1,0 +1,1418 @@
+"""Bad kernels and bad calls: each raises the named class, changes nothing, and says all of what its golden file says.
+
+A case is a function that returns a kernel function and the arguments of the call, or a callable that does the bad thing itself.
+``pytest tests/diagnostics --update-goldens`` rewrites the golden files: read the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import copy
+import linecache
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from numba import cuda
+
+import qgraph
+
+GOLDENS = Path(__file__).parent / "goldens"
+POISON = 77
+
+pytestmark = pytest.mark.needs("compiler")
+
+
+@dataclass(frozen=True)
+class Case:
+    """``make()`` gives (function, arguments) or a callable; ``error`` is the class expected; ``caret``: source is shown."""
+
+    make: Callable[[], Any]
+    error: type[Exception]
+    caret: bool
+
+
+CASES: dict[str, Case] = {}
+
+
+def bad(error: type[Exception], *, caret: bool = True) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    """Register a case under the function's name."""
+
+    def register(make: Callable[[], Any]) -> Callable[[], Any]:
+        assert make.__name__ not in CASES
+        CASES[make.__name__] = Case(make, error, caret)
+        return make
+
+    return register
+
+
+def floats(n: int = 5) -> np.ndarray:
+    return np.arange(float(n))
+
+
+def ints(n: int = 5) -> np.ndarray:
+    return np.arange(n)
+
+
+SYNTAX, TYPES, ARGUMENT = qgraph.KernelSyntaxError, qgraph.KernelTypeError, qgraph.ArgumentError
+RACE, BACKEND, BASE = qgraph.DataRaceError, qgraph.BackendError, qgraph.QGraphError
+
+
+# --- syntax that kernels do not have ------------------------------------------------------------------------------------
+
+
+@bad(SYNTAX)
+def syntax_try():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            try:
+                x[i] = 1.0
+            except ValueError:
+                x[i] = 2.0
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_with():
+    def kernel(x):
+        with open("file") as f:
+            x[0] = f
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_lambda():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            f = lambda v: v + 1  # noqa: E731
+            x[i] = f(x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_lambda_as_kernel():
+    return lambda: qgraph.kernel(lambda x: None)(floats())
+
+
+@bad(SYNTAX)
+def syntax_yield():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            yield x[i]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_assert():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            assert x[i] > 0
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_raise():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            if x[i] < 0:
+                raise ValueError("negative")
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_break():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            if x[i] > 2:
+                break
+            x[i] += 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_return_inside_a_loop():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            if x[i] > 2:
+                return
+            x[i] += 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_return_a_value():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        return x[0]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_async_def():
+    async def kernel(x):
+        x[0] = 1.0
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_generator_expression():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = sum(v for v in (1, 2))
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_global():
+    def kernel(x):
+        global TOTAL
+        TOTAL = x[0]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_nonlocal():
+    total = 0
+
+    def kernel(x):
+        nonlocal total
+        for i in range(x.shape[0]):
+            total += i
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_nested_def():
+    def kernel(x):
+        def inner(v):
+            return v + 1
+
+        for i in range(x.shape[0]):
+            x[i] = inner(x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_class():
+    def kernel(x):
+        class Inner:
+            pass
+
+        x[0] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_del():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            t = x[i]
+            del t
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_import():
+    def kernel(x):
+        import math
+
+        for i in range(x.shape[0]):
+            x[i] = math.sin(x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_match():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            match i:
+                case 0:
+                    x[i] = 1.0
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_list():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            v = [1.0, 2.0]
+            x[i] = v[0]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_f_string():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = len(f"{i}")
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_for_over_an_array():
+    def kernel(x):
+        for v in x:
+            x[0] = v
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_for_over_enumerate():
+    def kernel(x):
+        for i, v in enumerate(x):
+            x[i] = v
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_for_else():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = 1
+        else:
+            x[0] = 2
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_while_at_kernel_level():
+    def kernel(x):
+        while x[0] < 5:
+            x[0] += 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_loop_under_if():
+    def kernel(x, n):
+        if n > 3:
+            for i in range(n):
+                x[i] = 1.0
+
+    return kernel, (floats(), 4)
+
+
+@bad(SYNTAX)
+def syntax_kernel_scalar():
+    def kernel(x):
+        total = x[0] + 1
+        for i in range(x.shape[0]):
+            x[i] = total
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_rebound_in_a_device_loop():
+    def kernel(x, y, c):
+        while qgraph.graph_do_while(c):
+            for i in range(x.shape[0]):
+                y[i] = x[i]
+            x, y = y, x
+            c[0] -= 1
+
+    return kernel, (floats(), floats(), ints(1))
+
+
+@bad(SYNTAX)
+def syntax_slice_assignment():
+    def kernel(x):
+        x[:] = 0
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_statement_without_effect():
+    def kernel(x):
+        x[0] + 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_unpacking_a_wrong_number_of_axes():
+    def kernel(x):
+        for i, j in qgraph.ndrange(x.shape[0], 2, 3):
+            x[i] = j
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_range_without_arguments():
+    def kernel(x):
+        for i in range():
+            x[i] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_range_with_a_float():
+    def kernel(x):
+        for i in range(2.5):
+            x[i] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_step_read_on_the_device():
+    def kernel(x, step):
+        for i in range(0, 5, step[0]):
+            x[i] = 1
+
+    return kernel, (floats(), ints())
+
+
+@bad(SYNTAX)
+def syntax_ndrange_with_three_numbers():
+    def kernel(x):
+        for i in qgraph.ndrange((0, 5, 2)):
+            x[i] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_serial_without_a_range():
+    def kernel(x):
+        for i in qgraph.serial(5):
+            x[i] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_serial_over_two_axes():
+    def kernel(x):
+        for i, j in qgraph.serial(qgraph.ndrange(2, 3)):
+            for k in range(x.shape[0]):
+                x[k] += i + j
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_cuda_intrinsic():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = cuda.threadIdx.x
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_cuda_syncthreads():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            cuda.syncthreads()
+            x[i] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_starred_parameter():
+    def kernel(*arrays):
+        for i in range(3):
+            arrays[0][i] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX, caret=False)
+def syntax_no_source():
+    space: dict[str, Any] = {}
+    exec("def kernel(x):\n    for i in range(3):\n        x[i] = 1\n", space)
+    return space["kernel"], (floats(),)
+
+
+@bad(SYNTAX, caret=False)
+def syntax_a_builtin_as_kernel():
+    return lambda: qgraph.kernel(len)
+
+
+# --- names --------------------------------------------------------------------------------------------------------------
+
+
+@bad(SYNTAX)
+def names_a_name_that_does_not_exist():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = no_such_name  # noqa: F821
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_an_attribute_that_does_not_exist():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = np.no_such_function(x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_a_field_that_does_not_exist():
+    @dataclass
+    class State:
+        x: Any
+
+    def kernel(state):
+        for i in range(state.x.shape[0]):
+            state.y[i] = 1
+
+    return kernel, (State(floats()),)
+
+
+@bad(SYNTAX)
+def names_read_before_it_is_surely_assigned():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            if x[i] > 2:
+                t = 1.0
+            x[i] = t
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_carried_from_one_iteration_to_the_next():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            if i > 0:
+                x[i] = last  # noqa: F821
+            last = x[i]  # noqa: F841
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_assigned_in_an_inner_loop_that_may_be_empty():
+    def kernel(x, n):
+        for i in range(x.shape[0]):
+            for j in range(n):
+                t = j
+            x[i] = t
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def names_private_name_read_after_the_loop():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            t = x[i] * 2
+            x[i] = t
+        x[0] = t
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_loop_variable_read_after_the_loop():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = 1
+        x[0] = i
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_loop_variable_read_in_the_next_loop():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = 1
+        for j in range(x.shape[0]):
+            x[j] = i
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_a_sum_into_a_plain_name():
+    def kernel(x):
+        total = 0.0
+        for i in range(x.shape[0]):
+            total += x[i]
+        x[0] = total
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_recursion():
+    @qgraph.func
+    def descend(x, n):
+        return descend(x, n - 1) + 1
+
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = descend(x, i)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_recursion_at_kernel_level():
+    @qgraph.func
+    def again(x):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        again(x)
+
+    def kernel(x):
+        again(x)
+
+    return kernel, (floats(),)
+
+
+@qgraph.func
+def needs_two(x, factor):
+    for i in range(x.shape[0]):
+        x[i] *= factor
+
+
+@bad(SYNTAX)
+def names_a_func_called_with_too_few_arguments():
+    def kernel(x):
+        needs_two(x)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_a_plain_function_inside_a_loop():
+    def helper(v):
+        return v + 1
+
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = helper(x[i])
+
+    return kernel, (floats(),)
+
+
+# --- do-while -----------------------------------------------------------------------------------------------------------
+
+
+@bad(SYNTAX)
+def do_while_keyword_condition():
+    def kernel(x, c):
+        while qgraph.graph_do_while(condition=c):
+            x[0] += 1
+            c[0] -= 1
+
+    return kernel, (floats(), ints(1))
+
+
+@bad(SYNTAX)
+def do_while_inside_a_parallel_loop():
+    def kernel(x, c):
+        for i in range(x.shape[0]):
+            while qgraph.graph_do_while(c):
+                x[i] += 1
+                c[0] -= 1
+
+    return kernel, (floats(), ints(1))
+
+
+@bad(SYNTAX)
+def do_while_as_an_if():
+    def kernel(x, c):
+        if qgraph.graph_do_while(c):
+            x[0] += 1
+
+    return kernel, (floats(), ints(1))
+
+
+@bad(SYNTAX)
+def do_while_as_a_statement():
+    def kernel(x, c):
+        qgraph.graph_do_while(c)
+        x[0] += 1
+
+    return kernel, (floats(), ints(1))
+
+
+@bad(SYNTAX)
+def do_while_negated():
+    def kernel(x, c):
+        while not qgraph.graph_do_while(c):
+            x[0] += 1
+
+    return kernel, (floats(), ints(1))
+
+
+@bad(SYNTAX)
+def do_while_with_and():
+    def kernel(x, c):
+        while qgraph.graph_do_while(c) and x[0] < 5:
+            x[0] += 1
+
+    return kernel, (floats(), ints(1))
+
+
+@bad(SYNTAX)
+def do_while_of_an_element():
+    def kernel(x, c):
+        while qgraph.graph_do_while(c[0]):
+            x[0] += 1
+            c[0] -= 1
+
+    return kernel, (floats(), ints(1))
+
+
+@bad(SYNTAX)
+def do_while_of_a_comparison():
+    def kernel(x, c):
+        while qgraph.graph_do_while(c > 0):
+            x[0] += 1
+
+    return kernel, (floats(), ints(1))
+
+
+@bad(SYNTAX)
+def do_while_without_a_flag():
+    def kernel(x):
+        while qgraph.graph_do_while():
+            x[0] += 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def do_while_of_a_scalar():
+    def kernel(x, c):
+        while qgraph.graph_do_while(c):
+            x[0] += 1
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def do_while_with_break():
+    def kernel(x, c):
+        while qgraph.graph_do_while(c):
+            x[0] += 1
+            break
+
+    return kernel, (floats(), ints(1))
+
+
+@bad(SYNTAX)
+def do_while_with_else():
+    def kernel(x, c):
+        while qgraph.graph_do_while(c):
+            c[0] -= 1
+        else:
+            x[0] = 1
+
+    return kernel, (floats(), ints(1))
+
+
+@bad(SYNTAX)
+def do_while_limit_on_the_device():
+    def kernel(x, c):
+        while qgraph.graph_do_while(c, max_iter=x[0]):
+            c[0] -= 1
+
+    return kernel, (ints(), ints(1))
+
+
+@bad(TYPES)
+def do_while_of_floats():
+    def kernel(x, c):
+        while qgraph.graph_do_while(c):
+            x[0] += 1
+            c[0] -= 1
+
+    return kernel, (floats(), floats(1))
+
+
+@bad(ARGUMENT)
+def do_while_of_two_elements():
+    def kernel(x, c):
+        while qgraph.graph_do_while(c):
+            x[0] += 1
+            c[0] -= 1
+
+    return kernel, (floats(), ints(2))
+
+
+@bad(ARGUMENT)
+def do_while_of_no_elements():
+    def kernel(x, c):
+        while qgraph.graph_do_while(c):
+            x[0] += 1
+
+    return kernel, (floats(), ints(0))
+
+
+@bad(ARGUMENT)
+def do_while_limit_of_zero():
+    def kernel(x, c, most):
+        while qgraph.graph_do_while(c, max_iter=most):
+            x[0] += 1
+            c[0] -= 1
+
+    return kernel, (floats(), ints(1), 0)
+
+
+@bad(SYNTAX, caret=False)
+def do_while_outside_a_kernel():
+    return lambda: qgraph.graph_do_while(ints(1))
+
+
+# --- calls --------------------------------------------------------------------------------------------------------------
+
+
+def fill(x, value=1.0):
+    for i in range(x.shape[0]):
+        x[i] = value
+
+
+def add(x, y):
+    for i in range(x.shape[0]):
+        x[i] += y[i]
+
+
+def stepped(x, step):
+    for i in range(0, x.shape[0], step):
+        x[i] = 1
+
+
+@bad(ARGUMENT, caret=False)
+def call_too_few_arguments():
+    return add, (floats(),)
+
+
+@bad(ARGUMENT, caret=False)
+def call_too_many_arguments():
+    return add, (floats(), floats(), floats())
+
+
+@bad(ARGUMENT, caret=False)
+def call_unknown_keyword():
+    x = floats()
+    return lambda: qgraph.kernel(fill, backend="cpu")(x, colour=3)
+
+
+@bad(ARGUMENT, caret=False)
+def call_array_of_objects():
+    return add, (floats(), np.array([object()] * 5))
+
+
+@bad(ARGUMENT, caret=False)
+def call_array_of_strings():
+    return add, (floats(), np.array(["a"] * 5))
+
+
+@bad(ARGUMENT, caret=False)
+def call_array_of_records():
+    return add, (floats(), np.zeros(5, [("a", float), ("b", int)]))
+
+
+@bad(ARGUMENT, caret=False)
+def call_array_of_dates():
+    return add, (floats(), np.zeros(5, "datetime64[s]"))
+
+
+@bad(ARGUMENT, caret=False)
+def call_array_of_the_other_byte_order():
+    return add, (floats(), np.zeros(5, np.dtype(float).newbyteorder()))
+
+
+@bad(ARGUMENT, caret=False)
+def call_an_array_that_is_not_aligned():
+    return add, (floats(), np.zeros(41, np.uint8)[1:].view(float))
+
+
+@bad(ARGUMENT, caret=False)
+def call_a_masked_array():
+    return add, (floats(), np.ma.masked_array(floats(), floats() > 2))
+
+
+@bad(ARGUMENT, caret=False)
+def call_a_matrix():
+    return add, (floats(), floats().reshape(1, 5).view(np.matrix))
+
+
+@bad(ARGUMENT, caret=False)
+def call_float16_on_cpu():
+    return add, (np.zeros(5, np.float16), np.zeros(5, np.float16))
+
+
+@bad(ARGUMENT, caret=False)
+def call_longdouble():
+    return add, (floats(), np.zeros(5, np.longdouble))
+
+
+@bad(ARGUMENT, caret=False)
+def call_a_list():
+    return add, (floats(), [1.0, 2.0, 3.0, 4.0, 5.0])
+
+
+@bad(ARGUMENT, caret=False)
+def call_a_dict():
+    return add, (floats(), {"y": floats()})
+
+
+@bad(ARGUMENT, caret=False)
+def call_an_unknown_object():
+    return add, (floats(), object())
+
+
+@bad(ARGUMENT, caret=False)
+def call_an_object_inside_a_dataclass():
+    @dataclass
+    class State:
+        x: Any
+        y: Any
+
+    def kernel(state):
+        for i in range(state.x.shape[0]):
+            state.x[i] = 1
+
+    return kernel, (State(floats(), (1, object())),)
+
+
+@bad(ARGUMENT, caret=False)
+def call_an_integer_beyond_64_bits():
+    return fill, (floats(), 1 << 70)
+
+
+class OnDevice:
+    """What a library's GPU array looks like."""
+
+    def __init__(self) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (5,),
+            "typestr": "<f8",
+            "data": (0x7F00_0000_0000, False),
+            "strides": None,
+            "version": 3,
+        }
+
+
+@bad(ARGUMENT, caret=False)
+def call_a_device_array_on_cpu():
+    return add, (floats(), OnDevice())
+
+
+@bad(ARGUMENT, caret=False)
+def call_host_and_device_arrays_mixed():
+    x = floats()
+    return lambda: qgraph.kernel(add)(x, OnDevice())
+
+
+class Tensor:
+    """A bfloat16 tensor as PyTorch shows it: its DLPack capsule has a type that NumPy does not know."""
+
+    __module__ = "torch"
+    shape = (5,)
+    ndim = 1
+    requires_grad = False
+    is_quantized = False
+
+    class dtype:
+        def __str__(self) -> str:
+            return "torch.bfloat16"
+
+    dtype = dtype()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __dlpack__(self, **_: Any) -> Any:
+        raise BufferError("bfloat16 has no NumPy type")
+
+
+@bad(ARGUMENT, caret=False)
+def call_a_bfloat16_tensor():
+    return add, (floats(), Tensor())
+
+
+@bad(ARGUMENT)
+def call_a_read_only_array_that_is_written():
+    x = floats()
+    x.flags.writeable = False
+    return add, (x, floats())
+
+
+@bad(ARGUMENT)
+def call_a_zero_step():
+    return stepped, (floats(), 0)
+
+
+@bad(ARGUMENT)
+def call_a_constant_zero_step():
+    def kernel(x):
+        for i in range(0, 5, 0):
+            x[i] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(ARGUMENT, caret=False)
+def call_513_leaves():
+    def kernel(leaves):
+        leaves[0][0] = 1
+
+    return kernel, (tuple(floats(1) for _ in range(513)),)
+
+
+@bad(ARGUMENT)
+def call_arrays_that_overlap_in_part():
+    whole = floats(6)
+    return add, (whole[1:], whole[:-1])
+
+
+@bad(ARGUMENT)
+def call_a_written_array_that_overlaps_itself():
+    return fill, (np.lib.stride_tricks.as_strided(floats(), (5,), (0,)),)
+
+
+# --- races --------------------------------------------------------------------------------------------------------------
+
+
+@bad(RACE)
+def race_time_loop():
+    def kernel(x, y, steps):
+        for t in range(steps):
+            for i in range(1, x.shape[0] - 1):
+                y[i] = x[i - 1] + x[i + 1]
+            for i in range(x.shape[0]):
+                x[i] = y[i]
+
+    return kernel, (floats(), floats(), 3)
+
+
+@bad(RACE)
+def race_recurrence():
+    def kernel(x):
+        for i in range(1, x.shape[0]):
+            x[i] = x[i - 1] + 1.0
+
+    return kernel, (floats(),)
+
+
+@bad(RACE)
+def race_in_place_stencil():
+    def kernel(u):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            u[i, j] = 0.25 * (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1])
+
+    return kernel, (np.zeros((4, 4)),)
+
+
+@bad(RACE)
+def race_one_place_for_all():
+    def kernel(x, last):
+        for i in range(x.shape[0]):
+            last[0] = x[i]
+
+    return kernel, (floats(), floats(1))
+
+
+@bad(RACE)
+def race_two_writes():
+    def kernel(x):
+        for i in range(x.shape[0] - 1):
+            x[i] = 1.0
+            x[i + 1] = 2.0
+
+    return kernel, (floats(),)
+
+
+@bad(RACE)
+def race_reading_what_others_add():
+    def kernel(x, total):
+        for i in range(x.shape[0]):
+            total[0] += x[i]
+            x[i] = total[0]
+
+    return kernel, (floats(), floats(1))
+
+
+@bad(RACE)
+def race_product_into_one_element():
+    def kernel(x, product):
+        for i in range(x.shape[0]):
+            product[0] *= x[i]
+
+    return kernel, (floats(), floats(1))
+
+
+@bad(RACE)
+def race_same_array_twice():
+    def kernel(a, b):
+        for i in range(1, a.shape[0]):
+            a[i] = b[i - 1]
+
+    x = floats()
+    return kernel, (x, x)
+
+
+@bad(RACE)
+def race_inside_a_func():
+    def kernel(x):
+        shift(x, 2.0)
+
+    return kernel, (floats(),)
+
+
+@qgraph.func
+def shift(values, factor):
+    for k in range(values.shape[0] - 1):
+        values[k] = values[k + 1] * factor
+
+
+# --- types --------------------------------------------------------------------------------------------------------------
+
+
+@bad(TYPES)
+def type_colliding_add_on_int8():
+    def kernel(keys, bins):
+        for i in range(keys.shape[0]):
+            bins[keys[i]] += 1
+
+    return kernel, (ints(), np.zeros(5, np.int8))
+
+
+@bad(TYPES)
+def type_colliding_add_on_complex():
+    def kernel(keys, bins):
+        for i in range(keys.shape[0]):
+            bins[keys[i]] += 1
+
+    return kernel, (ints(), np.zeros(5, np.complex64))
+
+
+@bad(TYPES)
+def type_colliding_or_on_floats():
+    def kernel(keys, bins):
+        for i in range(keys.shape[0]):
+            bins[keys[i]] |= 1
+
+    return kernel, (ints(), floats())
+
+
+@bad(TYPES)
+def type_atomic_word_on_int16():
+    def kernel(keys, bins):
+        for i in range(keys.shape[0]):
+            qgraph.atomic_add(bins, keys[i], 1)
+
+    return kernel, (ints(), np.zeros(5, np.int16))
+
+
+@bad(TYPES)
+def type_atomic_or_on_floats():
+    def kernel(keys, bins):
+        for i in range(keys.shape[0]):
+            qgraph.atomic_or_(bins, keys[i], 1)
+
+    return kernel, (ints(), floats())
+
+
+@bad(TYPES)
+def type_atomic_cas_on_floats():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            qgraph.atomic_cas(x, 0, 1.0, 2.0)
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_string_in_a_float_array():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = "text"
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_an_unknown_method():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            t = x[i] * 2
+            x[i] = t.no_such_method()
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_numpy_function_numba_lacks():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = np.kaiser(x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_bits_of_a_float():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = x[i] << 2
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_complex_number_in_a_float_array():
+    def kernel(x, z):
+        for i in range(x.shape[0]):
+            x[i] = z[i]
+
+    return kernel, (floats(), np.zeros(5, complex))
+
+
+@bad(TYPES)
+def type_too_many_indices():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i, 0, 1] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_scalar_indexed():
+    def kernel(x, y):
+        for i in range(x.shape[0]):
+            x[i] = y[i]
+
+    return kernel, (floats(), 3.0)
+
+
+@bad(TYPES)
+def type_an_array_as_a_bound():
+    def kernel(x, n):
+        for i in range(n):
+            x[i] = 1
+
+    return kernel, (floats(), ints(1))
+
+
+@bad(TYPES)
+def type_inside_a_func():
+    @qgraph.func
+    def wrong(v):
+        return v + "text"
+
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = wrong(x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_inside_an_njit_function():
+    @numba.njit
+    def wrong(v):
+        return v.no_such_field
+
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = wrong(x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_integer_to_a_negative_integer():
+    def kernel(k, n):
+        for i in range(k.shape[0]):
+            k[i] = k[i] ** -2
+
+    return kernel, (ints(), 3)
+
+
+# --- backends and options -----------------------------------------------------------------------------------------------
+
+
+@bad(BACKEND, caret=False)
+def backend_unknown():
+    return lambda: qgraph.kernel(fill, backend="gpu")
+
+
+@bad(BACKEND, caret=False)
+def backend_unknown_to_set_backend():
+    return lambda: qgraph.set_backend("gpu")
+
+
+@bad(BACKEND, caret=False)
+def backend_simulator_too_late():
+    return lambda: qgraph.kernel(fill, backend="sim")(floats())
+
+
+@bad(BACKEND, caret=False)
+def backend_cuda_without_a_gpu():
+    from qgraph.runtime.cuda_driver import device_count
+
+    if device_count() > 0:
+        pytest.skip("there is a GPU")
+    x = floats()
+    return lambda: qgraph.kernel(fill, backend="cuda")(x)
+
+
+@bad(BASE, caret=False)
+def option_conditional():
+    return lambda: qgraph.kernel(fill, conditional="sometimes")
+
+
+@bad(BASE, caret=False)
+def option_fuse():
+    return lambda: qgraph.kernel(fill, fuse=True)
+
+
+@bad(BASE, caret=False)
+def option_block_size():
+    return lambda: qgraph.kernel(fill, block_size=0)
+
+
+@bad(TypeError, caret=False)
+def option_unknown():
+    return lambda: qgraph.kernel(fill, threads=3)
+
+
+# --- the tests ----------------------------------------------------------------------------------------------------------
+
+
+def arrays_in(value: Any) -> Iterator[np.ndarray]:
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from arrays_in(part)
+    elif hasattr(value, "__dataclass_fields__"):
+        for name in value.__dataclass_fields__:
+            yield from arrays_in(getattr(value, name))
+
+
+def provoke(case: Case) -> Exception:
+    """Do the bad thing; check the class, and that no array changed."""
+    made = case.make()
+    if callable(made):
+        with pytest.raises(case.error) as caught:
+            made()
+        return caught.value
+    function, given = made
+    held = list(arrays_in(given))
+    before = copy.deepcopy(held)
+    with pytest.raises(case.error) as caught:
+        qgraph.kernel(function, backend="cpu")(*given)
+    for old, new in zip(before, held, strict=True):
+        np.testing.assert_array_equal(old, new)
+    return caught.value
+
+
+def normalised(message: str) -> str:
+    """Without what depends on where this file lies and on its line numbers."""
+    text = message.replace(__file__, "FILE")
+    text = re.sub(r"FILE:\d+", "FILE:N", text)
+    text = re.sub(r"(?m)^ *\d+ \| ", " N | ", text)
+    text = re.sub(r"(?m)^ +\| ", "   | ", text)
+    text = re.sub(r"(?m)^ +\|$", "   |", text)
+    text = re.sub(r"\bline \d+", "line N", text)
+    text = re.sub(r"0x[0-9a-f]{6,}", "0xADDRESS", text)
+    return re.sub(r" at /\S+", " at PATH", text) + "\n"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_message(name, request):
+    case = CASES[name]
+    error = provoke(case)
+    assert type(error) is case.error
+    said = normalised(str(error))
+    golden = GOLDENS / f"{name}.txt"
+    if request.config.getoption("--update-goldens"):
+        GOLDENS.mkdir(exist_ok=True)
+        golden.write_text(said)
+    assert golden.exists(), f"no golden file; qgraph said:\n{said}"
+    assert said == golden.read_text()
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if issubclass(case.error, BASE)])
+def test_every_message_says_where_and_what_to_do(name):
+    case = CASES[name]
+    error = provoke(case)
+    assert error.hint, "no hint: what should be written instead?"
+    if case.caret:
+        assert error.span is not None
+        assert error.span.file == __file__
+        text = linecache.getline(error.span.file, error.span.line)
+        assert text.strip()
+        assert f"{error.span.file}:{error.span.line}:" in str(error)
+        assert "^" in str(error)
+        # The caret stands under something, not under indentation.
+        assert text.encode()[error.span.column : error.span.column + 1].strip()
+
+
+def test_every_golden_belongs_to_a_case():
+    assert {path.stem for path in GOLDENS.glob("*.txt")} == set(CASES)
+
+
+def test_messages_of_numba_are_shortened_to_the_users_line():
+    for name in [name for name in CASES if name.startswith("type_")]:
+        message = str(provoke(CASES[name]))
+        assert len(message.splitlines()) <= 16, f"{name}:\n{message}"
+        assert "During: " not in message, name
+        assert "site-packages" not in message, name
+
+
+def test_a_failed_call_can_be_repeated_and_the_kernel_still_works():
+    kernel = qgraph.kernel(add, backend="cpu")
+    for _ in range(2):
+        with pytest.raises(ARGUMENT):
+            kernel(floats())
+    x = floats()
+    kernel(x, floats())
+    assert (x == 2 * floats()).all()
+    with pytest.raises(ARGUMENT):
+        kernel(x, np.array([None] * 5))
+    assert (x == 2 * floats()).all()
+
+
+def test_the_class_tree():
+    for error in (SYNTAX, TYPES, ARGUMENT, RACE, BACKEND, qgraph.BoundsError, qgraph.CudaError):
+        assert issubclass(error, BASE)
+        assert error is not BASE

@@ -1,0 +1,508 @@
+"""Arguments taken apart: types, leaves, names; and the two short cuts of later calls."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import gc
+import math
+import weakref
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qgraph.errors import ArgumentError
+from qgraph.program import ArrayType, ConstantType, ScalarType, StructType
+from qgraph.runtime.arguments import Reader, Unchanged, describe
+from qgraph.runtime.array_view import ArrayView
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@dataclass
+class Grid:
+    x: Any
+    h: Any = 0.5
+
+
+@dataclass(frozen=True)
+class State:
+    grid: Grid
+    parts: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True)
+class Slotted:
+    x: Any
+    n: Any = 1
+
+
+class Mode(enum.IntEnum):
+    SLOW = 3
+    FAST = 7
+
+
+class Shade(enum.Enum):
+    DARK = "dark"
+
+
+def one(value: Any) -> Any:
+    """What describe says of a single argument ``a``."""
+    return describe(("a",), (value,))
+
+
+# --- types and values ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "weak"),
+    [
+        (True, "bool", True),
+        (3, "int64", True),
+        (2.5, "float64", True),
+        (1j, "complex128", True),
+        (Mode.FAST, "int64", True),
+        (np.float32(1), "float32", False),
+        (np.float64(1), "float64", False),
+        (np.bool_(1), "bool", False),
+        (np.uint8(1), "uint8", False),
+        (np.longlong(1), "int64", False),
+        (np.complex64(1), "complex64", False),
+        (-(2**63), "int64", True),
+        (2**63 - 1, "int64", True),
+    ],
+)
+def test_scalars(value, dtype, weak):
+    found = one(value)
+    assert found.types == (("a", ScalarType(dtype, weak)),)
+    assert found.values == (value,)
+    assert found.leaves[0].name == found.leaves[0].path == "a"
+
+
+def test_an_int_enumeration_becomes_an_int():
+    assert type(one(Mode.FAST).values[0]) is int
+
+
+@pytest.mark.parametrize("value", [None, "text", len, lambda: 1, int, Shade.DARK, np.sqrt])
+def test_constants_are_part_of_the_type(value):
+    found = one(value)
+    assert found.types == (("a", ConstantType(value)),)
+    assert found.leaves == found.values == ()
+
+
+def test_arrays():
+    x = np.zeros((3, 4), np.float32)
+    frozen = x.view()
+    frozen.flags.writeable = False
+    cases = [(x, "C"), (x.T, "F"), (x[:, ::2], "A"), (x[:1], "C"), (np.zeros((0, 3))[:, ::-1], "C"), (np.array(1), "C")]
+    for array, layout in cases:
+        assert one(array).types == (("a", ArrayType(array.dtype.name, array.ndim, layout)),)
+    assert one(frozen).types == (("a", ArrayType("float32", 2, "C", readonly=True)),)
+    view = one(x[1:, ::2]).values[0]
+    assert isinstance(view, ArrayView)
+    assert (view.pointer, view.shape, view.strides) == (x.ctypes.data + 16, (2, 2), (16, 8))
+    assert view.device is None and view.host is view.owner
+
+
+def test_structures_names_and_order():
+    state = State(Grid(np.zeros(3), 0.25), (np.zeros(2, np.int32), Pair(1, None)))
+    found = describe(("state", "t"), (state, (np.float32(2), 3)))
+    assert [leaf.name for leaf in found.leaves] == [
+        *("state_grid_x", "state_grid_h", "state_parts_0", "state_parts_1_first"),
+        *("t_0", "t_1"),
+    ]
+    assert [leaf.path for leaf in found.leaves] == [
+        *("state.grid.x", "state.grid.h", "state.parts[0]", "state.parts[1].first"),
+        *("t[0]", "t[1]"),
+    ]
+    types = dict(found.types)
+    weak_float = ScalarType("float64", weak=True)
+    weak_int = ScalarType("int64", weak=True)
+    assert types["t"] == StructType(tuple, (("0", ScalarType("float32", weak=False)), ("1", weak_int)))
+    grid = StructType(Grid, (("x", ArrayType("float64", 1, "C")), ("h", weak_float)))
+    pair = StructType(Pair, (("first", weak_int), ("second", ConstantType(None))))
+    parts = StructType(tuple, (("0", ArrayType("int32", 1, "C")), ("1", pair)))
+    assert types["state"] == StructType(State, (("grid", grid), ("parts", parts)))
+    assert hash(found.types) == hash(describe(("state", "t"), (state, (np.float32(7), 4))).types)
+
+
+def test_the_class_is_part_of_the_type():
+    Other = dataclasses.make_dataclass("Grid", ["x", "h"])
+    assert one(Grid(1, 2)).types != one(Other(1, 2)).types
+    assert one((1, 2)).types != one(Pair(1, 2)).types
+
+
+def test_names_are_unique_and_parameters_keep_theirs():
+    found = describe(("a", "a_x", "a_0"), (Grid(1, 2), 3, (4,)))
+    assert [leaf.name for leaf in found.leaves] == ["a_x_2", "a_h", "a_x", "a_0_0"]
+    clash = dataclasses.make_dataclass("clash", ["x_y", "x"])
+    inner = dataclasses.make_dataclass("inner", ["y"])
+    found = describe(("a",), (clash(1, inner(2)),))
+    assert [leaf.name for leaf in found.leaves] == ["a_x_y", "a_x_y_2"]
+    found = describe(("a",), (Grid(1, 2),), reserved=frozenset({"a_x", "a_x_2"}))
+    assert [leaf.name for leaf in found.leaves] == ["a_x_3", "a_h"]
+
+
+TREES = st.recursive(
+    st.sampled_from([1, 2.5, None, True]),
+    lambda inner: st.one_of(
+        st.tuples(inner), st.tuples(inner, inner), st.builds(Pair, inner, inner), st.builds(Grid, inner, inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(TREES, min_size=1, max_size=4))
+def test_paths_lead_to_the_values_and_names_are_distinct_identifiers(values):
+    parameters = tuple(f"p{k}" for k in range(len(values)))
+    found = describe(parameters, values)
+    scope = dict(zip(parameters, values, strict=True))
+    assert [eval(leaf.path, scope) for leaf in found.leaves] == list(found.values)
+    names = [leaf.name for leaf in found.leaves]
+    assert len(set(names)) == len(names)
+    assert all(name.isidentifier() for name in names)
+    assert all(leaf.name == leaf.path for leaf in found.leaves if leaf.path in parameters)
+    again = describe(parameters, values)
+    assert again.types == found.types and again.leaves == found.leaves
+    assert Reader(parameters, values, found)(values) == found.values
+    assert Unchanged(values)(values)
+
+
+# --- what is refused ----------------------------------------------------------------------------------------------------
+
+
+class Thing:
+    def __init__(self) -> None:
+        self.x = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "words"),
+    [
+        ([1, 2], "a", ("list", "tuple")),
+        (Grid({"k": 1}), "a.x", ("dict", "dataclass")),
+        ((1, {2}), "a[1]", ("set", "array")),
+        (Pair(1, b"x"), "a.second", ("bytes", "frombuffer")),
+        (State(Grid(Thing())), "a.grid.x", ("Thing", "dataclass")),
+        (2**63, "a", ("64 bits", "uint64")),
+        (-(2**63) - 1, "a", ("64 bits",)),
+        (np.longdouble(1), "a", ("longdouble",)),
+        (np.datetime64("2020-01-01"), "a", ("datetime64",)),
+        (np.array([1, "x"], object), "a", ("Python objects",)),
+        ((np.zeros(3, "M8[s]"),), "a[0]", ("dates",)),
+    ],
+)
+def test_refused_with_path_type_and_what_to_pass_instead(value, path, words):
+    with pytest.raises(ArgumentError) as caught:
+        one(value)
+    assert f"argument `{path}`:" in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_unhashable_callable_is_refused():
+    class Odd:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __call__(self) -> None: ...
+
+    with pytest.raises(ArgumentError, match="`a`.*cannot be hashed"):
+        one(Odd())
+
+
+def test_a_structure_that_contains_itself():
+    grid = Grid(1)
+    grid.x = (grid,)
+    with pytest.raises(ArgumentError, match=r"`a\.x\[0\]`: this Grid contains itself"):
+        one(grid)
+    shared = Grid(1)
+    assert len(one((shared, shared)).leaves) == 4
+
+
+def test_nested_too_deep():
+    value: Any = 1
+    for _ in range(100):
+        value = (value,)
+    with pytest.raises(ArgumentError, match="deep"):
+        one(value)
+
+
+def test_512_leaves_and_no_more():
+    assert len(one(tuple(range(512))).leaves) == 512
+    with pytest.raises(ArgumentError, match="512"):
+        one(tuple(range(513)))
+
+
+def test_a_field_that_was_never_set():
+    @dataclass
+    class Late:
+        x: Any = field(init=False)
+
+    with pytest.raises(ArgumentError, match=r"`a\.x`.*never set"):
+        one(Late())
+
+
+# --- Reader -------------------------------------------------------------------------------------------------------------
+
+
+def reader_of(*values: Any) -> Reader:
+    parameters = tuple(f"p{k}" for k in range(len(values)))
+    return Reader(parameters, values, describe(parameters, values))
+
+
+def views_equal(a: Any, b: Any) -> bool:
+    if not isinstance(a, ArrayView):
+        return type(a) is type(b) and bool(a == b)
+    return all(getattr(a, name) == getattr(b, name) for name in ("pointer", "shape", "strides", "dtype", "readonly", "layout"))
+
+
+def test_reader_reads_what_describe_reads():
+    def make(n, k):
+        x = np.arange(n * 4.0).reshape(n, 4)
+        frozen = x.view()
+        frozen.flags.writeable = False
+        return (
+            State(Grid(x, k), (x.T, Pair(x[:, ::2], None))),
+            (Slotted(frozen, Mode.FAST), np.float32(k), "text", True),
+            np.array(k),
+        )
+
+    reader = reader_of(*make(3, 1.5))
+    for n, k in ((3, 2.5), (7, 0.0), (2, -1.0)):
+        values = make(n, k)
+        expected = describe(("p0", "p1", "p2"), values).values
+        found = reader(values)
+        assert found is not None
+        assert len(found) == len(expected) == 9
+        assert all(map(views_equal, found, expected))
+        assert found[0].owner is found[0].host is values[0].grid.x
+
+
+X = np.zeros((3, 4))
+READONLY = X.view()
+READONLY.flags.writeable = False
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        (1, 1.0),
+        (1, True),
+        (1, Mode.FAST),
+        (1.0, np.float64(1)),
+        (1, 2**63),
+        (np.float32(1), np.float64(1)),
+        (None, 1),
+        ("a", "b"),
+        (len, max),
+        (X, X.astype(np.float32)),
+        (X, X[0]),
+        (X, X.T),
+        (X.T, X),
+        (X, X[:, ::2]),
+        (X[:, ::2], X),
+        (X[:, ::2], X.T),
+        (X, READONLY),
+        (READONLY, X),
+        (X, 1.0),
+        (X, np.ma.array(X)),
+        (X, X.astype(">f8")),
+        ((1, 2), (1, 2, 3)),
+        ((1, 2), (1,)),
+        ((1, 2), Pair(1, 2)),
+        (Pair(1, 2), (1, 2)),
+        (Grid(1, 2), Slotted(1, 2)),
+        (Grid(X), Grid(1.0)),
+    ],
+)
+def test_reader_gives_up_where_a_type_differs(first, other):
+    reader = reader_of(first, 5)
+    assert reader((first, 5)) is not None
+    assert reader((other, 5)) is None
+
+
+def test_reader_gives_up_on_fields_that_are_gone():
+    grid = Grid(1, 2)
+    reader = reader_of(grid)
+    del grid.x
+    assert reader((grid,)) is None
+
+
+def test_reader_takes_equal_bound_methods():
+    grid = Grid(X)
+
+    class Holder:
+        def method(self) -> None: ...
+
+    holder = Holder()
+    reader = reader_of(holder.method, grid)
+    assert reader((holder.method, grid)) is not None
+    assert reader((Holder().method, grid)) is None
+
+
+def test_reader_reads_memory_that_moved():
+    x = np.zeros(4)
+    reader = reader_of(x)
+    x.resize(4000, refcheck=False)
+    (view,) = reader((x,))
+    assert view.pointer == x.ctypes.data
+    assert view.shape == (4000,)
+
+
+# --- Unchanged ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_arrays_and_scalars_are_unchanged():
+    state = State(Grid(X, 0.5), (X.T, Pair(2, None), "s", Slotted(np.zeros(3), Mode.FAST)))
+    values = (X, state, 3, 2.5, True, np.float32(1), len, 1j)
+    same = Unchanged(values)
+    assert same(values) is True
+    assert same(list(values)) is True
+    assert same.check(values) is True
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        (1, 2),
+        (1, 1.0),
+        (1, True),
+        (0.0, -0.0),
+        (0j, -0j),
+        (complex(0.0, 1.0), complex(-0.0, 1.0)),
+        (np.float32(0), np.float32(-0.0)),
+        (np.float32(1), np.float64(1)),
+        (1.0, np.float64(1.0)),
+        (math.nan, math.nan),
+        ("a", "b"),
+        (None, 0),
+        (Mode.FAST, 7),
+        (X, X[:]),
+        (X, None),
+        ((1, X), (1, X[:])),
+        (Grid(X), Grid(X[:])),
+        (Grid(X), Slotted(X)),
+        (State(Grid(X)), State(Grid(X.copy()))),
+    ],
+)
+def test_other_values_are_changed(first, other):
+    assert not Unchanged((first, 1))((other, 1))
+    if first is not other:
+        assert Unchanged((first, 1))((first, 1))
+
+
+def test_equal_scalars_of_new_objects_are_unchanged():
+    same = Unchanged((10**6, 0.1, np.float32(0.5), "text"))
+    assert same((int("1000000"), float("0.1"), np.float32("0.5"), "".join("text")))
+
+
+def test_a_field_of_a_mutable_dataclass():
+    state = State(Grid(X, 1.0), (Slotted(X),))
+    same = Unchanged((state,))
+    assert same((state,))
+    # An equal structure of the same arrays is as good.
+    assert same((State(Grid(X, 1.0), (Slotted(X),)),))
+    state.grid.h = 2.0
+    assert not same((state,))
+    state.grid.h = 1.0
+    assert same((state,))
+    state.parts[0].x = X.copy()
+    assert not same((state,))
+    del state.grid.x
+    assert not same((state,))
+
+
+def test_an_array_changed_in_place():
+    x = np.zeros((2, 6))
+    same = Unchanged((x,))
+    x[0, 0] = 1.0
+    assert same((x,))
+    x.shape = (3, 4)
+    assert not same((x,))
+    x.shape = (2, 6)
+    assert same((x,))
+    x.flags.writeable = False
+    assert not same((x,))
+    x.flags.writeable = True
+    x.dtype = np.int64
+    assert not same((x,))
+
+
+def test_numpy_does_not_move_memory_that_is_watched():
+    # Unchanged relies on this: resize refuses while there is a weak reference.
+    x = np.zeros(4)
+    same = Unchanged((x,))
+    with pytest.raises(ValueError, match="resize"):
+        x.resize(8, refcheck=False)
+    assert same((x,))
+
+
+def test_arrays_are_not_kept_alive():
+    def make():
+        x = np.zeros(3)
+        return weakref.ref(x), (Grid(x, (x[:],)), lambda: x)
+
+    alive, values = make()
+    holder = weakref.ref(values[0])
+    same = Unchanged(values)
+    assert same(values)
+    del values
+    gc.collect()
+    assert alive() is None
+    assert holder() is None
+    y = np.zeros(3)
+    assert not same((Grid(y, (y[:],)), lambda: y))
+
+
+def test_what_cannot_be_watched_is_never_unchanged():
+    class Device:
+        __slots__ = ("__weakref__",)
+        __cuda_array_interface__ = {"version": 3, "shape": (2,), "typestr": "<f8", "data": (4096, False)}
+
+    value = Device()
+    assert not Unchanged((value,))((value,))
+
+    # Each look-up makes another bound method; the one that was passed is gone.
+    grid = Grid(X)
+    assert not Unchanged((grid.__repr__,))((grid.__repr__,))
+
+
+def test_torch_tensors_changed_in_place():
+    torch = pytest.importorskip("torch")
+    x = torch.arange(4.0).reshape(2, 2)
+    same = Unchanged((x, 1))
+    assert same((x, 1))
+    x[0, 0] = 5.0
+    assert same((x, 1))
+    assert not same((x[:], 1))
+    x.t_()
+    assert not same((x, 1))
+    x.t_()
+    assert same((x, 1))
+    x.data = torch.zeros(2, 2)
+    assert not same((x, 1))
+    reader = reader_of(x)
+    assert reader((torch.zeros(5, 3),))[0].shape == (5, 3)
+    assert reader((torch.zeros(5, 3).T,)) is None
+    assert reader((torch.zeros(5, 3, dtype=torch.int32),)) is None
+
+
+def test_jax_arrays_that_were_donated():
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.zeros(3)
+    same = Unchanged((x,))
+    assert same((x,))
+    x.delete()
+    assert not same((x,))
+
+
+def test_no_arguments():
+    assert Unchanged(())(())
+    assert Reader((), (), describe((), ()))(()) == ()

@@ -1,0 +1,182 @@
+"""The public surface: the names of ``__all__``, and the command line."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import qgraph
+
+ROOT = Path(__file__).resolve().parent.parent
+WORDS = {
+    *("kernel", "func", "ndrange", "serial", "parallel", "graph_do_while"),
+    *("atomic_add", "atomic_sub", "atomic_min", "atomic_max", "atomic_and_", "atomic_or_", "atomic_xor"),
+    *("atomic_exch", "atomic_cas"),
+}
+HOST = {"asarray", "empty", "zeros", "full", "to_numpy", "synchronize", "stream", "set_backend", "info", "reset"}
+ERRORS = {
+    *("QGraphError", "KernelSyntaxError", "KernelTypeError", "ArgumentError", "DataRaceError", "BoundsError"),
+    *("BackendError", "CudaError", "PerformanceWarning"),
+}
+RESERVED = {"batch", "vec", "mat", "random", "scalar", "pool", "capture", "progress", "watch"}
+
+
+def test_all_holds_every_public_name_and_nothing_unknown():
+    assert WORDS | HOST | ERRORS <= set(qgraph.__all__)
+    assert len(qgraph.__all__) == len(set(qgraph.__all__))
+    for name in qgraph.__all__:
+        assert getattr(qgraph, name) is not None
+    assert not RESERVED & set(qgraph.__all__)
+
+
+def test_errors_share_one_base():
+    for name in ERRORS - {"PerformanceWarning"}:
+        assert issubclass(getattr(qgraph, name), qgraph.QGraphError)
+    assert issubclass(qgraph.PerformanceWarning, UserWarning)
+
+
+def test_public_things_say_what_they_are():
+    silent = [name for name in qgraph.__all__ if name != "__version__" and not (getattr(qgraph, name).__doc__ or "").strip()]
+    assert not silent
+
+
+def test_every_word_is_in_the_language_guide():
+    text = (ROOT / "docs" / "language.md").read_text()
+    missing = {name for name in WORDS if name not in text}
+    assert not missing
+
+
+def test_the_version_is_that_of_the_distribution():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert qgraph.__version__ == project["version"]
+    assert re.search(rf"^## {re.escape(project['version'])}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+
+def test_examples_and_documents_name_only_what_exists():
+    """``qgraph.NAME`` in a Python block of a document, or in an example, is a public name."""
+    known = set(qgraph.__all__)
+    places = [*ROOT.glob("examples/*.py"), ROOT / "README.md", *ROOT.glob("docs/*.md")]
+    seen = set()
+    for place in places:
+        text = place.read_text()
+        sources = [text] if place.suffix == ".py" else re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        for source in sources:
+            for node in ast.walk(ast.parse(source)):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "qgraph":
+                    assert node.attr in known, f"{place.name} line {node.lineno}: qgraph.{node.attr}"
+                    seen.add(node.attr)
+    assert {"kernel", "graph_do_while"} <= seen
+
+
+# --- python -m qgraph -----------------------------------------------------------------------------------------------------
+
+MODULE = """\
+import qgraph
+
+
+@qgraph.kernel(graph=False)
+def double(x, times=1):
+    for t in qgraph.serial(range(times)):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 2
+
+
+class Box:
+    @qgraph.kernel
+    def fill(self, x):
+        for i in range(x.shape[0]):
+            x[i] = 1
+
+
+other = 3
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """``run(*arguments)`` is (exit status, stdout, stderr) of ``python -m qgraph`` beside a module ``shapes``."""
+    (tmp_path / "shapes.py").write_text(MODULE)
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+
+    def command(*arguments):
+        done = subprocess.run(
+            [sys.executable, "-m", "qgraph", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path},
+            timeout=120,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return command
+
+
+def test_info_is_an_aligned_table(run):
+    status, out, err = run("info")
+    assert status == 0, err
+    assert "driver" in out
+    columns = {re.match(r"(\S+ +)\S", line).end() for line in out.splitlines() if re.match(r"\S+ +\S", line)}
+    assert len(columns) == 1
+
+
+def test_inspect_without_arguments(run):
+    status, out, err = run("inspect", "shapes:double")
+    assert status == 0, err
+    assert "(x, times=1)" in out
+    assert "shapes.py:4" in out
+    assert "graph=False" in out
+    assert re.search(r"line +6  for t in qgraph.serial\(range\(times\)\):", out)
+    assert re.search(r"line +7    for i in range\(x.shape\[0\]\):", out)
+
+
+def test_inspect_of_a_method(run):
+    status, out, err = run("inspect", "shapes:Box.fill")
+    assert status == 0, err
+    assert re.search(r"line +14  for i in range", out)
+
+
+def test_inspect_with_arguments_prints_the_plan(run):
+    status, out, err = run("inspect", "shapes:double", "--args", "np.zeros(8), times=3")
+    assert status == 0, err
+    assert "double: " in out
+    assert "float64" in out
+    status, out, err = run("inspect", "shapes:double", "--args", "np.zeros(8), times=3", "--dot")
+    assert status == 0, err
+    assert out.startswith("digraph")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("inspect", "shapes"), 2, "MODULE:KERNEL"),
+        (("inspect", "nowhere:double"), 2, "nowhere"),
+        (("inspect", "shapes:triple"), 2, "double"),
+        (("inspect", "shapes:other"), 2, "@qgraph.kernel"),
+        (("inspect", "shapes:double", "--args", "np.zeros(8"), 2, "not Python"),
+        (("inspect", "shapes:double", "--args", "1 / 0"), 1, "ZeroDivisionError"),
+        (("inspect", "shapes:double", "--args", ""), 1, "ArgumentError"),
+        (("inspect", "shapes:double", "--dot"), 2, "--args"),
+        (("dance",), 2, "dance"),
+        ((), 2, "COMMAND"),
+    ],
+)
+def test_a_wrong_command_says_what_is_wrong(run, arguments, status, words):
+    got, out, err = run(*arguments)
+    assert got == status
+    assert words in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_the_module_can_be_imported_without_running():
+    importlib.import_module("qgraph.__main__")
