@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import product
 from typing import Any, TypeVar
 
@@ -182,13 +184,27 @@ class Func:
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
+        run = _REFERENCE.get()
+        return (self.function if run is None else run(self))(*args, **kwargs)
 
     def __get__(self, owner: object, _cls: type | None = None) -> Any:
         return self if owner is None else functools.partial(self, owner)
 
     def __repr__(self) -> str:
         return f"<qgraph.func {self.function.__qualname__}>"
+
+
+@contextmanager
+def as_reference(run: Callable[[Func], Callable[..., Any]]) -> Iterator[None]:
+    """While this lasts, a func that is called runs as ``run(func)``: the function as the specification reads it."""
+    token = _REFERENCE.set(run)
+    try:
+        yield
+    finally:
+        _REFERENCE.reset(token)
+
+
+_REFERENCE: ContextVar[Callable[[Func], Callable[..., Any]] | None] = ContextVar("qgraph_reference", default=None)
 
 
 def func(function: Callable[..., Any]) -> Func:

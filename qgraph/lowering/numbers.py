@@ -7,6 +7,8 @@ typing goes on. Both Numba's CPU target and numba-cuda's use these: their type o
 
 from __future__ import annotations
 
+import ast
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -50,10 +52,10 @@ class Spelling:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A word that is another one for some operand types: ``np.exp`` of a complex number is ``cmath.exp``."""
+    """A word that is another one for complex numbers: ``np.exp`` is then ``cmath.exp``."""
 
     rule: Rule
-    complex_value: object
+    other: object
 
 
 Meaning = Rule | Spelling | Alias
@@ -163,7 +165,7 @@ class Word(_Callable, _Opaque):
             return self._delegate(context, context.function_word(meaning.function), args, kws)
         if isinstance(meaning, Alias):
             if any(isinstance(arg, types.Complex) for arg in args):
-                return self._delegate(context, context.resolve_value_type(meaning.complex_value), args, kws)
+                return self._delegate(context, _other_word(context, meaning.other), args, kws)
             meaning = meaning.rule
         if meaning is None or kws:
             return None
@@ -202,6 +204,12 @@ class Word(_Callable, _Opaque):
 
     def get_impl_key(self, sig: Any) -> object:
         return (self._identity, sig.args)
+
+
+def _other_word(context: Any, other: object) -> Any:
+    if isinstance(other, Spelling):
+        return context.function_word(other.function)
+    return context.resolve_value_type(other)
 
 
 class DeviceFunction(_Callable, _Opaque):
@@ -273,6 +281,8 @@ class Session:
     library: Any
     flags: Any
     words: dict[int, Any] = field(default_factory=dict)
+    # How to call each compiled function, by its key.
+    descriptors: dict[object, Any] = field(default_factory=dict)
     # Keeps alive what the keys of words were made from.
     owners: list[object] = field(default_factory=list)
 
@@ -362,6 +372,8 @@ class NumberTarget(_Context):  # type: ignore[misc]
             if isinstance(found, types.Type):
                 return self.get_function(found, sig)
             return _Emitted(self, found, sig)
+        if hasattr(fn, "emit"):
+            return _Emitted(self, fn.emit, sig)
         if isinstance(fn, DeviceFunction):
             return super().get_function(fn.get_impl_key(sig), sig, _firstcall)
         return super().get_function(fn, sig, _firstcall)
@@ -401,9 +413,12 @@ def _python_function(value: Any) -> Any:
 
 def python_function(function: Function, names: Mapping[str, object] | None = None) -> Any:
     """The Python function of a ``program.Function``, with the user's file and line numbers, not yet compiled by Numba."""
-    import ast
-
-    module = ast.fix_missing_locations(ast.Module(body=[function.tree], type_ignores=[]))
+    tree = copy.deepcopy(function.tree)
+    tree.decorator_list, tree.returns = [], None
+    for argument in ast.walk(tree.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    module = ast.fix_missing_locations(ast.Module(body=[tree], type_ignores=[]))
     namespace: dict[str, Any] = {"__name__": "qgraph.generated", **(function.names if names is None else names)}
     exec(compile(module, function.file, "exec"), namespace)  # noqa: S102 - this is the compiler
-    return namespace[function.tree.name]
+    return namespace[tree.name]

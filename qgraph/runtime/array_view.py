@@ -42,6 +42,12 @@ class ArrayView:
     host: numpy.ndarray | None = None
     keep: object = None
 
+    def bare(self) -> ArrayView:
+        """The same place, without holding what owns it."""
+        return ArrayView(
+            self.pointer, self.shape, self.strides, self.dtype, self.readonly, self.device, None, self.stream, self.layout
+        )
+
     @property
     def ndim(self) -> int:
         """The number of axes."""

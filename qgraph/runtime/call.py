@@ -27,3 +27,12 @@ class Call:
     host: tuple[int, ...]
     stream: int = 0
     token: object = field(default_factory=object, compare=False, repr=False)
+
+    def on(self, stream: int) -> Call:
+        """The same call on another stream."""
+        return Call(self.values, self.host, stream, self.token)
+
+    def without_owners(self) -> Call:
+        """The same call, holding addresses only: whoever launches it knows that the arrays are alive."""
+        values = tuple(value.bare() if isinstance(value, ArrayView) else value for value in self.values)
+        return Call(values, self.host, self.stream, self.token)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from qgraph.compiled import CpuPlan
@@ -35,5 +39,28 @@ class CpuExecutable:
         self._call(*arguments, *(host[k] for k in self._hosts), np.zeros(self._slots, np.int64))
         self.replays += 1
 
+    def again(self, call: Call) -> Callable[[], None] | None:
+        """A function that runs ``call`` once more while its arrays live, holding them weakly; None where it cannot."""
+        getters: list[Callable[[], Any]] = []
+        for value in (call.values[k] for k in self._leaves):
+            if not isinstance(value, ArrayView):
+                getters.append(_constant(value))
+            elif value.host is value.owner and value.host is not None:
+                getters.append(weakref.ref(value.host))
+            else:
+                return None
+        tail = tuple(call.host[k] for k in self._hosts)
+        compiled, slots = self._call, self._slots
+
+        def run() -> None:
+            compiled(*[get() for get in getters], *tail, np.zeros(slots, np.int64))
+            self.replays += 1
+
+        return run
+
     def close(self) -> None:
         """Nothing to free: the code lives as long as its plan."""
+
+
+def _constant(value: object) -> Callable[[], object]:
+    return lambda: value

@@ -1,0 +1,72 @@
+"""Plain Python loops that run as one CUDA graph. CPython is the specification; see docs/language.md."""
+
+from qgraph.arrays import asarray, empty, full, synchronize, to_numpy, zeros
+from qgraph.errors import (
+    ArgumentError,
+    BackendError,
+    BoundsError,
+    CudaError,
+    DataRaceError,
+    KernelSyntaxError,
+    KernelTypeError,
+    PerformanceWarning,
+    QGraphError,
+)
+from qgraph.info import info, set_backend, stream
+from qgraph.kernel import kernel, reset
+from qgraph.language import (
+    atomic_add,
+    atomic_and_,
+    atomic_cas,
+    atomic_exch,
+    atomic_max,
+    atomic_min,
+    atomic_or_,
+    atomic_sub,
+    atomic_xor,
+    func,
+    graph_do_while,
+    ndrange,
+    parallel,
+    serial,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError",
+    "BackendError",
+    "BoundsError",
+    "CudaError",
+    "DataRaceError",
+    "KernelSyntaxError",
+    "KernelTypeError",
+    "PerformanceWarning",
+    "QGraphError",
+    "__version__",
+    "asarray",
+    "atomic_add",
+    "atomic_and_",
+    "atomic_cas",
+    "atomic_exch",
+    "atomic_max",
+    "atomic_min",
+    "atomic_or_",
+    "atomic_sub",
+    "atomic_xor",
+    "empty",
+    "full",
+    "func",
+    "graph_do_while",
+    "info",
+    "kernel",
+    "ndrange",
+    "parallel",
+    "reset",
+    "serial",
+    "set_backend",
+    "stream",
+    "synchronize",
+    "to_numpy",
+    "zeros",
+]

@@ -1,0 +1,102 @@
+"""Arrays for kernels, made on the side where a backend wants them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from qgraph.options import check_backend
+
+Shape = int | tuple[int, ...]
+
+
+def _side(backend: str | None) -> str:
+    """'cuda' or 'host': where arrays of ``backend`` live; without one, where the default backend's do."""
+    from qgraph.runtime.backends import default_backend, require
+
+    name = check_backend(backend) if backend is not None else default_backend()
+    if name is None:
+        from qgraph.runtime.cuda_driver import device_count
+
+        return "cuda" if device_count() else "host"
+    require(name)
+    return "cuda" if name == "cuda" else "host"
+
+
+def asarray(x: Any, backend: str | None = None) -> Any:
+    """``x`` as an array of the backend: a NumPy array for cpu and sim, a device array for cuda.
+
+    Args:
+        x: anything that NumPy can make an array of, or an array of any library; not copied if it is one already.
+        backend: 'cuda', 'cpu' or 'sim'; None takes the default backend, else cuda where there is a device.
+
+    Raises:
+        BackendError: the backend is unknown, or cannot run here.
+    """
+    from qgraph.runtime.adopt import adopt
+
+    side = _side(backend)
+    view = adopt(x, "x")
+    if side == "host":
+        return to_numpy(x) if view is not None else np.asarray(x)
+    from qgraph.runtime.cuda_driver import current_device
+    from qgraph.runtime.device_array import to_device
+
+    if view is not None and view.device is not None:
+        return x
+    return to_device(np.asarray(x) if view is None or view.host is None else view.host, current_device())
+
+
+def empty(shape: Shape, dtype: DTypeLike = float, backend: str | None = None) -> Any:
+    """An array of ``shape`` and ``dtype`` with any contents."""
+    if _side(backend) == "host":
+        return np.empty(shape, dtype)
+    from qgraph.runtime import device_array
+    from qgraph.runtime.cuda_driver import current_device
+
+    return device_array.empty(shape, dtype, current_device())
+
+
+def full(shape: Shape, value: Any, dtype: DTypeLike | None = None, backend: str | None = None) -> Any:
+    """An array of ``shape`` filled with ``value``; without ``dtype``, of the type that NumPy gives the value."""
+    array = empty(shape, np.asarray(value).dtype if dtype is None else dtype, backend)
+    array.fill(value)
+    return array
+
+
+def zeros(shape: Shape, dtype: DTypeLike = float, backend: str | None = None) -> Any:
+    """An array of ``shape`` and ``dtype`` filled with zeros."""
+    return full(shape, 0, dtype, backend)
+
+
+def to_numpy(a: Any) -> np.ndarray:
+    """The elements of ``a`` as a NumPy array, after the work that writes them; host arrays are not copied."""
+    from qgraph.runtime.adopt import adopt
+
+    if isinstance(a, np.ndarray):
+        return a
+    numpy_of = getattr(a, "numpy", None)
+    view = adopt(a, "a")
+    if view is None:
+        return np.asarray(a)
+    if view.host is not None:
+        return view.host
+    if numpy_of is not None and type(a).__module__.startswith("qgraph."):
+        result: np.ndarray = numpy_of()
+        return result
+    from qgraph.runtime.device_array import copy_to_host
+
+    return copy_to_host(view)
+
+
+def synchronize() -> None:
+    """Wait for everything that was launched.
+
+    Raises:
+        CudaError: something failed on the device since the last wait.
+    """
+    from qgraph.runtime.streams import synchronize_all
+
+    synchronize_all()

@@ -1,0 +1,105 @@
+"""What qgraph sees on this machine, and the settings of the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from importlib import metadata
+from typing import Any
+
+_PACKAGES = ("numba", "numba-cuda", "llvmlite", "numpy", "cuda-core", "cuda-bindings", "nvidia-nvjitlink")
+
+
+class Info(Mapping[str, Any]):
+    """Facts by name; ``str()`` is a table of them."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self._facts = facts
+
+    def __getitem__(self, key: str) -> Any:
+        return self._facts[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._facts)
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+    def __str__(self) -> str:
+        width = max(map(len, self._facts))
+        return "\n".join(f"{name:<{width}}  {_text(value)}" for name, value in self._facts.items())
+
+    __repr__ = __str__
+
+
+def _text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def info() -> Info:
+    """The device, driver and toolkit, the backends that can run here, and which path device loops take and why."""
+    from qgraph.runtime import cuda_driver
+    from qgraph.runtime.backends import default_backend
+
+    facts: dict[str, Any] = {"version": _version("qgraph-jit")}
+    count = cuda_driver.device_count()
+    if count == 0:
+        facts |= {"device": "none", "driver": cuda_driver.driver_trouble(), "loops": "none", "reason": "there is no CUDA device"}
+    else:
+        from qgraph.specialisation import loop_probe
+
+        ordinal = cuda_driver.current_device()
+        device = cuda_driver.device(ordinal)
+        probe = loop_probe(ordinal)
+        capability = ".".join(map(str, device.capability))
+        facts |= {
+            "device": f"{device.name} (compute capability {capability}, {device.multiprocessors} multiprocessors)",
+            "driver": ".".join(map(str, cuda_driver.driver_version())),
+            "loops": "device" if probe.device_loops else "host",
+            "reason": probe.reason,
+        }
+    facts["devices"] = count
+    facts["toolkit"] = _toolkit()
+    facts["backends"] = (*(("cuda",) if count else ()), "cpu", "sim")
+    facts["default"] = default_backend() or "where the arrays live"
+    for package in _PACKAGES:
+        facts[package] = _version(package)
+    return Info(facts)
+
+
+def _toolkit() -> str:
+    """Where the device runtime library is: what device loops are linked with."""
+    from qgraph.lowering.link import device_runtime_path
+
+    return device_runtime_path() or "libcudadevrt was not found"
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def set_backend(name: str | None) -> None:
+    """Choose the backend of all kernels that do not name one; None goes back to where the arrays live.
+
+    Raises:
+        BackendError: ``name`` is not 'cuda', 'cpu' or 'sim', or cannot run here.
+    """
+    from qgraph.runtime import backends
+
+    backends.set_backend(name)
+
+
+def stream(obj: object) -> AbstractContextManager[None]:
+    """``with qgraph.stream(obj):`` launches kernels on ``obj``: anything with ``__cuda_stream__``, or a handle.
+
+    Calls with PyTorch or CuPy arrays run on that library's own current stream all the same.
+
+    Raises:
+        ArgumentError: ``obj`` is no stream.
+    """
+    from qgraph.runtime import streams
+
+    return streams.stream(obj)

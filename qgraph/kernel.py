@@ -1,0 +1,487 @@
+"""``@qgraph.kernel``: specialise, cache, launch. The one place that knows the frontend, the lowering and the runtime."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, overload
+
+from qgraph.errors import ArgumentError, CudaError, PerformanceWarning
+from qgraph.frontend.parse import SourceFunction, parse
+from qgraph.frontend.reference import run_reference
+from qgraph.options import Options
+from qgraph.plan import GraphPlan
+from qgraph.specialisation import Executable, LastLaunch, Specialisation, Variant
+
+# Specialisations a kernel keeps; the one unused for longest goes when there are more.
+MAX_SPECIALISATIONS = 64
+
+_KERNELS: weakref.WeakSet[Kernel] = weakref.WeakSet()
+
+
+@dataclass(slots=True)
+class Stats:
+    """What a kernel did so far.
+
+    Attributes:
+        compilations: specialisations compiled.
+        graph_builds: executables built, one a specialisation unless it was evicted, reset or cleared.
+        executables: executables alive now.
+        replays: launches.
+        argument_updates: launches that had to patch parameters.
+        evictions: specialisations dropped to stay below the limit.
+    """
+
+    compilations: int = 0
+    graph_builds: int = 0
+    executables: int = 0
+    replays: int = 0
+    argument_updates: int = 0
+    evictions: int = 0
+
+
+@dataclass(slots=True)
+class _Last:
+    """The last call, for the next one with the very same arguments: it holds no array."""
+
+    unchanged: Callable[[tuple[Any, ...]], bool]
+    specialisation: Specialisation
+    executable: Executable
+    run: Callable[[], None]
+
+
+class Kernel:
+    """A function whose kernel-level loops run as one graph. Made by ``@qgraph.kernel``.
+
+    Calling it runs it; on CUDA the call returns before the device has finished.
+
+    Raises:
+        KernelSyntaxError, KernelTypeError, DataRaceError: at the first call with arguments of some types.
+        ArgumentError: the arguments do not fit; nothing has run.
+        BackendError: the backend cannot run here.
+        CudaError: the driver reported a failure.
+    """
+
+    __qgraph_kernel__ = True
+
+    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+        functools.update_wrapper(self, function)
+        self.options = options
+        self.last_launch: LastLaunch | None = None
+        self._source: SourceFunction = parse(function, "@qgraph.kernel")
+        parameters = self._source.signature.parameters
+        for parameter in parameters.values():
+            if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+                from qgraph.errors import KernelSyntaxError
+
+                raise KernelSyntaxError(
+                    f"a kernel cannot take `*{parameter.name}`",
+                    self._source.span,
+                    hint="give each argument a name, or pass a tuple",
+                )
+        self._names = tuple(parameters)
+        self._positional = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
+        self._lock = threading.RLock()
+        self._variants: dict[Any, Variant] = {}
+        self._readers: dict[Any, Any] = {}
+        self._specialisations: OrderedDict[Any, Specialisation] = OrderedDict()
+        self._last: _Last | None = None
+        self._counts = Stats()
+        _KERNELS.add(self)
+
+    # --- calling -------------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Run the kernel."""
+        last = self._last
+        if last is not None and not kwargs and last.unchanged(args) and last.specialisation.executable is last.executable:
+            if last.specialisation.variant.frozen_still_holds():
+                try:
+                    last.run()
+                except CudaError as error:
+                    self._recover(error)
+                else:
+                    self.last_launch = last.specialisation.launched
+                    return
+        self._run(self._bind(args, kwargs))
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The values of all parameters, defaults included."""
+        if not kwargs and len(args) == len(self._names) == self._positional:
+            return args
+        try:
+            bound = self._source.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(
+                f"{self._source.name}() was called with the wrong arguments: {error}",
+                self._source.span,
+                hint=f"its parameters are {', '.join(self._names) or 'none'}",
+            ) from None
+        bound.apply_defaults()
+        return tuple(bound.arguments.values())
+
+    def _run(self, values: tuple[Any, ...]) -> None:
+        """Everything from values to a launch, nothing assumed."""
+        variant, leaves = self._variant_of(values)
+        if variant.backend == "cuda":
+            self._run_cuda(variant, values, leaves)
+            return
+        specialisation, call = self._launch(variant, leaves, 0)
+        again = getattr(specialisation.executable, "again", None)
+        self._remember(values, specialisation, None if again is None else again(call))
+
+    def _run_cuda(self, variant: Variant, values: tuple[Any, ...], leaves: tuple[Any, ...]) -> None:
+        from qgraph.runtime.streams import Streams, stage_host_arrays
+
+        streams = Streams(variant.device, [leaves[index] for index in variant.arrays])
+        staged = stage_host_arrays(variant, leaves, streams.current())
+        if staged is not None:
+            _warn_staging()
+            moved, finish = staged
+            with streams:
+                self._launch(variant, moved, streams.current())
+            finish()
+            return
+        with streams:
+            specialisation, call = self._launch(variant, leaves, streams.current())
+        executable, bare = specialisation.executable, call.without_owners()
+        if executable is None or streams.joined:
+            return
+
+        def run() -> None:
+            stream = streams.current()
+            executable.launch(bare if stream == bare.stream else bare.on(stream))
+
+        streams.forget()
+        self._remember(values, specialisation, run)
+
+    def _launch(self, variant: Variant, leaves: tuple[Any, ...], stream: int) -> tuple[Specialisation, Any]:
+        from qgraph.runtime.call import Call
+
+        aliases = variant.check(leaves)
+        call = Call(leaves, variant.host_values(leaves), stream)
+        specialisation = self._specialisation(variant, aliases)
+        try:
+            self._executable(specialisation).launch(call)
+        except CudaError as error:
+            self._recover(error)
+            specialisation = self._specialisation(variant, aliases)
+            self._executable(specialisation).launch(call)
+        self.last_launch = specialisation.launched
+        return specialisation, call
+
+    def _recover(self, error: CudaError) -> None:
+        """After the primary context was reset, everything is built anew; any other failure is the caller's to see."""
+        from qgraph.runtime.cuda_driver import ContextLost
+
+        if not isinstance(error, ContextLost):
+            raise error
+        self._close_executables()
+
+    def _remember(
+        self, values: tuple[Any, ...], specialisation: Specialisation, run: Callable[[], None] | None
+    ) -> None:
+        """Keep the way to run this very call again, for a next call with the same arguments."""
+        from qgraph.runtime.arguments import Unchanged
+
+        executable = specialisation.executable
+        if executable is None or run is None:
+            self._last = None
+            return
+        self._last = _Last(Unchanged(values).check, specialisation, executable, run)
+
+    # --- specialising --------------------------------------------------------------------------------------------------
+
+    def _variant_of(self, values: tuple[Any, ...]) -> tuple[Variant, tuple[Any, ...]]:
+        """The variant for these values, and their leaves."""
+        from qgraph.runtime.backends import choose, default_backend
+
+        for key, (reader, variant, default) in reversed(list(self._readers.items())):
+            leaves = reader(values)
+            if leaves is None:
+                continue
+            devices = {leaves[index].device for index in variant.arrays}
+            if key[1] == frozenset(devices) and default == default_backend() and variant.frozen_still_holds():
+                return variant, leaves
+        from qgraph.runtime.arguments import Reader, describe
+
+        arguments = describe(self._names, values, self._reserved())
+        arrays = [value for value in arguments.values if hasattr(value, "pointer")]
+        backend, device = choose(self.options.backend, arrays)
+        key = (arguments.types, backend, device)
+        with self._lock:
+            variant = self._variants.get(key)
+            if variant is None or not variant.frozen_still_holds():
+                self._forget_variant(key)
+                variant = Variant(self._source, arguments.types, arguments.leaves, backend, device, self.options)
+                self._variants[key] = variant
+        reader_key = (key, frozenset(view.device for view in arrays))
+        if reader_key not in self._readers:
+            while len(self._readers) >= 4:
+                self._readers.pop(next(iter(self._readers)), None)
+        self._readers[reader_key] = (Reader(self._names, values, arguments), variant, default_backend())
+        return variant, arguments.values
+
+    def _reserved(self) -> frozenset[str]:
+        """Names of the function that no leaf may take."""
+        code = self._source.function.__code__
+        return frozenset((*code.co_varnames, *code.co_names, *code.co_freevars))
+
+    def _forget_variant(self, key: Any) -> None:
+        variant = self._variants.pop(key, None)
+        for other in [k for k, s in self._specialisations.items() if s.variant is variant]:
+            self._retire(self._specialisations.pop(other))
+        self._readers.clear()
+
+    def _specialisation(self, variant: Variant, aliases: Any) -> Specialisation:
+        key = (variant, aliases)
+        with self._lock:
+            found = self._specialisations.get(key)
+            if found is not None:
+                self._specialisations.move_to_end(key)
+                return found
+            found = Specialisation(variant, aliases)
+            self._specialisations[key] = found
+            if len(self._specialisations) > MAX_SPECIALISATIONS:
+                _, oldest = self._specialisations.popitem(last=False)
+                self._retire(oldest)
+                self._counts.evictions += 1
+            return found
+
+    def _executable(self, specialisation: Specialisation) -> Executable:
+        executable = specialisation.executable
+        if executable is not None:
+            return executable
+        with specialisation.lock:
+            if specialisation.executable is None:
+                executable = specialisation.build()
+                with self._lock:
+                    self._counts.compilations += 1
+                    self._counts.graph_builds += 1
+                return executable
+            return specialisation.executable
+
+    def _retire(self, specialisation: Specialisation) -> None:
+        executable = specialisation.executable
+        if executable is not None:
+            self._counts.replays += executable.replays
+            self._counts.argument_updates += executable.argument_updates
+        specialisation.close()
+
+    def _close_executables(self) -> None:
+        with self._lock:
+            self._last = None
+            for specialisation in self._specialisations.values():
+                self._retire(specialisation)
+
+    # --- looking -------------------------------------------------------------------------------------------------------
+
+    @property
+    def stats(self) -> Stats:
+        """What the kernel did so far, as a record of its own."""
+        counts = self._counts
+        with self._lock:
+            alive = [s.executable for s in self._specialisations.values() if s.executable is not None]
+        return Stats(
+            counts.compilations,
+            counts.graph_builds,
+            len(alive),
+            counts.replays + sum(executable.replays for executable in alive),
+            counts.argument_updates + sum(executable.argument_updates for executable in alive),
+            counts.evictions,
+        )
+
+    def bind(self, *args: Any, **kwargs: Any) -> Bound:
+        """Check the arguments once and keep them; ``.launch()`` replays with them and nothing else."""
+        return Bound(self, self._bind(args, kwargs))
+
+    def reference(self, *args: Any, **kwargs: Any) -> Any:
+        """The specification: the function as CPython runs it, on NumPy arrays, in place."""
+        return run_reference(self._source, self._bind(args, kwargs))
+
+    def plan(self, *args: Any, **kwargs: Any) -> GraphPlan:
+        """The graph for these arguments, before it is built; needs no GPU, and runs nothing."""
+        values = self._bind(args, kwargs)
+        variant, leaves = self._describe_only(values)
+        from qgraph.lowering.build import build_plan
+
+        return build_plan(variant.program_for(variant.check(leaves)))
+
+    def ptx(self, *args: Any, cc: tuple[int, int] = (9, 0), **kwargs: Any) -> dict[str, str]:
+        """The PTX of every task for compute capability ``cc``, by task name; needs no GPU."""
+        from qgraph.lowering.compile import compile_ptx
+
+        values = self._bind(args, kwargs)
+        variant, leaves = self._describe_only(values)
+        from qgraph.lowering.build import build_plan
+
+        plan = build_plan(variant.program_for(variant.check(leaves)))
+        return compile_ptx(plan, cc, self.options)[1]
+
+    def _describe_only(self, values: tuple[Any, ...]) -> tuple[Variant, tuple[Any, ...]]:
+        """A variant to look at, for any backend: nothing is cached and nothing needs a device."""
+        from qgraph.runtime.arguments import describe
+
+        arguments = describe(self._names, values, self._reserved())
+        variant = Variant(self._source, arguments.types, arguments.leaves, "cuda", 0, self.options)
+        return variant, arguments.values
+
+    def clear_cache(self) -> None:
+        """Forget all graphs and compiled code; the next call compiles again."""
+        with self._lock:
+            self._close_executables()
+            self._specialisations.clear()
+            self._variants.clear()
+            self._readers.clear()
+
+    def __get__(self, owner: object, cls: type | None = None) -> Any:
+        return self if owner is None else Method(self, owner)
+
+    def __repr__(self) -> str:
+        return f"<qgraph.kernel {self._source.function.__qualname__}>"
+
+
+class Method:
+    """A kernel found on an instance: the instance is its first argument."""
+
+    def __init__(self, kernel_: Kernel, owner: object) -> None:
+        self.kernel = kernel_
+        self._owner = owner
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Run the kernel on the instance."""
+        self.kernel(self._owner, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.kernel, name)
+        return functools.partial(value, self._owner) if name in ("bind", "reference", "plan", "ptx") else value
+
+
+class Bound:
+    """A kernel with its arguments: made by ``kernel.bind(...)``. It owns the arrays."""
+
+    def __init__(self, kernel_: Kernel, values: tuple[Any, ...]) -> None:
+        self._kernel = kernel_
+        self._values = values
+        self._variant, self._leaves = kernel_._variant_of(values)
+        from qgraph.runtime.call import Call
+
+        aliases = self._variant.check(self._leaves)
+        self._call = Call(self._leaves, self._variant.host_values(self._leaves), 0)
+        self._aliases = aliases
+        self._streams: Any = None
+        self._staged = False
+        if self._variant.backend == "cuda":
+            from qgraph.runtime.streams import Streams
+
+            arrays = [self._leaves[index] for index in self._variant.arrays]
+            self._staged = any(view.device is None for view in arrays)
+            self._streams = None if self._staged else Streams(self._variant.device, arrays)
+        if not self._staged:
+            self._specialisation = kernel_._specialisation(self._variant, aliases)
+            self._executable = kernel_._executable(self._specialisation)
+
+    def launch(self) -> None:
+        """Run the kernel with the arguments it is bound to."""
+        if self._staged:
+            self._kernel._run(self._values)
+            return
+        if self._specialisation.executable is not self._executable:
+            self._rebuild()
+        streams = self._streams
+        if streams is None:
+            self._executable.launch(self._call)
+        else:
+            stream = streams.current()
+            if stream != self._call.stream:
+                self._call = self._call.on(stream)
+            try:
+                with streams:
+                    self._executable.launch(self._call)
+            except CudaError as error:
+                self._kernel._recover(error)
+                self._rebuild()
+                self._executable.launch(self._call)
+        self._kernel.last_launch = self._specialisation.launched
+
+    def _rebuild(self) -> None:
+        # The specialisation was evicted, cleared or reset.
+        self._specialisation = self._kernel._specialisation(self._variant, self._aliases)
+        self._executable = self._kernel._executable(self._specialisation)
+
+
+@dataclass(slots=True)
+class _Said:
+    """What was warned of already, once a process."""
+
+    staging: bool = False
+
+
+_SAID = _Said()
+
+
+def _warn_staging() -> None:
+    if not _SAID.staging:
+        _SAID.staging = True
+        warnings.warn(
+            "NumPy arrays were passed to the cuda backend: they are copied to the device and back at every call; "
+            "keep them there with qgraph.asarray(x, backend='cuda')",
+            PerformanceWarning,
+            stacklevel=5,
+        )
+
+
+def reset() -> None:
+    """Forget every graph, module and buffer on every device; kernels and new arrays work again afterwards.
+
+    Call it after the primary context was destroyed by somebody else, or to give all device memory back.
+    """
+    for kernel_ in list(_KERNELS):
+        kernel_._close_executables()
+    from qgraph.runtime.streams import reset_devices
+
+    reset_devices()
+
+
+@overload
+def kernel(function: Callable[..., Any]) -> Kernel: ...
+@overload
+def kernel(
+    *,
+    graph: bool = ...,
+    backend: str | None = ...,
+    fuse: bool = ...,
+    fastmath: bool = ...,
+    block_size: int | None = ...,
+    bounds_check: bool = ...,
+    conditional: str = ...,
+) -> Callable[[Callable[..., Any]], Kernel]: ...
+def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Mark a function as a kernel: its kernel-level loops run in parallel, and the whole call is one graph launch.
+
+    Args:
+        function: a plain Python function.
+        graph: False launches one kernel a loop instead of a graph.
+        backend: 'cuda', 'cpu' or 'sim'; None takes ``set_backend``'s, else where the arrays live.
+        fuse: reserved; must be False.
+        fastmath: let floats be reordered and approximated.
+        block_size: threads a block on CUDA, 1 to 1024; None lets qgraph choose.
+        bounds_check: reserved; must be False.
+        conditional: 'auto' runs device loops on the device where it can, 'device' insists, 'host' never does.
+
+    Raises:
+        KernelSyntaxError: the function has no source, or uses syntax that kernels do not have.
+        QGraphError: an option has no such value.
+    """
+    checked = Options(**options)
+    if function is None:
+        return lambda inner: Kernel(inner, checked)
+    return Kernel(function, checked)
+
+

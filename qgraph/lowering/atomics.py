@@ -1,0 +1,203 @@
+"""The words ``atomic_*`` and ``set_condition`` of qgraph.language, and parallel calls, as code for Numba's contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.datamodel import default_manager, models
+
+from qgraph import language
+from qgraph.lowering.number_code import is_float, is_signed, less
+from qgraph.lowering.numbers import Emitter, is_number, plain
+
+_Callable: Any = types.Callable
+_Opaque: Any = types.Opaque
+
+_DTYPES = ("int32", "uint32", "int64", "uint64", "float32", "float64")
+_BITWISE = {language.atomic_and_: "and", language.atomic_or_: "or", language.atomic_xor: "xor"}
+
+
+class CodeWord(_Callable, _Opaque):
+    """A function type with one typing function and one emitter."""
+
+    def __init__(self, name: str, typer: Callable[[Any, tuple[Any, ...]], Any], emit: Emitter) -> None:
+        self._identity = object()
+        self._typer = typer
+        self.emit = emit
+        super().__init__(name=name)
+
+    @property
+    def key(self) -> object:
+        return self._identity
+
+    def get_call_type(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
+        """The signature of a call; a typing error says what cannot be compiled."""
+        return self._typer(context, (*args, *kws.values()))
+
+    def get_call_signatures(self) -> tuple[list[Any], bool]:
+        return [], True
+
+    def get_impl_key(self, sig: Any) -> object:
+        return (self._identity, sig.args)
+
+
+default_manager.register(CodeWord, models.OpaqueModel)
+
+
+def atomic_word(function: Any) -> CodeWord:
+    """The Numba type of one of ``language.ATOMICS``."""
+    return CodeWord(function.__name__, _atomic_typer(function), _atomic_emitter(function))
+
+
+def _atomic_typer(function: Any) -> Callable[[Any, tuple[Any, ...]], Any]:
+    name = function.__name__
+    values = 2 if function is language.atomic_cas else 1
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        if len(args) != 2 + values:
+            raise context.typing_error(f"{name}() takes {2 + values} arguments, not {len(args)}")
+        array, index, *operands = args
+        if not isinstance(array, types.Array):
+            raise context.typing_error(f"{name}() needs an array, not {plain(array)}")
+        if not array.mutable:
+            raise context.typing_error(f"{name}() on a read-only array")
+        _check_dtype(context, function, array.dtype)
+        _check_index(context, name, array, index)
+        for operand in operands:
+            if not is_number(operand) or isinstance(operand, types.Complex):
+                raise context.typing_error(f"{name}() cannot store {plain(operand)} in {array.dtype}")
+        return context.make_signature(array.dtype, array, _index_type(index), *[array.dtype] * values)
+
+    return typer
+
+
+def _check_dtype(context: Any, function: Any, dtype: Any) -> None:
+    name = function.__name__
+    if dtype.name not in _DTYPES:
+        raise context.typing_error(f"{name}() on {dtype}: atomics exist for {', '.join(_DTYPES)}")
+    integers_only = function in _BITWISE or function is language.atomic_cas
+    if integers_only and is_float(dtype):
+        raise context.typing_error(f"{name}() on {dtype}: it needs integers of 32 or 64 bits")
+
+
+def _check_index(context: Any, name: str, array: Any, index: Any) -> None:
+    items = tuple(index.types) if isinstance(index, types.BaseTuple) else (index,)
+    if len(items) != array.ndim:
+        raise context.typing_error(f"{name}() on {array.ndim} dimensions with {len(items)} indices")
+    if not all(isinstance(item, types.Integer) for item in items):
+        raise context.typing_error(f"{name}() needs integer indices, not {', '.join(str(plain(item)) for item in items)}")
+
+
+def _index_type(index: Any) -> Any:
+    if isinstance(index, types.BaseTuple):
+        return types.BaseTuple.from_types(tuple(types.intp for _ in index.types)) if index.types else index
+    return types.intp
+
+
+def _atomic_emitter(function: Any) -> Emitter:
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        pointer = _element(context, builder, sig, args)
+        return _update(context, builder, function, sig.args[0].dtype, pointer, args[2:])
+
+    return emit
+
+
+def _element(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    array_type, index_type = sig.args[:2]
+    array = context.make_array(array_type)(context, builder, args[0])
+    count = len(index_type) if isinstance(index_type, types.BaseTuple) else None
+    indices = [args[1]] if count is None else cgutils.unpack_tuple(builder, args[1], count)
+    return cgutils.get_item_pointer(context, builder, array_type, array, indices, wraparound=True)
+
+
+def _update(context: Any, builder: Any, function: Any, dtype: Any, pointer: Any, values: Sequence[ir.Value]) -> ir.Value:
+    value = values[-1]
+    if function is language.atomic_cas:
+        pair = builder.cmpxchg(pointer, values[0], value, "monotonic", "monotonic")
+        return builder.extract_value(pair, 0)
+    if function in _BITWISE:
+        return builder.atomic_rmw(_BITWISE[function], pointer, value, "monotonic")
+    if function is language.atomic_exch:
+        return _exchange(builder, dtype, pointer, value)
+    if function in (language.atomic_min, language.atomic_max):
+        return _atomic_extreme(builder, dtype, pointer, value, function is language.atomic_max)
+    if is_float(dtype):
+        if function is language.atomic_sub:
+            value = builder.fsub(ir.Constant(value.type, -0.0), value)
+        return context.atomic_float_add(builder, pointer, value)
+    return builder.atomic_rmw("sub" if function is language.atomic_sub else "add", pointer, value, "monotonic")
+
+
+def _as_integer(builder: Any, dtype: Any, pointer: Any) -> tuple[Any, Any]:
+    integer = ir.IntType(dtype.bitwidth)
+    return integer, builder.bitcast(pointer, integer.as_pointer())
+
+
+def _exchange(builder: Any, dtype: Any, pointer: Any, value: ir.Value) -> ir.Value:
+    if not is_float(dtype):
+        return builder.atomic_rmw("xchg", pointer, value, "monotonic")
+    integer, place = _as_integer(builder, dtype, pointer)
+    old = builder.atomic_rmw("xchg", place, builder.bitcast(value, integer), "monotonic")
+    return builder.bitcast(old, value.type)
+
+
+def _atomic_extreme(builder: Any, dtype: Any, pointer: Any, value: ir.Value, largest: bool) -> ir.Value:
+    if not is_float(dtype):
+        name = ("" if is_signed(dtype) else "u") + ("max" if largest else "min")
+        return builder.atomic_rmw(name, pointer, value, "monotonic")
+
+    def better(old: ir.Value) -> ir.Value:
+        return less(builder, dtype, old, value) if largest else less(builder, dtype, value, old)
+
+    return _float_loop(builder, dtype, pointer, value, better)
+
+
+def _float_loop(builder: Any, dtype: Any, pointer: Any, value: ir.Value, better: Callable[[ir.Value], ir.Value]) -> ir.Value:
+    """Compare and swap until the stored float is no worse than ``value``; returns what was there."""
+    integer, place = _as_integer(builder, dtype, pointer)
+    fresh = builder.bitcast(value, integer)
+    start = builder.load(place)
+    before = builder.block
+    head, attempt, done = (builder.append_basic_block(f"atomic.{name}") for name in ("head", "try", "done"))
+    builder.branch(head)
+    builder.position_at_end(head)
+    seen = builder.phi(integer)
+    seen.add_incoming(start, before)
+    old = builder.bitcast(seen, value.type)
+    builder.cbranch(better(old), attempt, done)
+    builder.position_at_end(attempt)
+    found = builder.extract_value(builder.cmpxchg(place, seen, fresh, "monotonic", "monotonic"), 0)
+    seen.add_incoming(found, attempt)
+    builder.cbranch(builder.icmp_unsigned("==", found, seen), done, head)
+    builder.position_at_end(done)
+    return old
+
+
+def condition_word() -> CodeWord:
+    """The Numba type of ``language.set_condition``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(types.none, args[0], types.intp, types.uint64, types.boolean)
+
+    return CodeWord("set_condition", typer, _set_condition)
+
+
+def _set_condition(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    handle, value = args[2], args[3]
+    slot = _element(context, builder, sig, args)
+    stored = builder.zext(value, ir.IntType(64))
+    if not context.libdevice:
+        builder.store(stored, slot)
+        return context.get_dummy_value()
+    with builder.if_else(builder.icmp_unsigned("!=", handle, ir.Constant(handle.type, 0))) as (on_device, on_host):
+        with on_device:
+            word = ir.IntType(32)
+            function_type = ir.FunctionType(ir.VoidType(), [handle.type, word])
+            function = cgutils.get_or_insert_function(builder.module, function_type, "cudaGraphSetConditional")
+            builder.call(function, [handle, builder.zext(value, word)])
+        with on_host:
+            builder.store(stored, slot)
+    return context.get_dummy_value()

@@ -1,0 +1,299 @@
+"""A whole kernel as one compiled CPU function, by Numba with qgraph's number rules.
+
+Serial code and control flow are one function; each parallel loop is a function of a chunk number, run on Numba's threads.
+Everything a kernel needs is compiled into one library, optimised and turned into machine code once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, compiler, types
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.cpu import CPUContext
+from numba.core.errors import TypingError
+from numba.core.target_extension import target_override
+from numba.core.typing import Context, signature
+
+from qgraph import language
+from qgraph.lowering.atomics import CodeWord, atomic_word, condition_word
+from qgraph.lowering.numba_errors import kernel_errors
+from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, plain, python_function
+from qgraph.lowering.words import MEANINGS
+from qgraph.program import Function, ParallelFunction
+
+_I8 = ir.IntType(8)
+_I32 = ir.IntType(32)
+_I64 = ir.IntType(64)
+_BYTES = _I8.as_pointer()
+
+
+class _Typing(NumberTyping, Context):  # type: ignore[misc]
+    """Numba's CPU typing with qgraph's number rules."""
+
+    meanings = MEANINGS
+    typing_error = TypingError
+    make_signature = staticmethod(signature)
+    special: Mapping[int, Any]
+    target: Any
+
+    def compile_function(self, function: Any, args: tuple[Any, ...], key: Callable[[Any], object]) -> Any:
+        """Compile into the session's library; returns the result type."""
+        compiled = _compile(self, function, args, None)
+        result = compiled.signature.return_type
+        assert self.session is not None
+        name = key(signature(result, *args))
+        self.session.descriptors[name] = compiled.fndesc
+        self.target.insert_user_function(name, compiled.fndesc, [])
+        return result
+
+    def special_word(self, value: Any) -> Any:
+        """The type of an atomic, of ``set_condition``, or of a parallel function."""
+        if isinstance(value, ParallelFunction):
+            assert self.session is not None
+            return self.session.words.setdefault(id(value), _parallel_word(value))
+        return self.special.get(id(value))
+
+
+class _Target(NumberTarget, CPUContext):  # type: ignore[misc]
+    """Numba's CPU target that finds the code of qgraph's words."""
+
+    libdevice = False
+    make_signature = staticmethod(signature)
+
+    def atomic_float_add(self, builder: Any, pointer: Any, value: Any) -> Any:
+        """``*pointer += value`` as one step; returns the old value."""
+        return builder.atomic_rmw("fadd", pointer, value, "monotonic")
+
+
+@dataclass(slots=True)
+class _Compilers:
+    """The one typing and target context of each F in this process; they are expensive to make."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    by_float: dict[str, _Typing] = field(default_factory=dict)
+    # Serialises calls where the threading layer cannot run two at once.
+    call_lock: threading.RLock = field(default_factory=threading.RLock)
+    threads_started: bool = False
+
+    def get(self, float_type: str) -> _Typing:
+        with self.lock:
+            if float_type not in self.by_float:
+                self.by_float[float_type] = _make_typing(float_type)
+            return self.by_float[float_type]
+
+    def start_threads(self) -> None:
+        with self.lock:
+            if not self.threads_started:
+                from numba.np.ufunc import parallel
+
+                parallel._launch_threads()
+                self.threads_started = True
+
+
+_COMPILERS = _Compilers()
+
+
+def _make_typing(float_type: str) -> _Typing:
+    typing = _Typing()
+    typing.float_type = getattr(types, float_type)
+    typing._words = {}
+    special: dict[int, Any] = {id(function): atomic_word(function) for function in language.ATOMICS}
+    special[id(language.set_condition)] = condition_word()
+    typing.special = special
+    typing.target = _Target(typing, "cpu")
+    typing.refresh()
+    typing.target.refresh()
+    return typing
+
+
+# --- compiling --------------------------------------------------------------------------------------------------------
+
+
+def compile_control(
+    control: Function,
+    argument_types: Sequence[Any],
+    *,
+    float_type: str,
+    fastmath: bool,
+) -> Callable[..., None]:
+    """Compile a kernel's control function, with all it calls, to one callable that releases the GIL.
+
+    Args:
+        control: calls ``Function``s directly, and ``ParallelFunction``s as ``f(chunks, *args)``.
+        argument_types: Numba types, from ``numba_types.numba_type``; the callable takes exactly these.
+        float_type: F of the number rules, "float32" or "float64".
+        fastmath: let LLVM reassociate and ignore nan.
+
+    Raises:
+        KernelTypeError: Numba cannot compile it.
+    """
+    typing = _COMPILERS.get(float_type)
+    _COMPILERS.start_threads()
+    with kernel_errors(control), global_compiler_lock, target_override("cpu"):
+        library = typing.target.codegen().create_library(control.name)
+        library.enable_object_caching()
+        typing.session = Session(library=library, flags=_flags(fastmath))
+        try:
+            compiled = _compile(typing, python_function(control), tuple(argument_types), types.none, entry=True)
+        finally:
+            typing.session = None
+        call: Callable[..., None] = compiled.entry_point
+        return call
+
+
+def _flags(fastmath: bool) -> Any:
+    flags = compiler.Flags()
+    flags.error_model = "numpy"
+    flags.nrt = True
+    flags.no_cfunc_wrapper = True
+    flags.enable_looplift = False
+    flags.enable_pyobject = False
+    flags.force_pyobject = False
+    flags.fastmath = fastmath
+    return flags
+
+
+def _compile(typing: _Typing, function: Any, args: tuple[Any, ...], result: Any, *, entry: bool = False) -> Any:
+    session = typing.session
+    assert session is not None
+    flags = session.flags.copy()
+    # Only the entry is finished to machine code; the rest are parts of its library.
+    flags.no_compile = not entry
+    flags.no_cpython_wrapper = not entry
+    flags.release_gil = entry
+    return compiler.compile_internal(typing, typing.target, session.library, function, args, result, flags, {})
+
+
+# --- parallel calls ---------------------------------------------------------------------------------------------------
+
+
+def _parallel_word(parallel: ParallelFunction) -> CodeWord:
+    """The Numba type of a ``ParallelFunction``: ``f(chunks, *args)``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        operands = tuple(plain(arg) for arg in args[1:])
+        function = context.function_word(parallel.function)
+        context.resolve_function_type(function, (types.intp, *operands), {})
+        return signature(types.none, types.intp, *operands)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        function = context.typing_context.function_word(parallel.function)
+        callee = signature(types.none, types.intp, *sig.args[1:])
+        _emit_parallel(context, builder, _Callee(context, function, callee), args)
+        return context.get_dummy_value()
+
+    return CodeWord(parallel.function.name, typer, emit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Callee:
+    """The compiled function of a chunk."""
+
+    context: Any
+    function: Any
+    signature: Any
+
+    def call(self, builder: Any, args: Sequence[ir.Value]) -> None:
+        """Call it where a failure can propagate: on the calling thread."""
+        self.context.get_function(self.function, self.signature)(builder, tuple(args))
+
+    def descriptor(self) -> Any:
+        """What ``call_internal`` needs to know of it."""
+        return self.context.typing_context.session.descriptors[self.function.get_impl_key(self.signature)]
+
+
+def _emit_parallel(context: Any, builder: Any, callee: _Callee, args: Sequence[ir.Value]) -> None:
+    chunks, operands = args[0], args[1:]
+    one = ir.Constant(_I64, 1)
+    with builder.if_else(builder.icmp_signed("<=", chunks, one)) as (inline, spread):
+        with inline, builder.if_then(builder.icmp_signed("==", chunks, one)):
+            callee.call(builder, (ir.Constant(_I64, 0), *operands))
+        with spread:
+            _emit_spread(context, builder, callee, chunks, operands)
+
+
+def _emit_spread(context: Any, builder: Any, callee: _Callee, chunks: ir.Value, operands: Sequence[ir.Value]) -> None:
+    """Call ``numba_parallel_for`` over the chunk numbers."""
+    packed_type = ir.LiteralStructType([*(value.type for value in operands), _I32])
+    packed = ir.Constant(packed_type, ir.Undefined)
+    for index, value in enumerate((*operands, ir.Constant(_I32, 0))):
+        packed = builder.insert_value(packed, value, index)
+    # Slots of the entry block: a device loop comes here a million times, and the stack must not grow.
+    data = cgutils.alloca_once_value(builder, packed)
+    builder.store(packed, data)
+    # The scheduler only adds step * chunk to the base pointer: from null, the pointer is the chunk's number.
+    bases = _slot(builder, ir.Constant(_BYTES, None))
+    counts = _slot(builder, chunks)
+    steps = _slot(builder, ir.Constant(_I64, 1))
+    worker = _worker(context, builder.module, callee, packed_type)
+    threads = builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(_I64, []), "get_num_threads"), [])
+    arguments = [
+        builder.bitcast(worker, _BYTES),
+        bases,
+        counts,
+        steps,
+        builder.bitcast(data, _BYTES),
+        ir.Constant(_I64, 1),
+        ir.Constant(_I64, 1),
+        builder.trunc(threads, _I32),
+    ]
+    function_type = ir.FunctionType(ir.VoidType(), [value.type for value in arguments])
+    builder.call(cgutils.get_or_insert_function(builder.module, function_type, "numba_parallel_for"), arguments)
+    failed = builder.load(cgutils.gep_inbounds(builder, data, 0, len(operands)))
+    with builder.if_then(builder.icmp_unsigned("!=", failed, ir.Constant(_I32, 0)), likely=False):
+        context.call_conv.return_user_exc(builder, RuntimeError, ("an iteration of a parallel loop failed",))
+
+
+def _slot(builder: Any, value: ir.Value) -> ir.Value:
+    slot = cgutils.alloca_once(builder, value.type)
+    builder.store(value, slot)
+    return slot
+
+
+def _worker(context: Any, module: Any, callee: _Callee, packed_type: Any) -> ir.Function:
+    """What a thread runs: the chunk function for each number from the "pointer" on."""
+    size = _I64.as_pointer()
+    worker_type = ir.FunctionType(ir.VoidType(), [_BYTES.as_pointer(), size, size, _BYTES])
+    worker = ir.Function(module, worker_type, module.get_unique_name("qgraph_worker"))
+    worker.linkage = "internal"
+    builder = ir.IRBuilder(worker.append_basic_block("entry"))
+    data = builder.bitcast(worker.args[3], packed_type.as_pointer())
+    packed = builder.load(data)
+    operands = [builder.extract_value(packed, index) for index in range(len(packed_type) - 1)]
+    first = builder.ptrtoint(builder.load(worker.args[0]), _I64)
+    with cgutils.for_range(builder, builder.load(worker.args[1])) as loop:
+        chunk = builder.add(first, loop.index)
+        status, _ = context.call_internal_no_propagate(builder, callee.descriptor(), callee.signature, [chunk, *operands])
+        with builder.if_then(status.is_error, likely=False):
+            builder.store(ir.Constant(_I32, 1), cgutils.gep_inbounds(builder, data, 0, len(packed_type) - 1))
+    builder.ret_void()
+    return worker
+
+
+# --- calling ----------------------------------------------------------------------------------------------------------
+
+
+def threading_layer() -> str:
+    """The layer that runs the chunks: "omp", "tbb" or "workqueue"."""
+    from numba.np.ufunc import parallel
+
+    _COMPILERS.start_threads()
+    name: str = parallel.threading_layer()
+    return name
+
+
+def call_guard() -> AbstractContextManager[None]:
+    """Hold this around every call: one at a time on workqueue, which otherwise aborts the process; no lock elsewhere."""
+    return _one_at_a_time() if threading_layer() == "workqueue" else nullcontext()
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    with _COMPILERS.call_lock:
+        yield

@@ -1,0 +1,283 @@
+"""A task as PTX, by numba-cuda with qgraph's number rules. Needs neither a GPU nor a driver. The only importer of numba.cuda.
+
+Also the same task as a plain Python kernel for Numba's CUDA simulator, in which arithmetic is NumPy's own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from numba.core import types
+from numba.core.compiler_lock import global_compiler_lock
+
+from qgraph import language
+from qgraph.errors import BackendError
+from qgraph.lowering.atomics import atomic_word, condition_word
+from qgraph.lowering.numba_errors import kernel_errors
+from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
+from qgraph.lowering.words import MEANINGS
+from qgraph.program import Function
+
+
+def cuda_module() -> Any:
+    """``numba.cuda``, or its simulator: what a generated kernel takes thread indices from."""
+    from numba import cuda
+
+    return cuda
+
+
+def simulator_active() -> bool:
+    """Whether numba.cuda was imported as the simulator (NUMBA_ENABLE_CUDASIM=1)."""
+    from numba.core import config
+
+    return bool(getattr(config, "ENABLE_CUDASIM", False))
+
+
+# --- contexts ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Compilers:
+    """The one compiler of each F in this process; they are expensive to make."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    by_float: dict[str, _Compiler] = field(default_factory=dict)
+
+    def get(self, float_type: str) -> _Compiler:
+        with self.lock:
+            if float_type not in self.by_float:
+                self.by_float[float_type] = _make_compiler(float_type)
+            return self.by_float[float_type]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiler:
+    typing: Any
+    target: Any
+
+
+_COMPILERS = _Compilers()
+
+
+def _make_compiler(float_type: str) -> _Compiler:
+    if simulator_active():
+        raise BackendError("PTX cannot be made while numba.cuda is its simulator", hint="unset NUMBA_ENABLE_CUDASIM")
+    # These modules exist in the real numba.cuda only, so the classes are made here.
+    from numba.cuda import nvvmutils
+    from numba.cuda.core.errors import TypingError
+    from numba.cuda.target import CUDATargetContext, CUDATypingContext
+    from numba.cuda.typing.templates import signature
+
+    class Typing(NumberTyping, CUDATypingContext):  # type: ignore[misc]
+        meanings = MEANINGS
+        typing_error = TypingError
+        make_signature = staticmethod(signature)
+
+        def compile_function(self, function: Any, args: tuple[Any, ...], key: Callable[[Any], object]) -> Any:
+            result = _compile(self, target, function, args, None, self.session.flags)
+            target.insert_user_function(key(signature(result.signature.return_type, *args)), result.fndesc, [result.library])
+            return result.signature.return_type
+
+        def special_word(self, value: Any) -> Any:
+            return self.special.get(id(value))
+
+    class Target(NumberTarget, CUDATargetContext):  # type: ignore[misc]
+        libdevice = True
+        make_signature = staticmethod(signature)
+
+        def atomic_float_add(self, builder: Any, pointer: Any, value: Any) -> Any:
+            declare = nvvmutils.declare_atomic_add_float32
+            if pointer.type.pointee.intrinsic_name == "f64":
+                declare = nvvmutils.declare_atomic_add_float64
+            return builder.call(declare(builder.module), (pointer, value))
+
+    typing = Typing()
+    typing.float_type = getattr(types, float_type)
+    typing._words = {}
+    typing.special = {id(function): atomic_word(function) for function in language.ATOMICS}
+    typing.special[id(language.set_condition)] = condition_word()
+    target = Target(typing)
+    typing.refresh()
+    target.refresh()
+    return _Compiler(typing, target)
+
+
+def _compile(typing: Any, target: Any, function: Any, args: tuple[Any, ...], result: Any, flags: Any) -> Any:
+    from numba.cuda import compiler
+    from numba.cuda.core.callconv import CUDACallConv
+
+    return compiler.compile_extra(
+        typingctx=typing,
+        targetctx=target,
+        func=function,
+        args=args,
+        return_type=result,
+        flags=flags.copy(),
+        locals={},
+        pipeline_class=compiler.CUDACompiler,
+        call_conv=CUDACallConv(target),
+        abi_info={},
+    )
+
+
+def _flags(capability: tuple[int, int], fastmath: bool) -> Any:
+    from numba.cuda.flags import CUDAFlags
+
+    flags = CUDAFlags()
+    flags.no_compile = True
+    flags.no_cpython_wrapper = True
+    flags.no_cfunc_wrapper = True
+    flags.error_model = "numpy"
+    flags.fastmath = fastmath
+    flags.nvvm_options = _nvvm_options(fastmath)
+    flags.compute_capability = capability
+    return flags
+
+
+def _nvvm_options(fastmath: bool) -> dict[str, Any]:
+    options: dict[str, Any] = {"opt": 3}
+    if fastmath:
+        options |= {"ftz": True, "fma": True, "prec_div": False, "prec_sqrt": False}
+    return options
+
+
+# --- PTX --------------------------------------------------------------------------------------------------------------
+
+
+def compile_ptx(
+    function: Function,
+    argument_types: tuple[Any, ...],
+    *,
+    float_type: str,
+    capability: tuple[int, int],
+    fastmath: bool,
+    entry: str,
+    launch_bound: int | None,
+) -> str:
+    """The PTX of one kernel, whose only visible name is ``entry``. The same text in every process for the same source.
+
+    Args:
+        function: the task; what it calls is compiled with it, under the same number rules.
+        argument_types: Numba types, from ``numba_types.numba_type``.
+        float_type: F of the number rules, "float32" or "float64".
+        capability: the compute capability to compile for.
+        launch_bound: the most threads a block will have, if that is fixed.
+
+    Raises:
+        KernelTypeError: Numba cannot compile it.
+    """
+    from numba.cuda.utils import numba_target_override
+
+    compiler = _COMPILERS.get(float_type)
+    with kernel_errors(function), global_compiler_lock, numba_target_override():
+        flags = _flags(capability, fastmath)
+        python = python_function(function)
+        compiler.typing.session = Session(library=None, flags=flags)
+        try:
+            result = _compile(compiler.typing, compiler.target, python, argument_types, types.void, flags)
+        finally:
+            compiler.typing.session = None
+        return canonical(_kernel_ptx(result, capability, launch_bound, fastmath), result.fndesc.llvm_func_name, entry)
+
+
+def _kernel_ptx(result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool) -> str:
+    from numba.cuda.compiler import kernel_fixup
+    from numba.cuda.cudadrv import nvvm
+
+    library = result.library
+    library._entry_name = result.fndesc.llvm_func_name
+    library._nvvm_options = _nvvm_options(fastmath)
+    kernel = library.get_function(result.fndesc.llvm_func_name)
+    kernel_fixup(kernel, False)
+    nvvm.set_launch_bounds(kernel, launch_bound)
+    texts: list[str] = library.get_asm_strs(cc=capability)
+    return "\n".join(texts)
+
+
+_DEFINITION = re.compile(r"^[ \t]*(?P<before>(?:\.\w+[ \t]+|\([^()]*\)[ \t]*|\d+[ \t]+)+)(?P<name>[A-Za-z_$][\w$]*)", re.M)
+_WORD = re.compile(r"[A-Za-z_$][\w$]*")
+
+
+def canonical(ptx: str, kernel: str, entry: str) -> str:
+    """Rename what a PTX text defines: the kernel to ``entry``, the rest to names that only this text has.
+
+    Numba numbers its functions by a counter of the process; without this, two processes would not agree on a text, and two
+    texts with the same device function would not link.
+    """
+    names = {kernel: entry}
+    for name in _defined(ptx):
+        names.setdefault(name, f"{entry}__{len(names)}")
+
+    def rename(match: re.Match[str]) -> str:
+        word = match.group()
+        if word in names:
+            return names[word]
+        stem, separator, rest = word.rpartition("_param_")
+        return f"{names[stem]}{separator}{rest}" if stem in names else word
+
+    body = "\n".join(line for line in ptx.splitlines() if not line.startswith("//"))
+    return _WORD.sub(rename, body).replace(".weak .func", ".func").replace(".visible .func", ".func") + "\n"
+
+
+def _defined(ptx: str) -> Iterator[str]:
+    for match in _DEFINITION.finditer(ptx):
+        before = match["before"].split()
+        places = {".func", ".entry", ".global", ".const", ".shared"}
+        if ".extern" not in before and places & set(before):
+            yield match["name"]
+
+
+# --- simulator --------------------------------------------------------------------------------------------------------
+
+
+def simulator_kernel(function: Function) -> Callable[..., Any]:
+    """The same kernel for Numba's simulator: plain Python, with the simulator's thread indices and atomics.
+
+    Raises:
+        BackendError: numba.cuda was imported without the simulator.
+    """
+    if not simulator_active():
+        raise BackendError(
+            "the simulator was asked for after numba was imported without it",
+            hint="set QGRAPH_BACKEND=sim (or NUMBA_ENABLE_CUDASIM=1) before Python starts",
+        )
+    kernel: Callable[..., Any] = cuda_module().jit(_simulated(function, {}))
+    return kernel
+
+
+def _simulated(function: Function, done: dict[int, Any]) -> Any:
+    """The Python function, its names replaced by what runs in plain Python."""
+    if id(function) not in done:
+        names: dict[str, object] = {"cuda": cuda_module()}
+        names |= {name: _simulated_value(value, done) for name, value in function.names.items()}
+        done[id(function)] = python_function(function, names)
+    return done[id(function)]
+
+
+def _simulated_value(value: Any, done: dict[int, Any]) -> Any:
+    if isinstance(value, Function):
+        return _simulated(value, done)
+    python = getattr(value, "py_func", None)
+    if inspect.isfunction(python):
+        return python
+    if any(value is atomic for atomic in language.ATOMICS):
+        return _simulated_atomic(value)
+    return value
+
+
+def _simulated_atomic(word: Any) -> Any:
+    """The word itself under a lock: the simulator's threads are Python's, and its own atomics differ in what they accept."""
+
+    def update(array: Any, index: Any, *values: Any) -> Any:
+        with _SIMULATOR_LOCK:
+            return word(array, index, *values)
+
+    return update
+
+
+_SIMULATOR_LOCK = threading.Lock()

@@ -1,0 +1,90 @@
+"""Which backend runs a call, and the state that outlives calls: the default backend, devices, staging memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from qgraph.errors import ArgumentError, BackendError
+from qgraph.options import check_backend
+from qgraph.runtime.array_view import ArrayView
+
+
+@dataclass(slots=True)
+class Defaults:
+    """The one setting a process has: what ``qgraph.set_backend`` chose."""
+
+    backend: str | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+DEFAULTS = Defaults()
+
+
+def set_backend(name: str | None) -> None:
+    """Choose the backend of all kernels that do not name one; None goes back to where the arrays live.
+
+    Raises:
+        BackendError: ``name`` is not 'cuda', 'cpu' or 'sim', or cannot run here.
+    """
+    if name is not None:
+        require(check_backend(name))
+    with DEFAULTS.lock:
+        DEFAULTS.backend = name
+
+
+def default_backend() -> str | None:
+    """The backend that ``set_backend`` or ``QGRAPH_BACKEND`` chose, or None."""
+    if DEFAULTS.backend is not None:
+        return DEFAULTS.backend
+    name = os.environ.get("QGRAPH_BACKEND")
+    return check_backend(name) if name else None
+
+
+def require(name: str) -> None:
+    """``BackendError`` where backend ``name`` cannot run here."""
+    if name == "cuda":
+        from qgraph.runtime import cuda_driver
+
+        if cuda_driver.device_count() == 0:
+            raise BackendError(
+                f"the cuda backend cannot run here: {cuda_driver.driver_trouble()}",
+                hint="backend='cpu' runs the same kernels compiled for the CPU",
+            )
+
+
+def choose(wanted: str | None, arrays: Iterable[ArrayView]) -> tuple[str, int]:
+    """The backend and device ordinal of a call.
+
+    Raises:
+        ArgumentError: host and device arrays together without a backend, device arrays on cpu or sim, two devices.
+        BackendError: the backend cannot run here.
+    """
+    devices = {view.device for view in arrays}
+    ordinals = sorted(device for device in devices if device is not None)
+    if len(ordinals) > 1:
+        raise ArgumentError(
+            f"the arrays live on different devices: {ordinals}", hint="copy them to one device; a graph runs on one"
+        )
+    name = wanted or default_backend()
+    if name is None:
+        if ordinals and None in devices:
+            raise ArgumentError(
+                "some arrays live on the device and others on the host",
+                hint="move them to one side with qgraph.asarray or qgraph.to_numpy, or say backend='cuda' to copy the host arrays",
+            )
+        name = "cuda" if ordinals else "cpu"
+    if ordinals and name != "cuda":
+        raise ArgumentError(
+            f"arrays on a CUDA device cannot be used by the {name} backend", hint="pass NumPy arrays, or qgraph.to_numpy(array)"
+        )
+    require(name)
+    if name != "cuda":
+        return name, 0
+    if ordinals:
+        return name, ordinals[0]
+    from qgraph.runtime import cuda_driver
+
+    return name, cuda_driver.current_device()

@@ -1,0 +1,154 @@
+"""On which stream a call runs, what it waits for, and the host arrays that a call on the device copies."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from qgraph.runtime import cuda_driver
+from qgraph.runtime.adopt import current_stream
+from qgraph.runtime.array_view import ArrayView
+from qgraph.runtime.cuda_stream import handle_of, order_after
+from qgraph.runtime.transfer import StagingPool, stage
+
+_CURRENT: ContextVar[int] = ContextVar("qgraph_stream", default=0)
+
+
+@contextmanager
+def stream(obj: object) -> Iterator[None]:
+    """While this lasts, kernels are launched on ``obj``: anything with ``__cuda_stream__``, or a handle.
+
+    Calls with PyTorch or CuPy arrays run on that library's own current stream all the same.
+
+    Raises:
+        ArgumentError: ``obj`` is no stream.
+    """
+    token = _CURRENT.set(handle_of(obj))
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+class Streams:
+    """The stream of one call: that of the first PyTorch or CuPy array, else the one of ``qgraph.stream``, else the default.
+
+    As a context manager around the launch it orders it with the streams of the other arrays, before and after.
+    """
+
+    def __init__(self, device: int, views: Sequence[ArrayView]) -> None:
+        self._device = cuda_driver.device(device)
+        self._first: Callable[[], Any] = _nothing
+        self._others: list[Callable[[], int]] = []
+        seen: set[str] = set()
+        for view in views:
+            library = type(view.owner).__module__.partition(".")[0]
+            if library not in seen and current_stream(view.owner) is not None:
+                seen.add(library)
+                if len(seen) == 1:
+                    self._first = _strong(view.owner)
+                else:
+                    self._others.append(_stream_of(view.owner))
+            elif view.stream is not None:
+                self._others.append(_constant(0 if view.stream == 1 else view.stream))
+        # Streams that the launch must be ordered with, whichever it runs on.
+        self.joined = any(other() != self.current() for other in self._others)
+
+    def current(self) -> int:
+        """The handle to launch on now."""
+        owner = self._first()
+        found = None if owner is None else current_stream(owner)
+        return _CURRENT.get() if found is None else found
+
+    def forget(self) -> None:
+        """Hold the arrays weakly from here on."""
+        owner = self._first()
+        if owner is not None:
+            self._first = weakref.ref(owner)
+
+    def __enter__(self) -> None:
+        self._order(before=True)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self._order(before=False)
+
+    def _order(self, *, before: bool) -> None:
+        if not self.joined:
+            return
+        here = self.current()
+        with self._device.activate():
+            for other in {handle() for handle in self._others} - {here}:
+                if before:
+                    order_after(here, other)
+                else:
+                    order_after(other, here)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _strong(owner: object) -> Callable[[], object]:
+    return lambda: owner
+
+
+def _constant(handle: int) -> Callable[[], int]:
+    return lambda: handle
+
+
+def _stream_of(owner: object) -> Callable[[], int]:
+    return lambda: current_stream(owner) or 0
+
+
+@dataclass(slots=True)
+class _Pools:
+    """Staging memory, by device."""
+
+    by_device: dict[int, StagingPool] = field(default_factory=dict)
+
+
+_POOLS = _Pools()
+
+
+def stage_host_arrays(
+    variant: Any, leaves: tuple[Any, ...], stream_: int
+) -> tuple[tuple[Any, ...], Callable[[], None]] | None:
+    """Copies of the host arrays among ``leaves`` on the device, and what copies them back; None if there are none."""
+    views = [leaves[index] for index in variant.arrays]
+    if all(view.device is not None for view in views):
+        return None
+    device = cuda_driver.device(variant.device)
+    pool = _POOLS.by_device.get(variant.device)
+    if pool is None:
+        pool = _POOLS.by_device.setdefault(variant.device, StagingPool(device))
+    staged, finish = stage(views, variant.written, pool, stream_)
+    moved = list(leaves)
+    for index, view in zip(variant.arrays, staged, strict=True):
+        moved[index] = view
+    return tuple(moved), finish
+
+
+def synchronize_all() -> None:
+    """Wait for all work on all devices in use.
+
+    Raises:
+        CudaError: something failed on a device since the last wait.
+    """
+    for device in cuda_driver.devices_in_use():
+        device.synchronize()
+
+
+def reset_devices() -> None:
+    """Free the staging memory, and forget what is known of the devices."""
+    for pool in _POOLS.by_device.values():
+        pool.clear()
+    _POOLS.by_device.clear()
+    for device in cuda_driver.devices_in_use():
+        device.reset()
+

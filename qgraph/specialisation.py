@@ -1,0 +1,216 @@
+"""One kernel for one choice of argument types, backend, device and alias pattern: its program, plan, code and executable."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from qgraph.errors import ArgumentError, BackendError, PerformanceWarning
+from qgraph.frontend.build import build_program
+from qgraph.frontend.parse import SourceFunction
+from qgraph.lowering.build import build_plan
+from qgraph.options import Options
+from qgraph.plan import GraphPlan
+from qgraph.program import ArrayType, FrozenName, Leaf, Loop, Program, Type
+
+Aliases = tuple[tuple[int, int, Literal["same", "overlap"]], ...]
+
+
+class Executable(Protocol):
+    """What runs a compiled plan: one class a path, chosen once."""
+
+    path: str
+    reason: str
+    nodes: int
+    replays: int
+    argument_updates: int
+
+    def launch(self, call: Any) -> None:
+        """Run with the values of a ``runtime.call.Call``."""
+
+    def close(self) -> None:
+        """Free what the executable owns."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastLaunch:
+    """What the last call of a kernel did.
+
+    Attributes:
+        tasks: loops and runs of serial statements as written.
+        nodes: nodes of the graph, bodies of device loops included.
+        path: ``cuda-graph``, ``cuda-host-loop``, ``cuda-stream``, ``cpu`` or ``sim``.
+        reason: why that path.
+    """
+
+    tasks: int
+    nodes: int
+    path: str
+    reason: str
+
+
+class Variant:
+    """A kernel for argument types, on a backend and device: what does not depend on which arrays share memory."""
+
+    def __init__(
+        self,
+        source: SourceFunction,
+        types: tuple[tuple[str, Type], ...],
+        leaves: tuple[Leaf, ...],
+        backend: str,
+        device: int,
+        options: Options,
+    ) -> None:
+        from qgraph.runtime.host_values import HostValues
+
+        self.source, self.types, self.leaves = source, types, leaves
+        self.backend, self.device, self.options = backend, device, options
+        if backend == "cpu":
+            _refuse_half(leaves)
+        self.program = build_program(source, types, leaves)
+        self.host_values = HostValues(self.program)
+        self.arrays = tuple(index for index, leaf in enumerate(leaves) if isinstance(leaf.type, ArrayType))
+        written = self.program.written
+        self.written = tuple(leaves[index].name in written for index in self.arrays)
+        flags = dict(self.program.flags)
+        self._flags = tuple((index, flags[leaf.name]) for index, leaf in enumerate(leaves) if leaf.name in flags)
+
+    def check(self, values: tuple[Any, ...]) -> Aliases:
+        """Refuse values that do not fit, and tell which arrays share memory.
+
+        Raises:
+            ArgumentError: a flag of more than one element, a written array that overlaps itself.
+        """
+        from qgraph.runtime.aliasing import alias_pattern, overlaps_itself
+
+        for index, span in self._flags:
+            if values[index].size != 1:
+                raise ArgumentError(
+                    f"the flag `{self.leaves[index].path}` has {values[index].size} elements",
+                    span,
+                    hint="a flag is an array of one element",
+                )
+        views = [values[index] for index in self.arrays]
+        for index, view, written in zip(self.arrays, views, self.written, strict=True):
+            if written and view.layout == "A" and overlaps_itself(view):
+                raise ArgumentError(
+                    f"`{self.leaves[index].path}` is written, and several of its elements are the same memory",
+                    self.program.span,
+                    hint="pass a copy: an array made by broadcasting cannot be written",
+                )
+        return alias_pattern(views, self.written)
+
+    def program_for(self, aliases: Aliases) -> Program:
+        """The program where arrays share memory as ``aliases`` says, by positions in ``arrays``."""
+        if not aliases:
+            return self.program
+        names = [self.leaves[index].name for index in self.arrays]
+        pairs = tuple((names[first], names[second], how) for first, second, how in aliases)
+        return build_program(self.source, self.types, self.leaves, pairs)
+
+    def frozen_still_holds(self) -> bool:
+        """Whether every global and closure value that was compiled in is still the same object."""
+        return still_holds(self.program.frozen)
+
+
+def still_holds(frozen: Iterable[FrozenName]) -> bool:
+    """Whether compiled-in names still mean what they meant."""
+    missing = object()
+    return all(name.namespace.get(name.key, missing) is name.value for name in frozen)
+
+
+class Specialisation:
+    """A variant for one alias pattern: its plan, and the executable, built at the first launch."""
+
+    def __init__(self, variant: Variant, aliases: Aliases) -> None:
+        self.variant = variant
+        self.plan: GraphPlan = build_plan(variant.program_for(aliases))
+        self.executable: Executable | None = None
+        self.launched: LastLaunch | None = None
+        self.lock = threading.Lock()
+
+    def build(self) -> Executable:
+        """Compile, and make the executable of the path that fits."""
+        variant = self.variant
+        executable = _EXECUTABLES[variant.backend](self.plan, variant)
+        self.executable = executable
+        self.launched = LastLaunch(len(self.plan.tasks), executable.nodes, executable.path, executable.reason)
+        return executable
+
+    def close(self) -> None:
+        """Free the executable; the next launch builds another."""
+        executable, self.executable = self.executable, None
+        if executable is not None:
+            executable.close()
+
+
+def _cpu(plan: GraphPlan, variant: Variant) -> Executable:
+    from qgraph.lowering.compile import compile_cpu
+    from qgraph.runtime.cpu import CpuExecutable
+
+    return CpuExecutable(compile_cpu(plan, variant.options))
+
+
+def _simulator(plan: GraphPlan, variant: Variant) -> Executable:
+    from qgraph.lowering.compile import compile_simulator
+    from qgraph.runtime.simulator import SimulatorExecutable
+
+    return SimulatorExecutable(compile_simulator(plan))
+
+
+def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
+    from qgraph.lowering.compile import compile_cuda
+    from qgraph.runtime import cuda_driver
+    from qgraph.runtime.cuda_graph import CudaGraphExecutable
+    from qgraph.runtime.cuda_host_loop import CudaHostLoopExecutable
+
+    device = cuda_driver.device(variant.device)
+    options = variant.options
+    compiled = compile_cuda(plan, device.capability, options)
+    block = options.block_size
+    if not options.graph:
+        reason = "graph=False: one stream launch a task"
+        return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=False, reason=reason)
+    if not any(isinstance(statement, Loop) for statement in plan.program.body):
+        return CudaGraphExecutable(compiled, device, block_size=block, reason="the kernel has no device loop")
+    if options.conditional == "host":
+        reason = "conditional='host': the host drives the loops"
+        return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=True, reason=reason)
+    probe = loop_probe(variant.device)
+    if probe.device_loops:
+        return CudaGraphExecutable(compiled, device, block_size=block, reason=probe.reason)
+    if options.conditional == "device":
+        raise BackendError(
+            f"conditional='device', but device loops do not work here: {probe.reason}", hint="conditional='auto' falls back"
+        )
+    warnings.warn(f"the host drives device loops: {probe.reason}", PerformanceWarning, stacklevel=2)
+    return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=True, reason=probe.reason)
+
+
+def loop_probe(ordinal: int) -> Any:
+    """Whether conditional nodes work on a device, found out once by running one."""
+    from qgraph.lowering.link import device_runtime_path, link
+    from qgraph.runtime import cuda_driver
+    from qgraph.runtime.cuda_probe import probe
+
+    device = cuda_driver.device(ordinal)
+
+    def cubin_of(ptx: str) -> bytes:
+        return link([ptx], device.capability, device_runtime=device_runtime_path() is not None)
+
+    return probe(device, cubin_of)
+
+
+_EXECUTABLES = {"cpu": _cpu, "sim": _simulator, "cuda": _cuda}
+
+
+def _refuse_half(leaves: tuple[Leaf, ...]) -> None:
+    for leaf in leaves:
+        if leaf.type.dtype == "float16":
+            raise ArgumentError(
+                f"argument `{leaf.path}` is float16, which Numba cannot compile for the CPU",
+                hint="use float32 on the cpu backend, or backend='cuda'",
+            )
