@@ -124,7 +124,7 @@ def _integer_divmod(builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -
 def _float_modulo(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     a, b = args
     zero = ir.Constant(a.type, 0.0)
-    rest = call_math(context, builder, math.fmod, sig.return_type, (a, b))
+    rest = fmod(context, builder, sig.return_type, args)
     nonzero = builder.fcmp_unordered("!=", rest, zero)
     opposite = builder.xor(builder.fcmp_ordered("<", b, zero), builder.fcmp_ordered("<", rest, zero))
     by_zero = builder.fcmp_ordered("==", b, zero)
@@ -137,7 +137,7 @@ def _float_floor_divide(context: Any, builder: ir.IRBuilder, sig: Any, args: Seq
     a, b = args
     kind = sig.return_type
     zero, one, half = (ir.Constant(a.type, value) for value in (0.0, 1.0, 0.5))
-    rest = call_math(context, builder, math.fmod, kind, (a, b))
+    rest = fmod(context, builder, kind, args)
     quotient = builder.fdiv(builder.fsub(a, rest), b)
     nonzero = builder.fcmp_unordered("!=", rest, zero)
     opposite = builder.xor(builder.fcmp_ordered("<", b, zero), builder.fcmp_ordered("<", rest, zero))
@@ -338,13 +338,28 @@ def remainder(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.V
     """C's ``fmod``, with the sign of a; of integers 0 for b == 0."""
     a, b = args
     if is_float(sig.return_type):
-        return call_math(context, builder, math.fmod, sig.return_type, args)
+        return fmod(context, builder, sig.return_type, args)
     zero, one = ir.Constant(a.type, 0), ir.Constant(a.type, 1)
     unsafe = builder.icmp_unsigned("==", b, zero)
     if not is_signed(sig.return_type):
         return builder.select(unsafe, zero, builder.urem(a, builder.select(unsafe, one, b)))
     unsafe = builder.or_(unsafe, builder.icmp_signed("==", b, ir.Constant(a.type, -1)))
     return builder.select(unsafe, zero, builder.srem(a, builder.select(unsafe, one, b)))
+
+
+def cube_root(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """C's ``cbrt``."""
+    if context.libdevice:
+        return call_library(context, builder, "cbrt", sig.return_type, args)
+    name = "cbrtf" if sig.return_type == types.float32 else "cbrt"
+    return _call_external(builder, name, args)
+
+
+def fmod(context: Any, builder: ir.IRBuilder, kind: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """C's ``fmod``, exact. LLVM's ``frem`` is the same on the CPU; for PTX it is expanded, and is not exact."""
+    if context.libdevice:
+        return call_library(context, builder, "fmod", kind, args)
+    return builder.frem(*args)
 
 
 def math_function(function: Callable[..., Any]) -> Emitter:
@@ -376,8 +391,11 @@ def call_library(context: Any, builder: ir.IRBuilder, name: str, kind: Any, args
     value_type = args[0].type
     if context.libdevice:
         symbol = f"__nv_{name}" + ("f" if kind == types.float32 else "")
-        function_type = ir.FunctionType(value_type, [value_type] * len(args))
-        function = builder.module.globals.get(symbol) or ir.Function(builder.module, function_type, symbol)
-    else:
-        function = builder.module.declare_intrinsic(f"llvm.{name}", [value_type])
+        return _call_external(builder, symbol, args)
+    return builder.call(builder.module.declare_intrinsic(f"llvm.{name}", [value_type]), args)
+
+
+def _call_external(builder: ir.IRBuilder, symbol: str, args: Sequence[ir.Value]) -> ir.Value:
+    function_type = ir.FunctionType(args[0].type, [value.type for value in args])
+    function = builder.module.globals.get(symbol) or ir.Function(builder.module, function_type, symbol)
     return builder.call(function, args)

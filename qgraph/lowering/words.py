@@ -319,18 +319,6 @@ def _radians(x):  # type: ignore[no-untyped-def]
     return x * 0.017453292519943295
 
 
-def _exp2(x):  # type: ignore[no-untyped-def]
-    return 2.0**x
-
-
-def _cbrt(x):  # type: ignore[no-untyped-def]
-    # One Newton step takes pow's rounding of 1/3 away.
-    y = math.copysign(math.fabs(x) ** 0.3333333333333333, x)
-    if y == 0 or math.isinf(y) or math.isnan(y):
-        return y
-    return y - (y - x / (y * y)) / 3.0
-
-
 def _logaddexp(a, b):  # type: ignore[no-untyped-def]
     if a == b:
         return a + math.log(2.0)
@@ -407,6 +395,7 @@ _FLOAT_FUNCTIONS = (
     ("asinh", "arcsinh", True),
     ("acosh", "arccosh", True),
     ("atanh", "arctanh", True),
+    ("exp2", "exp2", False),
     ("fabs", "fabs", False),
     ("erf", "", False),
     ("erfc", "", False),
@@ -414,7 +403,7 @@ _FLOAT_FUNCTIONS = (
     ("lgamma", "", False),
 )
 
-_FLOAT_PAIRS = (("atan2", "arctan2"), ("hypot", "hypot"), ("copysign", "copysign"), ("fmod", ""), ("pow", "float_power"))
+_FLOAT_PAIRS = (("atan2", "arctan2"), ("hypot", "hypot"), ("copysign", "copysign"), ("pow", "float_power"))
 
 
 def _operators() -> Iterable[tuple[object, Meaning]]:
@@ -443,7 +432,9 @@ def _builtins() -> Iterable[tuple[object, Meaning]]:
 def _math() -> Iterable[tuple[object, Meaning]]:
     for name, numpy_name, has_complex in _FLOAT_FUNCTIONS:
         function = getattr(math, name)
-        rule = _floating(code.math_function(function), 1)
+        # LLVM turns its own sqrt and fabs into one instruction.
+        emit = code.library_function(name) if name in ("sqrt", "fabs") else code.math_function(function)
+        rule = _floating(emit, 1)
         yield function, rule
         if numpy_name:
             yield getattr(np, numpy_name), Alias(rule, getattr(cmath, name)) if has_complex else rule
@@ -456,8 +447,9 @@ def _math() -> Iterable[tuple[object, Meaning]]:
         yield getattr(math, name), _to_integer(name)
     for function, meaning in ((math.degrees, _degrees), (math.radians, _radians)):
         yield function, Spelling(meaning)
-    for name in ("exp2", "cbrt"):  # in math since Python 3.11
-        yield getattr(math, name), Spelling(_exp2 if name == "exp2" else _cbrt)
+    for function in (math.cbrt, np.cbrt):
+        yield function, _floating(code.cube_root, 1)
+    yield math.fmod, _floating(code.remainder)
 
 
 def _numpy_operators() -> Iterable[tuple[object, Meaning]]:
@@ -502,8 +494,6 @@ def _numpy() -> Iterable[tuple[object, Meaning]]:
         yield getattr(np, name), _rounding(code.library_function(name))
     for function in (np.round, np.around):
         yield function, _rounding(code.library_function("rint"))
-    yield np.exp2, Spelling(_exp2)
-    yield np.cbrt, Spelling(_cbrt)
     yield np.logaddexp, Spelling(_logaddexp)
     for function, spelling in ((np.degrees, _degrees), (np.radians, _radians)):
         yield function, Spelling(spelling)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any
 
@@ -285,3 +286,18 @@ def to_device(array: ArrayLike, device: int = 0) -> DeviceArray:
     result = empty(source.shape, source.dtype, device)
     result._write(source)
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Borrowed:
+    """Stands for a ``Buffer`` where the memory is another library's: ``owner`` keeps it alive."""
+
+    device: cuda_driver.DeviceContext
+    owner: object
+
+
+def copy_to_host(view: ArrayView) -> np.ndarray:
+    """The elements of another library's device array, as a NumPy array in C order, after all work on the device."""
+    assert view.device is not None
+    memory: Any = _Borrowed(cuda_driver.device(view.device), view.owner)
+    return DeviceArray(memory, view.pointer, view.shape, view.strides, view.dtype).numpy()
