@@ -303,7 +303,7 @@ class Kernel:
 
     def reference(self, *args: Any, **kwargs: Any) -> Any:
         """The specification: the function as CPython runs it, on NumPy arrays, in place."""
-        return run_reference(self._source, self._bind(args, kwargs))
+        return run_reference(self._source, dict(zip(self._names, self._bind(args, kwargs), strict=True)))
 
     def plan(self, *args: Any, **kwargs: Any) -> GraphPlan:
         """The graph for these arguments, before it is built; needs no GPU, and runs nothing."""

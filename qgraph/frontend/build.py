@@ -17,6 +17,7 @@ from qgraph.frontend.resolve import (
     Body,
     bind_call,
     is_do_while,
+    known_test,
     loop_call,
     ranges_of,
     refuse_recursion,
@@ -436,6 +437,10 @@ class _Region:
     # --- serial statements ---------------------------------------------------------------------------------------------
 
     def _if(self, scope: Scope, node: ast.If) -> None:
+        known = known_test(scope, node.test)
+        if known is not None:
+            self.block(scope, node.body if known else node.orelse)
+            return
         for inner in (child for branch in (node.body, node.orelse) for child in branch):
             self._check_branch(scope, inner)
         self._serial_run(scope).statement(scope, node)

@@ -14,6 +14,10 @@ class Names:
         self._taken = set(taken)
         self._by_identity: dict[int, str] = {}
 
+    def reserve(self, names: Iterable[str]) -> None:
+        """Names that no global may have: locals of the body."""
+        self._taken.update(names)
+
     def add(self, value: object, wish: str) -> str:
         """The identifier for ``value``, made from ``wish`` the first time."""
         known = self._by_identity.get(id(value))

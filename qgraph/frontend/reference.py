@@ -14,7 +14,7 @@ from qgraph.frontend.scope import Scope
 from qgraph.language import DoWhile, Func, as_reference
 
 
-def run_reference(source: SourceFunction, arguments: tuple[Any, ...]) -> Any:
+def run_reference(source: SourceFunction, arguments: dict[str, Any]) -> Any:
     """Run the function of ``source`` as plain Python; funcs that it calls are run the same way."""
     functions: dict[Func, Callable[..., Any]] = {}
 
@@ -24,7 +24,13 @@ def run_reference(source: SourceFunction, arguments: tuple[Any, ...]) -> Any:
         return functions[func]
 
     with as_reference(run):
-        return _plain(source)(*arguments)
+        positional, keywords = [], {}
+        for name, parameter in source.signature.parameters.items():
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                keywords[name] = arguments[name]
+            else:
+                positional.append(arguments[name])
+        return _plain(source)(*positional, **keywords)
 
 
 def _plain(source: SourceFunction) -> Callable[..., Any]:

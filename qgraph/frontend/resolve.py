@@ -54,6 +54,7 @@ class Body:
         """``statements`` resolved in ``scope``, with ``locals_`` and every name they assign private to the body."""
         own = list(statements)
         private = {name: Private(self.unit.local_name(name)) for name in (*locals_, *names_assigned(own))}
+        self.names.reserve(bound.name for bound in private.values())
         rewriter = _Rewriter(self, scope.inner(private))
         result: list[ast.stmt] = []
         for statement in own:
@@ -175,23 +176,23 @@ class _Rewriter(ast.NodeTransformer):
 
     def _range(self, axis: Axis, node: ast.expr) -> ast.expr:
         arguments = [self.visit(copy.deepcopy(part)) for part in (axis.start, axis.stop, axis.step)]
-        name = self._body.names.add(range, "range")
+        name = self._body.names.add(range, "_range")
         return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, []), node)
 
     def _product_loop(self, node: ast.For, axes: tuple[Axis, ...], reader: _Rewriter) -> list[ast.stmt]:
         """``for i, j in ndrange(...)`` inside a body: one loop over the product, so that break and continue mean the same."""
         number = len(self._body.names.values) + len(self._body.scalars)
         stem = f"_p{node.lineno}_{node.col_offset}_{number}"
+        largest = self._body.names.add(max, "_max")
         before: list[ast.stmt] = []
         counts, lows = [], []
         for position, axis in enumerate(axes):
             low, count = f"{stem}_lo{position}", f"{stem}_n{position}"
             start, stop = reader.visit(copy.deepcopy(axis.start)), reader.visit(copy.deepcopy(axis.stop))
             before.append(_assign(low, start, node))
-            before.append(_assign(count, _call("max", ast.Constant(0), _binary(stop, ast.Sub(), _name(low))), node))
+            before.append(_assign(count, _call(largest, ast.Constant(0), _binary(stop, ast.Sub(), _name(low))), node))
             lows.append(low)
             counts.append(count)
-        self._body.names.add(max, "max")
         total = _product([_name(count) for count in counts])
         inner: list[ast.stmt] = []
         values: list[ast.expr] = []
@@ -205,7 +206,7 @@ class _Rewriter(ast.NodeTransformer):
         inner.append(ast.copy_location(ast.Assign([target], ast.Tuple(values, ast.Load())), node))
         loop = ast.For(
             ast.Name(stem, ast.Store()),
-            _call(self._body.names.add(range, "range"), total),
+            _call(self._body.names.add(range, "_range"), total),
             [*inner, *self._block(node.body)],
             self._block(node.orelse),
         )
@@ -221,7 +222,20 @@ class _Rewriter(ast.NodeTransformer):
         node.orelse = self._block(node.orelse)
         return node
 
-    def visit_If(self, node: ast.If) -> ast.stmt:
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        known = known_test(self._scope, node.test)
+        if known is not None:
+            result: ast.expr = self.visit(node.body if known else node.orelse)
+            return result
+        node.test = self.visit(node.test)
+        node.body = self.visit(node.body)
+        node.orelse = self.visit(node.orelse)
+        return node
+
+    def visit_If(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
+        known = known_test(self._scope, node.test)
+        if known is not None:
+            return self._block(node.body if known else node.orelse) or [ast.copy_location(ast.Pass(), node)]
         node.test = self.visit(node.test)
         node.body = self._block(node.body)
         node.orelse = self._block(node.orelse)
@@ -243,17 +257,26 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(bound.value, Func):
                 return self._device_call(bound.value, None, node)
             self._check_callee(bound.value, node)
-            if self._body.unit.float_type == "float32" and bound.value in (float, complex):
-                kind = np.float32 if bound.value is float else np.complex64
-                node.func = _at(_name(self._body.names.add(kind, "_float" if kind is np.float32 else "_complex")), node)
-                node.args = [self.visit(argument) for argument in node.args]
-                return node
+            if self._body.unit.float_type == "float32" and (bound.value is float or bound.value is complex):
+                return self._narrow_conversion(bound.value is complex, node)
         elif bound is not None and not isinstance(bound, Private):
             raise self._error(f"`{ast.unparse(node.func)}` is not a function", node.func, "call a @qgraph.func or a function")
         node.func = self.visit(node.func)
         node.args = [self.visit(argument) for argument in node.args]
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
+        return node
+
+    def _narrow_conversion(self, to_complex: bool, node: ast.Call) -> ast.expr:
+        """``float(x)`` and ``complex(x)`` in a float32 kernel; ``complex(re, im)`` of narrow parts is narrow."""
+        node.args = [self.visit(argument) for argument in node.args]
+        if to_complex and len(node.args) == 2:
+            single = self._body.names.add(np.float32, "_float")
+            node.args = [_at(ast.Call(_name(single), [argument], []), argument) for argument in node.args]
+            node.func = _at(_name(self._body.names.add(complex, "_pair")), node)
+        else:
+            kind, word = (np.complex64, "_complex") if to_complex else (np.float32, "_float")
+            node.func = _at(_name(self._body.names.add(kind, word)), node)
         return node
 
     def visit_Starred(self, node: ast.Starred) -> ast.expr:
@@ -497,6 +520,20 @@ def refuse_recursion(unit: Unit, func: object, scope: Scope, node: ast.AST) -> N
         raise KernelSyntaxError(
             f"{name}() calls itself", scope.span(node), hint="recursion is not supported; write a loop"
         )
+
+
+def known_test(scope: Scope, node: ast.expr) -> bool | None:
+    """The outcome of ``x is None`` or ``x is not None`` where ``x`` is an argument or a constant, else None."""
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+        return None
+    right = node.comparators[0]
+    if not isinstance(right, ast.Constant) or right.value is not None:
+        return None
+    bound = scope.static(node.left)
+    if not isinstance(bound, (LeafRef, StructRef, Value, HostExpr)):
+        return None
+    is_none = isinstance(bound, Value) and bound.value is None
+    return is_none == isinstance(node.ops[0], ast.Is)
 
 
 def is_do_while(scope: Scope, node: ast.expr) -> bool:

@@ -6,10 +6,12 @@ import ast
 import copy
 import inspect
 from collections.abc import Callable, Sequence
+from typing import TypeGuard, cast
 
 from qgraph.compiled import Parameter
 from qgraph.lowering.task_source import HANDLE, SLOTS, chunk_function, make_function, serial_function
 from qgraph.program import Function, Loop, ParallelFunction, Program, Statement, Task, TaskStatement
+from qgraph.source import Span
 
 # A loop is cut into at most this many chunks. Fixed: the chunks must not depend on the number of threads.
 MAX_CHUNKS = 64
@@ -50,7 +52,13 @@ class _Control:
     def block(self, statements: Sequence[Statement]) -> list[ast.stmt]:
         lines: list[str] = []
         self._block(statements, lines, "")
-        return ast.parse("\n".join(lines) or "pass").body
+        tree = ast.parse("\n".join(lines) or "pass")
+        spans = {task.name: task.span for task in self._program.tasks()}
+        # Each call stands where its task does, so that an error in it names the user's line.
+        for node in ast.walk(tree):
+            span = spans.get(cast(ast.Name, node.func).id, self._program.span) if _calls_name(node) else self._program.span
+            _place(node, span)
+        return tree.body
 
     def _block(self, statements: Sequence[Statement], lines: list[str], pad: str) -> None:
         for statement in statements:
@@ -105,6 +113,16 @@ class _Control:
         self.used |= {parameter.name for parameter in parameters}
         # On the CPU no loop has a handle: conditions are slots.
         return ", ".join("0" if parameter is HANDLE else parameter.name for parameter in parameters)
+
+
+def _calls_name(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+
+
+def _place(node: ast.AST, span: Span) -> None:
+    if isinstance(node, (ast.stmt, ast.expr)):
+        node.lineno = node.end_lineno = span.line
+        node.col_offset, node.end_col_offset = span.column, span.column + 1
 
 
 def _grain(task: Task) -> int:

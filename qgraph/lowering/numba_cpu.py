@@ -135,10 +135,11 @@ def compile_control(
     """
     typing = _COMPILERS.get(float_type)
     _COMPILERS.start_threads()
-    with kernel_errors(control), global_compiler_lock, target_override("cpu"):
-        library = typing.target.codegen().create_library(control.name)
+    session = Session(library=None, flags=_flags(fastmath))
+    with kernel_errors(control, session.owners), global_compiler_lock, target_override("cpu"):
+        session.library = library = typing.target.codegen().create_library(control.name)
         library.enable_object_caching()
-        typing.session = Session(library=library, flags=_flags(fastmath))
+        typing.session = session
         try:
             compiled = _compile(typing, python_function(control), tuple(argument_types), types.none, entry=True)
         finally:

@@ -174,10 +174,11 @@ def compile_ptx(
     from numba.cuda.utils import numba_target_override
 
     compiler = _COMPILERS.get(float_type)
-    with kernel_errors(function), global_compiler_lock, numba_target_override():
-        flags = _flags(capability, fastmath)
+    flags = _flags(capability, fastmath)
+    session = Session(library=None, flags=flags)
+    with kernel_errors(function, session.owners), global_compiler_lock, numba_target_override():
         python = python_function(function)
-        compiler.typing.session = Session(library=None, flags=flags)
+        compiler.typing.session = session
         try:
             result = _compile(compiler.typing, compiler.target, python, argument_types, types.void, flags)
         finally:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
@@ -18,6 +17,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NO_MATCH = re.compile(r"No implementation of function (?P<type>.+?) found for signature:\s*>>> (?P<call>.+)")
 _INVALID = re.compile(r"Invalid use of (?P<type>.+?) with parameters (?P<args>\(.*\))")
 _TYPE_NAME = re.compile(r"(?:Bound)?Function\(<(?:built-in function|function|ufunc|class) '?(?P<name>[\w.]+)'?.*?>\)")
+_PLACE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+)|\bat (?P<at>\S+) \((?P<at_line>\d+)\)')
 # Lines that say where Numba was, not what is wrong.
 _NOISE = (
     "Failed in ",
@@ -38,13 +38,17 @@ _NOISE = (
 
 
 @contextmanager
-def kernel_errors(function: Function) -> Iterator[None]:
-    """Turn what Numba raises into ``KernelTypeError`` at the user's line; the function's own span where Numba has none."""
+def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator[None]:
+    """Turn what Numba raises into ``KernelTypeError`` at the user's line.
+
+    ``called`` is where the compilation collects the functions it meets; the error may lie in one of them.
+    """
     unsupported: tuple[type[Exception], ...] = (NumbaError, UnsupportedBytecodeError, NotImplementedError, AssertionError)
     try:
         yield
     except unsupported as error:
-        raise KernelTypeError(sentence(error), _span(error, function)) from error
+        functions = (function, *(item for item in called if isinstance(item, Function)))
+        raise KernelTypeError(sentence(error), _span(error, functions)) from error
 
 
 def sentence(error: BaseException) -> str:
@@ -75,29 +79,31 @@ def _call(type_text: str, call: str) -> str:
     return f"{name}{arguments.strip()}"
 
 
-def _span(error: BaseException, function: Function) -> Span:
-    place: Any = getattr(error, "loc", None)
-    tree = function.tree
-    line = getattr(place, "line", None)
-    if line is None or getattr(place, "filename", None) is None:
-        found = re.findall(r'File "(.+?)", line (\d+)', _COLOUR.sub("", str(error)))
-        if not found:
-            return Span.of(_outermost(tree), function.file)
-        filename, line = found[-1][0], int(found[-1][1])
-    else:
-        filename = place.filename
-    if not _same_file(filename, function.file):
-        return Span(filename, line, 0, line, 1)
-    return _statement_span(tree, function.file, line)
+def _span(error: BaseException, functions: Sequence[Function]) -> Span:
+    """The innermost place that Numba names, as a statement of the function it lies in."""
+    for file, line in _places(error):
+        # The first function is the outermost one, whose lines may be generated: the others know better.
+        for function in (*functions[1:], functions[0]):
+            tree = function.tree
+            if _same_file(file, function.file) and tree.lineno <= line <= (tree.end_lineno or tree.lineno):
+                return _statement_span(tree, function.file, line)
+        return Span(file, line, 0, line, 1)
+    tree = functions[0].tree
+    return Span.of(tree.body[0] if tree.body else tree, functions[0].file)
+
+
+def _places(error: BaseException) -> Iterator[tuple[str, int]]:
+    for match in _PLACE.finditer(_COLOUR.sub("", str(error))):
+        file, line = (match["file"], match["line"]) if match["file"] else (match["at"], match["at_line"])
+        yield file, int(line)
+    place = getattr(error, "loc", None)
+    if place is not None:
+        yield place.filename, place.line
 
 
 def _same_file(left: str, right: str) -> bool:
     # Numba shortens the names of files outside its working directory.
     return left == right or right.endswith(left.lstrip("./")) or left.endswith(right.lstrip("./"))
-
-
-def _outermost(tree: ast.FunctionDef) -> ast.AST:
-    return tree.body[0] if tree.body else tree
 
 
 def _statement_span(tree: ast.FunctionDef, file: str, line: int) -> Span:

@@ -313,6 +313,13 @@ def select(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Va
     return builder.select(*args)
 
 
+def make_complex(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """A complex number of its real and imaginary parts."""
+    number = context.make_complex(builder, sig.return_type)
+    number.real, number.imag = args
+    return number._getvalue()
+
+
 def isnan(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     """Whether a number is nan."""
     return is_nan(builder, sig.args[0], args[0])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from numba.core import types
 from numba.core.datamodel import default_manager, models
 from numba.np.numpy_support import as_dtype, from_dtype
 
-from qgraph.lowering.number_code import Emitter
+from qgraph.lowering.number_code import Emitter, make_complex
 from qgraph.program import Function, ParallelFunction
 
 # mypy cannot see Numba's types; at run time Callable is the base of everything that can be called.
@@ -184,7 +185,8 @@ class Word(_Callable, _Opaque):
         if self._native is None:
             shown = ", ".join(str(plain(arg)) for arg in (*args, *kws.values()))
             raise context.typing_error(f"{self.name} does not take ({shown}) here")
-        return self._delegate(context, self._native, args, kws)
+        overload = context.overload(self._native, args, kws)
+        return self._delegate(context, overload or self._native, args, kws)
 
     def _delegate(self, context: Any, word: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         signature = context.resolve_function_type(word, args, kws)
@@ -281,6 +283,8 @@ class Session:
     library: Any
     flags: Any
     words: dict[int, Any] = field(default_factory=dict)
+    # The functions that overloads gave, by template and argument types.
+    overloads: dict[object, Any] = field(default_factory=dict)
     # How to call each compiled function, by its key.
     descriptors: dict[object, Any] = field(default_factory=dict)
     # Keeps alive what the keys of words were made from.
@@ -326,9 +330,10 @@ class NumberTyping(_Context):  # type: ignore[misc]
         special = self.special_word(value)
         if special is not None:
             return special
-        return super().resolve_value_type(value)
+        found = super().resolve_value_type(value)
+        return self._word(value, None) if isinstance(found, types.Function) and _overloads(found) else found
 
-    def _word(self, value: Any, meaning: Meaning) -> Word:
+    def _word(self, value: Any, meaning: Meaning | None) -> Word:
         word = self._words.get(id(value))
         if word is None:
             try:
@@ -348,6 +353,27 @@ class NumberTyping(_Context):  # type: ignore[misc]
             word = session.words[id(function)] = DeviceFunction(python)
             session.owners.append(function)
         return word
+
+    def resolve_function_type(self, func: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
+        """Numba's hook: the signature of a call. Adds ``numpy.complex64(real, imaginary)``, which Numba lacks."""
+        if _makes_complex(func) and len(args) == 2 and not kws:
+            return self.make_signature(func.instance_type, *[func.instance_type.underlying_float] * 2)
+        return super().resolve_function_type(func, args, kws)
+
+    def overload(self, function: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
+        """The Python function that ``numba.extending.overload`` gives for these types, compiled as any other, or None.
+
+        Numba itself would compile it in its own contexts, where ours could not find it.
+        """
+        assert self.session is not None
+        for template in _overloads(function):
+            key = (template, args, tuple(kws.items()))
+            if key not in self.session.overloads:
+                self.session.overloads[key] = _implementation(template, args, kws)
+            found = self.session.overloads[key]
+            if found is not None:
+                return self.function_word(found)
+        return None
 
     def unify_pairs(self, first: Any, second: Any) -> Any:
         """Numba's hook: the type of a variable that holds both."""
@@ -372,6 +398,8 @@ class NumberTarget(_Context):  # type: ignore[misc]
             if isinstance(found, types.Type):
                 return self.get_function(found, sig)
             return _Emitted(self, found, sig)
+        if _makes_complex(fn) and len(sig.args) == 2:
+            return _Emitted(self, make_complex, sig)
         if hasattr(fn, "emit"):
             return _Emitted(self, fn.emit, sig)
         if isinstance(fn, DeviceFunction):
@@ -390,6 +418,29 @@ class _Emitted:
 
     def __call__(self, builder: Any, args: Any, loc: object = None) -> Any:
         return self.emit(self.context, builder, self.signature, args)
+
+
+def _overloads(function: Any) -> tuple[Any, ...]:
+    """The templates of a Numba function that compile a Python function, those that Numba inlines excepted."""
+    templates = (template for template in function.templates if hasattr(template, "_overload_func"))
+    return tuple(template for template in templates if template._inline.is_never_inline)
+
+
+def _implementation(template: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
+    choices = [(args, kws), (tuple(map(plain, args)), {name: plain(arg) for name, arg in kws.items()})]
+    for choice, names in choices if template.prefer_literal else reversed(choices):
+        try:
+            inspect.signature(template._overload_func).bind(*choice, **names)
+        except TypeError:
+            continue
+        found = template._overload_func(*choice, **names)
+        if inspect.isfunction(found):
+            return found
+    return None
+
+
+def _makes_complex(item: Any) -> bool:
+    return isinstance(item, types.NumberClass) and isinstance(item.instance_type, types.Complex)
 
 
 def value_name(value: Any) -> str:
@@ -420,5 +471,9 @@ def python_function(function: Function, names: Mapping[str, object] | None = Non
             argument.annotation = None
     module = ast.fix_missing_locations(ast.Module(body=[tree], type_ignores=[]))
     namespace: dict[str, Any] = {"__name__": "qgraph.generated", **(function.names if names is None else names)}
-    exec(compile(module, function.file, "exec"), namespace)  # noqa: S102 - this is the compiler
+    with warnings.catch_warnings():
+        # Python warned about the user's source when it was first compiled.
+        warnings.simplefilter("ignore", SyntaxWarning)
+        code = compile(module, function.file, "exec")
+    exec(code, namespace)
     return namespace[tree.name]

@@ -15,6 +15,8 @@ from qgraph.program import Axis, Function, Program, Task
 
 SLOTS = Parameter("slots", "_slots")
 HANDLE = Parameter("handle", "_handle")
+# Under names that no user has: a parameter may be called `range`.
+_BUILTINS = {"_range": range, "_min": min, "_max": max}
 
 
 def cuda_code(program: Program, task: Task, cuda: object) -> tuple[TaskCode, Function]:
@@ -23,7 +25,7 @@ def cuda_code(program: Program, task: Task, cuda: object) -> tuple[TaskCode, Fun
     ``cuda`` is the module that gives thread indices: ``numba.cuda``, or its simulator.
     """
     counts = [axis.count for axis in task.axes]
-    names = {**task.names, "_cuda": cuda}
+    names = {**task.names, **_BUILTINS, "_cuda": cuda}
     if not task.axes:
         body = [*_prologue(task), *copy.deepcopy(list(task.body))]
     elif task.on_device:
@@ -54,7 +56,7 @@ def _one_thread(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
 def _grid_stride(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
     head = _statements("\n".join(f"_n{k} = {ast.unparse(count)}" for k, count in enumerate(counts)))
     total = " * ".join(f"_n{k}" for k in range(len(counts)))
-    (loop,) = _statements(f"for _t in range(_cuda.grid(1), {total}, _cuda.gridsize(1)): pass")
+    (loop,) = _statements(f"for _t in _range(_cuda.grid(1), {total}, _cuda.gridsize(1)): pass")
     assert isinstance(loop, ast.For)
     names = [ast.Name(f"_n{k}", ast.Load()) for k in range(len(counts))]
     loop.body = [*_unravel(task, "_t", task.axes, names), *copy.deepcopy(list(task.body))]
@@ -70,24 +72,24 @@ def chunk_function(program: Program, task: Task) -> tuple[tuple[Parameter, ...],
     rows, last = task.axes[:-1], task.axes[-1]
     head = _statements(
         "_across = (_cols + _col_step - 1) // _col_step\n"
-        "_row0 = max(0, _chunk // _across * _row_step)\n"
-        "_col0 = max(0, _chunk % _across * _col_step)\n"
-        "_row1 = min(_rows, _row0 + _row_step)\n"
-        "_col1 = min(_cols, _col0 + _col_step)"
+        "_row0 = _max(0, _chunk // _across * _row_step)\n"
+        "_col0 = _max(0, _chunk % _across * _col_step)\n"
+        "_row1 = _min(_rows, _row0 + _row_step)\n"
+        "_col1 = _min(_cols, _col0 + _col_step)"
     )
-    (inner,) = _statements("for _t in range(_col0, _col1): pass")
+    (inner,) = _statements("for _t in _range(_col0, _col1): pass")
     assert isinstance(inner, ast.For)
     inner.body = [*_unravel(task, "_t", (last,)), *_index_tuple(task), *copy.deepcopy(list(task.body))]
     loop: ast.stmt = inner
     if rows:
-        (outer,) = _statements("for _row in range(_row0, _row1): pass")
+        (outer,) = _statements("for _row in _range(_row0, _row1): pass")
         assert isinstance(outer, ast.For)
         outer.body = [*_unravel(task, "_row", rows, tuple_too=False), inner]
         loop = outer
     body = [*head, *_prologue(task), loop]
     parameters = parameters_of(program, task, body)
     fixed = ["_chunk", "_rows", "_cols", "_row_step", "_col_step"]
-    function = make_function(f"{task.name}_chunk", [*fixed, *(p.name for p in parameters)], body, task.names, task)
+    function = make_function(f"{task.name}_chunk", [*fixed, *(p.name for p in parameters)], body, {**task.names, **_BUILTINS}, task)
     return parameters, function
 
 

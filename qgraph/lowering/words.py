@@ -490,8 +490,9 @@ def _numpy() -> Iterable[tuple[object, Meaning]]:
     yield np.sign, _sign
     yield np.square, Spelling(_square)
     yield np.reciprocal, _reciprocal
-    for name in ("floor", "ceil", "trunc", "rint"):
+    for name in ("floor", "ceil", "trunc"):
         yield getattr(np, name), _rounding(code.library_function(name))
+    yield np.rint, _floating(code.library_function("rint"), 1)
     for function in (np.round, np.around):
         yield function, _rounding(code.library_function("rint"))
     yield np.logaddexp, Spelling(_logaddexp)

@@ -206,7 +206,7 @@ def uses_aliases(x, y):
     for i in rng(1, x.shape[0]):
         x[i] = root(i) + m.sin(x[i]) + m.pi
     for i, j in box(*y.shape):
-        y[i, j] = np.float32(i) / np.float32(3.0) + np.pi
+        y[i, j] = i / 3 + np.pi
 
 
 def test_aliases_of_range_ndrange_numpy_and_math(check):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -171,6 +173,113 @@ def iterate(x, counter, total):
         for i in range(x.shape[0]):
             total[0] += 1
         counter[()] -= 1
+
+
+@dataclass
+class Settings:
+    x: Any
+    scale: Any
+    pair: Any
+
+
+def apply(settings):
+    for i in range(settings.x.shape[0]):
+        settings.x[i] = settings.scale * i + settings.pair[0]
+
+
+def test_fields_of_the_same_object_may_change_between_calls(rig):
+    kernel = rig.kernel(apply)
+    settings = Settings(rig.device(np.zeros(6)), 2.0, (1.0, 0))
+    kernel(settings)
+    kernel(settings)
+    assert qgraph.to_numpy(settings.x).tolist() == [1.0, 3.0, 5.0, 7.0, 9.0, 11.0]
+    settings.scale = 3.0
+    kernel(settings)
+    assert qgraph.to_numpy(settings.x).tolist() == [1.0, 4.0, 7.0, 10.0, 13.0, 16.0]
+    settings.pair = (0.5, 0)
+    kernel(settings)
+    assert qgraph.to_numpy(settings.x)[1] == 3.5
+    settings.x = rig.device(np.zeros(2))
+    kernel(settings)
+    assert qgraph.to_numpy(settings.x).tolist() == [0.5, 3.5]
+    settings.x = rig.device(np.zeros(2, np.int32))
+    kernel(settings)
+    assert qgraph.to_numpy(settings.x).tolist() == [0, 3]
+
+
+def reciprocal(x, a):
+    for i in range(x.shape[0]):
+        x[i] = x[i] * 0.0 + np.copysign(1.0, a)
+
+
+def test_equal_scalars_that_are_not_the_same(rig):
+    kernel, x = rig.kernel(reciprocal), rig.device(np.zeros(3))
+    for a, sign in ((0.0, 1.0), (-0.0, -1.0), (0.0, 1.0), (np.float32(-0.0), -1.0), (0.0, 1.0), (-0.0, -1.0)):
+        kernel(x, a)
+        kernel(x, a)
+        assert (qgraph.to_numpy(x) == sign).all()
+
+
+def type_of(x, a):
+    for i in range(x.shape[0]):
+        x[i] = (a + 2147483647) + i
+
+
+def test_equal_scalars_of_other_types(rig):
+    kernel, x = rig.kernel(type_of), rig.device(np.zeros(3))
+    for a in (1, 1.0, True, 1):
+        kernel(x, a)
+        kernel(x, a)
+        assert qgraph.to_numpy(x).tolist() == [2147483648.0, 2147483649.0, 2147483650.0]
+    kernel(x, float("nan"))
+    kernel(x, float("nan"))
+    assert np.isnan(qgraph.to_numpy(x)).all()
+
+
+@pytest.mark.needs("host_arrays")
+def test_the_same_array_made_read_only(rig):
+    kernel = rig.kernel(two_stages)
+    x, y = np.arange(4.0), np.zeros(4)
+    for _ in range(2):
+        kernel(x, y, 2.0)
+    x.flags.writeable = False
+    with pytest.raises(qgraph.ArgumentError, match="read-only"):
+        kernel(x, y, 2.0)
+    assert x.tolist() == [3.0, 7.0, 11.0, 15.0]
+    x.flags.writeable = True
+    kernel(x, y, 2.0)
+    assert x.tolist() == [7.0, 15.0, 23.0, 31.0]
+
+
+def row_sums(x, out):
+    for i in range(x.shape[0]):
+        s = 0.0
+        for j in range(x.shape[1]):
+            s += x[i, j]
+        out[i] = s
+
+
+@pytest.mark.needs("host_arrays")
+def test_the_same_array_with_another_shape(rig):
+    kernel = rig.kernel(row_sums)
+    x, out = np.arange(8.0).reshape(2, 4), np.zeros(4)
+    for shape in ((2, 4), (4, 2), (1, 8), (2, 4)):
+        x.shape = shape
+        out[:] = 0
+        kernel(x, out)
+        assert out[: shape[0]].tolist() == x.sum(axis=1).tolist()
+
+
+def test_the_same_names_swapped_or_the_same_array_twice_after_a_replay(rig):
+    kernel = rig.kernel(two_stages)
+    x, y = rig.device(np.arange(4.0)), rig.device(np.zeros(4))
+    kernel(x, y, 1.0)
+    kernel(x, y, 1.0)
+    kernel(x, x, 1.0)
+    assert qgraph.to_numpy(x).tolist() == [6.0, 8.0, 10.0, 12.0]
+    kernel(y, x, 1.0)
+    assert qgraph.to_numpy(y).tolist() == [4.0, 6.0, 8.0, 10.0]
+    assert qgraph.to_numpy(x).tolist() == [10.0, 14.0, 18.0, 22.0]
 
 
 @pytest.mark.needs("threads")

@@ -69,7 +69,7 @@ def math_functions(x, y):
         y[12, i] = math.tanh(x[12, i])
         y[13, i] = math.floor(x[13, i])
         y[14, i] = math.ceil(x[14, i])
-        y[15, i] = math.trunc(float(x[15, i]))
+        y[15, i] = int(x[15, i])
         y[16, i] = math.fabs(x[16, i])
 
 
@@ -158,7 +158,7 @@ def builtins(x, k, out, ints):
         out[6, i] = x[i] ** 3 + x[i] ** 0.5 if x[i] > 0 else x[i] ** 2
         ints[0, i] = int(x[i] * 10.0)
         ints[1, i] = abs(k[i]) + min(k[i], 3) - max(k[i], i)
-        ints[2, i] = bool(k[i]) + (k[i] > 2)
+        ints[2, i] = int(bool(k[i])) + int(k[i] > 2)
         ints[3, i] = len(x) + k[i] ** 2 + (k[i] << 2) + (abs(k[i]) >> 1)
         ints[4, i] = divmod(k[i], 3)[0] * 100 + divmod(k[i], 3)[1]
 
@@ -193,7 +193,7 @@ def special_values(x, y, out):
         out[2, i] = x[i] / y[i]
         out[3, i] = np.exp(x[i])
         out[4, i] = np.arcsin(x[i])
-        out[5, i] = np.power(x[i], 0.5)
+        out[5, i] = np.power(x[i], 0.3)
         out[6, i] = y[i] - x[i]
 
 

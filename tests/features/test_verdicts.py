@@ -98,7 +98,7 @@ def atomics_aside(keys, bins, total):
     for i in range(keys.shape[0]):
         bins[keys[i]] += 1
         total[0] += keys[i]
-        qgraph.atomic_max(bins, 0, keys[i])
+        qgraph.atomic_max(bins, 4, keys[i])
 
 
 def test_atomic_updates_are_no_race(check):
