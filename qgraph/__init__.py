@@ -30,6 +30,10 @@ from qgraph.language import (
     parallel,
     serial,
 )
+from qgraph.options import prepare_simulator
+
+# Before anything can import Numba.
+prepare_simulator()
 
 __version__ = "0.1.0"
 

@@ -72,3 +72,5 @@ class SimulatorPlan:
     plan: GraphPlan
     codes: Mapping[str, TaskCode]
     kernels: Mapping[str, Callable[..., object]] = field(compare=False)
+    # Makes an array of the simulator's device out of a NumPy array, sharing its memory.
+    array: Callable[..., object] = field(compare=False)

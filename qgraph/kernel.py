@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, overload
 
-from qgraph.errors import ArgumentError, CudaError, PerformanceWarning
+from qgraph.errors import ArgumentError, CudaError, KernelSyntaxError, PerformanceWarning
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.frontend.reference import run_reference
 from qgraph.options import Options
@@ -78,8 +78,6 @@ class Kernel:
         parameters = self._source.signature.parameters
         for parameter in parameters.values():
             if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-                from qgraph.errors import KernelSyntaxError
-
                 raise KernelSyntaxError(
                     f"a kernel cannot take `*{parameter.name}`",
                     self._source.span,
@@ -210,9 +208,10 @@ class Kernel:
             if key[1] == frozenset(devices) and default == default_backend() and variant.frozen_still_holds():
                 return variant, leaves
         from qgraph.runtime.arguments import Reader, describe
+        from qgraph.runtime.array_view import ArrayView
 
         arguments = describe(self._names, values, self._reserved())
-        arrays = [value for value in arguments.values if hasattr(value, "pointer")]
+        arrays = [value for value in arguments.values if isinstance(value, ArrayView)]
         backend, device = choose(self.options.backend, arrays)
         key = (arguments.types, backend, device)
         with self._lock:

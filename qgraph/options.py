@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass
 
 from qgraph.errors import BackendError, QGraphError
@@ -41,3 +43,9 @@ def check_backend(name: str) -> str:
     if name not in BACKENDS:
         raise BackendError(f"unknown backend {name!r}", hint=f"the backends are {', '.join(map(repr, BACKENDS))}")
     return name
+
+
+def prepare_simulator() -> None:
+    """Let ``QGRAPH_BACKEND=sim`` reach Numba, which decides for its simulator when it is first imported."""
+    if os.environ.get("QGRAPH_BACKEND") == "sim" and "numba" not in sys.modules:
+        os.environ["NUMBA_ENABLE_CUDASIM"] = "1"

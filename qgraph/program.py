@@ -8,7 +8,7 @@ every other global is a key of ``Task.names``.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -86,6 +86,18 @@ class Function:
     tree: ast.FunctionDef
     names: Mapping[str, object]
     file: str
+
+
+def function_tree(name: str, parameters: Iterable[str], body: list[ast.stmt]) -> ast.FunctionDef:
+    """``def name(*parameters): body``, without positions."""
+    (tree,) = ast.parse(f"def {name}({', '.join(parameters)}): pass").body
+    assert isinstance(tree, ast.FunctionDef)
+    tree.body = body or tree.body
+    for node in ast.walk(tree.args):
+        for attribute in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
+            if hasattr(node, attribute):
+                delattr(node, attribute)
+    return tree
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -97,7 +97,7 @@ class Variant:
         for index, view, written in zip(self.arrays, views, self.written, strict=True):
             if written and view.layout == "A" and overlaps_itself(view):
                 raise ArgumentError(
-                    f"`{self.leaves[index].path}` is written, and it overlaps itself: several of its elements are the same memory",
+                    f"`{self.leaves[index].path}` is written, and it overlaps itself: some elements are the same memory",
                     self.program.span,
                     hint="pass a copy: an array made by broadcasting cannot be written",
                 )

@@ -430,7 +430,7 @@ class _Region:
             self._serial_run(scope).statement(scope, node)
             return
         load = copy.deepcopy(node.target)
-        load.ctx = ast.Load()  # type: ignore[attr-defined]
+        load.ctx = ast.Load()
         value = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
         self._assign(scope, ast.copy_location(ast.Assign([node.target], value), node))
 

@@ -6,6 +6,7 @@ import ast
 import copy
 import math
 from types import BuiltinFunctionType
+from typing import cast
 
 import numpy as np
 
@@ -78,7 +79,7 @@ class _Host:
         if isinstance(bound, Value):
             value = bound.value
             if type(value) in (int, float, bool):
-                return ast.copy_location(ast.Constant(value), node)
+                return ast.copy_location(ast.Constant(cast(float, value)), node)
             if isinstance(value, (np.integer, np.floating)):
                 return ast.copy_location(ast.Name(self._host_name(value, ast.unparse(node)), ast.Load()), node)
         return None

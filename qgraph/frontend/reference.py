@@ -49,8 +49,8 @@ def _plain(source: SourceFunction) -> Callable[..., Any]:
     namespace: dict[str, Any] = {**source.globals, **source.closure, _WORD: DoWhile}
     exec(compile(module, source.file, "exec"), namespace)  # noqa: S102 - the user's own function
     function: Callable[..., Any] = namespace[source.tree.name]
-    function.__defaults__ = source.function.__defaults__  # type: ignore[attr-defined]
-    function.__kwdefaults__ = source.function.__kwdefaults__  # type: ignore[attr-defined]
+    function.__defaults__ = source.function.__defaults__
+    function.__kwdefaults__ = source.function.__kwdefaults__
     return function
 
 

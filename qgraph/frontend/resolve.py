@@ -9,7 +9,7 @@ import ast
 import builtins
 import copy
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -35,7 +35,7 @@ from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
-from qgraph.program import ArrayType, Function, Slot
+from qgraph.program import ArrayType, Function, Slot, function_tree
 
 _LOOP_WORDS = (language.serial, language.parallel)
 _REFUSED_BUILTINS = frozenset({"open", "input", "eval", "exec", "getattr", "setattr", "globals", "locals", "vars", "type", "id"})
@@ -342,14 +342,7 @@ class _Rewriter(ast.NodeTransformer):
         used = free_names(statements)
         extra = tuple(name for name in unit.leaves if name in used)
         parameters = [unit.local_name(name) for name in dynamic] + list(extra)
-        tree = ast.FunctionDef(
-            name=source.name,
-            args=ast.arguments([], [ast.arg(name) for name in parameters], None, [], [], None, []),
-            body=statements or [ast.Pass()],
-            decorator_list=[],
-            returns=None,
-            type_params=[],
-        )
+        tree = function_tree(source.name, parameters, statements)
         ast.copy_location(tree, source.tree)
         ast.fix_missing_locations(tree)
         function = Function(source.name, tree, inner.names.values, source.file)
@@ -589,7 +582,7 @@ def _binary(left: ast.expr, operator: ast.operator, right: ast.expr) -> ast.expr
     return ast.BinOp(copy.deepcopy(left), operator, copy.deepcopy(right))
 
 
-def _product(factors: list[ast.expr]) -> ast.expr:
+def _product(factors: Sequence[ast.expr]) -> ast.expr:
     result = factors[0]
     for factor in factors[1:]:
         result = _binary(result, ast.Mult(), factor)

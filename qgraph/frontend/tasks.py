@@ -6,7 +6,7 @@ import ast
 import copy
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, cast
 
 from qgraph import language
 from qgraph.errors import ArgumentError, KernelSyntaxError, KernelTypeError
@@ -367,7 +367,7 @@ class _Atomics(ast.NodeTransformer):
         self._names = names
 
     def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        return [self.visit(statement) for statement in statements]
+        return [cast(ast.stmt, self.visit(statement)) for statement in statements]
 
     def visit(self, node: ast.AST) -> ast.AST:
         access = self._updates.get(id(node))

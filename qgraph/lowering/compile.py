@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from qgraph.compiled import CpuPlan, CudaPlan, Parameter, SimulatorPlan, TaskCode
 from qgraph.lowering import link, numba_cpu, numba_cuda
 from qgraph.lowering.control_source import control_function
@@ -14,8 +16,6 @@ from qgraph.program import Function
 
 def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     """One function for the whole kernel; ``KernelTypeError`` where Numba cannot compile it."""
-    import ast
-
     program = plan.program
     parameters, function = control_function(program)
     types = tuple(numba_type(parameter, program.float_type) for parameter in parameters)
@@ -52,7 +52,7 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
         code, function = cuda_code(plan.program, task, cuda)
         codes[task.name] = code
         kernels[task.name] = numba_cuda.simulator_kernel(function)
-    return SimulatorPlan(plan, codes, kernels)
+    return SimulatorPlan(plan, codes, kernels, numba_cuda.simulator_array)
 
 
 def _ptx(plan: GraphPlan, code: TaskCode, function: Function, capability: tuple[int, int], options: Options) -> str:

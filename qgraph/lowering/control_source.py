@@ -10,7 +10,7 @@ from typing import TypeGuard, cast
 
 from qgraph.compiled import Parameter
 from qgraph.lowering.task_source import HANDLE, SLOTS, chunk_function, make_function, serial_function
-from qgraph.program import Function, Loop, ParallelFunction, Program, Statement, Task, TaskStatement
+from qgraph.program import Function, Loop, ParallelFunction, Program, Statement, Task, TaskStatement, function_tree
 from qgraph.source import Span
 
 # A loop is cut into at most this many chunks. Fixed: the chunks must not depend on the number of threads.
@@ -35,9 +35,9 @@ def control_function(program: Program) -> tuple[tuple[Parameter, ...], Function]
 
 
 def _empty(program: Program, parameters: Sequence[Parameter]) -> Function:
-    names = ", ".join(parameter.name for parameter in parameters)
-    tree = ast.parse(f"def {program.name}({names}): pass").body[0]
-    assert isinstance(tree, ast.FunctionDef)
+    tree = function_tree(program.name, [parameter.name for parameter in parameters], [])
+    for node in ast.walk(tree):
+        _place(node, program.span)
     return Function(program.name, tree, {}, program.span.file)
 
 

@@ -66,6 +66,18 @@ class _Target(NumberTarget, CPUContext):  # type: ignore[misc]
     libdevice = False
     make_signature = staticmethod(signature)
 
+    def compile_subroutine(
+        self, _builder: Any, impl: Any, sig: Any, locals: Any = None, flags: Any = None, caching: bool = True
+    ) -> Any:
+        """Numba's hook: Python functions in its own implementations go into the same library as everything else."""
+        del locals, flags  # as Numba's default: those of the session
+        typing = self.typing_context
+        subroutines = typing.session.subroutines
+        key = (impl.__code__, sig) if caching and not impl.__closure__ else object()
+        if key not in subroutines:
+            subroutines[key] = _compile(typing, impl, sig.args, sig.return_type)
+        return subroutines[key]
+
     def atomic_float_add(self, builder: Any, pointer: Any, value: Any) -> Any:
         """``*pointer += value`` as one step; returns the old value."""
         return builder.atomic_rmw("fadd", pointer, value, "monotonic")

@@ -179,6 +179,8 @@ def compile_ptx(
     with kernel_errors(function, session.owners), global_compiler_lock, numba_target_override():
         python = python_function(function)
         compiler.typing.session = session
+        # These belong to the flags that they were compiled with.
+        compiler.target.cached_internal_func.clear()
         try:
             result = _compile(compiler.typing, compiler.target, python, argument_types, types.void, flags)
         finally:
@@ -249,6 +251,13 @@ def simulator_kernel(function: Function) -> Callable[..., Any]:
         )
     kernel: Callable[..., Any] = cuda_module().jit(_simulated(function, {}))
     return kernel
+
+
+def simulator_array(array: Any) -> Any:
+    """A NumPy array as an array of the simulated device, sharing its memory."""
+    from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+    return FakeCUDAArray(array)
 
 
 def _simulated(function: Function, done: dict[int, Any]) -> Any:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba.core import types
+from numba.core.errors import NumbaError
 from numba.core.datamodel import default_manager, models
 from numba.np.numpy_support import as_dtype, from_dtype
 
@@ -186,7 +187,7 @@ class Word(_Callable, _Opaque):
             shown = ", ".join(str(plain(arg)) for arg in (*args, *kws.values()))
             raise context.typing_error(f"{self.name} does not take ({shown}) here")
         overload = context.overload(self._native, args, kws)
-        return self._delegate(context, overload or self._native, args, kws)
+        return self._delegate(context, overload or _without_overloads(self._native), args, kws)
 
     def _delegate(self, context: Any, word: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         signature = context.resolve_function_type(word, args, kws)
@@ -285,6 +286,8 @@ class Session:
     words: dict[int, Any] = field(default_factory=dict)
     # The functions that overloads gave, by template and argument types.
     overloads: dict[object, Any] = field(default_factory=dict)
+    # The functions inside Numba's own implementations.
+    subroutines: dict[object, Any] = field(default_factory=dict)
     # How to call each compiled function, by its key.
     descriptors: dict[object, Any] = field(default_factory=dict)
     # Keeps alive what the keys of words were made from.
@@ -369,7 +372,11 @@ class NumberTyping(_Context):  # type: ignore[misc]
         for template in _overloads(function):
             key = (template, args, tuple(kws.items()))
             if key not in self.session.overloads:
-                self.session.overloads[key] = _implementation(template, args, kws)
+                try:
+                    self.session.overloads[key] = _implementation(template, args, kws)
+                except NumbaError:
+                    # It refused these types; another one, or Numba's own typing, may take them.
+                    self.session.overloads[key] = None
             found = self.session.overloads[key]
             if found is not None:
                 return self.function_word(found)
@@ -422,8 +429,15 @@ class _Emitted:
 
 def _overloads(function: Any) -> tuple[Any, ...]:
     """The templates of a Numba function that compile a Python function, those that Numba inlines excepted."""
-    templates = (template for template in function.templates if hasattr(template, "_overload_func"))
+    templates = (template for template in getattr(function, "templates", ()) if hasattr(template, "_overload_func"))
     return tuple(template for template in templates if template._inline.is_never_inline)
+
+
+def _without_overloads(function: Any) -> Any:
+    """The same Numba function with the templates that are not compiled from Python; itself if there are none."""
+    overloads = _overloads(function)
+    rest = tuple(template for template in getattr(function, "templates", ()) if template not in overloads)
+    return types.Function(rest) if overloads and rest else function
 
 
 def _implementation(template: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Mapping, Sequence
 
 from qgraph.compiled import Parameter, TaskCode
-from qgraph.program import Axis, Function, Program, Task
+from qgraph.program import Axis, Function, Program, Task, function_tree
 
 SLOTS = Parameter("slots", "_slots")
 HANDLE = Parameter("handle", "_handle")
@@ -104,14 +104,7 @@ def make_function(
     name: str, arguments: Sequence[str], body: Sequence[ast.stmt], names: Mapping[str, object], task: Task
 ) -> Function:
     """A function at the place of ``task``; statements without a position stand on its first line."""
-    tree = ast.FunctionDef(
-        name=name,
-        args=ast.arguments([], [ast.arg(argument) for argument in arguments], None, [], [], None, []),
-        body=list(body) or [ast.Pass()],
-        decorator_list=[],
-        returns=None,
-        type_params=[],
-    )
+    tree = function_tree(name, arguments, list(body))
     span = task.span
     for child in ast.walk(tree):
         if not hasattr(child, "lineno") and isinstance(child, (ast.stmt, ast.expr, ast.arg)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -45,14 +46,38 @@ def default_backend() -> str | None:
 
 def require(name: str) -> None:
     """``BackendError`` where backend ``name`` cannot run here."""
+    if name == "sim":
+        _require_simulator()
     if name == "cuda":
         from qgraph.runtime import cuda_driver
 
+        if _simulating():
+            raise BackendError(
+                "the cuda backend cannot run in a process in which Numba simulates CUDA",
+                hint="unset QGRAPH_BACKEND and NUMBA_ENABLE_CUDASIM, and start a new process",
+            )
         if cuda_driver.device_count() == 0:
             raise BackendError(
                 f"the cuda backend cannot run here: {cuda_driver.driver_trouble()}",
                 hint="backend='cpu' runs the same kernels compiled for the CPU",
             )
+
+
+def _require_simulator() -> None:
+    """Numba decides for its simulator when it is imported: before that it can be asked for, afterwards not."""
+    numba = sys.modules.get("numba")
+    if numba is None:
+        os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
+    elif not numba.config.ENABLE_CUDASIM:
+        raise BackendError(
+            "the simulator was asked for too late: numba is already imported without it",
+            hint="set QGRAPH_BACKEND=sim in the environment, or call qgraph.set_backend('sim') before anything imports numba",
+        )
+
+
+def _simulating() -> bool:
+    numba = sys.modules.get("numba")
+    return numba is not None and bool(numba.config.ENABLE_CUDASIM)
 
 
 def choose(wanted: str | None, arrays: Iterable[ArrayView]) -> tuple[str, int]:
@@ -73,7 +98,7 @@ def choose(wanted: str | None, arrays: Iterable[ArrayView]) -> tuple[str, int]:
         if ordinals and None in devices:
             raise ArgumentError(
                 "some arrays live on the device and others on the host",
-                hint="move them to one side with qgraph.asarray or qgraph.to_numpy, or say backend='cuda' to copy the host arrays",
+                hint="move them to one side with qgraph.asarray or qgraph.to_numpy; with backend='cuda' host arrays are copied",
             )
         name = "cuda" if ordinals else "cpu"
     if ordinals and name != "cuda":

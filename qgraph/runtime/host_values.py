@@ -21,7 +21,7 @@ class HostValues:
         results = ", ".join(value.source for value in program.host_values)
         source = f"lambda {', '.join(names)}: ({results}{',' if results else ''})"
         scope: dict[str, object] = {"__builtins__": builtins, **program.host_names}
-        self._function: Callable[..., tuple[Any, ...]] = eval(source, scope)  # noqa: S307 - generated from the kernel's AST
+        self._function: Callable[..., tuple[Any, ...]] = eval(source, scope)
 
     def __call__(self, values: Sequence[object]) -> tuple[int, ...]:
         """The integers for the values of one call, in the order of ``program.host_values``.
@@ -42,7 +42,7 @@ class HostValues:
         names = self._function.__code__.co_varnames[: self._function.__code__.co_argcount]
         for value in self._values:
             try:
-                eval(value.source, scope, dict(zip(names, values, strict=True)))  # noqa: S307 - as above
+                eval(value.source, scope, dict(zip(names, values, strict=True)))
             except (ArithmeticError, TypeError, ValueError, IndexError) as error:
                 if value.source.startswith("len(range(") and "arg 3 must not be zero" in str(error):
                     raise _zero_step(value) from None

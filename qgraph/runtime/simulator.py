@@ -80,11 +80,12 @@ class SimulatorExecutable:
         for parameter in code.parameters:
             if parameter.kind == "leaf":
                 value = call.values[self._leaves[parameter.name]]
-                arguments.append(value.host if isinstance(value, ArrayView) else value)
+                # Already on the simulated device, so that the simulator copies nothing: views may share memory.
+                arguments.append(self._plan.array(value.host) if isinstance(value, ArrayView) else value)
             elif parameter.kind == "host":
                 arguments.append(call.host[self._hosts[parameter.name]])
             else:
-                arguments.append(slots if parameter.kind == "slots" else 0)
+                arguments.append(self._plan.array(slots) if parameter.kind == "slots" else 0)
         return arguments
 
     def close(self) -> None:
