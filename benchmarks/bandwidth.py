@@ -60,7 +60,9 @@ def measure(quick: bool) -> Answer:
 
 def _device_copy(target: Any, source: Any, nbytes: int) -> Action:
     from cuda.bindings import driver
+    from cuda.core import Device
 
+    Device(0).set_current()
     to, of = (driver.CUdeviceptr(array.__cuda_array_interface__["data"][0]) for array in (target, source))
     default_stream = driver.CUstream(0)
 

@@ -162,6 +162,9 @@ static cudaGraphExec_t while_graph(int kernels, bool separate) {
 template <class Run> static double per_iteration(int few, int many, Run run) {
     std::vector<double> values;
     run(few);
+    // The stream does not wait for the copies below: a loop that still ran would eat the next count, and the one after it
+    // would start at zero and never end.
+    CHECK(cudaStreamSynchronize(stream));
     for (int i = 0; i < REPEATS; i++) {
         double times[2];
         int counts[2] = {few, many};

@@ -14,6 +14,10 @@ from typing import Any
 SOURCE = Path(__file__).resolve().with_suffix(".cu")
 
 
+# Seconds after which a run of the C program has failed.
+LONGEST = 60
+
+
 class Missing(Exception):
     """A peer that cannot be measured here; the message says why."""
 
@@ -37,7 +41,11 @@ def program() -> Path:
 
 def measure(what: str, kernels: tuple[int, ...]) -> dict[int, dict[str, Any]]:
     """One run of ``raw_c what K...``: its answer for each K."""
-    done = subprocess.run([str(program()), what, *map(str, kernels)], capture_output=True, text=True, check=False)
+    command = [str(program()), what, *map(str, kernels)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        raise Missing(f"raw_c {what} did not end within {LONGEST} s") from None
     if done.returncode != 0:
         raise Missing(f"raw_c {what} failed: {done.stderr.strip()}")
     rows = [json.loads(line) for line in done.stdout.splitlines()]

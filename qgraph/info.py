@@ -44,7 +44,12 @@ def info() -> Info:
     facts: dict[str, Any] = {"version": _version("qgraph-jit")}
     count = cuda_driver.device_count()
     if count == 0:
-        facts |= {"device": "none", "driver": cuda_driver.driver_trouble(), "loops": "none", "reason": "there is no CUDA device"}
+        facts |= {
+            "device": "none",
+            "driver": cuda_driver.driver_trouble(),
+            "loops": "none",
+            "reason": "there is no CUDA device",
+        }
     else:
         from qgraph.specialisation import loop_probe
 

@@ -17,10 +17,16 @@ from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.frontend.reference import run_reference
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
+from qgraph.runtime.array_view import ArrayView
+from qgraph.runtime.backends import DEFAULTS, choose
+from qgraph.runtime.call import Call
 from qgraph.specialisation import Executable, LastLaunch, Specialisation, Variant
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
 MAX_SPECIALISATIONS = 64
+
+# Argument sets that a kernel recognises at a glance, and argument types it reads without describing them.
+MAX_RECENT = 8
 
 _KERNELS: weakref.WeakSet[Kernel] = weakref.WeakSet()
 
@@ -55,6 +61,11 @@ class _Last:
     executable: Executable
     run: Callable[[], None]
 
+    def still_right(self) -> bool:
+        """Whether the executable is still the one to run, and the names compiled in mean what they meant."""
+        specialisation = self.specialisation
+        return specialisation.executable is self.executable and specialisation.variant.frozen_still_holds()
+
 
 class Kernel:
     """A function whose kernel-level loops run as one graph. Made by ``@qgraph.kernel``.
@@ -87,9 +98,10 @@ class Kernel:
         self._positional = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
         self._lock = threading.RLock()
         self._variants: dict[Any, Variant] = {}
-        self._readers: dict[Any, Any] = {}
+        self._readers: list[tuple[Any, Variant, list[int | None], str | None]] = []
+        self._identities: OrderedDict[tuple[int, ...], None] = OrderedDict()
         self._specialisations: OrderedDict[Any, Specialisation] = OrderedDict()
-        self._last: _Last | None = None
+        self._recent: OrderedDict[tuple[int, ...], _Last] = OrderedDict()
         self._counts = Stats()
         _KERNELS.add(self)
 
@@ -97,16 +109,15 @@ class Kernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Run the kernel."""
-        last = self._last
-        if last is not None and not kwargs and last.unchanged(args) and last.specialisation.executable is last.executable:
-            if last.specialisation.variant.frozen_still_holds():
-                try:
-                    last.run()
-                except CudaError as error:
-                    self._recover(error)
-                else:
-                    self.last_launch = last.specialisation.launched
-                    return
+        last = None if kwargs else self._recent.get(tuple(map(id, args)))
+        if last is not None and last.unchanged(args) and last.still_right():
+            try:
+                last.run()
+            except CudaError as error:
+                self._recover(error)
+            else:
+                self.last_launch = last.specialisation.launched
+                return
         self._run(self._bind(args, kwargs))
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -132,13 +143,13 @@ class Kernel:
             return
         specialisation, call = self._launch(variant, leaves, 0)
         again = getattr(specialisation.executable, "again", None)
-        self._remember(values, specialisation, None if again is None else again(call))
+        if again is not None:
+            self._remember(values, specialisation, lambda: again(call))
 
     def _run_cuda(self, variant: Variant, values: tuple[Any, ...], leaves: tuple[Any, ...]) -> None:
-        from qgraph.runtime.streams import Streams, stage_host_arrays
-
-        streams = Streams(variant.device, [leaves[index] for index in variant.arrays])
-        staged = stage_host_arrays(variant, leaves, streams.current())
+        views = [leaves[index] for index in variant.arrays]
+        streams = variant.streams.Streams(variant.device, views)
+        staged = variant.streams.stage_host_arrays(variant, leaves, streams)
         if staged is not None:
             _warn_staging()
             moved, finish = staged
@@ -146,22 +157,27 @@ class Kernel:
                 self._launch(variant, moved, streams.current())
             finish()
             return
-        with streams:
-            specialisation, call = self._launch(variant, leaves, streams.current())
-        executable, bare = specialisation.executable, call.without_owners()
-        if executable is None or streams.joined:
+        if streams.joined:
+            with streams:
+                self._launch(variant, leaves, streams.current())
             return
+        specialisation, call = self._launch(variant, leaves, streams.current())
 
-        def run() -> None:
-            stream = streams.current()
-            executable.launch(bare if stream == bare.stream else bare.on(stream))
+        def way() -> Callable[[], None] | None:
+            executable, bare = specialisation.executable, call.without_owners()
+            if executable is None:
+                return None
+            streams.forget()
 
-        streams.forget()
-        self._remember(values, specialisation, run)
+            def run() -> None:
+                stream = streams.current()
+                executable.launch(bare if stream == bare.stream else bare.on(stream))
+
+            return run
+
+        self._remember(values, specialisation, way)
 
     def _launch(self, variant: Variant, leaves: tuple[Any, ...], stream: int) -> tuple[Specialisation, Any]:
-        from qgraph.runtime.call import Call
-
         aliases = variant.check(leaves)
         call = Call(leaves, variant.host_values(leaves), stream)
         specialisation = self._specialisation(variant, aliases)
@@ -183,32 +199,47 @@ class Kernel:
         self._close_executables()
 
     def _remember(
-        self, values: tuple[Any, ...], specialisation: Specialisation, run: Callable[[], None] | None
+        self, values: tuple[Any, ...], specialisation: Specialisation, way: Callable[[], Callable[[], None] | None]
     ) -> None:
         """Keep the way to run this very call again, for a next call with the same arguments."""
         from qgraph.runtime.arguments import Unchanged
 
+        # Watching arguments costs more than one call gains: only those that come back are worth it.
+        identity = tuple(map(id, values))
         executable = specialisation.executable
-        if executable is None or run is None:
-            self._last = None
+        if executable is None or not self._comes_back(identity):
             return
-        self._last = _Last(Unchanged(values).check, specialisation, executable, run)
+        run = way()
+        if run is None:
+            return
+        with self._lock:
+            self._recent[identity] = _Last(Unchanged(values).check, specialisation, executable, run)
+            self._recent.move_to_end(identity)
+            while len(self._recent) > MAX_RECENT:
+                self._recent.popitem(last=False)
+
+    def _comes_back(self, identity: tuple[int, ...]) -> bool:
+        """Whether these arguments were among the last few; they are now."""
+        known = identity in self._identities
+        self._identities[identity] = None
+        self._identities.move_to_end(identity)
+        while len(self._identities) > MAX_RECENT:
+            self._identities.popitem(last=False)
+        return known
 
     # --- specialising --------------------------------------------------------------------------------------------------
 
     def _variant_of(self, values: tuple[Any, ...]) -> tuple[Variant, tuple[Any, ...]]:
         """The variant for these values, and their leaves."""
-        from qgraph.runtime.backends import choose, default_backend
-
-        for key, (reader, variant, default) in reversed(list(self._readers.items())):
+        default = DEFAULTS.backend
+        for reader, known, devices, chosen in self._readers:
             leaves = reader(values)
-            if leaves is None:
+            if leaves is None or chosen is not default:
                 continue
-            devices = {leaves[index].device for index in variant.arrays}
-            if key[1] == frozenset(devices) and default == default_backend() and variant.frozen_still_holds():
-                return variant, leaves
+            here = [leaves[index].device for index in known.arrays]
+            if here == devices and known.frozen_still_holds():
+                return known, leaves
         from qgraph.runtime.arguments import Reader, describe
-        from qgraph.runtime.array_view import ArrayView
 
         arguments = describe(self._names, values, self._reserved())
         arrays = [value for value in arguments.values if isinstance(value, ArrayView)]
@@ -220,11 +251,8 @@ class Kernel:
                 self._forget_variant(key)
                 variant = Variant(self._source, arguments.types, arguments.leaves, backend, device, self.options)
                 self._variants[key] = variant
-        reader_key = (key, frozenset(view.device for view in arrays))
-        if reader_key not in self._readers:
-            while len(self._readers) >= 4:
-                self._readers.pop(next(iter(self._readers)), None)
-        self._readers[reader_key] = (Reader(self._names, values, arguments), variant, default_backend())
+        reading = (Reader(self._names, values, arguments), variant, [view.device for view in arrays], default)
+        self._readers = [reading, *self._readers[: MAX_RECENT - 1]]
         return variant, arguments.values
 
     def _reserved(self) -> frozenset[str]:
@@ -275,7 +303,7 @@ class Kernel:
 
     def _close_executables(self) -> None:
         with self._lock:
-            self._last = None
+            self._recent.clear()
             for specialisation in self._specialisations.values():
                 self._retire(specialisation)
 
@@ -328,7 +356,7 @@ class Kernel:
         from qgraph.runtime.arguments import describe
 
         arguments = describe(self._names, values, self._reserved())
-        variant = Variant(self._source, arguments.types, arguments.leaves, "cuda", 0, self.options)
+        variant = Variant(self._source, arguments.types, arguments.leaves, "cuda", 0, self.options, runs=False)
         return variant, arguments.values
 
     def clear_cache(self) -> None:
@@ -369,19 +397,15 @@ class Bound:
         self._kernel = kernel_
         self._values = values
         self._variant, self._leaves = kernel_._variant_of(values)
-        from qgraph.runtime.call import Call
-
         aliases = self._variant.check(self._leaves)
         self._call = Call(self._leaves, self._variant.host_values(self._leaves), 0)
         self._aliases = aliases
         self._streams: Any = None
         self._staged = False
         if self._variant.backend == "cuda":
-            from qgraph.runtime.streams import Streams
-
             arrays = [self._leaves[index] for index in self._variant.arrays]
             self._staged = any(view.device is None for view in arrays)
-            self._streams = None if self._staged else Streams(self._variant.device, arrays)
+            self._streams = None if self._staged else self._variant.streams.Streams(self._variant.device, arrays)
         if not self._staged:
             self._specialisation = kernel_._specialisation(self._variant, aliases)
             self._executable = kernel_._executable(self._specialisation)

@@ -55,7 +55,8 @@ class GraphPlan:
 
     def __str__(self) -> str:
         program = self.program
-        head = f"{program.name}: {len(self.tasks)} tasks, {len(self.nodes)} nodes, {len(self.edges)} edges, {program.float_type}"
+        counts = f"{len(self.tasks)} tasks, {len(self.nodes)} nodes, {len(self.edges)} edges"
+        head = f"{program.name}: {counts}, {program.float_type}"
         return "\n".join([head, *self._region_lines(0, 1)])
 
     def _region_lines(self, region: int, depth: int) -> list[str]:
@@ -100,9 +101,11 @@ class GraphPlan:
         # Only a notebook asks for this; without Graphviz it shows the text instead.
         try:
             import graphviz
-
+        except ImportError:
+            return None
+        try:
             svg: str = graphviz.Source(self.to_dot()).pipe(format="svg", encoding="utf-8")
-        except Exception:  # graphviz, or its dot program, is not installed
+        except (graphviz.ExecutableNotFound, graphviz.CalledProcessError):  # no `dot` program, or one that cannot draw SVG
             return None
         return svg
 

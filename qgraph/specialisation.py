@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 import warnings
 from collections.abc import Iterable
@@ -15,8 +16,10 @@ from qgraph.lowering.build import build_plan
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
 from qgraph.program import ArrayType, FrozenName, Leaf, Loop, Program, Type
+from qgraph.runtime.aliasing import alias_pattern, overlaps_itself
+from qgraph.runtime.host_values import HostValues
 
-Aliases = tuple[tuple[int, int, Literal["same", "overlap"]], ...]
+Aliases = tuple[tuple[int, int, str], ...]
 
 
 class Executable(Protocol):
@@ -63,11 +66,13 @@ class Variant:
         backend: str,
         device: int,
         options: Options,
+        *,
+        runs: bool = True,
     ) -> None:
-        from qgraph.runtime.host_values import HostValues
-
         self.source, self.types, self.leaves = source, types, leaves
         self.backend, self.device, self.options = backend, device, options
+        # The module that knows the streams of calls; only the cuda backend may import it.
+        self.streams: Any = importlib.import_module("qgraph.runtime.streams") if backend == "cuda" and runs else None
         if backend == "cpu":
             _refuse_half(leaves)
         self.program = build_program(source, types, leaves)
@@ -84,8 +89,6 @@ class Variant:
         Raises:
             ArgumentError: a flag of more than one element, a written array that overlaps itself.
         """
-        from qgraph.runtime.aliasing import alias_pattern, overlaps_itself
-
         for index, span in self._flags:
             if values[index].size != 1:
                 raise ArgumentError(
@@ -94,6 +97,8 @@ class Variant:
                     hint="a flag is an array of one element",
                 )
         views = [values[index] for index in self.arrays]
+        if len(views) == 1 and views[0].layout != "A":
+            return ()
         for index, view, written in zip(self.arrays, views, self.written, strict=True):
             if written and view.layout == "A" and overlaps_itself(view):
                 raise ArgumentError(

@@ -37,7 +37,7 @@ def build_program(
     source: SourceFunction,
     types: tuple[tuple[str, Type], ...],
     leaves: tuple[Leaf, ...],
-    aliases: tuple[tuple[str, str, Literal["same", "overlap"]], ...] = (),
+    aliases: tuple[tuple[str, str, str], ...] = (),
 ) -> Program:
     """The Program of a kernel for arguments of these types.
 
@@ -299,9 +299,7 @@ class _Region:
             resets = [set_slot(slot, ast.Constant(0)) for slot in written[1:]]
             enter = small_task(unit, "enter", span, arming, [*resets, self._decide(arming, decided, "True")], writes=written)
         statements.append(self._decide(again, decided, test))
-        condition = small_task(
-            unit, "condition", span, again, statements, reads=(*written[1:], flag.name), writes=written
-        )
+        condition = small_task(unit, "condition", span, again, statements, reads=(*written[1:], flag.name), writes=written)
         self._statements.append(Loop("do_while", span, decided, enter, False, body, condition, f"do-while {flag.path}"))
 
     def _do_while_arguments(self, scope: Scope, call: ast.Call) -> tuple[Leaf, ast.Name | None]:
@@ -388,7 +386,9 @@ class _Region:
                 count = base.leaf.type.ndim
         if count == 0:
             raise KernelSyntaxError(
-                f"`{ast.unparse(value)}` cannot be unpacked at kernel level", scope.span(value), hint="unpack a shape or a tuple"
+                f"`{ast.unparse(value)}` cannot be unpacked at kernel level",
+                scope.span(value),
+                hint="unpack a shape or a tuple",
             )
         parts: list[ast.expr] = [ast.Subscript(value, ast.Constant(k), ast.Load()) for k in range(count)]
         return [ast.fix_missing_locations(ast.copy_location(part, value)) for part in parts]
@@ -414,9 +414,7 @@ class _Region:
 
     def _bind(self, scope: Scope, name: str, bound: Binding, node: ast.stmt) -> None:
         if self._depth > 0 and name in scope.names and not isinstance(scope.names[name], Gone):
-            raise KernelSyntaxError(
-                f"`{name}` is assigned again inside a device loop", scope.span(node), hint=_SCALAR_HINT
-            )
+            raise KernelSyntaxError(f"`{name}` is assigned again inside a device loop", scope.span(node), hint=_SCALAR_HINT)
         scope.names[name] = bound
 
     def _annotated(self, scope: Scope, node: ast.AnnAssign) -> None:
@@ -455,9 +453,7 @@ class _Region:
             )
         for name in names_assigned([node]):
             if not isinstance(node, ast.For):
-                raise KernelSyntaxError(
-                    f"`{name}` is assigned under a kernel-level `if`", scope.span(node), hint=_SCALAR_HINT
-                )
+                raise KernelSyntaxError(f"`{name}` is assigned under a kernel-level `if`", scope.span(node), hint=_SCALAR_HINT)
         if not isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.If, ast.Expr, ast.Pass, ast.For)):
             raise KernelSyntaxError(
                 f"`{_first_word(node)}` cannot stand under a kernel-level `if`", scope.span(node), hint="assign to elements"
@@ -560,5 +556,3 @@ def _first_word(node: ast.AST) -> str:
     except ValueError:
         return type(node).__name__.lower()
     return text.split()[0].rstrip(":")
-
-

@@ -47,7 +47,7 @@ def _plain(source: SourceFunction) -> Callable[..., Any]:
     tree.args.defaults, tree.args.kw_defaults = [], [None] * len(tree.args.kwonlyargs)
     module = ast.fix_missing_locations(ast.Module([tree], []))
     namespace: dict[str, Any] = {**source.globals, **source.closure, _WORD: DoWhile}
-    exec(compile(module, source.file, "exec"), namespace)  # noqa: S102 - the user's own function
+    exec(compile(module, source.file, "exec"), namespace)  # the user's own function
     function: Callable[..., Any] = namespace[source.tree.name]
     function.__defaults__ = source.function.__defaults__
     function.__kwdefaults__ = source.function.__kwdefaults__

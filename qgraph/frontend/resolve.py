@@ -38,7 +38,9 @@ from qgraph.language import Func
 from qgraph.program import ArrayType, Function, Slot, function_tree
 
 _LOOP_WORDS = (language.serial, language.parallel)
-_REFUSED_BUILTINS = frozenset({"open", "input", "eval", "exec", "getattr", "setattr", "globals", "locals", "vars", "type", "id"})
+_REFUSED_BUILTINS = frozenset(
+    {"open", "input", "eval", "exec", "getattr", "setattr", "globals", "locals", "vars", "type", "id"}
+)
 
 
 class Body:
@@ -137,9 +139,7 @@ class _Rewriter(ast.NodeTransformer):
         if value is None or type(value) in (bool, int, float, complex, str):
             return self._constant(value, node)
         if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"):
-            raise self._error(
-                f"`{ast.unparse(node)}` is a global array", node, "pass it to the kernel as an argument"
-            )
+            raise self._error(f"`{ast.unparse(node)}` is a global array", node, "pass it to the kernel as an argument")
         if isinstance(value, ModuleType):
             raise self._error(f"the module `{ast.unparse(node)}` cannot be used as a value", node, "call one of its functions")
         name = self._body.names.add(value, ast.unparse(node))
@@ -215,7 +215,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_While(self, node: ast.While) -> ast.stmt:
         if is_do_while(self._scope, node.test):
             raise self._error(
-                "graph_do_while() is inside a parallel loop", node.test, "a device loop belongs at kernel level, around the loops"
+                "graph_do_while() is inside a parallel loop",
+                node.test,
+                "a device loop belongs at kernel level, around the loops",
             )
         node.test = self.visit(node.test)
         node.body = self._block(node.body)
@@ -293,14 +295,14 @@ class _Rewriter(ast.NodeTransformer):
                 f"`{text}` is a CUDA intrinsic", node, "write the loop itself: qgraph chooses threads, blocks and atomics"
             )
         if hasattr(callee, "__qgraph_kernel__"):
-            raise self._error(
-                f"`{text}` is a kernel", node, "mark the function with @qgraph.func to call it from a loop"
-            )
+            raise self._error(f"`{text}` is a kernel", node, "mark the function with @qgraph.func to call it from a loop")
         if callee in vars(builtins).values() and getattr(callee, "__name__", "") in _REFUSED_BUILTINS:
             raise self._error(f"`{text}()` cannot be used in a kernel", node, "do it on the host, before or after the call")
         if isinstance(callee, FunctionType) and not _known_module(callee) and callee not in language.ATOMICS:
             raise self._error(
-                f"`{text}` is a plain Python function", node, "mark it with @qgraph.func (or @numba.njit) to call it from a kernel"
+                f"`{text}` is a plain Python function",
+                node,
+                "mark it with @qgraph.func (or @numba.njit) to call it from a kernel",
             )
 
     def _device_call(self, function: object, owner: StructRef | None, node: ast.Call) -> ast.expr:
@@ -510,9 +512,7 @@ def refuse_recursion(unit: Unit, func: object, scope: Scope, node: ast.AST) -> N
     """Raise for a function that is being inlined already."""
     if func in unit.calling:
         name = getattr(func, "__name__", "the function")
-        raise KernelSyntaxError(
-            f"{name}() calls itself", scope.span(node), hint="recursion is not supported; write a loop"
-        )
+        raise KernelSyntaxError(f"{name}() calls itself", scope.span(node), hint="recursion is not supported; write a loop")
 
 
 def known_test(scope: Scope, node: ast.expr) -> bool | None:
@@ -546,10 +546,8 @@ def is_cuda_object(value: object) -> bool:
 
 def without_docstring(statements: list[ast.stmt]) -> list[ast.stmt]:
     """The statements after a docstring."""
-    if statements and isinstance(statements[0], ast.Expr) and isinstance(statements[0].value, ast.Constant):
-        if isinstance(statements[0].value.value, str):
-            return statements[1:]
-    return statements
+    first = statements[0].value if statements and isinstance(statements[0], ast.Expr) else None
+    return statements[1:] if isinstance(first, ast.Constant) and isinstance(first.value, str) else statements
 
 
 def free_names(nodes: Iterable[ast.AST]) -> set[str]:
@@ -606,5 +604,3 @@ def _relocate(tree: ast.expr, node: ast.AST) -> ast.expr:
     for child in ast.walk(tree):
         ast.copy_location(child, node)
     return tree
-
-

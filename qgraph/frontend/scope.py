@@ -7,7 +7,6 @@ import builtins
 import difflib
 import enum
 from collections.abc import Mapping
-from dataclasses import is_dataclass
 from types import ModuleType
 
 from qgraph.errors import KernelSyntaxError
@@ -27,9 +26,7 @@ class Scope:
     object when the kernel is called again.
     """
 
-    def __init__(
-        self, source: SourceFunction, names: Mapping[str, Binding], frozen: dict[tuple[int, str], FrozenName]
-    ) -> None:
+    def __init__(self, source: SourceFunction, names: Mapping[str, Binding], frozen: dict[tuple[int, str], FrozenName]) -> None:
         self.source = source
         self.names = dict(names)
         self._frozen = frozen
@@ -68,9 +65,7 @@ class Scope:
         value = getattr(builtins, node.id, _MISSING)
         if value is not _MISSING:
             return Value(value)
-        raise KernelSyntaxError(
-            f"the name `{node.id}` does not exist", self.span(node), hint=self._suggestion(node.id)
-        )
+        raise KernelSyntaxError(f"the name `{node.id}` does not exist", self.span(node), hint=self._suggestion(node.id))
 
     def static(self, node: ast.expr) -> Binding | None:
         """What a name, attribute chain or constant subscript stands for, if that is known at compile time."""
@@ -118,16 +113,14 @@ class Scope:
             raise KernelSyntaxError(
                 f"`{ast.unparse(node)}` reads an attribute of a {type(owner).__name__} that is not an argument",
                 self.span(node),
-                hint="pass the object as an argument (a dataclass of arrays and numbers), or copy the value to a module constant",
+                hint="pass the object as an argument (a dataclass of arrays and numbers), or make the value a module constant",
             )
         return Value(value)
 
     def _item(self, base: StructRef, index: int, node: ast.Subscript) -> Binding:
         children = tuple(base.children.values())
         if not -len(children) <= index < len(children):
-            raise KernelSyntaxError(
-                f"`{base.path}` has {len(children)} elements, there is no element {index}", self.span(node)
-            )
+            raise KernelSyntaxError(f"`{base.path}` has {len(children)} elements, there is no element {index}", self.span(node))
         return children[index]
 
     def _freeze(self, namespace: Mapping[str, object], key: str, value: object, node: ast.AST) -> None:
@@ -142,7 +135,8 @@ class Scope:
 def _is_constant_owner(owner: object) -> bool:
     if isinstance(owner, (type, enum.Enum)) or callable(owner):
         return True
-    return is_dataclass(owner) and bool(getattr(type(owner), "__dataclass_params__").frozen)
+    parameters = getattr(owner, "__dataclass_params__", None)
+    return parameters is not None and bool(parameters.frozen)
 
 
 def _constant_index(node: ast.expr) -> int | None:

@@ -155,7 +155,9 @@ class SerialRun:
                 leaf = getattr(bound, "leaf", None)
                 if bound is not None and (leaf is None or not isinstance(leaf.type, ArrayType)):
                     raise KernelSyntaxError(
-                        f"`{ast.unparse(base)}` is not an array", scope.span(child), hint="assign to elements of array arguments"
+                        f"`{ast.unparse(base)}` is not an array",
+                        scope.span(child),
+                        hint="assign to elements of array arguments",
                     )
 
     def task(self) -> Task:
@@ -218,7 +220,7 @@ class _Bounds:
         """Array leaves that the bounds read."""
         arrays = self._unit.array_dimensions()
         read: set[str] = set()
-        for axis, start, count in self._device:
+        for _, start, count in self._device:
             read |= {self._unit.same.get(name, name) for name in free_names([start, count]) if name in arrays}
         return frozenset(read)
 
@@ -293,7 +295,9 @@ def _refuse_exits(scope: Scope, statements: list[ast.stmt], inside: bool = False
         if isinstance(node, ast.Return) or (isinstance(node, ast.Break) and not inside):
             word = "return" if isinstance(node, ast.Return) else "break"
             raise KernelSyntaxError(
-                f"`{word}` in a parallel loop", scope.span(node), hint="use `continue` to end one iteration, or qgraph.serial(...)"
+                f"`{word}` in a parallel loop",
+                scope.span(node),
+                hint="use `continue` to end one iteration, or qgraph.serial(...)",
             )
         nested = inside or isinstance(node, (ast.For, ast.While))
         for name in ("body", "orelse"):
@@ -389,7 +393,8 @@ def _update_parts(node: ast.AST) -> tuple[ast.Subscript, ast.expr]:
         return node.target, node.value
     assert isinstance(node, ast.Assign)
     (target,) = node.targets
-    assert isinstance(target, ast.Subscript) and isinstance(node.value, ast.Call)
+    assert isinstance(target, ast.Subscript)
+    assert isinstance(node.value, ast.Call)
     element = ast.unparse(target)
     operands = [argument for argument in node.value.args if ast.unparse(argument) != element]
     return target, operands[0] if operands else node.value.args[0]
@@ -416,4 +421,3 @@ def _is_integer(node: ast.expr) -> bool:
         return type(ast.literal_eval(node)) is int
     except ValueError:
         return False
-

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import cgutils
 from numba.core.datamodel import default_manager, models
 
 from qgraph import language
-from qgraph.lowering.number_code import is_float, is_signed, less
-from qgraph.lowering.numbers import Emitter, is_number, plain
+from qgraph.lowering.number_code import Emitter, is_float, is_signed, less, types
+from qgraph.lowering.numbers import is_number, plain
 
 _Callable: Any = types.Callable
 _Opaque: Any = types.Opaque
@@ -31,6 +31,7 @@ class CodeWord(_Callable, _Opaque):
 
     @property
     def key(self) -> object:
+        """What makes two of these types equal."""
         return self._identity
 
     def get_call_type(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
@@ -38,9 +39,11 @@ class CodeWord(_Callable, _Opaque):
         return self._typer(context, (*args, *kws.values()))
 
     def get_call_signatures(self) -> tuple[list[Any], bool]:
+        """Numba's hook for its messages: no fixed signatures."""
         return [], True
 
     def get_impl_key(self, sig: Any) -> object:
+        """Numba's hook: what finds the code."""
         return (self._identity, sig.args)
 
 

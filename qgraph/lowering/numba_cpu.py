@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, compiler, types
+from numba.core import cgutils, compiler
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
 from numba.core.errors import TypingError
@@ -23,6 +23,7 @@ from numba.core.typing import Context, signature
 from qgraph import language
 from qgraph.lowering.atomics import CodeWord, atomic_word, condition_word
 from qgraph.lowering.numba_errors import kernel_errors
+from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, plain, python_function
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Function, ParallelFunction
@@ -33,7 +34,7 @@ _I64 = ir.IntType(64)
 _BYTES = _I8.as_pointer()
 
 
-class _Typing(NumberTyping, Context):  # type: ignore[misc]
+class _Typing(NumberTyping, Context):
     """Numba's CPU typing with qgraph's number rules."""
 
     meanings = MEANINGS
@@ -60,7 +61,7 @@ class _Typing(NumberTyping, Context):  # type: ignore[misc]
         return self.special.get(id(value))
 
 
-class _Target(NumberTarget, CPUContext):  # type: ignore[misc]
+class _Target(NumberTarget, CPUContext):
     """Numba's CPU target that finds the code of qgraph's words."""
 
     libdevice = False

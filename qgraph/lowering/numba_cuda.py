@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from numba.core import types
 from numba.core.compiler_lock import global_compiler_lock
 
 from qgraph import language
 from qgraph.errors import BackendError
 from qgraph.lowering.atomics import atomic_word, condition_word
 from qgraph.lowering.numba_errors import kernel_errors
+from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Function
@@ -69,16 +69,18 @@ def _make_compiler(float_type: str) -> _Compiler:
         raise BackendError("PTX cannot be made while numba.cuda is its simulator", hint="unset NUMBA_ENABLE_CUDASIM")
     # These modules exist in the real numba.cuda only, so the classes are made here.
     from numba.cuda import nvvmutils
+    from numba.cuda.codegen import CUDACodeLibrary, JITCUDACodegen
     from numba.cuda.core.errors import TypingError
     from numba.cuda.target import CUDATargetContext, CUDATypingContext
     from numba.cuda.typing.templates import signature
 
-    class Typing(NumberTyping, CUDATypingContext):  # type: ignore[misc]
+    class Typing(NumberTyping, CUDATypingContext):
         meanings = MEANINGS
         typing_error = TypingError
         make_signature = staticmethod(signature)
 
         def compile_function(self, function: Any, args: tuple[Any, ...], key: Callable[[Any], object]) -> Any:
+            assert self.session is not None
             result = _compile(self, target, function, args, None, self.session.flags)
             target.insert_user_function(key(signature(result.signature.return_type, *args)), result.fndesc, [result.library])
             return result.signature.return_type
@@ -86,8 +88,22 @@ def _make_compiler(float_type: str) -> _Compiler:
         def special_word(self, value: Any) -> Any:
             return self.special.get(id(value))
 
-    class Target(NumberTarget, CUDATargetContext):  # type: ignore[misc]
+    class Library(CUDACodeLibrary):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            # Numba has a set here, whose order differs between processes; the PTX text follows it.
+            self._linking_libraries = _OrderedSet()
+
+    class Codegen(JITCUDACodegen):
+        _library_class = Library
+
+    class Target(NumberTarget, CUDATargetContext):
         libdevice = True
+
+        def init(self) -> None:
+            self._internal_codegen = Codegen("qgraph")
+            self._target_data = None
+
         make_signature = staticmethod(signature)
 
         def atomic_float_add(self, builder: Any, pointer: Any, value: Any) -> Any:
@@ -105,6 +121,14 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.refresh()
     target.refresh()
     return _Compiler(typing, target)
+
+
+class _OrderedSet(dict[Any, None]):
+    """A set that remembers the order of insertion."""
+
+    def add(self, item: Any) -> None:
+        """Insert ``item`` at the end, if it is new."""
+        self.setdefault(item)
 
 
 def _compile(typing: Any, target: Any, function: Any, args: tuple[Any, ...], result: Any, flags: Any) -> Any:
@@ -195,6 +219,8 @@ def _kernel_ptx(result: Any, capability: tuple[int, int], launch_bound: int | No
     library = result.library
     library._entry_name = result.fndesc.llvm_func_name
     library._nvvm_options = _nvvm_options(fastmath)
+    # Device functions become discardable, so that those which were inlined are not in the text.
+    library.finalize()
     kernel = library.get_function(result.fndesc.llvm_func_name)
     kernel_fixup(kernel, False)
     nvvm.set_launch_bounds(kernel, launch_bound)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ _NO_MATCH = re.compile(r"No implementation of function (?P<type>.+?) found for s
 _INVALID = re.compile(r"Invalid use of (?P<type>.+?) with parameters (?P<args>\(.*\))")
 _TYPE_NAME = re.compile(r"(?:Bound)?Function\(<(?:built-in function|function|ufunc|class) '?(?P<name>[\w.]+)'?.*?>\)")
 _PLACE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+)|\bat (?P<at>\S+) \((?P<at_line>\d+)\)')
+_LITERAL = re.compile(r"Literal\[\w+\]\((.*?)\)")
+_NUMBA = re.compile(r"[/\\](numba|numba_cuda|qgraph[/\\]lowering)[/\\]")
 # Lines that say where Numba was, not what is wrong.
 _NOISE = (
     "Failed in ",
@@ -54,6 +57,7 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
 def sentence(error: BaseException) -> str:
     """The essential sentence of a Numba error."""
     text = _COLOUR.sub("", str(error.args[0]) if error.args else "")
+    text = _LITERAL.sub(r"\1", text)
     inner = re.findall(r"(?:TypingError|NumbaError|LoweringError|NumbaValueError|NumbaTypeError): (.+)", text)
     match = _NO_MATCH.search(text)
     if inner:
@@ -80,14 +84,15 @@ def _call(type_text: str, call: str) -> str:
 
 
 def _span(error: BaseException, functions: Sequence[Function]) -> Span:
-    """The innermost place that Numba names, as a statement of the function it lies in."""
+    """The innermost place in the user's source that Numba names, as a statement of the function it lies in."""
     for file, line in _places(error):
         # The first function is the outermost one, whose lines may be generated: the others know better.
         for function in (*functions[1:], functions[0]):
             tree = function.tree
             if _same_file(file, function.file) and tree.lineno <= line <= (tree.end_lineno or tree.lineno):
                 return _statement_span(tree, function.file, line)
-        return Span(file, line, 0, line, 1)
+        if not _NUMBA.search(file):
+            return Span(file, line, 0, line, 1)
     tree = functions[0].tree
     return Span.of(tree.body[0] if tree.body else tree, functions[0].file)
 
@@ -102,13 +107,13 @@ def _places(error: BaseException) -> Iterator[tuple[str, int]]:
 
 
 def _same_file(left: str, right: str) -> bool:
-    # Numba shortens the names of files outside its working directory.
-    return left == right or right.endswith(left.lstrip("./")) or left.endswith(right.lstrip("./"))
+    # Numba shortens names to the working directory.
+    return left == right or os.path.abspath(left) == os.path.abspath(right)
 
 
 def _statement_span(tree: ast.FunctionDef, file: str, line: int) -> Span:
     """The innermost statement that starts on ``line``, else the smallest one that covers it."""
-    best: ast.AST | None = None
+    best: ast.stmt | None = None
     for node in ast.walk(tree):
         if not isinstance(node, ast.stmt) or node is tree:
             continue

@@ -12,7 +12,6 @@ from qgraph.compiled import Parameter
 from qgraph.program import ArrayType, ScalarType
 
 
-
 def numba_type(item: Parameter | ArrayType | ScalarType, float_type: str) -> Any:
     """The Numba type of a parameter, an array or a scalar in a kernel whose F is ``float_type``.
 

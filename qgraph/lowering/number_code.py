@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import types as _numba_types
+
+# Numba's types are made at import time, where a type checker does not see them.
+types: Any = _numba_types
 
 Emitter = Callable[[Any, ir.IRBuilder, Any, Sequence[ir.Value]], ir.Value]
 

@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba.core import types
-from numba.core.errors import NumbaError
 from numba.core.datamodel import default_manager, models
+from numba.core.errors import NumbaError
 from numba.np.numpy_support import as_dtype, from_dtype
 
-from qgraph.lowering.number_code import Emitter, make_complex
+from qgraph.lowering.number_code import Emitter, make_complex, types
 from qgraph.program import Function, ParallelFunction
 
 # mypy cannot see Numba's types; at run time Callable is the base of everything that can be called.
@@ -151,6 +150,7 @@ class Word(_Callable, _Opaque):
 
     @property
     def key(self) -> object:
+        """What makes two of these types equal."""
         return self._identity
 
     def get_call_type(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
@@ -203,10 +203,21 @@ class Word(_Callable, _Opaque):
             raise NotImplementedError(f"{self.name}{signature.args}") from None
 
     def get_call_signatures(self) -> tuple[list[Any], bool]:
+        """Numba's hook for its messages: no fixed signatures."""
         return [], True
 
     def get_impl_key(self, sig: Any) -> object:
+        """Numba's hook: what finds the code."""
         return (self._identity, sig.args)
+
+
+def _without_keyword_only(signature: inspect.Signature) -> inspect.Signature:
+    """The same parameters, as Numba's lowering can bind them: it has no keyword-only ones."""
+    parameters = [
+        parameter.replace(kind=parameter.POSITIONAL_OR_KEYWORD) if parameter.kind is parameter.KEYWORD_ONLY else parameter
+        for parameter in signature.parameters.values()
+    ]
+    return inspect.Signature(parameters, __validate_parameters__=False)
 
 
 def _other_word(context: Any, other: object) -> Any:
@@ -228,6 +239,7 @@ class DeviceFunction(_Callable, _Opaque):
 
     @property
     def key(self) -> object:
+        """What makes two of these types equal."""
         return self._identity
 
     def get_call_type(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
@@ -242,7 +254,7 @@ class DeviceFunction(_Callable, _Opaque):
             result = context.compile_function(self.function, folded, self.get_impl_key)
         finally:
             self._open.discard(folded)
-        signature = context.make_signature(result, *folded).replace(pysig=self.signature)
+        signature = context.make_signature(result, *folded).replace(pysig=_without_keyword_only(self.signature))
         self._compiled[folded] = signature
         return signature
 
@@ -264,9 +276,11 @@ class DeviceFunction(_Callable, _Opaque):
         return tuple(folded)
 
     def get_call_signatures(self) -> tuple[list[Any], bool]:
+        """Numba's hook for its messages: no fixed signatures."""
         return [], True
 
     def get_impl_key(self, sig: Any) -> object:
+        """Numba's hook: what finds the code."""
         return (self._identity, sig.args)
 
 
@@ -300,7 +314,7 @@ else:
     _Context = object
 
 
-class NumberTyping(_Context):  # type: ignore[misc]
+class NumberTyping(_Context):
     """Mixin of a Numba typing context. The class that uses it sets ``float_type``, ``meanings`` and ``typing_error``,
     and defines ``make_signature``, ``compile_function`` and ``special_word``.
     """
@@ -392,7 +406,7 @@ class NumberTyping(_Context):  # type: ignore[misc]
         return super().unify_pairs(first, second)
 
 
-class NumberTarget(_Context):  # type: ignore[misc]
+class NumberTarget(_Context):
     """Mixin of a Numba target context: finds the code that a word chose."""
 
     # Whether library functions are CUDA's libdevice.
@@ -484,10 +498,14 @@ def python_function(function: Function, names: Mapping[str, object] | None = Non
         if isinstance(argument, ast.arg):
             argument.annotation = None
     module = ast.fix_missing_locations(ast.Module(body=[tree], type_ignores=[]))
-    namespace: dict[str, Any] = {"__name__": "qgraph.generated", **(function.names if names is None else names)}
+    names = function.names if names is None else names
+    namespace: dict[str, Any] = {"__name__": "qgraph.generated", **names}
     with warnings.catch_warnings():
         # Python warned about the user's source when it was first compiled.
         warnings.simplefilter("ignore", SyntaxWarning)
         code = compile(module, function.file, "exec")
     exec(code, namespace)
-    return namespace[tree.name]
+    python = namespace[tree.name]
+    if tree.name in names:  # the def replaced a name that the body means
+        namespace[tree.name] = names[tree.name]
+    return python

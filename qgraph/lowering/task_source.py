@@ -89,7 +89,9 @@ def chunk_function(program: Program, task: Task) -> tuple[tuple[Parameter, ...],
     body = [*head, *_prologue(task), loop]
     parameters = parameters_of(program, task, body)
     fixed = ["_chunk", "_rows", "_cols", "_row_step", "_col_step"]
-    function = make_function(f"{task.name}_chunk", [*fixed, *(p.name for p in parameters)], body, {**task.names, **_BUILTINS}, task)
+    function = make_function(
+        f"{task.name}_chunk", [*fixed, *(p.name for p in parameters)], body, {**task.names, **_BUILTINS}, task
+    )
     return parameters, function
 
 

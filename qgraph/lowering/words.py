@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numba.core import types
 
 from qgraph import language
 from qgraph.lowering import number_code as code
-from qgraph.lowering.number_code import Emitter
+from qgraph.lowering.number_code import Emitter, types
 from qgraph.lowering.numbers import (
     Alias,
     Choice,
@@ -39,8 +38,10 @@ _Types = tuple[Any, ...]
 
 
 def _same(joined: Any, count: int, emit: Emitter) -> Choice:
-    """Compute in ``joined``, with our code where it is a real type, with Numba's where it is complex or float16."""
-    return Choice((joined,) * count, joined, emit if is_real(joined) else None)
+    """Compute in ``joined``: with our code where it is real, with Numba's where it is complex, float16 in float32."""
+    # Numba's own float16 arithmetic calls CUDA's headers, compiled by nvrtc and linked apart.
+    kind = types.float32 if joined == types.float16 else joined
+    return Choice((kind,) * count, kind, emit if is_real(kind) else None)
 
 
 def _not_bool(joined: Any) -> Any:
@@ -128,6 +129,7 @@ def _power(typing: NumberTyping, args: _Types) -> Choice | None:
         if literal is not None and not fits(literal.literal_value, joined):
             raise NumberError(f"the Python integer {literal.literal_value} is out of bounds for {joined}")
         return Choice((joined, literal or joined), joined, code.power)
+    joined = types.float32 if joined == types.float16 else joined
     if not is_real(joined):
         return _same(joined, 2, code.power)
     if literal is not None and abs(literal.literal_value) <= 8:
@@ -143,6 +145,7 @@ def _comparison(symbol: str) -> Rule:
             return None
         if not all(map(is_integral, args)):
             joined = join_all(args)
+            joined = types.float32 if joined == types.float16 else joined
             return Choice((joined, joined), types.boolean, emit if is_real(joined) else None)
         return Choice(tuple(map(_exact, args)), types.boolean, emit)
 
@@ -249,7 +252,7 @@ def _round(typing: NumberTyping, args: _Types) -> Choice | None:
 
 
 def _to_float(typing: NumberTyping, args: _Types) -> Choice | None:
-    if len(args) != 1 or not is_real(plain(args[0])):
+    if len(args) != 1 or not (is_real(plain(args[0])) or args[0] == types.float16):
         return None
     kind = types.float64 if args[0] == types.float64 else typing.float_type
     return Choice((kind,), kind, code.identity)
@@ -274,8 +277,6 @@ def _real_identity(_typing: NumberTyping, args: _Types) -> Choice | None:
 
 
 # --- words spelled in Python ------------------------------------------------------------------------------------------
-
-
 
 
 def _sign(typing: NumberTyping, args: _Types) -> Choice | None:
@@ -351,8 +352,6 @@ def _complex_isinf(x):  # type: ignore[no-untyped-def]
 
 def _complex_isfinite(x):  # type: ignore[no-untyped-def]
     return math.isfinite(x.real) and math.isfinite(x.imag)
-
-
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -496,9 +495,9 @@ def _numpy() -> Iterable[tuple[object, Meaning]]:
     for function in (np.round, np.around):
         yield function, _rounding(code.library_function("rint"))
     yield np.logaddexp, Spelling(_logaddexp)
-    for function, spelling in ((np.degrees, _degrees), (np.radians, _radians)):
-        yield function, Spelling(spelling)
+    yield np.degrees, Spelling(_degrees)
     yield np.rad2deg, Spelling(_degrees)
+    yield np.radians, Spelling(_radians)
     yield np.deg2rad, Spelling(_radians)
     yield np.divmod, Spelling(_divmod)
     yield np.logical_and, _logical(code.bit_and)
@@ -513,8 +512,9 @@ def _numpy() -> Iterable[tuple[object, Meaning]]:
     for ufunc, function, emit, complex_form in tests:
         yield function, _test(emit)
         yield ufunc, Alias(_test(emit), Spelling(complex_form))
-    for function, complex_form in ((np.real, _real), (np.imag, _imag), (np.conjugate, _conjugate)):
-        yield function, Spelling(complex_form)
+    yield np.real, Spelling(_real)
+    yield np.imag, Spelling(_imag)
+    yield np.conjugate, Spelling(_conjugate)
 
 
 def _table() -> Mapping[int, tuple[object, Meaning]]:

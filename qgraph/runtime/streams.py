@@ -14,6 +14,7 @@ from qgraph.runtime import cuda_driver
 from qgraph.runtime.adopt import current_stream
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.cuda_stream import handle_of, order_after
+from qgraph.runtime.device_array import DeviceArray
 from qgraph.runtime.transfer import StagingPool, stage
 
 _CURRENT: ContextVar[int] = ContextVar("qgraph_stream", default=0)
@@ -42,9 +43,12 @@ class Streams:
     """
 
     def __init__(self, device: int, views: Sequence[ArrayView]) -> None:
-        self._device = cuda_driver.device(device)
+        self._device = device
         self._first: Callable[[], Any] = _nothing
         self._others: list[Callable[[], int]] = []
+        self.joined = False
+        if all(type(view.owner) is DeviceArray for view in views):
+            return
         seen: set[str] = set()
         for view in views:
             library = type(view.owner).__module__.partition(".")[0]
@@ -82,7 +86,7 @@ class Streams:
         if not self.joined:
             return
         here = self.current()
-        with self._device.activate():
+        with cuda_driver.device(self._device).activate():
             for other in {handle() for handle in self._others} - {here}:
                 if before:
                     order_after(here, other)
@@ -117,7 +121,7 @@ _POOLS = _Pools()
 
 
 def stage_host_arrays(
-    variant: Any, leaves: tuple[Any, ...], stream_: int
+    variant: Any, leaves: tuple[Any, ...], streams: Streams
 ) -> tuple[tuple[Any, ...], Callable[[], None]] | None:
     """Copies of the host arrays among ``leaves`` on the device, and what copies them back; None if there are none."""
     views = [leaves[index] for index in variant.arrays]
@@ -127,7 +131,7 @@ def stage_host_arrays(
     pool = _POOLS.by_device.get(variant.device)
     if pool is None:
         pool = _POOLS.by_device.setdefault(variant.device, StagingPool(device))
-    staged, finish = stage(views, variant.written, pool, stream_)
+    staged, finish = stage(views, variant.written, pool, streams.current())
     moved = list(leaves)
     for index, view in zip(variant.arrays, staged, strict=True):
         moved[index] = view

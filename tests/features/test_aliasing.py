@@ -143,9 +143,9 @@ def test_a_written_array_that_overlaps_itself_is_refused(rig):
         for i in range(x.shape[0]):
             x[i, 0] = 1.0
 
-    with pytest.raises(qgraph.ArgumentError, match="same memory|overlap"):
+    with pytest.raises(qgraph.ArgumentError, match="overlap"):
         rig.kernel(fill)(flat)
-    with pytest.raises(qgraph.ArgumentError, match="same memory|overlap"):
+    with pytest.raises(qgraph.ArgumentError, match="overlap"):
         rig.kernel(fill2)(folded)
     assert (base == 0).all()
 
