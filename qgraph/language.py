@@ -142,7 +142,7 @@ def atomic_exch(array: Any, index: Any, value: Any) -> Any:
 
 
 def atomic_cas(array: Any, index: Any, compare: Any, value: Any) -> Any:
-    """Store ``value`` if ``array[index]`` equals ``compare``, as one step; returns the old value. Integers of 32 and 64 bits."""
+    """Store ``value`` if ``array[index]`` equals ``compare``, as one step; returns the old value. Integers of 32 or 64 bits."""
     old = array[index]
     if old == compare:
         array[index] = value
@@ -171,6 +171,11 @@ def trip_count(start: int, stop: int, step: int) -> int:
     return 0
 
 
+def at_least(value: int, _bound: int) -> int:
+    """``value``, of which the compiler may know that it is not below a constant: it then drops the test for negative indices."""
+    return value
+
+
 def set_condition(slots: Any, index: int, handle: int, value: bool) -> None:
     """Decide a kernel-level loop: through its conditional handle in a graph, else in scratch slot ``index``."""
     slots[index] = 1 if value else 0
@@ -184,6 +189,7 @@ class Func:
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it as plain Python."""
         run = _REFERENCE.get()
         return (self.function if run is None else run(self))(*args, **kwargs)
 

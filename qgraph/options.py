@@ -23,6 +23,15 @@ class Options:
     bounds_check: bool = False
     conditional: str = "auto"
 
+    def __new__(cls, **given: object) -> Options:
+        """Refuse a keyword that is no option with an error that says which there are."""
+        unknown = [name for name in given if name not in cls.__dataclass_fields__]
+        if unknown:
+            raise QGraphError(
+                f"@qgraph.kernel has no option {unknown[0]!r}", hint=f"its options are {', '.join(cls.__dataclass_fields__)}"
+            )
+        return object.__new__(cls)
+
     def __post_init__(self) -> None:
         if self.backend is not None:
             check_backend(self.backend)
@@ -32,7 +41,10 @@ class Options:
                 hint="'auto' runs loops on the device where the driver can, 'host' never",
             )
         if self.block_size is not None and not (1 <= self.block_size <= 1024):
-            raise QGraphError(f"block_size={self.block_size!r} is not between 1 and 1024 threads")
+            raise QGraphError(
+                f"block_size={self.block_size!r} is not between 1 and 1024 threads",
+                hint="a block has at most 1024 threads; leave block_size out, and qgraph chooses",
+            )
         for name, value in (("fuse", self.fuse), ("bounds_check", self.bounds_check)):
             if value:
                 raise QGraphError(f"{name}=True is not supported yet", hint=f"leave {name} out; the default is False")

@@ -142,13 +142,14 @@ class HostValue:
     """An integer that the host computes before a launch, from shapes, scalar arguments and constants.
 
     ``source`` is a Python expression over leaf names; the kernels see the result under ``name``. ``check`` says what the
-    value must satisfy: a step is not 0, an iteration limit is at least 1.
+    value must satisfy: a step is not 0, an iteration limit is at least 1. ``text`` is what the user wrote, for messages.
     """
 
     name: str
     source: str
     span: Span
     check: Literal["", "step", "max_iter"] = ""
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,9 +314,7 @@ class _Walker:
         )
 
     def text(self, node: ast.AST) -> str:
-        """The source of ``node`` with the leaves as the user writes them."""
-        if self.frame.call is not None:
-            return ast.unparse(node)
+        """The source of ``node`` with its names as the user writes them."""
         return ast.unparse(_Rename(self.facts.paths).visit(deepcopy(node)))
 
     def record_all(self, value: _Value, kind: Kind, node: ast.AST, sign: str = "", *, maybe: bool = False) -> None:
@@ -1046,10 +1044,14 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
 
 
 class _Rename(ast.NodeTransformer):
-    """Leaf names to what the user wrote."""
+    """Leaves and locals to what the user wrote."""
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         self.paths = paths
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self.paths.get(node.id, node.id), node.ctx)
+        name = node.id
+        if name.endswith("_") and (name[:-1] in self.paths or name.startswith("_")):
+            # A local of the user's that has a leaf's name: ``Unit.local_name`` spelled it so.
+            return ast.Name(name[:-1], node.ctx)
+        return ast.Name(self.paths.get(name, name), node.ctx)

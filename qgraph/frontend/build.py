@@ -220,13 +220,13 @@ class _Region:
             raise KernelSyntaxError(
                 "the step of a loop is read on the device", scope.span(axis.step), hint="use a constant or a scalar argument"
             )
-        step_name = unit.host_value(step, scope.span(axis.step), "step")
+        step_name = unit.host_value(step, scope.span(axis.step), "step", text=ast.unparse(axis.step))
         body = Body(unit)
         start = host_expression(unit, found.scope, axis.start)
         stop = host_expression(unit, found.scope, axis.stop)
         if start is not None and stop is not None:
-            begin: ast.expr = unit.host_value(start, scope.span(axis.start))
-            count: ast.expr = unit.host_value(trip_source(start, stop, step), scope.span(axis.node))
+            begin: ast.expr = unit.host_value(start, scope.span(axis.start), text=ast.unparse(axis.start))
+            count: ast.expr = unit.host_value(trip_source(start, stop, step), scope.span(axis.node), text=axis.extent)
         else:
             begin = body.expression(found.scope, axis.start)
             trip = body.names.add(language.trip_count, "_trip_count")
@@ -338,7 +338,7 @@ class _Region:
             raise KernelSyntaxError(
                 "max_iter is not known to the host", scope.span(limit), hint="use a constant, a shape or a scalar argument"
             )
-        return leaf, self._unit.host_value(known, scope.span(limit), "max_iter")
+        return leaf, self._unit.host_value(known, scope.span(limit), "max_iter", text=ast.unparse(limit))
 
     def _decide(self, body: Body, decided: Slot, test: str) -> ast.stmt:
         name = body.names.add(language.set_condition, "_set_condition")
@@ -414,6 +414,12 @@ class _Region:
 
     def _bind(self, scope: Scope, name: str, bound: Binding, node: ast.stmt) -> None:
         if self._depth > 0 and name in scope.names and not isinstance(scope.names[name], Gone):
+            if isinstance(bound, LeafRef) and bound.is_array:
+                raise KernelSyntaxError(
+                    f"`{name}` is bound again inside a device loop: arrays cannot be swapped there yet",
+                    scope.span(node),
+                    hint="copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
+                )
             raise KernelSyntaxError(f"`{name}` is assigned again inside a device loop", scope.span(node), hint=_SCALAR_HINT)
         scope.names[name] = bound
 
@@ -449,11 +455,12 @@ class _Region:
             raise KernelSyntaxError(
                 "a loop stands under a kernel-level `if`",
                 _header(scope, node),
-                hint="move the `if` into the loop's body; one that is meant for a single thread takes qgraph.serial(range(...))",
+                hint="move the `if` into the loop's body; a loop that is meant for one thread takes qgraph.serial(range(...))",
             )
         for name in names_assigned([node]):
             if not isinstance(node, ast.For):
-                raise KernelSyntaxError(f"`{name}` is assigned under a kernel-level `if`", scope.span(node), hint=_SCALAR_HINT)
+                found = f"`{name}` is assigned under a kernel-level `if`"
+                raise KernelSyntaxError(found, scope.span(node), hint=_SCALAR_HINT)
         if not isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.If, ast.Expr, ast.Pass, ast.For)):
             raise KernelSyntaxError(
                 f"`{_first_word(node)}` cannot stand under a kernel-level `if`", scope.span(node), hint="assign to elements"

@@ -73,7 +73,10 @@ def parse(function: Callable[..., Any], word: str) -> SourceFunction:
         KernelSyntaxError: there is no source, it is not a ``def``, or it uses syntax that kernels do not have.
     """
     if not inspect.isfunction(function):
-        raise KernelSyntaxError(f"{word} needs a plain function, not {type(function).__name__}")
+        raise KernelSyntaxError(
+            f"{word} needs a plain function, not {type(function).__name__}",
+            hint="mark a function that is written with `def` in a file or a notebook cell",
+        )
     tree, file = _tree_of(function, word)
     reject(tree, file)
     return SourceFunction(

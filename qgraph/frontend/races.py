@@ -169,7 +169,7 @@ def _race(facts: LoopFacts, accesses: Accesses, meeting: _Meeting) -> DataRaceEr
         also = ((f"and here another iteration touches the same element ({_done(other)})", other.span),)
         found = f"iterations of this parallel loop are not independent: one writes `{write.text}`, another {_uses(other)} it"
     example = _example(meeting)
-    also += tuple(("called here", access.call) for access in dict.fromkeys((write, other)) if access.call is not None)
+    also += tuple(("called here", call) for call in dict.fromkeys((write.call, other.call)) if call is not None)
     return DataRaceError(found + example, write.span, also=also, hint=_hint(meeting, accesses, words))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from qgraph import language
-from qgraph.errors import KernelSyntaxError
+from qgraph.errors import KernelSyntaxError, KernelTypeError
 from qgraph.frontend.bindings import (
     Binding,
     BoundFunc,
@@ -32,7 +32,7 @@ from qgraph.frontend.bindings import (
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.names import Names
 from qgraph.frontend.parse import SourceFunction
-from qgraph.frontend.scope import Scope
+from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
 from qgraph.program import ArrayType, Function, Slot, function_tree
@@ -142,6 +142,8 @@ class _Rewriter(ast.NodeTransformer):
             raise self._error(f"`{ast.unparse(node)}` is a global array", node, "pass it to the kernel as an argument")
         if isinstance(value, ModuleType):
             raise self._error(f"the module `{ast.unparse(node)}` cannot be used as a value", node, "call one of its functions")
+        if is_cuda_object(value):
+            raise self._error(f"`{ast.unparse(node)}` is a CUDA intrinsic", node, CUDA_HINT)
         name = self._body.names.add(value, ast.unparse(node))
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
@@ -291,9 +293,7 @@ class _Rewriter(ast.NodeTransformer):
         if callee in (language.serial, language.parallel, language.ndrange):
             raise self._error(f"`{text}(...)` is used as a value", node, f"write `for ... in {text}(...)`")
         if is_cuda_object(callee):
-            raise self._error(
-                f"`{text}` is a CUDA intrinsic", node, "write the loop itself: qgraph chooses threads, blocks and atomics"
-            )
+            raise self._error(f"`{text}` is a CUDA intrinsic", node, CUDA_HINT)
         if hasattr(callee, "__qgraph_kernel__"):
             raise self._error(f"`{text}` is a kernel", node, "mark the function with @qgraph.func to call it from a loop")
         if callee in vars(builtins).values() and getattr(callee, "__name__", "") in _REFUSED_BUILTINS:
@@ -384,6 +384,14 @@ class Axis:
         self.step = step
         self.node = node
 
+    @property
+    def extent(self) -> str:
+        """How the user would write the number of iterations."""
+        start, stop, step = (ast.unparse(part) for part in (self.start, self.stop, self.step))
+        if step != "1":
+            return ast.unparse(self.node)
+        return stop if start == "0" else f"{stop} - {start}"
+
 
 class LoopCall:
     """What a ``for`` iterates over: the range or ndrange call, and the word around it."""
@@ -431,6 +439,9 @@ def ranges_of(scope: Scope, call: ast.Call) -> tuple[Axis, ...]:
             scope.span(call),
             hint="write range(stop), range(start, stop), range(start, stop, step) or ndrange(n, (lo, hi), ...)",
         )
+    for argument in call.args:
+        for part in argument.elts if isinstance(argument, ast.Tuple) else [argument]:
+            _refuse_array(scope, part)
     zero, one = _at(ast.Constant(0), call), _at(ast.Constant(1), call)
     if is_range:
         parts = call.args
@@ -441,6 +452,18 @@ def ranges_of(scope: Scope, call: ast.Call) -> tuple[Axis, ...]:
     for argument in call.args:
         axes += _ndrange_axes(scope, argument, zero, one)
     return tuple(axes)
+
+
+def _refuse_array(scope: Scope, bound: ast.expr) -> None:
+    """An array is no number, though Python takes one without dimensions for a bound."""
+    known = scope.static(bound) if isinstance(bound, (ast.Name, ast.Attribute)) else None
+    if isinstance(known, LeafRef) and isinstance(known.leaf.type, ArrayType):
+        text = ast.unparse(bound)
+        element = f"{text}[{', '.join('0' * known.leaf.type.ndim) or '()'}]"
+        length = f", or its length, `{text}.shape[0]`" if known.leaf.type.ndim else ""
+        raise KernelTypeError(
+            f"the bound `{text}` is an array", scope.span(bound), hint=f"use an element of it, `{element}`{length}"
+        )
 
 
 def _ndrange_axes(scope: Scope, argument: ast.expr, zero: ast.expr, one: ast.expr) -> list[Axis]:
@@ -490,6 +513,7 @@ def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | None, nod
             f"{source.name}() does not take these arguments: {error}",
             scope.span(node),
             also=((f"{source.name}() is defined here", source.span),),
+            hint=f"its parameters are {', '.join(source.signature.parameters) or 'none'}",
         ) from None
     for parameter in source.signature.parameters.values():
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
@@ -535,13 +559,6 @@ def is_do_while(scope: Scope, node: ast.expr) -> bool:
         return False
     bound = scope.static(node.func)
     return isinstance(bound, Value) and bound.value is language.graph_do_while
-
-
-def is_cuda_object(value: object) -> bool:
-    """Whether ``value`` belongs to numba.cuda: its intrinsics have no meaning in plain Python."""
-    module = getattr(value, "__module__", None) or getattr(type(value), "__module__", "") or ""
-    name = getattr(value, "__name__", "")
-    return (str(module).startswith("numba.cuda") or name.startswith("numba.cuda")) and not hasattr(value, "py_func")
 
 
 def without_docstring(statements: list[ast.stmt]) -> list[ast.stmt]:

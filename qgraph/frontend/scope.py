@@ -18,6 +18,8 @@ from qgraph.source import Span
 
 _MISSING = object()
 
+CUDA_HINT = "write the loop itself: qgraph chooses threads, blocks and atomics"
+
 
 class Scope:
     """The names of one function at one point: local bindings first, then closure, globals and builtins.
@@ -109,6 +111,8 @@ class Scope:
             )
         if isinstance(owner, ModuleType):
             self._freeze(vars(owner), node.attr, value, node)
+        elif is_cuda_object(owner):
+            raise KernelSyntaxError(f"`{ast.unparse(node)}` is a CUDA intrinsic", self.span(node), hint=CUDA_HINT)
         elif not _is_constant_owner(owner):
             raise KernelSyntaxError(
                 f"`{ast.unparse(node)}` reads an attribute of a {type(owner).__name__} that is not an argument",
@@ -128,8 +132,15 @@ class Scope:
 
     def _suggestion(self, name: str) -> str:
         known = [*self.names, *self.source.closure, *self.source.globals, *dir(builtins)]
-        close = difflib.get_close_matches(name, known, 1)
+        close = difflib.get_close_matches(name, [word for word in known if not word.startswith("__")], 1)
         return f"did you mean `{close[0]}`?" if close else "define it before the call, or pass it as an argument"
+
+
+def is_cuda_object(value: object) -> bool:
+    """Whether ``value`` belongs to numba.cuda: its intrinsics have no meaning in plain Python."""
+    module = getattr(value, "__module__", None) or getattr(type(value), "__module__", "") or ""
+    name = str(getattr(value, "__name__", ""))
+    return (str(module).startswith("numba.cuda") or name.startswith("numba.cuda")) and not hasattr(value, "py_func")
 
 
 def _is_constant_owner(owner: object) -> bool:

@@ -22,7 +22,8 @@ from qgraph.frontend.unit import Unit
 from qgraph.program import ArrayType, Axis, Effects, Function, Slot, Task
 from qgraph.source import Span
 
-_ATOMIC_TYPES = frozenset({"int32", "int64", "uint32", "uint64", "float32", "float64"})
+_ATOMIC_INTEGERS = ("int32", "int64", "uint32", "uint64")
+_ATOMIC_TYPES = (*_ATOMIC_INTEGERS, "float32", "float64")
 _ATOMIC_WORDS = {
     "+": language.atomic_add,
     "-": language.atomic_sub,
@@ -202,12 +203,17 @@ class _Bounds:
             )
         if isinstance(step, ast.Constant) and step.value == 0:
             raise ArgumentError("the step of a range is 0", scope.span(written.step), hint="range() needs a step other than 0")
-        step_value: ast.expr = step if _is_integer(step) else unit.host_value(step, scope.span(written.step), "step")
+        step_value: ast.expr = (
+            step
+            if _is_integer(step)
+            else unit.host_value(step, scope.span(written.step), "step", text=ast.unparse(written.step))
+        )
         resolved = [self._body.expression(scope, part) for part in (written.start, written.stop, written.step)]
         self.facts.append(accesses.Axis(variable, *resolved))
         if start is not None and stop is not None:
-            count = unit.host_value(trip_source(start, stop, step), span)
-            begin: ast.expr = start if _is_integer(start) else unit.host_value(start, scope.span(written.start))
+            count = unit.host_value(trip_source(start, stop, step), span, text=written.extent)
+            text = ast.unparse(written.start)
+            begin: ast.expr = start if _is_integer(start) else unit.host_value(start, scope.span(written.start), text=text)
             return Axis(variable, begin, step_value, count, False, span)
         name = self._body.names.add(language.trip_count, "_trip_count")
         arguments = [resolved[0], resolved[1], step_value]
@@ -294,10 +300,11 @@ def _refuse_exits(scope: Scope, statements: list[ast.stmt], inside: bool = False
     for node in statements:
         if isinstance(node, ast.Return) or (isinstance(node, ast.Break) and not inside):
             word = "return" if isinstance(node, ast.Return) else "break"
+            instead = "" if word == "return" else ", or qgraph.serial(...)"
             raise KernelSyntaxError(
                 f"`{word}` in a parallel loop",
                 scope.span(node),
-                hint="use `continue` to end one iteration, or qgraph.serial(...)",
+                hint=f"use `continue` to end one iteration{instead}",
             )
         nested = inside or isinstance(node, (ast.For, ast.While))
         for name in ("body", "orelse"):
@@ -342,12 +349,13 @@ def _make_atomic(unit: Unit, body: Body, statements: list[ast.stmt], colliding: 
         return
     for access in updates.values():
         type_ = unit.leaves[access.array].type
-        if type_.dtype not in _ATOMIC_TYPES or (type_.dtype.startswith("float") and access.operator in "&|^"):
+        types = _ATOMIC_INTEGERS if access.operator in ("&", "|", "^") else _ATOMIC_TYPES
+        if type_.dtype not in types:
             raise KernelTypeError(
                 f"several iterations may update the same element of `{unit.leaves[access.array].path}`, "
                 f"and {type_.dtype} has no atomic `{access.operator}`",
                 access.span,
-                hint="use an array of int32, int64, uint32, uint64, float32 or float64",
+                hint=f"use an array of {_one_of(types)}",
             )
     statements[:] = _Atomics(updates, body.names.values).block(statements)
     _functions_atomic(updates, body.names.values, set())
@@ -384,6 +392,10 @@ class _Atomics(ast.NodeTransformer):
         arguments = [target.value, target.slice, value]
         call = ast.Expr(ast.Call(ast.Name(name, ast.Load()), arguments, []))
         return ast.fix_missing_locations(ast.copy_location(call, node))
+
+
+def _one_of(words: tuple[str, ...]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _update_parts(node: ast.AST) -> tuple[ast.Subscript, ast.expr]:

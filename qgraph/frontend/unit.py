@@ -66,12 +66,12 @@ class Unit:
         self.slots.append(slot)
         return slot
 
-    def host_value(self, expr: ast.expr, span: Span, check: Check = "") -> ast.Name:
-        """The name of an integer that the host computes from ``expr``; equal expressions share one."""
+    def host_value(self, expr: ast.expr, span: Span, check: Check = "", *, text: str) -> ast.Name:
+        """The name of an integer that the host computes from ``expr``, written ``text``; equal expressions share one."""
         source = ast.unparse(expr)
         value = self._host_by_source.get((source, check))
         if value is None:
-            value = HostValue(f"_h{len(self.host_values)}", source, span, check)
+            value = HostValue(f"_h{len(self.host_values)}", source, span, check, text)
             self.host_values.append(value)
             self._host_by_source[source, check] = value
         return ast.copy_location(ast.Name(value.name, ast.Load()), expr)

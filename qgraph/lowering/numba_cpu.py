@@ -79,6 +79,14 @@ class _Target(NumberTarget, CPUContext):
             subroutines[key] = _compile(typing, impl, sig.args, sig.return_type)
         return subroutines[key]
 
+    def get_executable(self, library: Any, fndesc: Any, env: Any) -> Any:
+        """Numba's hook, before machine code is made: what only this library calls need not exist by itself."""
+        visible = (fndesc.llvm_func_name, fndesc.llvm_cpython_wrapper_name)
+        for function in library._final_module.functions:
+            if not function.is_declaration and function.name not in visible:
+                function.linkage = "internal"
+        return super().get_executable(library, fndesc, env)
+
     def atomic_float_add(self, builder: Any, pointer: Any, value: Any) -> Any:
         """``*pointer += value`` as one step; returns the old value."""
         return builder.atomic_rmw("fadd", pointer, value, "monotonic")
@@ -118,11 +126,26 @@ def _make_typing(float_type: str) -> _Typing:
     typing._words = {}
     special: dict[int, Any] = {id(function): atomic_word(function) for function in language.ATOMICS}
     special[id(language.set_condition)] = condition_word()
+    special[id(language.at_least)] = _bound_word()
     typing.special = special
     typing.target = _Target(typing, "cpu")
     typing.refresh()
     typing.target.refresh()
     return typing
+
+
+def _bound_word() -> CodeWord:
+    """The Numba type of ``language.at_least``: an assumption that LLVM may use, and no code."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return signature(types.intp, types.intp, types.intp)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        assume = builder.module.declare_intrinsic("llvm.assume", (), ir.FunctionType(ir.VoidType(), [ir.IntType(1)]))
+        builder.call(assume, [builder.icmp_signed(">=", args[0], args[1])])
+        return args[0]
+
+    return CodeWord("at_least", typer, emit)
 
 
 # --- compiling --------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import linecache
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -19,8 +20,10 @@ _NO_MATCH = re.compile(r"No implementation of function (?P<type>.+?) found for s
 _INVALID = re.compile(r"Invalid use of (?P<type>.+?) with parameters (?P<args>\(.*\))")
 _TYPE_NAME = re.compile(r"(?:Bound)?Function\(<(?:built-in function|function|ufunc|class) '?(?P<name>[\w.]+)'?.*?>\)")
 _PLACE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+)|\bat (?P<at>\S+) \((?P<at_line>\d+)\)')
+_UNTYPED = re.compile(r"Untyped global name '(?P<name>\w+)'")
 _LITERAL = re.compile(r"Literal\[\w+\]\((.*?)\)")
 _NUMBA = re.compile(r"[/\\](numba|numba_cuda|qgraph[/\\]lowering)[/\\]")
+_HINT = "check the types of the values on this line; kernels hold numbers, arrays and tuples"
 # Lines that say where Numba was, not what is wrong.
 _NOISE = (
     "Failed in ",
@@ -51,7 +54,8 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
         yield
     except unsupported as error:
         functions = (function, *(item for item in called if isinstance(item, Function)))
-        raise KernelTypeError(sentence(error), _span(error, functions)) from error
+        found = _unknown_global(error, functions) or sentence(error)
+        raise KernelTypeError(found, _span(error, functions), hint=_HINT) from error
 
 
 def sentence(error: BaseException) -> str:
@@ -72,6 +76,20 @@ def sentence(error: BaseException) -> str:
     return useful[0] if useful else f"Numba cannot compile this ({type(error).__name__})"
 
 
+def _unknown_global(error: BaseException, functions: Sequence[Function]) -> str | None:
+    """What to say of a function that Numba has not got: its own name, not the one that generated code has for it."""
+    match = _UNTYPED.search(_COLOUR.sub("", str(error)))
+    if match is None:
+        return None
+    for function in functions:
+        value = function.names.get(match["name"])
+        if value is not None:
+            name = getattr(value, "__name__", type(value).__name__)
+            module = getattr(value, "__module__", None)
+            return f"Numba has no {f'{module}.{name}' if module else name}"
+    return None
+
+
 def _name(type_text: str) -> str:
     match = _TYPE_NAME.search(type_text)
     return match["name"] if match else type_text
@@ -89,12 +107,23 @@ def _span(error: BaseException, functions: Sequence[Function]) -> Span:
         # The first function is the outermost one, whose lines may be generated: the others know better.
         for function in (*functions[1:], functions[0]):
             tree = function.tree
-            if _same_file(file, function.file) and tree.lineno <= line <= (tree.end_lineno or tree.lineno):
+            if _same_file(file, function.file) and tree.lineno <= line <= _last_line(tree):
                 return _statement_span(tree, function.file, line)
         if not _NUMBA.search(file):
-            return Span(file, line, 0, line, 1)
+            return _line_span(os.path.abspath(file), line)
     tree = functions[0].tree
     return Span.of(tree.body[0] if tree.body else tree, functions[0].file)
+
+
+def _last_line(tree: ast.FunctionDef) -> int:
+    """The last line of a function. Generated ones have the position of a loop's header, and a body that goes on below it."""
+    return max(node.end_lineno or node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt))
+
+
+def _line_span(file: str, line: int) -> Span:
+    """A whole line without its indentation."""
+    text = linecache.getline(file, line).rstrip()
+    return Span(file, line, len(text) - len(text.lstrip()), line, max(1, len(text.encode())))
 
 
 def _places(error: BaseException) -> Iterator[tuple[str, int]]:
@@ -122,7 +151,7 @@ def _statement_span(tree: ast.FunctionDef, file: str, line: int) -> Span:
         if best is None or _height(node) <= _height(best):
             best = node
     if best is None:
-        return Span(file, line, 0, line, 1)
+        return _line_span(file, line)
     if getattr(best, "body", None) and best.lineno == line:  # a compound statement: its first line
         column = getattr(best, "col_offset", 0)
         return Span(file, line, column, line, column + 1)
@@ -130,4 +159,4 @@ def _statement_span(tree: ast.FunctionDef, file: str, line: int) -> Span:
 
 
 def _height(node: ast.AST) -> int:
-    return (getattr(node, "end_lineno", 0) or 0) - getattr(node, "lineno", 0)
+    return (getattr(node, "end_lineno", 0) or 0) - int(getattr(node, "lineno", 0))

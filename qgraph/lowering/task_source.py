@@ -10,13 +10,14 @@ import ast
 import copy
 from collections.abc import Mapping, Sequence
 
+from qgraph import language
 from qgraph.compiled import Parameter, TaskCode
 from qgraph.program import Axis, Function, Program, Task, function_tree
 
 SLOTS = Parameter("slots", "_slots")
 HANDLE = Parameter("handle", "_handle")
 # Under names that no user has: a parameter may be called `range`.
-_BUILTINS = {"_range": range, "_min": min, "_max": max}
+_BUILTINS = {"_range": range, "_min": min, "_max": max, "_at_least": language.at_least}
 
 
 def cuda_code(program: Program, task: Task, cuda: object) -> tuple[TaskCode, Function]:
@@ -79,7 +80,7 @@ def chunk_function(program: Program, task: Task) -> tuple[tuple[Parameter, ...],
     )
     (inner,) = _statements("for _t in _range(_col0, _col1): pass")
     assert isinstance(inner, ast.For)
-    inner.body = [*_unravel(task, "_t", (last,)), *_index_tuple(task), *copy.deepcopy(list(task.body))]
+    inner.body = [*_unravel(task, "_t", (last,)), *_known_bound(last), *_index_tuple(task), *copy.deepcopy(list(task.body))]
     loop: ast.stmt = inner
     if rows:
         (outer,) = _statements("for _row in _range(_row0, _row1): pass")
@@ -93,6 +94,14 @@ def chunk_function(program: Program, task: Task) -> tuple[tuple[Parameter, ...],
         f"{task.name}_chunk", [*fixed, *(p.name for p in parameters)], body, {**task.names, **_BUILTINS}, task
     )
     return parameters, function
+
+
+def _known_bound(axis: Axis) -> list[ast.stmt]:
+    """Where the range counts up from a constant, tell the compiler: a loop without wrapping indices is vectorised."""
+    start, step = axis.start, axis.step
+    if isinstance(start, ast.Constant) and isinstance(step, ast.Constant) and start.value >= 0 and step.value > 0:
+        return _statements(f"{axis.variable} = _at_least({axis.variable}, {start.value})")
+    return []
 
 
 def serial_function(program: Program, task: Task) -> tuple[tuple[Parameter, ...], Function]:

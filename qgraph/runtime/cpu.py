@@ -51,9 +51,11 @@ class CpuExecutable:
                 return None
         tail = tuple(call.host[k] for k in self._hosts)
         compiled, slots = self._call, self._slots
+        nothing = np.zeros(0, np.int64)
 
         def run() -> None:
-            compiled(*[get() for get in getters], *tail, np.zeros(slots, np.int64))
+            scratch = np.zeros(slots, np.int64) if slots else nothing
+            compiled(*[get() for get in getters], *tail, scratch)
             self.replays += 1
 
         return run

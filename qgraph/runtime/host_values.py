@@ -47,7 +47,7 @@ class HostValues:
                 if value.source.startswith("len(range(") and "arg 3 must not be zero" in str(error):
                     raise _zero_step(value) from None
                 raise ArgumentError(
-                    f"`{value.source}` cannot be computed for these arguments: {error}",
+                    f"`{value.text or value.source}` cannot be computed for these arguments: {error}",
                     value.span,
                     hint="the bounds of a range are integers",
                 ) from None
@@ -58,12 +58,16 @@ def _checked(value: HostValue, result: Any) -> int:
         number = result.__index__()
     except AttributeError:
         raise ArgumentError(
-            f"`{value.source}` is {result!r}, which is not an integer",
+            f"`{value.text or value.source}` is {result!r}, which is not an integer",
             value.span,
             hint="the bounds of a range are integers; write int(...) or // where a float would come out",
         ) from None
     if not -_INT64 <= number < _INT64:
-        raise ArgumentError(f"`{value.source}` is {number}, which does not fit 64 bits", value.span)
+        raise ArgumentError(
+            f"`{value.text or value.source}` is {number}, which does not fit 64 bits",
+            value.span,
+            hint="the bounds of a range are integers of 64 bits",
+        )
     if value.check == "step" and number == 0:
         raise _zero_step(value)
     if value.check == "max_iter" and number < 1:

@@ -379,6 +379,15 @@ def syntax_range_without_arguments():
 
 
 @bad(ARGUMENT)
+def call_range_with_float_bounds():
+    def kernel(x, a):
+        for i in range(1, a / 2):
+            x[i] = 1.0
+
+    return kernel, (floats(), 5)
+
+
+@bad(ARGUMENT)
 def call_range_with_a_float():
     def kernel(x):
         for i in range(2.5):
@@ -420,6 +429,25 @@ def syntax_serial_over_two_axes():
         for i, j in qgraph.serial(qgraph.ndrange(2, 3)):
             for k in range(x.shape[0]):
                 x[k] += i + j
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_cuda_object_as_a_value():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            place = cuda.threadIdx
+            x[i] = place.x
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_cuda_atomic():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            cuda.atomic.add(x, 0, 1.0)
 
     return kernel, (floats(),)
 
@@ -1096,6 +1124,33 @@ def race_inside_a_func():
     return kernel, (floats(),)
 
 
+@bad(RACE)
+def race_inside_a_func_with_the_kernels_names():
+    @qgraph.func
+    def along(x, n):
+        for i in range(n - 1):
+            x[i + 1] = x[i]
+
+    def kernel(x, y, n):
+        along(y, n)
+
+    return kernel, (floats(), floats(), 5)
+
+
+@bad(RACE)
+def race_inside_a_device_func():
+    @qgraph.func
+    def push(y, i):
+        y[i + 1] = y[i]
+
+    def kernel(x, y):
+        for i in range(x.shape[0] - 1):
+            push(x, i)
+            y[i] = 0.0
+
+    return kernel, (floats(), floats())
+
+
 @qgraph.func
 def shift(values, factor):
     for k in range(values.shape[0] - 1):
@@ -1182,7 +1237,7 @@ def type_an_unknown_method():
 def type_a_numpy_function_numba_lacks():
     def kernel(x):
         for i in range(x.shape[0]):
-            x[i] = np.kaiser(x[i])
+            x[i] = np.i0(x[i])
 
     return kernel, (floats(),)
 
@@ -1228,6 +1283,25 @@ def type_an_array_as_a_bound():
     def kernel(x, n):
         for i in range(n):
             x[i] = 1
+
+    return kernel, (floats(), ints(1))
+
+
+@bad(TYPES)
+def type_an_array_without_dimensions_as_a_bound_of_ndrange():
+    def kernel(x, n):
+        for i, j in qgraph.ndrange(x.shape[0], (1, n)):
+            x[i] += j
+
+    return kernel, (floats(), np.array(3))
+
+
+@bad(TYPES)
+def type_an_array_as_a_bound_inside_a_loop():
+    def kernel(x, n):
+        for i in range(x.shape[0]):
+            for k in range(0, n):
+                x[i] += k
 
     return kernel, (floats(), ints(1))
 
@@ -1310,7 +1384,7 @@ def option_block_size():
     return lambda: qgraph.kernel(fill, block_size=0)
 
 
-@bad(TypeError, caret=False)
+@bad(BASE, caret=False)
 def option_unknown():
     return lambda: qgraph.kernel(fill, threads=3)
 

@@ -15,6 +15,7 @@ import pytest
 from qgraph import language
 from qgraph.errors import KernelTypeError
 from qgraph.program import ParallelFunction
+from qgraph.source import Span
 
 ATOMICS = {function.__name__: function for function in language.ATOMICS}
 DTYPES = ("int32", "uint32", "int64", "uint64", "float32", "float64")
@@ -211,7 +212,7 @@ def test_an_error_names_the_users_line_and_nothing_of_numba(function, run_cpu):
     with pytest.raises(KernelTypeError) as caught:
         run_cpu(function("def k(o):\n    o[0] = f(1)\n", f=inner), np.zeros(1))
     error = caught.value
-    assert (error.span.file, error.span.line) == ("user.py", 7)
+    assert error.span == Span("user.py", 7, 4, 7, 21)
     assert "add" in error.found
     assert "\n" not in error.found
     assert "numba" not in error.found.lower()

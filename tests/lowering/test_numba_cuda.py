@@ -126,6 +126,27 @@ def test_only_the_entry_is_visible(function, compile_ptx):
     assert link.link(texts, (9, 0))
 
 
+def test_inlined_functions_leave_nothing_behind(function, compile_ptx):
+    half = numba.njit(lambda v: v * 0.5 + 1)
+    assert ".func" not in compile_ptx(function(kernel("y[i] = half(x[i])"), **names(half=half)), X32, X32)
+
+
+def test_libraries_are_linked_in_the_order_of_use():
+    library = numba_cuda._COMPILERS.get("float32").target.codegen().create_library("order")
+    used = [object() for _ in range(50)]
+    for item in (*used, *used[::-1]):
+        library._linking_libraries.add(item)
+    assert list(library._linking_libraries) == used
+
+
+def test_a_float_remainder_is_exact(function, compile_ptx):
+    # x - y * trunc(x / y), LLVM's expansion, is wrong for large quotients; libdevice's fmod loops.
+    for expression in ("x[i] % y[i]", "np.fmod(x[i], y[i])"):
+        text = compile_ptx(function(kernel(f"y[i] = {expression}"), **names()), X32, X32)
+        labels = re.findall(r"^(\$L__\w+):", text, re.M)
+        assert any(re.search(rf"{re.escape(label)}:.*bra(\.uni)? \t{re.escape(label)};", text, re.S) for label in labels)
+
+
 PROCESS = """
 import ast, hashlib, sys
 import numba
