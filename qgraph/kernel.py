@@ -506,5 +506,3 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     if function is None:
         return lambda inner: Kernel(inner, checked)
     return Kernel(function, checked)
-
-

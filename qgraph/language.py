@@ -172,7 +172,7 @@ def trip_count(start: int, stop: int, step: int) -> int:
 
 
 def at_least(value: int, _bound: int) -> int:
-    """``value``, of which the compiler may know that it is not below a constant: it then drops the test for negative indices."""
+    """``value``, which the compiler may take to be no less than a constant: it then drops the test for negative indices."""
     return value
 
 

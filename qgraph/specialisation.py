@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from qgraph.errors import ArgumentError, BackendError, PerformanceWarning
 from qgraph.frontend.build import build_program

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import copy
+from dataclasses import replace
 
 from qgraph.compiled import CpuPlan, CudaPlan, Parameter, SimulatorPlan, TaskCode
 from qgraph.lowering import link, numba_cpu, numba_cuda
@@ -28,18 +30,39 @@ def compile_ptx(plan: GraphPlan, capability: tuple[int, int], options: Options) 
     cuda = numba_cuda.cuda_module()
     codes: dict[str, TaskCode] = {}
     texts: dict[str, str] = {}
+    compiled: dict[object, TaskCode] = {}
     for task in plan.program.tasks():
         code, function = cuda_code(plan.program, task, cuda)
+        # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
+        twin = compiled.setdefault(_meaning(code, function), code)
+        if twin is code:
+            texts[task.name] = _ptx(plan, code, function, capability, options)
+        else:
+            code = replace(code, entry=twin.entry)
+            texts[task.name] = texts[twin.task.name]
         codes[task.name] = code
-        texts[task.name] = _ptx(plan, code, function, capability, options)
     return codes, texts
+
+
+def _meaning(code: TaskCode, function: Function) -> object:
+    """What decides the kernel's machine code: its statements with parameters by position, their types, its globals."""
+    order = {parameter.name: f"_{position}" for position, parameter in enumerate(code.parameters)}
+    tree = copy.deepcopy(function.tree)
+    tree.name = ""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in order:
+            node.id = order[node.id]
+        elif isinstance(node, ast.arg):
+            node.arg = order[node.arg]
+    names = tuple(sorted((name, id(value)) for name, value in function.names.items()))
+    return ast.dump(tree), tuple((parameter.kind, parameter.type) for parameter in code.parameters), names
 
 
 def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options) -> CudaPlan:
     """All tasks linked to one cubin, with the device runtime where the toolkit has it."""
     codes, texts = compile_ptx(plan, capability, options)
     device_runtime = link.device_runtime_path() is not None
-    cubin = link.link(list(texts.values()), capability, device_runtime=device_runtime) if texts else b""
+    cubin = link.link(list(dict.fromkeys(texts.values())), capability, device_runtime=device_runtime) if texts else b""
     return CudaPlan(plan, codes, texts, cubin, capability, device_runtime)
 
 

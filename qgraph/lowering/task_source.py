@@ -85,7 +85,8 @@ def chunk_function(program: Program, task: Task) -> tuple[tuple[Parameter, ...],
     if rows:
         (outer,) = _statements("for _row in _range(_row0, _row1): pass")
         assert isinstance(outer, ast.For)
-        outer.body = [*_unravel(task, "_row", rows, tuple_too=False), inner]
+        known = [statement for axis in rows for statement in _known_bound(axis)]
+        outer.body = [*_unravel(task, "_row", rows, tuple_too=False), *known, inner]
         loop = outer
     body = [*head, *_prologue(task), loop]
     parameters = parameters_of(program, task, body)
@@ -98,10 +99,14 @@ def chunk_function(program: Program, task: Task) -> tuple[tuple[Parameter, ...],
 
 def _known_bound(axis: Axis) -> list[ast.stmt]:
     """Where the range counts up from a constant, tell the compiler: a loop without wrapping indices is vectorised."""
-    start, step = axis.start, axis.step
-    if isinstance(start, ast.Constant) and isinstance(step, ast.Constant) and start.value >= 0 and step.value > 0:
-        return _statements(f"{axis.variable} = _at_least({axis.variable}, {start.value})")
+    start, step = _integer(axis.start), _integer(axis.step)
+    if start is not None and step is not None and start >= 0 and step > 0:
+        return _statements(f"{axis.variable} = _at_least({axis.variable}, {start})")
     return []
+
+
+def _integer(node: ast.expr) -> int | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
 
 
 def serial_function(program: Program, task: Task) -> tuple[tuple[Parameter, ...], Function]:

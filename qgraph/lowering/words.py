@@ -478,6 +478,13 @@ def _numpy_operators() -> Iterable[tuple[object, Meaning]]:
     yield np.absolute, Alias(_unary(code.absolute), builtins.abs)
 
 
+def _gcd(a, b):  # type: ignore[no-untyped-def]
+    a, b = abs(a), abs(b)
+    while b != 0:
+        a, b = b, a % b
+    return a
+
+
 def _numpy() -> Iterable[tuple[object, Meaning]]:
     yield np.minimum, _joined(code.minimum, 2)
     yield np.maximum, _joined(code.maximum, 2)
@@ -512,6 +519,8 @@ def _numpy() -> Iterable[tuple[object, Meaning]]:
     for ufunc, function, emit, complex_form in tests:
         yield function, _test(emit)
         yield ufunc, Alias(_test(emit), Spelling(complex_form))
+    yield math.gcd, Spelling(_gcd)
+    yield np.gcd, Spelling(_gcd)
     yield np.real, Spelling(_real)
     yield np.imag, Spelling(_imag)
     yield np.conjugate, Spelling(_conjugate)

@@ -155,4 +155,3 @@ def reset_devices() -> None:
     _POOLS.by_device.clear()
     for device in cuda_driver.devices_in_use():
         device.reset()
-
