@@ -178,6 +178,7 @@ def compile_control(
         typing.session = session
         try:
             compiled = _compile(typing, python_function(control), tuple(argument_types), types.none, entry=True)
+            _set_environments(typing.target, session)
         finally:
             typing.session = None
         call: Callable[..., None] = compiled.entry_point
@@ -204,7 +205,21 @@ def _compile(typing: _Typing, function: Any, args: tuple[Any, ...], result: Any,
     flags.no_compile = not entry
     flags.no_cpython_wrapper = not entry
     flags.release_gil = entry
-    return compiler.compile_internal(typing, typing.target, session.library, function, args, result, flags, {})
+    compiled = compiler.compile_internal(typing, typing.target, session.library, function, args, result, flags, {})
+    session.compiled.append(compiled)
+    return compiled
+
+
+def _set_environments(target: Any, session: Session) -> None:
+    """Give each function the Python objects that it refers to, as ``print`` does. Numba does it for the entry only."""
+    library = session.library
+    present = {variable.name for variable in library._final_module.global_variables}
+    for compiled in session.compiled:
+        name = target.get_env_name(compiled.fndesc)
+        if name in present:
+            library.codegen.set_env(name, compiled.environment)
+    # The machine code keeps plain pointers; the entry point owns the library.
+    library.environments = [compiled.environment for compiled in session.compiled]
 
 
 # --- parallel calls ---------------------------------------------------------------------------------------------------

@@ -304,6 +304,8 @@ class Session:
     subroutines: dict[object, Any] = field(default_factory=dict)
     # How to call each compiled function, by its key.
     descriptors: dict[object, Any] = field(default_factory=dict)
+    # Every function, in the order in which it was compiled.
+    compiled: list[Any] = field(default_factory=list)
     # Keeps alive what the keys of words were made from.
     owners: list[object] = field(default_factory=list)
 

@@ -200,6 +200,32 @@ def test_functions_that_numba_itself_writes_in_python(function, run_cpu):
     assert list(results) == [6, 6, 6, 14]
 
 
+PRINTING = """
+import ast
+from numba.core import types
+from qgraph.lowering import numba_cpu
+from qgraph.program import Function, ParallelFunction
+
+def function(source, **names):
+    tree = ast.parse(source).body[0]
+    return Function(tree.name, tree, names, "<kernel>")
+
+task = function("def task(chunk, a): print('value', a * 2)")
+code = function("def k(n, a):\\n f(n, a)\\n print(n, True)", f=ParallelFunction(task))
+call = numba_cpu.compile_control(code, (types.int64, types.float64), float_type="float64", fastmath=False)
+call(1, 1.5)
+call(4, 1.5)
+"""
+
+
+def test_print_works_on_every_thread():
+    # In a process with a time limit: a print that fails keeps Python's lock, and the call never returns.
+    done = subprocess.run([sys.executable, "-c", PRINTING], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("value 3.0\n1 True\n")
+    assert done.stdout.count("value") == 5
+    assert done.stdout.endswith("4 True\n")
+
+
 def test_recursion_is_refused(function, run_cpu):
     first = function("def first(a):\n    return first(a - 1)", first=None)
     first.names["first"] = first

@@ -216,6 +216,14 @@ def test_a_condition_is_set_by_handle_or_by_slot(function, compile_ptx):
     assert link.link([text], (9, 0), device_runtime=False)
 
 
+def test_prints_and_constant_arrays_of_several_kernels_link(function, compile_ptx):
+    table = np.arange(5, dtype=np.float32)
+    code = function(kernel("print('value', i, x[i])", "y[i] = table[i]"), **names(table=table))
+    texts = [compile_ptx(code, X32, X32, entry=entry) for entry in ("first", "second")]
+    assert "vprintf" in texts[0]
+    assert link.link(texts, (9, 0))
+
+
 def test_a_launch_bound_is_written(function, compile_ptx):
     code = function(kernel("y[i] = x[i]"), **names())
     assert ".maxntid 64, 1, 1" in compile_ptx(code, X32, X32, launch_bound=64)
