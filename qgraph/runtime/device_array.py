@@ -137,8 +137,7 @@ class DeviceArray:
 
     def fill(self, value: object) -> None:
         """Set every element to ``value``."""
-        element = np.empty((), self.dtype)
-        element[()] = value
+        element = np.asarray(value).astype(self.dtype)
         if self.size == 0:
             return
         if self._layout == "A":
