@@ -269,7 +269,10 @@ def trip_source(start: ast.expr, stop: ast.expr, step: ast.expr) -> ast.expr:
     if isinstance(step, ast.Constant) and step.value == 1:
         plain = isinstance(start, ast.Constant) and start.value == 0
         extent = stop if plain else ast.BinOp(stop, ast.Sub(), start)
-        trip = ast.Call(ast.Name("max", ast.Load()), [ast.Constant(0), extent], [])
+        # A shape is an integer; anything else may be a float, which range() refuses: the zero keeps its type.
+        is_shape = isinstance(extent, ast.Subscript)
+        zero: ast.expr = ast.Constant(0) if is_shape else ast.BinOp(copy.deepcopy(extent), ast.Mult(), ast.Constant(0))
+        trip = ast.Call(ast.Name("max", ast.Load()), [zero, extent], [])
     else:
         steps = ast.Call(ast.Name("range", ast.Load()), [start, stop, step], [])
         trip = ast.Call(ast.Name("len", ast.Load()), [steps], [])
