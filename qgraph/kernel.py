@@ -202,8 +202,6 @@ class Kernel:
         self, values: tuple[Any, ...], specialisation: Specialisation, way: Callable[[], Callable[[], None] | None]
     ) -> None:
         """Keep the way to run this very call again, for a next call with the same arguments."""
-        from qgraph.runtime.arguments import Unchanged
-
         # Watching arguments costs more than one call gains: only those that come back are worth it.
         identity = tuple(map(id, values))
         executable = specialisation.executable
@@ -212,6 +210,8 @@ class Kernel:
         run = way()
         if run is None:
             return
+        from qgraph.runtime.arguments import Unchanged
+
         with self._lock:
             self._recent[identity] = _Last(Unchanged(values).check, specialisation, executable, run)
             self._recent.move_to_end(identity)

@@ -85,7 +85,7 @@ class _Control:
             return
         parameters, function = chunk_function(self._program, task)
         self.names[task.name] = ParallelFunction(function)
-        counts = self._counts(task, lines, pad)
+        counts = self._counts(task)
         rows = " * ".join(f"({count})" for count in counts[:-1]) or "1"
         lines.append(f"{pad}_rows, _cols = {rows}, {counts[-1]}")
         lines.append(f"{pad}_chunks, _row_step, _col_step = _split(_rows, _cols, {_grain(task)}, {MAX_CHUNKS})")
@@ -93,7 +93,7 @@ class _Control:
         arguments = self._arguments(parameters)
         lines.append(f"{pad}    {task.name}(_chunks, _rows, _cols, _row_step, _col_step, {arguments})")
 
-    def _counts(self, task: Task, lines: list[str], pad: str) -> list[str]:
+    def _counts(self, task: Task) -> list[str]:
         """The extents of a loop as the control function computes them; names of the task get its name in front."""
         exprs = [copy.deepcopy(axis.count) for axis in task.axes]
         scalars = dict(task.scalars)
