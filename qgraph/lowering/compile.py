@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable
 from dataclasses import replace
 
 from qgraph.compiled import CpuPlan, CudaPlan, Parameter, SimulatorPlan, TaskCode
@@ -23,19 +22,7 @@ def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     parameters, function = control_function(program)
     types = tuple(numba_type(parameter, program.float_type) for parameter in parameters)
     call = numba_cpu.compile_control(function, types, float_type=program.float_type, fastmath=options.fastmath)
-    if numba_cpu.threading_layer() == "workqueue":
-        call = _one_at_a_time(call)
-    return CpuPlan(plan, ast.unparse(function.tree), parameters, call)
-
-
-def _one_at_a_time(call: Callable[..., None]) -> Callable[..., None]:
-    """Numba's workqueue layer aborts the process when two threads use it: their calls take turns."""
-
-    def guarded(*arguments: object) -> None:
-        with numba_cpu.call_guard():
-            call(*arguments)
-
-    return guarded
+    return CpuPlan(plan, ast.unparse(function.tree), parameters, numba_cpu.guarded(call))
 
 
 def compile_ptx(plan: GraphPlan, capability: tuple[int, int], options: Options) -> tuple[dict[str, TaskCode], dict[str, str]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeGuard, cast
 
 from qgraph.compiled import Parameter
-from qgraph.lowering.task_source import HANDLE, SLOTS, chunk_function, make_function, serial_function
+from qgraph.lowering.task_source import HANDLE, SLOTS, chunk_function, make_function, ordered, serial_function
 from qgraph.program import Function, Loop, ParallelFunction, Program, Statement, Task, TaskStatement, function_tree
 from qgraph.source import Span
 
@@ -23,15 +23,12 @@ def control_function(program: Program) -> tuple[tuple[Parameter, ...], Function]
     """The function of a whole kernel: its parameters in order, and its code."""
     builder = _Control(program)
     body = builder.block(program.body)
-    used = builder.used
-    parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.leaves if leaf.name in used]
-    parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
-    parameters.append(SLOTS)
+    # The slots are always passed, the handle never: on the CPU a condition is a slot.
+    parameters = ordered(program, (builder.used | {SLOTS.name}) - {HANDLE.name})
     first = next(program.tasks(), None)
     if first is None:
-        return tuple(parameters), _empty(program, parameters)
-    function = make_function(program.name, [p.name for p in parameters], body, builder.names, first)
-    return tuple(parameters), function
+        return parameters, _empty(program, parameters)
+    return parameters, make_function(program.name, [p.name for p in parameters], body, builder.names, first)
 
 
 def _empty(program: Program, parameters: Sequence[Parameter]) -> Function:

@@ -345,6 +345,18 @@ def call_guard() -> AbstractContextManager[None]:
     return _one_at_a_time() if threading_layer() == "workqueue" else nullcontext()
 
 
+def guarded(call: Callable[..., None]) -> Callable[..., None]:
+    """``call`` under the guard where the layer needs one, and itself where it does not."""
+    if threading_layer() != "workqueue":
+        return call
+
+    def taking_turns(*arguments: object) -> None:
+        with _one_at_a_time():
+            call(*arguments)
+
+    return taking_turns
+
+
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
     with _COMPILERS.call_lock:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from qgraph import language
 from qgraph.compiled import Parameter, TaskCode
@@ -131,7 +131,11 @@ def make_function(
 
 def parameters_of(program: Program, task: Task, body: Sequence[ast.stmt]) -> tuple[Parameter, ...]:
     """What ``body`` reads from outside: leaves, host values, slots and the handle, in one fixed order."""
-    used = {child.id for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)}
+    return ordered(program, {child.id for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)})
+
+
+def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
+    """The parameters among the names ``used``: leaves, host values, slots, handle."""
     parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.leaves if leaf.name in used]
     parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
     parameters += [parameter for parameter in (SLOTS, HANDLE) if parameter.name in used]

@@ -110,6 +110,20 @@ def test_the_simulator_asked_for_too_late():
         qgraph.kernel(double, backend="sim")(np.zeros(3))
 
 
+def run_script(tmp_path, text, **environment):
+    """A process of its own: what it printed, and how it ended."""
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    return subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.getcwd(), **environment},
+        timeout=120,
+    )
+
+
 SCRIPT = """
 import numpy as np, qgraph
 @qgraph.kernel
@@ -125,32 +139,39 @@ print(x.tolist(), fill.last_launch.path)
 @pytest.mark.needs("compiler")
 @pytest.mark.parametrize("name", ["cpu", "sim"])
 def test_the_environment_chooses(tmp_path, name):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "QGRAPH_BACKEND": name, "PYTHONPATH": os.getcwd()},
-        timeout=120,
-    )
+    done = run_script(tmp_path, SCRIPT, QGRAPH_BACKEND=name)
     assert done.stdout.strip() == f"[0.0, 1.0, 2.0] {name}", done.stderr
 
 
 def test_an_unknown_environment_backend_is_named(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "QGRAPH_BACKEND": "opencl", "PYTHONPATH": os.getcwd()},
-        timeout=120,
-    )
+    done = run_script(tmp_path, SCRIPT, QGRAPH_BACKEND="opencl")
     assert done.returncode != 0
     assert "BackendError: unknown backend 'opencl'" in done.stderr
+
+
+THREADS = """
+import threading
+import numpy as np, qgraph
+@qgraph.kernel(backend="cpu")
+def add(x):
+    for i in range(x.shape[0]):
+        x[i] += 1.0
+arrays = [np.zeros(100_000) for _ in range(4)]
+def run(x):
+    for _ in range(200):
+        add(x)
+threads = [threading.Thread(target=run, args=(x,)) for x in arrays]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(all((x == 200.0).all() for x in arrays))
+"""
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize("layer", ["omp", "workqueue"])
+def test_threads_call_one_kernel_on_every_layer(tmp_path, layer):
+    done = run_script(tmp_path, THREADS, NUMBA_THREADING_LAYER=layer, NUMBA_NUM_THREADS="2")
+    assert done.stdout.strip() == "True", done.stderr
 
 
 @pytest.mark.needs("host_arrays")
