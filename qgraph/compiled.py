@@ -10,6 +10,10 @@ from qgraph.plan import GraphPlan
 from qgraph.program import ArrayType, ScalarType, Task
 
 
+# Iterations of a light loop that one thread has where there are many more than threads.
+SEVERAL = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One parameter of a task's function, in order.
@@ -23,6 +27,11 @@ class Parameter:
     name: str
     type: ArrayType | ScalarType | None = None
 
+    @property
+    def is_array(self) -> bool:
+        """Whether it is memory: an array of the call, or the scratch slots."""
+        return self.kind == "slots" or isinstance(self.type, ArrayType)
+
 
 @dataclass(frozen=True, slots=True)
 class TaskCode:
@@ -30,7 +39,8 @@ class TaskCode:
 
     ``source`` is the generated Python (what is hashed, shown and simulated), ``entry`` the name of the kernel in the cubin.
     ``counts`` names the host values whose product is the number of threads; empty with ``on_device`` (a grid-stride loop over
-    a count that only the device knows) and for one-thread tasks (``single``).
+    a count that only the device knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
+    ``SEVERAL`` iterations. ``disjoint`` are the array parameters that share no memory with another one.
     """
 
     task: Task
@@ -40,6 +50,8 @@ class TaskCode:
     counts: tuple[str, ...]
     single: bool
     on_device: bool
+    several: bool = False
+    disjoint: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
