@@ -9,7 +9,6 @@ from typing import Literal
 from qgraph.plan import GraphPlan
 from qgraph.program import ArrayType, ScalarType, Task
 
-
 # Iterations of a light loop that one thread has where there are many more than threads.
 SEVERAL = 4
 

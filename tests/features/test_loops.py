@@ -248,7 +248,7 @@ def light_with_continue(out, x, scale):
         out[i] += x[i - 1]
 
 
-@pytest.mark.parametrize("n", [0, 1, 8, 31, 32, 33, 40, 64, 65, 100])
+@pytest.mark.parametrize("n", [1, 8, 31, 32, 33, 40, 64, 65, 100])
 def test_sizes_at_which_threads_take_several_iterations(check, n):
     check(light_with_continue, lambda: (poisoned(n), np.random.default_rng(n).random(n), 1.5))
 
