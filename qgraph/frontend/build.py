@@ -13,13 +13,12 @@ from qgraph.frontend.bindings import Binding, BoundFunc, Gone, HostExpr, LeafRef
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.host import host_expression
 from qgraph.frontend.parse import SourceFunction
+from qgraph.frontend.ranges import loop_call, ranges_of
 from qgraph.frontend.resolve import (
     Body,
     bind_call,
     is_do_while,
     known_test,
-    loop_call,
-    ranges_of,
     refuse_recursion,
     without_docstring,
 )

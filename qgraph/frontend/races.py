@@ -14,8 +14,10 @@ from itertools import product
 from typing import Literal
 
 from qgraph.errors import DataRaceError
-from qgraph.frontend.accesses import Access, Accesses, Axis, Dim, Index, LoopFacts, Variable, collect
+from qgraph.frontend.accesses import Access, Accesses, Axis, LoopFacts, Variable
 from qgraph.frontend.affine import ONE, Monomial, Poly, infeasible, sizes_not_negative
+from qgraph.frontend.symbolic import Dim, Index
+from qgraph.frontend.walk import collect
 from qgraph.program import Verdict
 from qgraph.source import Span
 

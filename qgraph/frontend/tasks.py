@@ -15,10 +15,11 @@ from qgraph.frontend.accesses import Access, LoopFacts
 from qgraph.frontend.definite import check_private, names_assigned
 from qgraph.frontend.host import host_expression
 from qgraph.frontend.races import judge
-from qgraph.frontend.resolve import Axis as WrittenAxis
-from qgraph.frontend.resolve import Body, free_names, loop_call, ranges_of
+from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of
+from qgraph.frontend.resolve import Body, free_names
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
+from qgraph.frontend.walk import collect
 from qgraph.program import ArrayType, Axis, Effects, Function, Slot, Task
 from qgraph.source import Span
 
@@ -342,7 +343,7 @@ def _collect(unit: Unit, body: Body, statements: list[ast.stmt], span: Span) -> 
         span=span,
         text="",
     )
-    return accesses.collect(facts)
+    return collect(facts)
 
 
 def _make_atomic(unit: Unit, body: Body, statements: list[ast.stmt], colliding: Iterable[Access]) -> None:

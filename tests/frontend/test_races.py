@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from qgraph import language
 from qgraph.errors import DataRaceError
-from qgraph.frontend.accesses import Axis, LoopFacts, collect
+from qgraph.frontend.accesses import Axis, LoopFacts
 from qgraph.frontend.races import Judgement, judge
+from qgraph.frontend.walk import collect
 from qgraph.program import Function
 from qgraph.source import Span
 
