@@ -18,8 +18,9 @@ class Parameter:
     """One parameter of a task's function, in order.
 
     ``leaf``: an array or scalar of the call, by ``name``. ``host``: an int64 the host computed (``HostValue.name``).
-    ``slots``: the int64 scratch array, one dimension, C order. ``handle``: uint64, the conditional handle of the while node
-    this task arms or decides, 0 where a slot is written instead.
+    ``slots``: the scratch memory as a C-ordered array of one dimension: ``_slots`` sees it as int64, ``_slots_float32`` (with
+    that ``type``) as float32, and so on. ``handle``: uint64, the conditional handle of the node that this task arms or decides,
+    0 where a slot is written instead.
     """
 
     kind: Literal["leaf", "host", "slots", "handle"]
@@ -64,6 +65,8 @@ class CudaPlan:
     capability: tuple[int, int]
     # False: linked without libcudadevrt, which then must come from the driver.
     device_runtime: bool
+    # The types of kernel scalars, by slot name.
+    dtypes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class CpuPlan:
     source: str
     parameters: tuple[Parameter, ...]
     call: Callable[..., None] = field(compare=False)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +89,4 @@ class SimulatorPlan:
     kernels: Mapping[str, Callable[..., object]] = field(compare=False)
     # Makes an array of the simulator's device out of a NumPy array, sharing its memory.
     array: Callable[..., object] = field(compare=False)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
