@@ -176,9 +176,9 @@ def at_least(value: int, _bound: int) -> int:
     return value
 
 
-def set_condition(slots: Any, index: int, handle: int, value: bool) -> None:
-    """Decide a kernel-level loop: through its conditional handle in a graph, else in scratch slot ``index``."""
-    slots[index] = 1 if value else 0
+def set_condition(slots: Any, index: int, handle: int, value: int) -> None:
+    """Decide a kernel-level loop or branch: through its conditional handle in a graph, else in scratch slot ``index``."""
+    slots[index] = value
 
 
 class Func:

@@ -152,6 +152,30 @@ class HostValue:
     text: str = ""
 
 
+# What a kernel scalar can be, with its size in bytes.
+SCALAR_DTYPES = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "uint8": 1,
+    "uint16": 2,
+    "uint32": 4,
+    "uint64": 8,
+    "float16": 2,
+    "float32": 4,
+    "float64": 8,
+    "complex64": 8,
+    "complex128": 16,
+}
+
+
+def itemsize(dtype: str) -> int:
+    """The bytes of one value of ``dtype``."""
+    return SCALAR_DTYPES[dtype]
+
+
 # Bytes of a word of scratch.
 WORD = 8
 # The most partial results of a reduction: blocks on CUDA, chunks on the CPU.

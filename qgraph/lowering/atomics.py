@@ -1,4 +1,4 @@
-"""The words ``atomic_*`` and ``set_condition`` of qgraph.language, and parallel calls, as code for Numba's contexts."""
+"""The words ``atomic_*`` and ``set_condition`` of qgraph.language, and conversions of kernel scalars, as code for Numba."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def condition_word() -> CodeWord:
     """The Numba type of ``language.set_condition``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(types.none, args[0], types.intp, types.uint64, types.boolean)
+        return context.make_signature(types.none, args[0], types.intp, types.uint64, types.intp)
 
     return CodeWord("set_condition", typer, _set_condition)
 
@@ -191,16 +191,35 @@ def condition_word() -> CodeWord:
 def _set_condition(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     handle, value = args[2], args[3]
     slot = _element(context, builder, sig, args)
-    stored = builder.zext(value, ir.IntType(64))
     if not context.libdevice:
-        builder.store(stored, slot)
+        builder.store(value, slot)
         return context.get_dummy_value()
     with builder.if_else(builder.icmp_unsigned("!=", handle, ir.Constant(handle.type, 0))) as (on_device, on_host):
         with on_device:
             word = ir.IntType(32)
             function_type = ir.FunctionType(ir.VoidType(), [handle.type, word])
             function = cgutils.get_or_insert_function(builder.module, function_type, "cudaGraphSetConditional")
-            builder.call(function, [handle, builder.zext(value, word)])
+            builder.call(function, [handle, builder.trunc(value, word)])
         with on_host:
-            builder.store(stored, slot)
+            builder.store(value, slot)
     return context.get_dummy_value()
+
+
+def cast_word(dtype: Any) -> CodeWord:
+    """The Numba type of a ``program.Cast`` to the Numba number ``dtype``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        (item,) = args
+        check_scalar(context, item)
+        return context.make_signature(dtype, plain(item))
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        return context.cast(builder, args[0], sig.args[0], sig.return_type)
+
+    return CodeWord(f"as_{dtype}", typer, emit)
+
+
+def check_scalar(context: Any, item: Any) -> None:
+    """A typing error for what is no number."""
+    if not is_number(item):
+        raise context.typing_error(f"a kernel scalar holds a number, not {plain(item)}")

@@ -9,8 +9,9 @@ from dataclasses import replace
 from qgraph.compiled import CpuPlan, CudaPlan, Parameter, SimulatorPlan, TaskCode
 from qgraph.lowering import link, numba_cpu, numba_cuda
 from qgraph.lowering.control_source import control_function
+from qgraph.lowering.infer import scalar_types
 from qgraph.lowering.numba_types import numba_type
-from qgraph.lowering.task_source import cuda_code
+from qgraph.lowering.task_source import Dtypes, cuda_code
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
 from qgraph.program import Function
@@ -19,20 +20,25 @@ from qgraph.program import Function
 def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     """One function for the whole kernel; ``KernelTypeError`` where Numba cannot compile it."""
     program = plan.program
-    parameters, function = control_function(program)
+    dtypes = scalar_types(program)
+    parameters, function = control_function(program, dtypes)
     types = tuple(numba_type(parameter, program.float_type) for parameter in parameters)
     call = numba_cpu.compile_control(function, types, float_type=program.float_type, fastmath=options.fastmath)
-    return CpuPlan(plan, ast.unparse(function.tree), parameters, numba_cpu.guarded(call))
+    return CpuPlan(plan, ast.unparse(function.tree), parameters, numba_cpu.guarded(call), dtypes)
 
 
-def compile_ptx(plan: GraphPlan, capability: tuple[int, int], options: Options) -> tuple[dict[str, TaskCode], dict[str, str]]:
-    """The kernel of every task as PTX, by task name."""
+def compile_ptx(
+    plan: GraphPlan, capability: tuple[int, int], options: Options, dtypes: Dtypes | None = None
+) -> tuple[dict[str, TaskCode], dict[str, str]]:
+    """The kernel of every task as PTX, by task name. ``dtypes`` are the types of kernel scalars, if they are known."""
     cuda = numba_cuda.cuda_module()
     codes: dict[str, TaskCode] = {}
     texts: dict[str, str] = {}
     compiled: dict[object, TaskCode] = {}
+    if dtypes is None:
+        dtypes = scalar_types(plan.program)
     for task in plan.program.tasks():
-        code, function = cuda_code(plan.program, task, cuda)
+        code, function = cuda_code(plan.program, task, cuda, dtypes)
         # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
         twin = compiled.setdefault(_meaning(code, function), code)
         if twin is code:
@@ -61,22 +67,24 @@ def _meaning(code: TaskCode, function: Function) -> object:
 
 def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options) -> CudaPlan:
     """All tasks linked to one cubin, with the device runtime where the toolkit has it."""
-    codes, texts = compile_ptx(plan, capability, options)
+    dtypes = scalar_types(plan.program)
+    codes, texts = compile_ptx(plan, capability, options, dtypes)
     device_runtime = link.device_runtime_path() is not None
     cubin = link.link(list(dict.fromkeys(texts.values())), capability, device_runtime=device_runtime) if texts else b""
-    return CudaPlan(plan, codes, texts, cubin, capability, device_runtime)
+    return CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes)
 
 
 def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     """The kernels of all tasks for Numba's simulator; ``BackendError`` if Numba was imported without it."""
     cuda = numba_cuda.cuda_module()
+    dtypes = scalar_types(plan.program)
     codes: dict[str, TaskCode] = {}
     kernels = {}
     for task in plan.program.tasks():
-        code, function = cuda_code(plan.program, task, cuda)
+        code, function = cuda_code(plan.program, task, cuda, dtypes)
         codes[task.name] = code
         kernels[task.name] = numba_cuda.simulator_kernel(function)
-    return SimulatorPlan(plan, codes, kernels, numba_cuda.simulator_array)
+    return SimulatorPlan(plan, codes, kernels, numba_cuda.simulator_array, dtypes)
 
 
 def _ptx(plan: GraphPlan, code: TaskCode, function: Function, capability: tuple[int, int], options: Options) -> str:

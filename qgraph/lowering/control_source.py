@@ -9,8 +9,19 @@ from collections.abc import Callable, Sequence
 from typing import TypeGuard, cast
 
 from qgraph.compiled import Parameter
-from qgraph.lowering.task_source import HANDLE, SLOTS, chunk_function, make_function, ordered, serial_function
-from qgraph.program import Function, Loop, ParallelFunction, Program, Statement, Task, TaskStatement, function_tree
+from qgraph.lowering.task_source import (
+    HANDLE,
+    SLOTS,
+    Dtypes,
+    chunk_function,
+    dtype_of,
+    make_function,
+    ordered,
+    serial_function,
+    slot_place,
+    slots_name,
+)
+from qgraph.program import Branch, Function, Loop, ParallelFunction, Program, Statement, Task, TaskStatement, function_tree
 from qgraph.source import Span
 
 # A loop is cut into at most this many chunks. Fixed: the chunks must not depend on the number of threads.
@@ -19,9 +30,9 @@ MAX_CHUNKS = 64
 GRAIN = 4096
 
 
-def control_function(program: Program) -> tuple[tuple[Parameter, ...], Function]:
+def control_function(program: Program, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
     """The function of a whole kernel: its parameters in order, and its code."""
-    builder = _Control(program)
+    builder = _Control(program, dtypes)
     body = builder.block(program.body)
     # The slots are always passed, the handle never: on the CPU a condition is a slot.
     parameters = ordered(program, (builder.used | {SLOTS.name}) - {HANDLE.name})
@@ -41,8 +52,9 @@ def _empty(program: Program, parameters: Sequence[Parameter]) -> Function:
 class _Control:
     """Writes the calls of the tasks, and collects what they need."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, dtypes: Dtypes) -> None:
         self._program = program
+        self._dtypes = dtypes
         self.names: dict[str, object] = {"_split": _SPLIT}
         self.used: set[str] = set()
 
@@ -59,10 +71,24 @@ class _Control:
 
     def _block(self, statements: Sequence[Statement], lines: list[str], pad: str) -> None:
         for statement in statements:
-            if isinstance(statement, TaskStatement):
-                self._task(statement.task, lines, pad)
-            else:
-                self._loop(statement, lines, pad)
+            match statement:
+                case TaskStatement():
+                    self._task(statement.task, lines, pad)
+                case Loop():
+                    self._loop(statement, lines, pad)
+                case Branch():
+                    self._branch(statement, lines, pad)
+
+    def _branch(self, branch: Branch, lines: list[str], pad: str) -> None:
+        decided = f"_slots[{branch.condition_slot.index}]"
+        self._task(branch.decide, lines, pad)
+        for number, region in enumerate(branch.regions):
+            first = "if" if number == 0 else "elif"
+            # A branch runs its first region where the slot is not 0, a switch the region of that number.
+            test = f"{decided} == {number}" if branch.kind == "switch" else f"({decided} == 0) == ({number} == 1)"
+            lines.append(f"{pad}{first} {test}:")
+            lines.append(f"{pad}    pass")
+            self._block(region, lines, pad + "    ")
 
     def _loop(self, loop: Loop, lines: list[str], pad: str) -> None:
         decided = f"_slots[{loop.condition_slot.index}]"
@@ -76,11 +102,11 @@ class _Control:
 
     def _task(self, task: Task, lines: list[str], pad: str) -> None:
         if not task.axes:
-            parameters, function = serial_function(self._program, task)
+            parameters, function = serial_function(self._program, task, self._dtypes)
             self.names[task.name] = function
             lines.append(f"{pad}{task.name}({self._arguments(parameters)})")
             return
-        parameters, function = chunk_function(self._program, task)
+        parameters, function = chunk_function(self._program, task, self._dtypes)
         self.names[task.name] = ParallelFunction(function)
         counts = self._counts(task)
         rows = " * ".join(f"({count})" for count in counts[:-1]) or "1"
@@ -101,7 +127,8 @@ class _Control:
                 self.names[name.id] = value
             elif name.id in scalars:
                 slot = scalars[name.id]
-                name.id = f"_slots[{slot.index}]"
+                name.id = slot_place(slot, self._dtypes)
+                self.used.add(slots_name(dtype_of(slot, self._dtypes)))
             else:
                 self.used.add(name.id)
         return [ast.unparse(expr) for expr in exprs]

@@ -12,21 +12,25 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, compiler
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.cpu import CPUContext
 from numba.core.errors import TypingError
 from numba.core.target_extension import target_override
+from numba.core.typed_passes import NopythonTypeInference
 from numba.core.typing import Context, signature
+from numba.np.numpy_support import from_dtype
 
 from qgraph import language
-from qgraph.lowering.atomics import CodeWord, atomic_word, condition_word
+from qgraph.lowering.atomics import CodeWord, atomic_word, cast_word, check_scalar, condition_word
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, plain, python_function
 from qgraph.lowering.words import MEANINGS
-from qgraph.program import Function, ParallelFunction
+from qgraph.program import Cast, Function, ParallelFunction
 
 _I8 = ir.IntType(8)
 _I32 = ir.IntType(32)
@@ -54,10 +58,15 @@ class _Typing(NumberTyping, Context):
         return result
 
     def special_word(self, value: Any) -> Any:
-        """The type of an atomic, of ``set_condition``, or of a parallel function."""
+        """The type of an atomic, of ``set_condition``, of a conversion, or of a parallel function."""
         if isinstance(value, ParallelFunction):
             assert self.session is not None
             return self.session.words.setdefault(id(value), _parallel_word(value))
+        if isinstance(value, Recorder):
+            assert self.session is not None
+            return self.session.words.setdefault(id(value), _recorder_word(value))
+        if isinstance(value, Cast):
+            return self._words.setdefault(id(value), cast_word(dtype_type(value.dtype)))
         return self.special.get(id(value))
 
 
@@ -146,6 +155,98 @@ def _bound_word() -> CodeWord:
         return args[0]
 
     return CodeWord("at_least", typer, emit)
+
+
+# --- typing -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorder:
+    """A function of code that is only typed: tells the type of its operand to ``note``, which answers with its own type."""
+
+    note: Callable[[Any], Any]
+
+
+def _recorder_word(recorder: Recorder) -> CodeWord:
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        (item,) = args
+        check_scalar(context, item)
+        return signature(recorder.note(plain(item)), plain(item))
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        raise AssertionError("code with a recorder is only typed")
+
+    return CodeWord("scalar", typer, emit)
+
+
+def dtype_type(dtype: str) -> Any:
+    """The Numba type of a NumPy dtype name."""
+    return from_dtype(np.dtype(dtype))
+
+
+def literal_type(value: bool | float, float_type: str) -> Any:
+    """The Numba type of a Python number: a float takes F."""
+    kinds = {bool: types.boolean, int: types.int64, float: getattr(types, float_type)}
+    return kinds[type(value)]
+
+
+def index_tuple_type(count: int) -> Any:
+    """The Numba type of the tuple of loop variables."""
+    return types.UniTuple(types.int64, count)
+
+
+class _Typer(compiler.CompilerBase):
+    """Numba's pipeline up to the types of all variables."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Numba's hook."""
+        manager = compiler.DefaultPassBuilder.define_untyped_pipeline(self.state)
+        manager.add_pass(NopythonTypeInference, "types")
+        manager.add_pass(_Typed, "done")
+        manager.finalize()
+        return [manager]
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _Typed(AnalysisPass):
+    """The end of the pipeline: Numba wants some result."""
+
+    _name = "qgraph_typed"
+
+    def __init__(self) -> None:
+        AnalysisPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Numba's hook."""
+        state["cr"] = compiler.compile_result(typing_context=state.typingctx, target_context=state.targetctx)
+        return False
+
+
+def infer(function: Function, argument_types: Sequence[Any], *, float_type: str) -> None:
+    """Type ``function`` and what it calls, for the sake of the recorders in it.
+
+    Raises:
+        KernelTypeError: Numba cannot type it.
+    """
+    typing = _COMPILERS.get(float_type)
+    session = Session(library=None, flags=_flags(fastmath=False))
+    with kernel_errors(function, session.owners), global_compiler_lock, target_override("cpu"):
+        session.library = typing.target.codegen().create_library(function.name)
+        typing.session = session
+        try:
+            compiler.compile_extra(
+                typing,
+                typing.target,
+                python_function(function),
+                tuple(argument_types),
+                None,
+                session.flags,
+                {},
+                library=session.library,
+                pipeline_class=_Typer,
+            )
+        finally:
+            typing.session = None
 
 
 # --- compiling --------------------------------------------------------------------------------------------------------

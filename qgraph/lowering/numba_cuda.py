@@ -12,16 +12,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
+from numba.np.numpy_support import from_dtype
 
 from qgraph import language
 from qgraph.errors import BackendError
-from qgraph.lowering.atomics import atomic_word, condition_word
+from qgraph.lowering.atomics import atomic_word, cast_word, condition_word
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.words import MEANINGS
-from qgraph.program import Function
+from qgraph.program import Cast, Function
 
 
 def cuda_module() -> Any:
@@ -86,6 +88,8 @@ def _make_compiler(float_type: str) -> _Compiler:
             return result.signature.return_type
 
         def special_word(self, value: Any) -> Any:
+            if isinstance(value, Cast):
+                return self._words.setdefault(id(value), cast_word(from_dtype(np.dtype(value.dtype))))
             return self.special.get(id(value))
 
     class Library(CUDACodeLibrary):
@@ -321,6 +325,9 @@ def _simulated_value(value: Any, done: dict[int, Any]) -> Any:
     python = getattr(value, "py_func", None)
     if inspect.isfunction(python):
         return python
+    if isinstance(value, Cast):
+        # An int64 is a Python number here, too: it takes the type of what it meets.
+        return int if value.dtype == "int64" else bool if value.dtype == "bool" else np.dtype(value.dtype).type
     if any(value is atomic for atomic in language.ATOMICS):
         return _simulated_atomic(value)
     return value

@@ -23,7 +23,7 @@ def numba_type(item: Parameter | ArrayType | ScalarType, float_type: str) -> Any
         return _scalar_type(item, float_type)
     match item.kind:
         case "slots":
-            return types.Array(types.int64, 1, "C")
+            return types.Array(types.int64, 1, "C") if item.type is None else numba_type(item.type, float_type)
         case "host":
             return types.int64
         case "handle":

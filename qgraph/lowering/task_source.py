@@ -12,32 +12,38 @@ from collections.abc import Mapping, Sequence, Set
 
 from qgraph import language
 from qgraph.compiled import SEVERAL, Parameter, TaskCode
-from qgraph.program import Axis, Function, Program, Task, function_tree
+from qgraph.program import SCALAR_DTYPES, WORD, ArrayType, Axis, Cast, Function, Program, Slot, Task, function_tree, itemsize
 
 SLOTS = Parameter("slots", "_slots")
 HANDLE = Parameter("handle", "_handle")
+# Scratch as an array of another type.
+_VIEWS = tuple(
+    Parameter("slots", f"{SLOTS.name}_{dtype}", ArrayType(dtype, 1, "C")) for dtype in SCALAR_DTYPES if dtype != "int64"
+)
+# The types of kernel scalars, by slot name.
+Dtypes = Mapping[str, str]
 # The most nodes of the syntax tree of a light loop's body.
 LIGHT = 200
 # Under names that no user has: a parameter may be called `range`.
 _BUILTINS = {"_range": range, "_min": min, "_max": max, "_at_least": language.at_least}
 
 
-def cuda_code(program: Program, task: Task, cuda: object) -> tuple[TaskCode, Function]:
+def cuda_code(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
     """The kernel of ``task``: one thread an iteration, or a few, or a grid-stride loop where only the device knows how many.
 
     ``cuda`` is the module that gives thread indices: ``numba.cuda``, or its simulator.
     """
     counts = [axis.count for axis in task.axes]
-    names = {**task.names, **_BUILTINS, "_cuda": cuda}
+    names = {**task_names(task, dtypes), **_BUILTINS, "_cuda": cuda}
     several = bool(task.axes) and not task.on_device and _is_light(task)
     if not task.axes:
-        body = [*_prologue(task), *copy.deepcopy(list(task.body))]
+        body = one_thread_body(task, dtypes)
     elif task.on_device:
-        body = [*_prologue(task), *_grid_stride(task, counts)]
+        body = [*_prologue(task, dtypes), *_grid_stride(task, counts)]
     elif several:
-        body = _several(task, counts)
+        body = _several(task, counts, dtypes)
     else:
-        body = [*_one_thread(task, counts)]
+        body = _one_thread(task, counts, dtypes)
     parameters = parameters_of(program, task, body)
     function = make_function(task.name, [p.name for p in parameters], body, names, task)
     code = TaskCode(
@@ -67,7 +73,7 @@ def _is_light(task: Task) -> bool:
     return len(nodes) <= LIGHT and not any(isinstance(node, (ast.For, ast.While)) for node in nodes)
 
 
-def _several(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
+def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
     """One iteration a thread on a grid that has enough of them; else ``SEVERAL``, a block apart so that accesses coalesce.
 
     The loads of all of them start before the first store, which one iteration a thread cannot fill memory with.
@@ -95,18 +101,18 @@ def _several(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
     assert isinstance(full, ast.For)
     assert isinstance(rest, ast.For)
     body = list(task.body)
-    exact.body += [*_prologue(task), *_unravel(task, "_t", task.axes), *_replace_continue(copy.deepcopy(body))]
-    exact.orelse[:-1] += _prologue(task)
+    exact.body += [*_prologue(task, dtypes), *_unravel(task, "_t", task.axes), *_replace_continue(copy.deepcopy(body))]
+    exact.orelse[:-1] += _prologue(task, dtypes)
     full.body += [*_unravel(task, "_t", task.axes), *copy.deepcopy(body)]
     rest.body = [*_unravel(task, "_t", task.axes), *copy.deepcopy(body)]
     return tree
 
 
-def _one_thread(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
+def _one_thread(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
     """One thread an iteration; threads past the end return before they read anything."""
     guard = _statements(f"_t = _cuda.grid(1)\nif _t >= {_product(counts)}: return")
     body = _replace_continue(copy.deepcopy(list(task.body)))
-    return [*guard, *_prologue(task), *_unravel(task, "_t", task.axes), *body]
+    return [*guard, *_prologue(task, dtypes), *_unravel(task, "_t", task.axes), *body]
 
 
 def _grid_stride(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
@@ -119,7 +125,7 @@ def _grid_stride(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
     return [*head, loop]
 
 
-def chunk_function(program: Program, task: Task) -> tuple[tuple[Parameter, ...], Function]:
+def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
     """The CPU's share of a parallel loop: chunk ``_chunk`` of a grid of ``_rows`` by ``_cols`` iterations.
 
     The last axis is the columns, so that the innermost loop runs along memory; the others together are the rows. Chunks hold
@@ -143,12 +149,11 @@ def chunk_function(program: Program, task: Task) -> tuple[tuple[Parameter, ...],
         known = [statement for axis in rows for statement in _known_bound(axis)]
         outer.body = [*_unravel(task, "_row", rows, tuple_too=False), *known, inner]
         loop = outer
-    body = [*head, *_prologue(task), loop]
+    body = [*head, *_prologue(task, dtypes), loop]
     parameters = parameters_of(program, task, body)
     fixed = ["_chunk", "_rows", "_cols", "_row_step", "_col_step"]
-    function = make_function(
-        f"{task.name}_chunk", [*fixed, *(p.name for p in parameters)], body, {**task.names, **_BUILTINS}, task
-    )
+    names = {**task_names(task, dtypes), **_BUILTINS}
+    function = make_function(f"{task.name}_chunk", [*fixed, *(p.name for p in parameters)], body, names, task)
     return parameters, function
 
 
@@ -164,11 +169,47 @@ def _integer(node: ast.expr) -> int | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
 
 
-def serial_function(program: Program, task: Task) -> tuple[tuple[Parameter, ...], Function]:
+def serial_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
     """A one-thread task as a plain function, for the CPU."""
-    body = [*_prologue(task), *copy.deepcopy(list(task.body))]
+    body = one_thread_body(task, dtypes)
     parameters = parameters_of(program, task, body)
-    return parameters, make_function(task.name, [p.name for p in parameters], body, task.names, task)
+    return parameters, make_function(task.name, [p.name for p in parameters], body, task_names(task, dtypes), task)
+
+
+def one_thread_body(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+    """The statements of a one-thread task: load the slots that it reads, run, store the kernel scalars that it assigned."""
+    stores = _statements("\n".join(f"{slot_place(slot, dtypes)} = {name}" for name, slot in task.results))
+    return [*_prologue(task, dtypes), *copy.deepcopy(list(task.body)), *stores]
+
+
+def task_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
+    """The globals of the task's code, each conversion to a slot's type made one to that type."""
+    return {name: _cast(value, dtypes) if isinstance(value, Cast) else value for name, value in task.names.items()}
+
+
+def _cast(cast: Cast, dtypes: Dtypes) -> Cast:
+    # One object a dtype: what makes two tasks equal is the identity of their globals.
+    return _CASTS[cast.dtype if cast.slot is None else dtype_of(cast.slot, dtypes)]
+
+
+_CASTS = {dtype: Cast(None, dtype) for dtype in SCALAR_DTYPES}
+
+
+def dtype_of(slot: Slot, dtypes: Dtypes) -> str:
+    """The dtype of what lies in ``slot``."""
+    return slot.dtype or dtypes[slot.name]
+
+
+def slot_place(slot: Slot, dtypes: Dtypes, element: str = "0") -> str:
+    """The code that names value number ``element`` of ``slot``: an element of the scratch array of its type."""
+    dtype = dtype_of(slot, dtypes)
+    first = slot.index * WORD // itemsize(dtype)
+    return f"{slots_name(dtype)}[{first if element == '0' else f'{first} + {element}'}]"
+
+
+def slots_name(dtype: str) -> str:
+    """The parameter through which scratch is seen as an array of ``dtype``."""
+    return SLOTS.name if dtype == "int64" else f"{SLOTS.name}_{dtype}"
 
 
 def make_function(
@@ -193,13 +234,13 @@ def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
     """The parameters among the names ``used``: leaves, host values, slots, handle."""
     parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.leaves if leaf.name in used]
     parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
-    parameters += [parameter for parameter in (SLOTS, HANDLE) if parameter.name in used]
+    parameters += [parameter for parameter in (SLOTS, *_VIEWS, HANDLE) if parameter.name in used]
     return tuple(parameters)
 
 
-def _prologue(task: Task) -> list[ast.stmt]:
-    """Loads the variables of enclosing serial loops, once."""
-    return _statements("\n".join(f"{name} = _slots[{slot.index}]" for name, slot in task.scalars))
+def _prologue(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+    """Loads what the task reads of slots, once."""
+    return _statements("\n".join(f"{name} = {slot_place(slot, dtypes)}" for name, slot in task.scalars))
 
 
 def _unravel(

@@ -1,0 +1,152 @@
+"""The types of kernel scalars: what Numba infers for the values assigned to them, joined over all assignments.
+
+The code of each task that assigns scalars is typed, not compiled, in program order. A conversion to a scalar's type notes the
+type of its operand, and stands for what was noted so far; where that changes a type, everything is typed once more.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from qgraph.compiled import Parameter
+from qgraph.errors import KernelTypeError
+from qgraph.lowering import numba_cpu
+from qgraph.lowering.numba_types import numba_type
+from qgraph.lowering.numbers import NumberError, join, plain
+from qgraph.lowering.task_source import make_function
+from qgraph.program import SCALAR_DTYPES, Cast, Program, Slot, Task
+from qgraph.source import Span
+
+
+def scalar_types(program: Program) -> dict[str, str]:
+    """The dtype of each kernel scalar of ``program``, by slot name.
+
+    Raises:
+        KernelTypeError: a value is no number, or two of them have no common type.
+    """
+    noted = Noted(program)
+    tasks = [task for task in program.tasks() if any(_unknown(slot) for slot in assigned_slots(task))]
+    known: Mapping[str, Any] | None = None
+    while known != noted.types:
+        known = dict(noted.types)
+        for task in tasks:
+            noted.task(task)
+    return {name: _dtype(item) for name, item in noted.types.items()}
+
+
+def assigned_slots(task: Task) -> Iterable[Slot]:
+    """The slots that ``task`` gives a value through conversions."""
+    yield from (slot for _, slot in task.results)
+    for reduction in task.reductions:
+        yield from (variable.slot for variable in reduction.variables if variable.slot is not None)
+
+
+class Noted:
+    """The types noted so far, and where."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.types: dict[str, Any] = {}
+        self._spans: dict[str, Span] = {}
+        self._leaves = {leaf.name: leaf.type for leaf in program.leaves}
+        self._float_type = program.float_type
+
+    def task(self, task: Task) -> None:
+        """Note the types of all values that ``task`` assigns to scalars."""
+        if not task.axes and self._by_sight(task):
+            return
+        locals_ = dict((*task.scalars, *task.results))
+        for reduction in task.reductions:
+            locals_ |= {variable.local: variable.slot for variable in reduction.variables if variable.slot is not None}
+        body = copy.deepcopy(list(task.body))
+        names = {child.id for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)}
+        parameters, types = [], []
+        for name in sorted(names - task.names.keys()):
+            item = self._type_of(name, task, locals_)
+            if item is not None:
+                parameters.append(name)
+                types.append(item)
+        recorders = {
+            name: numba_cpu.Recorder(self._recorder(value.slot, task.span))
+            for name, value in task.names.items()
+            if isinstance(value, Cast) and value.slot is not None
+        }
+        function = make_function(task.name, parameters, body, {**task.names, **recorders}, task)
+        numba_cpu.infer(function, types, float_type=self._float_type)
+
+    def _by_sight(self, task: Task) -> bool:
+        """Whether every statement assigns a literal or another scalar, which need no Numba; notes them if so."""
+        found: list[tuple[Slot, Any, ast.stmt]] = []
+        slots = dict(task.scalars) | dict(task.results)
+        for statement in task.body:
+            match statement:
+                case ast.Assign(targets=[ast.Name()], value=ast.Call(func=ast.Name(id=cast), args=[value])):
+                    conversion = task.names.get(cast)
+                    item = self._sight(value, slots)
+                    if not isinstance(conversion, Cast) or conversion.slot is None or item is None:
+                        return False
+                    found.append((conversion.slot, item, statement))
+                case _:
+                    return False
+        for slot, item, statement in found:
+            self._note(slot, item, Span.of(statement, task.span.file))
+        return True
+
+    def _sight(self, value: ast.expr, slots: Mapping[str, Slot]) -> Any:
+        if isinstance(value, ast.Call) and len(value.args) == 1 and ast.unparse(value.func) == "_float":
+            (value,) = value.args
+        if isinstance(value, ast.Constant) and isinstance(value.value, bool | int | float):
+            return numba_cpu.literal_type(value.value, self._float_type)
+        if isinstance(value, ast.Name) and value.id in slots and not _unknown(slots[value.id]):
+            return numba_cpu.dtype_type(slots[value.id].dtype)
+        return None
+
+    def _type_of(self, name: str, task: Task, locals_: Mapping[str, Slot]) -> Any:
+        """The type of a name that the code takes from outside; None for a local that it assigns itself."""
+        if name in self._leaves:
+            return numba_type(self._leaves[name], self._float_type)
+        if name in locals_:
+            slot = locals_[name]
+            return self.types.get(slot.name) if _unknown(slot) else numba_cpu.dtype_type(slot.dtype)
+        if any(value.name == name for value in self._program.host_values) or any(a.variable == name for a in task.axes):
+            return numba_cpu.dtype_type("int64")
+        if name == task.index_tuple:
+            return numba_cpu.index_tuple_type(len(task.axes))
+        if name.startswith("_slots"):
+            return numba_type(Parameter("slots", name), self._float_type)
+        return None
+
+    def _recorder(self, slot: Slot, span: Span) -> Any:
+        def note(item: Any) -> Any:
+            if not _unknown(slot):
+                return numba_cpu.dtype_type(slot.dtype)
+            self._note(slot, plain(item), span)
+            return self.types[slot.name]
+
+        return note
+
+    def _note(self, slot: Slot, item: Any, span: Span) -> None:
+        before = self.types.get(slot.name)
+        try:
+            self.types[slot.name] = item if before is None else join(before, item)
+        except NumberError as error:
+            raise KernelTypeError(
+                f"a kernel scalar is {plain(before)} on one line and {item} on another: {error}",
+                span,
+                also=(("the other value is here", self._spans[slot.name]),),
+                hint="convert one of them, or use another name",
+            ) from error
+        self._spans.setdefault(slot.name, span)
+
+
+def _unknown(slot: Slot) -> bool:
+    return not slot.dtype
+
+
+def _dtype(item: Any) -> str:
+    name = "bool" if str(item) == "boolean" else str(item)
+    assert name in SCALAR_DTYPES, name
+    return name
