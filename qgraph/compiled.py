@@ -9,19 +9,28 @@ from typing import Literal
 from qgraph.plan import GraphPlan
 from qgraph.program import ArrayType, ScalarType, Task
 
+# Iterations of a light loop that one thread has where there are many more than threads.
+SEVERAL = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One parameter of a task's function, in order.
 
     ``leaf``: an array or scalar of the call, by ``name``. ``host``: an int64 the host computed (``HostValue.name``).
-    ``slots``: the int64 scratch array, one dimension, C order. ``handle``: uint64, the conditional handle of the while node
-    this task arms or decides, 0 where a slot is written instead.
+    ``slots``: the scratch memory as a C-ordered array of one dimension: ``_slots`` sees it as int64, ``_slots_float32`` (with
+    that ``type``) as float32, and so on. ``handle``: uint64, the conditional handle of the node that this task arms or decides,
+    0 where a slot is written instead.
     """
 
     kind: Literal["leaf", "host", "slots", "handle"]
     name: str
     type: ArrayType | ScalarType | None = None
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is memory: an array of the call, or the scratch slots."""
+        return self.kind == "slots" or isinstance(self.type, ArrayType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,8 @@ class TaskCode:
 
     ``source`` is the generated Python (what is hashed, shown and simulated), ``entry`` the name of the kernel in the cubin.
     ``counts`` names the host values whose product is the number of threads; empty with ``on_device`` (a grid-stride loop over
-    a count that only the device knows) and for one-thread tasks (``single``).
+    a count that only the device knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
+    ``SEVERAL`` iterations. ``disjoint`` are the array parameters that share no memory with another one.
     """
 
     task: Task
@@ -40,6 +50,8 @@ class TaskCode:
     counts: tuple[str, ...]
     single: bool
     on_device: bool
+    several: bool = False
+    disjoint: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +65,8 @@ class CudaPlan:
     capability: tuple[int, int]
     # False: linked without libcudadevrt, which then must come from the driver.
     device_runtime: bool
+    # The types of kernel scalars, by slot name.
+    dtypes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,7 @@ class CpuPlan:
     source: str
     parameters: tuple[Parameter, ...]
     call: Callable[..., None] = field(compare=False)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +89,4 @@ class SimulatorPlan:
     kernels: Mapping[str, Callable[..., object]] = field(compare=False)
     # Makes an array of the simulator's device out of a NumPy array, sharing its memory.
     array: Callable[..., object] = field(compare=False)
+    dtypes: Mapping[str, str] = field(default_factory=dict)

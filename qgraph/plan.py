@@ -8,27 +8,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from qgraph.program import Loop, Program, Task
+from qgraph.program import Branch, Loop, Program, Task
 from qgraph.source import Span
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node of the graph: a kernel that runs ``task``, or a while node whose body is the region ``body``."""
+    """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``."""
 
     index: int
-    kind: Literal["kernel", "while"]
+    kind: Literal["kernel", "while", "if", "switch"]
     label: str
     span: Span
     region: int
     task: Task | None = None
-    loop: Loop | None = None
-    body: int | None = None
+    control: Loop | Branch | None = None
+    bodies: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A straight-line graph: the root, or the body of a while node (``parent``). ``nodes`` are in program order."""
+    """A straight-line graph: the root, or a body of a conditional node (``parent``). ``nodes`` are in program order."""
 
     index: int
     parent: int | None
@@ -69,8 +69,9 @@ class GraphPlan:
             task = node.task
             if task is not None:
                 lines += [f"{'  ' * (depth + 2)}{text}" for text in _task_lines(task)]
-            if node.body is not None:
-                lines += self._region_lines(node.body, depth + 1)
+            for number, body in enumerate(node.bodies):
+                lines += [f"{'  ' * (depth + 1)}case {number}:"] if len(node.bodies) > 1 else []
+                lines += self._region_lines(body, depth + 1)
         return lines
 
     def to_dot(self) -> str:
@@ -87,13 +88,14 @@ class GraphPlan:
         for index in self.regions[region].nodes:
             node = self.nodes[index]
             label = _dot_text(f"{node.label}\nline {node.span.line}: {node.span.first_line()}")
-            if node.body is None:
+            if not node.bodies:
                 lines.append(f"{pad}n{index} [label={label}];")
                 continue
             lines.append(f"{pad}subgraph cluster_n{index} {{")
             lines.append(f"{pad}  label={label}; style=rounded;")
-            lines.append(f"{pad}  n{index} [shape=diamond, label=while];")
-            lines += self._dot_region(node.body, depth + 1)
+            lines.append(f"{pad}  n{index} [shape=diamond, label={node.kind}];")
+            for body in node.bodies:
+                lines += self._dot_region(body, depth + 1)
             lines.append(f"{pad}}}")
         return lines
 

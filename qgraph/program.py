@@ -152,12 +152,64 @@ class HostValue:
     text: str = ""
 
 
+# Bytes of a word of scratch.
+WORD = 8
+# The most partial results of a reduction: blocks on CUDA, chunks on the CPU.
+MAX_PARTIALS = 1024
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One int64 of device scratch: a serial loop's variable, a counter, a bound read before its loop, a condition."""
+    """A place in device scratch: a kernel scalar, a serial loop's variable, a condition, partial results of a reduction.
+
+    ``index`` is its first 8-byte word, ``words`` how many it has. ``dtype`` is a NumPy dtype name, or empty for a kernel
+    scalar, whose type lowering infers from what is assigned to it.
+    """
 
     index: int
     name: str
+    dtype: str = "int64"
+    words: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A function of generated code: its argument as the type of a slot, or of an array's elements (``dtype``)."""
+
+    slot: Slot | None
+    dtype: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A variable that a reduction computes: ``local`` in the body, and where its value comes from and goes to.
+
+    Either ``slot``, a kernel scalar, or ``element``, an array element (a subscript over leaf names whose index does not vary).
+    ``partials`` are slots for one value a block, or a chunk on the CPU.
+    """
+
+    local: str
+    slot: Slot | None
+    element: ast.Subscript | None
+    dtype: str
+    partials: Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Values of all iterations combined into one.
+
+    ``operator``: ``+ * & | ^ min max and or`` combine values; ``first`` and ``last`` keep, with its companions, the value that
+    ``test`` (a comparison such as ``<``, of a new value with the best so far) prefers, where ties go to the first or last
+    iteration; ``store`` keeps what the last iteration that assigned stored. ``at`` holds the number of the iteration that
+    the value came from, -1 where there is none: the body sets its local, and the slots are for the partial results.
+    """
+
+    operator: str
+    variables: tuple[Carried, ...]
+    span: Span
+    test: str = ""
+    at: Carried | None = None
 
 
 # --- statements --------------------------------------------------------------------------------------------------------
@@ -184,7 +236,7 @@ class Task:
     """Code that becomes one kernel: a parallel loop (``axes``), or a run of statements for one thread (no axes)."""
 
     name: str
-    role: Literal["loop", "serial", "enter", "condition", "bounds"]
+    role: Literal["loop", "serial", "enter", "condition", "bounds", "decide"]
     span: Span
     axes: tuple[Axis, ...]
     body: tuple[ast.stmt, ...]
@@ -193,8 +245,11 @@ class Task:
     verdict: Verdict | None = None
     # The variable that holds the tuple of all axes in ``for I in ndrange(...)``; empty where the target is unpacked.
     index_tuple: str = ""
-    # Serial loop variables and bounds that the body reads: (local name, slot), loaded once at its start.
+    # Slots that the body reads: (local name, slot), loaded once at its start.
     scalars: tuple[tuple[str, Slot], ...] = ()
+    # Kernel scalars that a one-thread body assigns: (local name, slot), stored at its end.
+    results: tuple[tuple[str, Slot], ...] = ()
+    reductions: tuple[Reduction, ...] = ()
 
     @property
     def on_device(self) -> bool:
@@ -218,7 +273,7 @@ class Loop:
     both tasks end with ``_set_condition``.
     """
 
-    kind: Literal["do_while", "serial"]
+    kind: Literal["do_while", "serial", "while"]
     span: Span
     condition_slot: Slot
     enter: Task | None
@@ -228,7 +283,40 @@ class Loop:
     label: str
 
 
-Statement = TaskStatement | Loop
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A choice at kernel level.
+
+    Every executor does the same: run ``decide``, which ends with ``_set_condition``, then the region that the condition slot
+    names. ``if``: the first where it is not 0, else the second, if there is one. ``switch``: the one of that number, and none
+    where there is no such region.
+    """
+
+    kind: Literal["if", "switch"]
+    span: Span
+    condition_slot: Slot
+    decide: Task
+    regions: tuple[tuple[Statement, ...], ...]
+    label: str
+
+
+Statement = TaskStatement | Loop | Branch
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What the kernel returns: a number in ``slot``, or ``cls`` (tuple, a named tuple, a dataclass) of ``items``."""
+
+    slot: Slot | None = None
+    cls: type | None = None
+    items: tuple[Result, ...] = ()
+
+    def slots(self) -> Iterator[Slot]:
+        """The slots of all numbers in it."""
+        if self.slot is not None:
+            yield self.slot
+        for item in self.items:
+            yield from item.slots()
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +346,12 @@ class Program:
     # Leaves that decide a do-while, with the place: each must have one element.
     flags: tuple[tuple[str, Span], ...]
     frozen: tuple[FrozenName, ...]
+    result: Result | None = None
+
+    @property
+    def scratch_words(self) -> int:
+        """8-byte words of device scratch that the slots need."""
+        return sum(slot.words for slot in self.slots)
 
     def tasks(self) -> Iterator[Task]:
         """All tasks in program order, those of loop bodies included."""
@@ -270,15 +364,20 @@ class Program:
 
 
 def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
-    """The tasks under ``statements``, in program order: enter, body, condition for a loop."""
+    """The tasks under ``statements``, in program order: enter, body, condition for a loop; decide, regions for a branch."""
     for statement in statements:
-        if isinstance(statement, TaskStatement):
-            yield statement.task
-            continue
-        if statement.enter is not None:
-            yield statement.enter
-        yield from tasks_of(statement.body)
-        yield statement.condition
+        match statement:
+            case TaskStatement():
+                yield statement.task
+            case Branch():
+                yield statement.decide
+                for region in statement.regions:
+                    yield from tasks_of(region)
+            case Loop():
+                if statement.enter is not None:
+                    yield statement.enter
+                yield from tasks_of(statement.body)
+                yield statement.condition
 
 
 def effects_of(statement: Statement) -> Effects:

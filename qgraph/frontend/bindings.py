@@ -71,6 +71,14 @@ class SlotRef:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalarRef:
+    """A kernel scalar: a number that kernel-level statements assign. ``name`` is how the generated code spells it."""
+
+    name: str
+    slot: Slot
+
+
+@dataclass(frozen=True, slots=True)
 class Private:
     """A name that a task body assigns: private to one iteration. ``name`` is how the generated code spells it."""
 
@@ -86,7 +94,7 @@ class Gone:
     hint: str
 
 
-Binding = LeafRef | StructRef | Value | BoundFunc | HostExpr | RangeRef | SlotRef | Private | Gone
+Binding = LeafRef | StructRef | Value | BoundFunc | HostExpr | RangeRef | SlotRef | ScalarRef | Private | Gone
 
 
 def bind_type(path: str, type_: Type, leaves: Mapping[str, Leaf]) -> Binding:

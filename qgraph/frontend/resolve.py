@@ -25,6 +25,7 @@ from qgraph.frontend.bindings import (
     LeafRef,
     Private,
     RangeRef,
+    ScalarRef,
     SlotRef,
     StructRef,
     Value,
@@ -44,18 +45,23 @@ _REFUSED_BUILTINS = frozenset(
 
 
 class Body:
-    """One body under construction: its names, and the slots it reads."""
+    """One body under construction: its names, the slots it reads, and the kernel scalars it assigns."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
         self.names = Names(taken=unit.leaves)
         self.scalars: dict[str, Slot] = {}
+        self.assigned: dict[str, Slot] = {}
         self._devices: dict[object, tuple[str, tuple[str, ...]]] = {}
 
     def statements(self, scope: Scope, statements: Iterable[ast.stmt], locals_: Iterable[str]) -> list[ast.stmt]:
-        """``statements`` resolved in ``scope``, with ``locals_`` and every name they assign private to the body."""
+        """``statements`` resolved in ``scope``, with ``locals_`` and every name they assign private to the body.
+
+        Kernel scalars that they assign are not: ``assigned`` collects these.
+        """
         own = list(statements)
-        private = {name: Private(self.unit.local_name(name)) for name in (*locals_, *names_assigned(own))}
+        names = [name for name in names_assigned(own) if not isinstance(scope.names.get(name), ScalarRef)]
+        private = {name: Private(self.unit.local_name(name)) for name in (*locals_, *names)}
         self.names.reserve(bound.name for bound in private.values())
         rewriter = _Rewriter(self, scope.inner(private))
         result: list[ast.stmt] = []
@@ -89,7 +95,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if isinstance(node.ctx, ast.Store):
             bound = self._scope.names.get(node.id)
-            name = bound.name if isinstance(bound, Private) else node.id
+            if isinstance(bound, ScalarRef):
+                self._body.assigned[bound.name] = bound.slot
+            name = bound.name if isinstance(bound, (Private, ScalarRef)) else node.id
             return ast.copy_location(ast.Name(name, ast.Store()), node)
         return self._place(self._scope.lookup(node), node)
 
@@ -120,7 +128,7 @@ class _Rewriter(ast.NodeTransformer):
             return ast.copy_location(ast.Name(bound.leaf.name, context), node)
         if isinstance(bound, Private):
             return ast.copy_location(ast.Name(bound.name, context), node)
-        if isinstance(bound, SlotRef):
+        if isinstance(bound, (SlotRef, ScalarRef)):
             self._body.scalars[bound.name] = bound.slot
             return ast.copy_location(ast.Name(bound.name, ast.Load()), node)
         if isinstance(bound, HostExpr):
@@ -159,6 +167,74 @@ class _Rewriter(ast.NodeTransformer):
         name = self._body.names.add(kind, "_complex" if kind is np.complex64 else "_float")
         return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [node], []), node)
 
+    # --- assignments ---------------------------------------------------------------------------------------------------
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
+        scalars = [target for target in node.targets if self._stores_scalar(target)]
+        if not scalars:
+            self.generic_visit(node)
+            return node
+        value: ast.expr = self.visit(node.value)
+        (target,) = node.targets if len(node.targets) == 1 else (None,)
+        if isinstance(target, ast.Name):
+            node.value = self._cast(target, value)
+            node.targets = [self.visit(target)]
+            return node
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            value.elts = [self._cast(part, element) for part, element in zip(target.elts, value.elts, strict=True)]
+            node.targets, node.value = [self.visit(target)], value
+            return node
+        # `a = b = e`, or a tuple from a call: the value once, then a conversion for each name.
+        whole = f"_v{node.lineno}_{node.col_offset}"
+        result = [_assign(whole, value, node)]
+        for each in node.targets:
+            parts = each.elts if isinstance(each, ast.Tuple) else [each]
+            for position, part in enumerate(parts):
+                source: ast.expr = _name(whole)
+                if isinstance(each, ast.Tuple):
+                    source = ast.Subscript(source, ast.Constant(position), ast.Load())
+                cast = self._cast(part, relocate(source, node))
+                result.append(ast.copy_location(ast.Assign([self.visit(part)], cast), node))
+        return result
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        if not self._stores_scalar(node.target):
+            self.generic_visit(node)
+            return node
+        assert isinstance(node.target, ast.Name)
+        load = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
+        plain = ast.copy_location(
+            ast.Assign([node.target], ast.copy_location(ast.BinOp(load, node.op, node.value), node)), node
+        )
+        result = self.visit_Assign(plain)
+        assert isinstance(result, ast.stmt)
+        return result
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | list[ast.stmt] | None:
+        if node.value is None:
+            return None
+        return self.visit_Assign(ast.copy_location(ast.Assign([node.target], node.value), node))
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
+        node.value = self._cast(node.target, self.visit(node.value))
+        target = self.visit(node.target)
+        assert isinstance(target, ast.Name)
+        node.target = target
+        return node
+
+    def _stores_scalar(self, target: ast.expr) -> bool:
+        if isinstance(target, ast.Tuple):
+            return any(self._stores_scalar(element) for element in target.elts)
+        return isinstance(target, ast.Name) and isinstance(self._scope.names.get(target.id), ScalarRef)
+
+    def _cast(self, target: ast.expr, value: ast.expr) -> ast.expr:
+        """``value`` in the type of the kernel scalar ``target``; itself for any other target."""
+        bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
+        if not isinstance(bound, ScalarRef):
+            return value
+        name = self._body.names.add(self._body.unit.cast(bound.slot), f"_as{bound.slot.name}")
+        return ast.copy_location(_call(name, value), value)
+
     # --- statements ----------------------------------------------------------------------------------------------------
 
     def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
@@ -171,8 +247,10 @@ class _Rewriter(ast.NodeTransformer):
             if len(axes) > 1:
                 return self._product_loop(node, axes, reader)
             node.iter = reader._range(axes[0], node.iter)
+        counted = [name for name in names_assigned([node.target]) if isinstance(self._scope.names.get(name), ScalarRef)]
+        again = [ast.copy_location(ast.Assign([ast.Name(n, ast.Store())], ast.Name(n, ast.Load())), node) for n in counted]
         node.target = self.visit(node.target)
-        node.body = self._block(node.body)
+        node.body = self._block([*again, *node.body])
         node.orelse = self._block(node.orelse)
         return node
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.language import Func
-from qgraph.program import ArrayType, FrozenName, HostValue, Leaf, Slot
+from qgraph.program import ArrayType, Cast, FrozenName, HostValue, Leaf, Slot
 from qgraph.source import Span
 
 Check = Literal["", "step", "max_iter"]
@@ -39,6 +39,8 @@ class Unit:
         self.calling: list[object] = []
         self._sources: dict[Func, SourceFunction] = {}
         self._task_names: dict[str, int] = {}
+        self._words = 0
+        self._casts: dict[str, Cast] = {}
         self._host_by_source: dict[tuple[str, str], HostValue] = {}
 
     def source_of(self, func: Func) -> SourceFunction:
@@ -60,11 +62,20 @@ class Unit:
         self._task_names[base] = count + 1
         return base if count == 0 else f"{base}_{count}"
 
-    def slot(self, name: str) -> Slot:
+    def slot(self, name: str, dtype: str = "int64", words: int = 1) -> Slot:
         """A new scratch slot; ``name`` is made unique and cannot be a user's name."""
-        slot = Slot(len(self.slots), f"_{name}_{len(self.slots)}")
+        slot = Slot(self._words, f"_{name}_{len(self.slots)}", dtype, words)
         self.slots.append(slot)
+        self._words += words
         return slot
+
+    def scalar(self, name: str) -> Slot:
+        """A new kernel scalar, of a type that lowering infers: there is room for any."""
+        return self.slot(name, "", 2)
+
+    def cast(self, slot: Slot) -> Cast:
+        """The conversion to the type of ``slot``: one object a slot, since names go by identity."""
+        return self._casts.setdefault(slot.name, Cast(slot))
 
     def host_value(self, expr: ast.expr, span: Span, check: Check = "", *, text: str) -> ast.Name:
         """The name of an integer that the host computes from ``expr``, written ``text``; equal expressions share one."""

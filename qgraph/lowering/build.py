@@ -1,10 +1,13 @@
-"""Program -> GraphPlan: one node a task, one while node a device loop, edges from effects."""
+"""Program -> GraphPlan: one node a task, one conditional node a device loop or branch, edges from effects."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Literal
+
 from qgraph.lowering.dependencies import edges_of
 from qgraph.plan import GraphPlan, Node, Region
-from qgraph.program import Effects, Loop, Program, Statement, Task, TaskStatement, effects_of
+from qgraph.program import Branch, Effects, Loop, Program, Statement, Task, TaskStatement, effects_of
 
 
 def build_plan(program: Program) -> GraphPlan:
@@ -20,7 +23,7 @@ def build_plan(program: Program) -> GraphPlan:
 
 
 class _Builder:
-    """Nodes are numbered in program order; a while node comes before the nodes of its body."""
+    """Nodes are numbered in program order; a conditional node comes before the nodes of its bodies."""
 
     def __init__(self, program: Program) -> None:
         self._resources = resources_of(program)
@@ -34,12 +37,11 @@ class _Builder:
         self.regions.append((parent, []))
         touched: list[tuple[int, Effects]] = []
         for statement in statements:
-            if isinstance(statement, TaskStatement):
-                touched.append((self._kernel(index, statement.task), statement.task.effects))
-                continue
-            if statement.enter is not None:
-                touched.append((self._kernel(index, statement.enter), statement.enter.effects))
-            touched.append((self._while(index, statement), self._loop_effects(statement)))
+            before = statement.task if isinstance(statement, TaskStatement) else _before(statement)
+            if before is not None:
+                touched.append((self._kernel(index, before), before.effects))
+            if not isinstance(statement, TaskStatement):
+                touched.append((self._conditional(index, statement), _control_effects(statement)))
         if condition is not None:
             touched.append((self._kernel(index, condition), condition.effects))
         self.edges += edges_of(touched, self._resources)
@@ -52,17 +54,28 @@ class _Builder:
         self.regions[region][1].append(index)
         return index
 
-    def _while(self, region: int, loop: Loop) -> int:
+    def _conditional(self, region: int, control: Loop | Branch) -> int:
         index = len(self.nodes)
-        node = Node(index, "while", loop.label, loop.span, region, loop=loop, body=len(self.regions))
-        self.nodes.append(node)
+        kind: Literal["while", "if", "switch"] = "while" if isinstance(control, Loop) else control.kind
+        self.nodes.append(Node(index, kind, control.label, control.span, region, control=control))
         self.regions[region][1].append(index)
-        self.region(loop.body, index, loop.condition)
+        bodies: tuple[int, ...]
+        if isinstance(control, Loop):
+            bodies = (self.region(control.body, index, control.condition),)
+        else:
+            bodies = tuple(self.region(statements, index, None) for statements in control.regions)
+        self.nodes[index] = replace(self.nodes[index], bodies=bodies)
         return index
 
-    def _loop_effects(self, loop: Loop) -> Effects:
-        # The loop reads its own condition, which its enter task may have set.
-        return effects_of(loop) | Effects(frozenset({loop.condition_slot.name}))
+
+def _before(control: Loop | Branch) -> Task | None:
+    """The task that decides whether a loop is entered, or which region runs."""
+    return control.enter if isinstance(control, Loop) else control.decide
+
+
+def _control_effects(control: Loop | Branch) -> Effects:
+    # It reads its own condition, which the task before it may have set.
+    return effects_of(control) | Effects(frozenset({control.condition_slot.name}))
 
 
 def resources_of(program: Program) -> dict[str, str]:

@@ -55,7 +55,8 @@ def _meaning(code: TaskCode, function: Function) -> object:
         elif isinstance(node, ast.arg):
             node.arg = order[node.arg]
     names = tuple(sorted((name, id(value)) for name, value in function.names.items()))
-    return ast.dump(tree), tuple((parameter.kind, parameter.type) for parameter in code.parameters), names
+    parameters = tuple((parameter.kind, parameter.type, parameter.name in code.disjoint) for parameter in code.parameters)
+    return ast.dump(tree), parameters, names
 
 
 def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options) -> CudaPlan:
@@ -92,4 +93,5 @@ def _ptx(plan: GraphPlan, code: TaskCode, function: Function, capability: tuple[
         fastmath=options.fastmath,
         entry=code.entry,
         launch_bound=options.block_size,
+        disjoint=tuple(parameter.name in code.disjoint for parameter in code.parameters),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -182,6 +182,7 @@ def compile_ptx(
     fastmath: bool,
     entry: str,
     launch_bound: int | None,
+    disjoint: Sequence[bool] = (),
 ) -> str:
     """The PTX of one kernel, whose only visible name is ``entry``. The same text in every process for the same source.
 
@@ -191,6 +192,7 @@ def compile_ptx(
         float_type: F of the number rules, "float32" or "float64".
         capability: the compute capability to compile for.
         launch_bound: the most threads a block will have, if that is fixed.
+        disjoint: for each argument, whether it is an array that shares no memory with another one.
 
     Raises:
         KernelTypeError: Numba cannot compile it.
@@ -209,10 +211,25 @@ def compile_ptx(
             result = _compile(compiler.typing, compiler.target, python, argument_types, types.void, flags)
         finally:
             compiler.typing.session = None
-        return canonical(_kernel_ptx(result, capability, launch_bound, fastmath), result.fndesc.llvm_func_name, entry)
+        pointers = _data_pointers(argument_types, disjoint)
+        return canonical(_kernel_ptx(result, capability, launch_bound, fastmath, pointers), result.fndesc.llvm_func_name, entry)
 
 
-def _kernel_ptx(result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool) -> str:
+def _data_pointers(argument_types: Sequence[Any], disjoint: Sequence[bool]) -> list[int]:
+    """Where the addresses of disjoint arrays stand among the flattened arguments: an array is 5 + 2 * ndim of them."""
+    found, position = [], 0
+    for item, alone in zip(argument_types, disjoint, strict=False):
+        if isinstance(item, types.Array):
+            found += [position + 4] if alone else []
+            position += 5 + 2 * item.ndim
+        else:
+            position += 2 if isinstance(item, types.Complex) else 1
+    return found
+
+
+def _kernel_ptx(
+    result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool, pointers: Sequence[int]
+) -> str:
     from numba.cuda.compiler import kernel_fixup
     from numba.cuda.cudadrv import nvvm
 
@@ -224,6 +241,9 @@ def _kernel_ptx(result: Any, capability: tuple[int, int], launch_bound: int | No
     kernel = library.get_function(result.fndesc.llvm_func_name)
     kernel_fixup(kernel, False)
     nvvm.set_launch_bounds(kernel, launch_bound)
+    # Loads of one array may then pass stores to another: several iterations of a thread overlap.
+    for position in pointers:
+        kernel.args[position].add_attribute("noalias")
     texts: list[str] = library.get_asm_strs(cc=capability)
     return "\n".join(texts)
 

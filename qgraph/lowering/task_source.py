@@ -11,26 +11,31 @@ import copy
 from collections.abc import Mapping, Sequence, Set
 
 from qgraph import language
-from qgraph.compiled import Parameter, TaskCode
+from qgraph.compiled import SEVERAL, Parameter, TaskCode
 from qgraph.program import Axis, Function, Program, Task, function_tree
 
 SLOTS = Parameter("slots", "_slots")
 HANDLE = Parameter("handle", "_handle")
+# The most nodes of the syntax tree of a light loop's body.
+LIGHT = 200
 # Under names that no user has: a parameter may be called `range`.
 _BUILTINS = {"_range": range, "_min": min, "_max": max, "_at_least": language.at_least}
 
 
 def cuda_code(program: Program, task: Task, cuda: object) -> tuple[TaskCode, Function]:
-    """The kernel of ``task``: one thread an iteration, or a grid-stride loop where only the device knows how many.
+    """The kernel of ``task``: one thread an iteration, or a few, or a grid-stride loop where only the device knows how many.
 
     ``cuda`` is the module that gives thread indices: ``numba.cuda``, or its simulator.
     """
     counts = [axis.count for axis in task.axes]
     names = {**task.names, **_BUILTINS, "_cuda": cuda}
+    several = bool(task.axes) and not task.on_device and _is_light(task)
     if not task.axes:
         body = [*_prologue(task), *copy.deepcopy(list(task.body))]
     elif task.on_device:
         body = [*_prologue(task), *_grid_stride(task, counts)]
+    elif several:
+        body = _several(task, counts)
     else:
         body = [*_one_thread(task, counts)]
     parameters = parameters_of(program, task, body)
@@ -43,8 +48,58 @@ def cuda_code(program: Program, task: Task, cuda: object) -> tuple[TaskCode, Fun
         counts=() if task.on_device else tuple(_name_of(count) for count in counts),
         single=not task.axes,
         on_device=task.on_device,
+        several=several,
+        disjoint=_disjoint(program, parameters),
     )
     return code, function
+
+
+def _disjoint(program: Program, parameters: Sequence[Parameter]) -> frozenset[str]:
+    """The array parameters whose memory no other parameter of the task reaches, where one of the two is written."""
+    names = {parameter.name for parameter in parameters}
+    shared = {name for pair in program.aliases if names.issuperset(pair) for name in pair}
+    return frozenset(parameter.name for parameter in parameters if parameter.is_array and parameter.name not in shared)
+
+
+def _is_light(task: Task) -> bool:
+    """Whether an iteration is a few operations: then memory is the limit, and a thread should have several in flight."""
+    nodes = [child for statement in task.body for child in ast.walk(statement)]
+    return len(nodes) <= LIGHT and not any(isinstance(node, (ast.For, ast.While)) for node in nodes)
+
+
+def _several(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
+    """One iteration a thread on a grid that has enough of them; else ``SEVERAL``, a block apart so that accesses coalesce.
+
+    The loads of all of them start before the first store, which one iteration a thread cannot fill memory with.
+    """
+    tree = _statements(
+        f"_n = {_product(counts)}\n"
+        "_t = _cuda.grid(1)\n"
+        "if _cuda.gridsize(1) >= _n:\n"
+        "    if _t >= _n: return\n"
+        "else:\n"
+        "    _across = _cuda.threadIdx.x\n"
+        "    _width = _cuda.blockDim.x\n"
+        f"    _first = (_t - _across) * {SEVERAL} + _across\n"
+        f"    if _first + _width * {SEVERAL - 1} < _n:\n"
+        f"        for _part in _range({SEVERAL}):\n"
+        "            _t = _first + _part * _width\n"
+        "    else:\n"
+        "        for _t in _range(_first, _n, _width): pass\n"
+    )
+    exact = tree[2]
+    assert isinstance(exact, ast.If)
+    whole = exact.orelse[-1]
+    assert isinstance(whole, ast.If)
+    full, rest = whole.body[0], whole.orelse[0]
+    assert isinstance(full, ast.For)
+    assert isinstance(rest, ast.For)
+    body = list(task.body)
+    exact.body += [*_prologue(task), *_unravel(task, "_t", task.axes), *_replace_continue(copy.deepcopy(body))]
+    exact.orelse[:-1] += _prologue(task)
+    full.body += [*_unravel(task, "_t", task.axes), *copy.deepcopy(body)]
+    rest.body = [*_unravel(task, "_t", task.axes), *copy.deepcopy(body)]
+    return tree
 
 
 def _one_thread(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from qgraph.compiled import CudaPlan, Parameter, TaskCode
+from qgraph.compiled import SEVERAL, CudaPlan, Parameter, TaskCode
 from qgraph.errors import ArgumentError, CudaError
 from qgraph.program import ArrayType, Leaf, ScalarType
 from qgraph.runtime.array_view import ArrayView
@@ -22,6 +22,7 @@ from qgraph.runtime.cuda_driver import DeviceContext, call, driver, outside_capt
 DEFAULT_BLOCK_SIZE = 256
 MAX_GRID = 2**31 - 1
 _WORD = 8
+_RESIDENT_THREADS = 2048  # of one multiprocessor, at most
 _MAX_THREADS_PER_BLOCK = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 
 # Words of an array before its shape: meminfo and parent (always 0), number of elements, itemsize, address.
@@ -322,7 +323,10 @@ class KernelNode:
     and its CUgraphNode; both None for a kernel that is launched on a stream.
     """
 
-    __slots__ = ("_counts", "bit", "block", "code", "executable", "function", "grid", "handle", "index", "launch", "pointers")
+    __slots__ = (
+        *("_counts", "_many", "bit", "block", "code", "executable", "function"),
+        *("grid", "handle", "index", "launch", "pointers"),
+    )
 
     def __init__(self, index: int, code: TaskCode, bit: int, loop: int | None, setting: KernelSetting) -> None:
         self.index = index
@@ -334,6 +338,8 @@ class KernelNode:
         self.block = 1 if code.single else setting.block(self.function)
         self.grid = occupancy_grid(self.function, self.block, setting.device) if code.on_device and not code.single else 1
         self._counts = () if code.single or code.on_device else tuple(setting.host_index[name] for name in code.counts)
+        # From here on each thread of a light loop has several iterations: the device stays full.
+        self._many = setting.device.multiprocessors * _RESIDENT_THREADS * SEVERAL
         self.executable: Any = None
         self.handle: Any = None
         self.launch = driver.CUDA_KERNEL_NODE_PARAMS()
@@ -356,7 +362,8 @@ class KernelNode:
         threads = 1
         for index in self._counts:
             threads *= host[index]
-        grid = -(-threads // self.block) if threads > 0 else 1
+        share = self.block * SEVERAL if self.code.several and threads >= self._many else self.block
+        grid = -(-threads // share) if threads > 0 else 1
         if grid > MAX_GRID:
             raise ArgumentError(
                 f"this loop has {threads} iterations, and a launch holds {MAX_GRID * self.block}",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from qgraph.compiled import SimulatorPlan, TaskCode
+from qgraph.compiled import SEVERAL, SimulatorPlan, TaskCode
 from qgraph.program import Statement, Task, TaskStatement
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
@@ -73,7 +73,8 @@ class SimulatorExecutable:
         if code.on_device:
             return _STRIDED_GRID, _BLOCK
         count = math.prod(call.host[self._hosts[name]] for name in code.counts)
-        return -(-count // _BLOCK), _BLOCK
+        share = _BLOCK * SEVERAL if code.several and count > _BLOCK * SEVERAL else _BLOCK
+        return -(-count // share), _BLOCK
 
     def _arguments(self, code: TaskCode, call: Call, slots: np.ndarray) -> list[object]:
         arguments: list[object] = []

@@ -301,3 +301,40 @@ def test_bounds_of_any_integer_type_are_python_integers(check, dtype):
         return np.zeros(400, np.int64), np.array([low], dtype), np.array([high], dtype), np.array([100], dtype)
 
     check(narrow_bounds, args)
+
+
+def light_with_continue(out, x, scale):
+    for i in range(x.shape[0]):
+        if x[i] > 0.75:
+            continue
+        out[i] = scale * x[i] + i
+    for i in range(1, x.shape[0]):
+        out[i] += x[i - 1]
+
+
+@pytest.mark.parametrize("n", [1, 8, 31, 32, 33, 40, 64, 65, 100])
+def test_sizes_at_which_threads_take_several_iterations(check, n):
+    check(light_with_continue, lambda: (poisoned(n), np.random.default_rng(n).random(n), 1.5))
+
+
+def shifted_in_place(x):
+    for i in range(x.shape[0] // 2):
+        x[i] = x[i + x.shape[0] // 2] + 1
+
+
+def test_several_iterations_of_one_array(check):
+    check(shifted_in_place, lambda: (np.arange(100.0),))
+
+
+def sums_of_the_same(out, a, b):
+    for i in range(out.shape[0]):
+        out[i] = a[i] + b[i]
+        a[i] = out[i]
+
+
+def test_several_iterations_of_arrays_passed_twice(check):
+    def arguments():
+        x = np.arange(100.0)
+        return poisoned(100), x, x
+
+    check(sums_of_the_same, arguments)

@@ -163,6 +163,24 @@ def test_block_sizes(block_size):
     close_to(dc, three_reference(a, b, 0.25)[2])
 
 
+def light(out, x, y, s):
+    for i in range(x.shape[0]):
+        out[i] = x[i] + s * y[i]
+
+
+@pytest.mark.parametrize("extra", [-257, -1, 0, 1, 255, 1024, 1_000_003])
+def test_sizes_around_that_of_several_iterations_a_thread(extra):
+    # With fewer elements than this a thread has one iteration, from here on several.
+    size = device(0).multiprocessors * 2048 * 4 + extra
+    x, y = random(size, seed=1), random(size, seed=2)
+    out = on_device(poison(size))
+    cuda_kernel(light)(out, on_device(x), on_device(y), 0.5)
+    close_to(out, x + 0.5 * y)
+    same = on_device(x)
+    cuda_kernel(light)(same, same, on_device(y), 0.5)
+    close_to(same, x + 0.5 * y)
+
+
 # --- arguments ----------------------------------------------------------------------------------------------------------
 
 
