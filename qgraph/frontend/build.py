@@ -23,7 +23,7 @@ from qgraph.frontend.resolve import (
     without_docstring,
 )
 from qgraph.frontend.scope import Scope
-from qgraph.frontend.tasks import SerialRun, get_slot, parallel_task, set_slot, small_task, trip_source
+from qgraph.frontend.tasks import SerialRun, as_index, get_slot, parallel_task, set_slot, small_task, trip_source
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
 from qgraph.program import ArrayType, Leaf, Loop, Program, Slot, Statement, Task, TaskStatement, Type
@@ -215,29 +215,38 @@ class _Region:
         variable, left, decided = unit.slot(node.target.id), unit.slot("left"), unit.slot("again")
         span = _header(scope, node)
         step = host_expression(unit, found.scope, axis.step)
-        if step is None:
-            raise KernelSyntaxError(
-                "the step of a loop is read on the device", scope.span(axis.step), hint="use a constant or a scalar argument"
-            )
-        step_name = unit.host_value(step, scope.span(axis.step), "step", text=ast.unparse(axis.step))
         body = Body(unit)
+        written = [variable, left, decided]
+        entering: list[ast.stmt] = []
+        if step is not None:
+            by: ast.expr = unit.host_value(step, scope.span(axis.step), "step", text=ast.unparse(axis.step))
+        else:  # Read once, at the entry.
+            saved = unit.slot("step")
+            written.append(saved)
+            entering.append(set_slot(saved, as_index(body, body.expression(found.scope, axis.step))))
+            by = get_slot(saved)
         start = host_expression(unit, found.scope, axis.start)
         stop = host_expression(unit, found.scope, axis.stop)
-        if start is not None and stop is not None:
+        if start is not None and stop is not None and step is not None:
             begin: ast.expr = unit.host_value(start, scope.span(axis.start), text=ast.unparse(axis.start))
             count: ast.expr = unit.host_value(trip_source(start, stop, step), scope.span(axis.node), text=axis.extent)
         else:
-            begin = body.expression(found.scope, axis.start)
+            begin = as_index(body, body.expression(found.scope, axis.start))
             trip = body.names.add(language.trip_count, "_trip_count")
-            arguments = [copy.deepcopy(begin), body.expression(found.scope, axis.stop), step_name]
+            arguments = [copy.deepcopy(begin), as_index(body, body.expression(found.scope, axis.stop)), by]
             count = ast.Call(ast.Name(trip, ast.Load()), arguments, [])
         enter = small_task(
             unit,
             "enter",
             span,
             body,
-            [set_slot(variable, begin), set_slot(left, count), self._decide(body, decided, f"_slots[{left.index}] > 0")],
-            writes=(variable, left, decided),
+            [
+                *entering,
+                set_slot(variable, begin),
+                set_slot(left, count),
+                self._decide(body, decided, f"_slots[{left.index}] > 0"),
+            ],
+            writes=written,
         )
         again = Body(unit)
         condition = small_task(
@@ -246,11 +255,11 @@ class _Region:
             span,
             again,
             [
-                set_slot(variable, ast.BinOp(get_slot(variable), ast.Add(), step_name)),
+                set_slot(variable, ast.BinOp(get_slot(variable), ast.Add(), by)),
                 set_slot(left, ast.BinOp(get_slot(left), ast.Sub(), ast.Constant(1))),
                 self._decide(again, decided, f"_slots[{left.index}] > 0"),
             ],
-            reads=(variable, left),
+            reads=written[:2] + written[3:],
             writes=(variable, left, decided),
         )
         inner = _Region(unit, self._depth + 1)

@@ -96,14 +96,23 @@ def ranges_of(scope: Scope, call: ast.Call) -> tuple[WrittenAxis, ...]:
 
 
 def _refuse_array(scope: Scope, bound: ast.expr) -> None:
-    """An array is no number, though Python takes one without dimensions for a bound."""
+    """An array is no number, though Python takes one without dimensions for a bound; nor is a float an integer."""
+    if isinstance(bound, ast.Subscript):
+        array = scope.static(bound.value) if isinstance(bound.value, (ast.Name, ast.Attribute)) else None
+        element = array.leaf.type if isinstance(array, LeafRef) else None
+        if isinstance(element, ArrayType) and element.dtype.startswith(("float", "complex")):
+            raise KernelTypeError(
+                f"the bound `{ast.unparse(bound)}` is of type {element.dtype}",
+                scope.span(bound),
+                hint="range() takes integers: keep bounds in an integer array",
+            )
     known = scope.static(bound) if isinstance(bound, (ast.Name, ast.Attribute)) else None
     if isinstance(known, LeafRef) and isinstance(known.leaf.type, ArrayType):
         text = ast.unparse(bound)
-        element = f"{text}[{', '.join('0' * known.leaf.type.ndim) or '()'}]"
+        place = f"{text}[{', '.join('0' * known.leaf.type.ndim) or '()'}]"
         length = f", or its length, `{text}.shape[0]`" if known.leaf.type.ndim else ""
         raise KernelTypeError(
-            f"the bound `{text}` is an array", scope.span(bound), hint=f"use an element of it, `{element}`{length}"
+            f"the bound `{text}` is an array", scope.span(bound), hint=f"use an element of it, `{place}`{length}"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import operator
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal, cast
@@ -188,7 +189,7 @@ class _Bounds:
         self._unit = unit
         self._scope = scope
         self._body = body
-        self._device: list[tuple[Axis, ast.expr, ast.expr]] = []
+        self._device: list[Axis] = []
         self.facts: list[accesses.Axis] = []
 
     def axis(self, written: WrittenAxis, variable: str) -> Axis:
@@ -196,39 +197,32 @@ class _Bounds:
         unit, scope = self._unit, self._scope
         start, stop, step = (host_expression(unit, scope, part) for part in (written.start, written.stop, written.step))
         span = scope.span(written.node)
-        if step is None:
-            raise KernelSyntaxError(
-                "the step of a loop is read on the device",
-                scope.span(written.step),
-                hint="use a constant, a shape or a scalar argument",
-            )
         if isinstance(step, ast.Constant) and step.value == 0:
             raise ArgumentError("the step of a range is 0", scope.span(written.step), hint="range() needs a step other than 0")
-        step_value: ast.expr = (
-            step
-            if _is_integer(step)
-            else unit.host_value(step, scope.span(written.step), "step", text=ast.unparse(written.step))
-        )
+        step_value: ast.expr | None = step
+        if step is not None and not _is_integer(step):
+            step_value = unit.host_value(step, scope.span(written.step), "step", text=ast.unparse(written.step))
         resolved = [self._body.expression(scope, part) for part in (written.start, written.stop, written.step)]
         self.facts.append(accesses.Axis(variable, *resolved))
-        if start is not None and stop is not None:
+        if start is not None and stop is not None and step is not None and step_value is not None:
             count = unit.host_value(trip_source(start, stop, step), span, text=written.extent)
             text = ast.unparse(written.start)
             begin: ast.expr = start if _is_integer(start) else unit.host_value(start, scope.span(written.start), text=text)
             return Axis(variable, begin, step_value, count, False, span)
         name = self._body.names.add(language.trip_count, "_trip_count")
-        arguments = [resolved[0], resolved[1], step_value]
-        trip = ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, []), written.node)
-        axis = Axis(variable, resolved[0], step_value, trip, True, span)
-        self._device.append((axis, resolved[0], trip))
+        first, last, by = (as_index(self._body, bound) for bound in resolved)
+        by = step_value or by
+        trip = ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [first, last, by], []), written.node)
+        axis = Axis(variable, first, by, trip, True, span)
+        self._device.append(axis)
         return axis
 
     def reads(self) -> frozenset[str]:
         """Array leaves that the bounds read."""
         arrays = self._unit.array_dimensions()
         read: set[str] = set()
-        for _, start, count in self._device:
-            read |= {self._unit.same.get(name, name) for name in free_names([start, count]) if name in arrays}
+        for axis in self._device:  # The count is made of all three bounds.
+            read |= {self._unit.same.get(name, name) for name in free_names([axis.count]) if name in arrays}
         return frozenset(read)
 
     def settle(self, written: frozenset[str], span: Span, axes: list[Axis]) -> tuple[Task | None, Effects, tuple[Axis, ...]]:
@@ -245,11 +239,14 @@ class _Bounds:
         statements: list[ast.stmt] = []
         slots: list[Slot] = []
         settled = list(axes)
-        for axis, start, count in self._device:
-            first, trips = self._unit.slot("start"), self._unit.slot("count")
-            statements += [set_slot(first, start), set_slot(trips, count)]
-            slots += [first, trips]
-            settled[axes.index(axis)] = replace(axis, start=get_slot(first), count=get_slot(trips))
+        for axis in self._device:
+            parts = {"start": axis.start, "step": axis.step, "count": axis.count}
+            for part, value in parts.items():
+                if isinstance(value, ast.Call):  # Not a constant, nor a value of the host's.
+                    slots.append(self._unit.slot(part))
+                    statements.append(set_slot(slots[-1], value))
+                    parts[part] = get_slot(slots[-1])
+            settled[axes.index(axis)] = replace(axis, start=parts["start"], step=parts["step"], count=parts["count"])
         save = small_task(self._unit, "bounds", span, body, statements, writes=slots)
         return save, Effects(frozenset(slot.name for slot in slots)), tuple(settled)
 
@@ -263,6 +260,14 @@ def set_slot(slot: Slot, value: ast.expr) -> ast.stmt:
     """The code that writes a scratch slot."""
     target = ast.Subscript(ast.Name("_slots", ast.Load()), ast.Constant(slot.index), ast.Store())
     return ast.Assign([target], copy.deepcopy(value))
+
+
+def as_index(body: Body, bound: ast.expr) -> ast.expr:
+    """A bound that the device reads, as ``range`` takes it: a 64-bit integer whatever its array holds, and never a float."""
+    if _is_integer(bound):
+        return bound
+    name = body.names.add(operator.index, "_index")
+    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [bound], []), bound)
 
 
 def trip_source(start: ast.expr, stop: ast.expr, step: ast.expr) -> ast.expr:

@@ -244,6 +244,15 @@ def _to_integer(name: str | None) -> Rule:
     return rule
 
 
+def _index(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """``operator.index``: an integer as Python's, which is an int64 whatever it was."""
+    if len(args) != 1:
+        return None
+    if not is_integral(args[0]):
+        raise NumberError(f"range() takes integers, not {plain(args[0])}")
+    return Choice((types.int64,), types.int64, code.identity)
+
+
 def _round(typing: NumberTyping, args: _Types) -> Choice | None:
     """Builtin ``round``: half to even; with digits the operand's float type."""
     if len(args) == 1:
@@ -414,6 +423,7 @@ def _operators() -> Iterable[tuple[object, Meaning]]:
     yield operator.neg, _unary(code.negative)
     yield operator.pos, _unary(code.identity)
     yield operator.invert, _invert
+    yield operator.index, _index
 
 
 def _builtins() -> Iterable[tuple[object, Meaning]]:

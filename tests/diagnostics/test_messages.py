@@ -396,13 +396,13 @@ def call_range_with_a_float():
     return kernel, (floats(),)
 
 
-@bad(SYNTAX)
-def syntax_step_read_on_the_device():
-    def kernel(x, step):
-        for i in range(0, 5, step[0]):
+@bad(TYPES)
+def types_a_bound_from_a_float_array():
+    def kernel(x, n):
+        for i in range(2, n[0]):
             x[i] = 1
 
-    return kernel, (floats(), ints())
+    return kernel, (floats(), floats())
 
 
 @bad(SYNTAX)

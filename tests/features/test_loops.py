@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import qgraph
+
 POISON = 77
 
 
@@ -237,6 +239,68 @@ def documented(x):
 
 def test_docstrings_pass_and_operators(check):
     check(documented, lambda: (poisoned(16),))
+
+
+def step_on_the_device(x, y, k):
+    for i in range(2, x.shape[0], k[0]):
+        x[i] = 1.0
+    for i in range(k[1], -1, k[2]):
+        y[i] = i
+    for i, j in qgraph.ndrange(2, 3):
+        for a in range(i, 9, k[0] * k[0] + j):
+            x[a] += 0.5
+
+
+@pytest.mark.parametrize(("up", "down"), [(3, -2), (1, -1), (100, -100), (-1, -7)])
+def test_a_step_read_on_the_device(check, up, down):
+    check(step_on_the_device, lambda: (np.zeros(20), poisoned(20), np.array([up, 19, down])))
+
+
+def written_step(k, trace):
+    for i in range(0, 4, k[0]):
+        k[i] = 3
+    for i in range(k[0]):
+        trace[i] = i
+
+
+def test_a_step_that_its_own_loop_writes_was_read_before(check):
+    check(written_step, lambda: (np.array([2, 7, 7, 7]), np.full(4, 77)))
+
+
+def zero_step(x, k):
+    for i in range(0, 9, k[0]):
+        x[i] = 1
+    for t in qgraph.serial(range(0, 9, k[0])):
+        for i in range(x.shape[0]):
+            x[i] = t
+
+
+def test_a_zero_step_read_on_the_device_runs_no_iteration(rig):
+    x = np.full(9, 77)
+    rig.run(rig.kernel(zero_step), x, np.array([0]))
+    assert (x == 77).all()
+    with pytest.raises(ValueError, match="must not be zero"):
+        zero_step(x, np.array([0]))  # CPython refuses it: the one difference
+
+
+def narrow_bounds(x, lo, hi, by):
+    for i in range(lo[0], hi[0], by[0]):
+        x[i + 130] += 1
+    for i in range(lo[0] | 1, hi[0]):
+        x[i + 130] += 10
+    for t in qgraph.serial(range(lo[0], hi[0], by[0])):
+        for i in range(2):
+            x[i] += t
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint64"])
+def test_bounds_of_any_integer_type_are_python_integers(check, dtype):
+    low, high = np.iinfo(dtype).min if dtype == "int8" else 0, 127 if dtype == "int8" else 200
+
+    def args():
+        return np.zeros(400, np.int64), np.array([low], dtype), np.array([high], dtype), np.array([100], dtype)
+
+    check(narrow_bounds, args)
 
 
 def light_with_continue(out, x, scale):

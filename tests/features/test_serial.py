@@ -129,3 +129,20 @@ def parallel_word(x, index):
 
 def test_parallel_is_the_authors_word(check):
     check(parallel_word, lambda: (np.full(20, POISON), np.random.default_rng(5).permutation(20)))
+
+
+def step_on_the_device(x, trace, k):
+    for t in qgraph.serial(range(1, 12, k[0])):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 2 + t
+        k[0] = 1  # a range is read once, at its entry
+        trace[t] = x[0]
+    for t in qgraph.serial(range(8, k[1], k[2])):
+        for s in qgraph.serial(range(0, 9, t)):
+            for i in range(x.shape[0]):
+                x[i] += s
+
+
+@pytest.mark.parametrize(("up", "down"), [(4, -3), (1, -1), (50, -50)])
+def test_a_step_read_on_the_device(check, up, down):
+    check(step_on_the_device, lambda: (np.arange(5), np.full(12, POISON), np.array([up, 1, down])))

@@ -356,3 +356,21 @@ def serial_instead(x):
 
 def test_serial_is_the_way_out(check):
     check(serial_instead, lambda: (np.zeros(9, np.int64),))
+
+
+# --- a step that only the device knows -----------------------------------------------------------------------------------
+
+
+def unknown_step(x, y, k):
+    for i in range(1, x.shape[0], k[0]):
+        y[i] = x[i - 1]
+    for i in range(1, x.shape[0], k[0]):
+        x[i] = x[i - 1] + 1
+    for i in range(0, x.shape[0], k[0]):
+        x[i // 2] = i
+
+
+def test_with_an_unknown_step_only_what_holds_for_every_step_is_proved(rig):
+    plan = rig.kernel(unknown_step).plan(np.zeros(9), np.zeros(9), np.ones(1, np.int64))
+    kinds = [task.verdict.kind for task in loops_of(plan)]
+    assert kinds[1:] == ["assumed", "assumed"]
