@@ -176,6 +176,11 @@ def at_least(value: int, _bound: int) -> int:
     return value
 
 
+def match_subject(value: int) -> int:
+    """``value``, which must be an integer: kernels match nothing else."""
+    return value
+
+
 def set_condition(slots: Any, index: int, handle: int, value: int) -> None:
     """Decide a kernel-level loop or branch: through its conditional handle in a graph, else in scratch slot ``index``."""
     slots[index] = value

@@ -82,6 +82,31 @@ def check_private(body: Sequence[ast.stmt], bound: Iterable[str], file: str) -> 
     _Flow(assigned, file).block(body, frozenset(bound))
 
 
+def surely_assigned(statements: Sequence[ast.stmt], unassigned: Iterable[str], file: str) -> frozenset[str]:
+    """Those of ``unassigned`` that have a value after kernel-level ``statements``, before which they had none.
+
+    Raises:
+        KernelSyntaxError: one of them may be used before that.
+    """
+    names = set(unassigned)
+    assigned = {name: places for name, places in names_assigned(statements).items() if name in names}
+    state = _Flow(assigned, file, private=False).block(statements, frozenset())
+    return frozenset(assigned) & (state or frozenset())
+
+
+def needed_before(statements: Sequence[ast.stmt], names: Iterable[str]) -> frozenset[str]:
+    """Those of ``names`` whose value from before ``statements`` is used in them, or may still be there after them."""
+    known = set(names)
+    assigned = {name: places for name, places in names_assigned(statements).items() if name in known}
+    flow = _Flow(assigned, "", exposed=set())
+    state = flow.block(statements, frozenset())
+    assert flow.exposed is not None
+    read = names_read(statements)
+    never_assigned = frozenset(name for name in known - assigned.keys() if name in read)
+    kept = frozenset(assigned) - (state if state is not None else frozenset(assigned))
+    return never_assigned | kept | flow.exposed
+
+
 # The names surely assigned where control stands; None where control cannot stand.
 State = frozenset[str] | None
 
@@ -95,9 +120,14 @@ def _meet(left: State, right: State) -> State:
 class _Flow:
     """Walks statements in order with the set of names that are surely assigned."""
 
-    def __init__(self, assigned: dict[str, list[ast.AST]], file: str) -> None:
+    def __init__(
+        self, assigned: dict[str, list[ast.AST]], file: str, *, private: bool = True, exposed: set[str] | None = None
+    ) -> None:
         self.assigned = assigned
         self.file = file
+        self.private = private
+        # Where given: the uses of unassigned names, which are then no errors.
+        self.exposed = exposed
         self.breaks: list[State] = []
         self.local: frozenset[str] = frozenset()
 
@@ -284,14 +314,14 @@ class _Flow:
         name = node.id
         if name in state or name in self.local or name not in self.assigned:
             return
+        if self.exposed is not None:
+            self.exposed.add(name)
+            return
         places = self.assigned[name]
         also = tuple(("it is assigned here", Span.of(place, self.file)) for place in places[:3] if place is not node)
-        raise KernelSyntaxError(
-            f"`{name}` may be used before this iteration has assigned it",
-            Span.of(node, self.file),
-            also=also,
-            hint=_hint(name, node, places),
-        )
+        found = f"`{name}` may be used before {'this iteration has assigned it' if self.private else 'it is assigned'}"
+        hint = _hint(name, node, places) if self.private else "assign it on every path before this line"
+        raise KernelSyntaxError(found, Span.of(node, self.file), also=also, hint=hint)
 
 
 _STATEMENTS: dict[type[ast.stmt], Callable[[_Flow, Any, frozenset[str]], State]] = {

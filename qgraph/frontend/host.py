@@ -10,7 +10,9 @@ from typing import cast
 
 import numpy as np
 
-from qgraph.frontend.bindings import HostExpr, LeafRef, Value
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, Value
+from qgraph.frontend.ranges import loop_call
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 
@@ -25,6 +27,23 @@ def host_expression(unit: Unit, scope: Scope, node: ast.expr) -> ast.expr | None
     """``node`` over leaf names, or None where it needs the device (or cannot be computed at all)."""
     result = _Host(unit, scope).visit(copy.deepcopy(node))
     return None if result is None else ast.fix_missing_locations(result)
+
+
+def binding(unit: Unit, scope: Scope, value: ast.expr) -> Binding | None:
+    """What ``value`` is without the device: an argument, a constant, a range, a number of the host; None for other values."""
+    bound = scope.static(value)
+    if isinstance(bound, Gone):
+        raise KernelSyntaxError(bound.reason, scope.span(value), hint=bound.hint)
+    if isinstance(bound, (ScalarRef, SlotRef)):
+        # Another name for it would see what is assigned to it later.
+        return None
+    if bound is not None:
+        return bound
+    found = loop_call(scope, value)
+    if found is not None and found.word is None:
+        return RangeRef(found.call, found.scope.inner({}))
+    known = host_expression(unit, scope, value)
+    return None if known is None else HostExpr(known)
 
 
 class _Host:

@@ -30,7 +30,6 @@ REJECTED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Delete: ("`del`", "names end with the kernel; leave it out"),
     ast.Import: ("`import`", "import at the top of the module"),
     ast.ImportFrom: ("`import`", "import at the top of the module"),
-    ast.Match: ("`match`", "write if/elif over elements inside a loop"),
     ast.List: ("a list", _LIST),
     ast.Dict: ("a dict", _LIST),
     ast.Set: ("a set", _LIST),

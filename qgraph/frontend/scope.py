@@ -11,6 +11,7 @@ from types import ModuleType
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, StructRef, Value
+from qgraph.frontend.frames import Frame
 from qgraph.frontend.parse import SourceFunction
 from qgraph.language import Func
 from qgraph.program import FrozenName
@@ -28,9 +29,17 @@ class Scope:
     object when the kernel is called again.
     """
 
-    def __init__(self, source: SourceFunction, names: Mapping[str, Binding], frozen: dict[tuple[int, str], FrozenName]) -> None:
+    def __init__(
+        self,
+        source: SourceFunction,
+        names: Mapping[str, Binding],
+        frozen: dict[tuple[int, str], FrozenName],
+        frame: Frame | None = None,
+    ) -> None:
         self.source = source
         self.names = dict(names)
+        # At kernel level: what is known of the function as a whole.
+        self.frame = frame
         self._frozen = frozen
 
     @property
@@ -44,11 +53,11 @@ class Scope:
 
     def inner(self, names: Mapping[str, Binding]) -> Scope:
         """The same function with some names bound anew, as in the body of a loop."""
-        return Scope(self.source, {**self.names, **names}, self._frozen)
+        return Scope(self.source, {**self.names, **names}, self._frozen, self.frame)
 
-    def of(self, source: SourceFunction, names: Mapping[str, Binding]) -> Scope:
+    def of(self, source: SourceFunction, names: Mapping[str, Binding], frame: Frame | None = None) -> Scope:
         """The scope of another function, called from this one."""
-        return Scope(source, names, self._frozen)
+        return Scope(source, names, self._frozen, frame)
 
     def lookup(self, node: ast.Name) -> Binding:
         """What ``node`` stands for; ``KernelSyntaxError`` if nothing does."""

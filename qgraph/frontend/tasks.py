@@ -21,7 +21,7 @@ from qgraph.frontend.resolve import Body, free_names
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 from qgraph.frontend.walk import collect
-from qgraph.program import ArrayType, Axis, Effects, Function, Slot, Task
+from qgraph.program import Axis, Effects, Function, Slot, Task
 from qgraph.source import Span
 
 _ATOMIC_INTEGERS = ("int32", "int64", "uint32", "uint64")
@@ -94,7 +94,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
 
 def small_task(
     unit: Unit,
-    role: Literal["enter", "condition", "bounds"],
+    role: Literal["enter", "condition", "bounds", "decide"],
     span: Span,
     body: Body,
     statements: list[ast.stmt],
@@ -105,7 +105,7 @@ def small_task(
     """A one-thread task that the frontend made itself: it reads and writes slots, and may read arrays."""
     for statement in statements:
         _locate(statement, span)
-    arrays = _collect(unit, body, statements, span).reads
+    arrays = touched_by(unit, body, statements, span).reads
     names = frozenset(item if isinstance(item, str) else item.name for item in reads)
     effects = Effects(names | arrays, frozenset(slot.name for slot in writes))
     return Task(
@@ -118,68 +118,6 @@ def small_task(
         effects=effects | _slot_reads(body),
         scalars=tuple(body.scalars.items()),
     )
-
-
-class SerialRun:
-    """Consecutive statements on array elements: one task for one thread."""
-
-    def __init__(self, unit: Unit, file: str) -> None:
-        self.file = file
-        self._unit = unit
-        self._body = Body(unit)
-        self._statements: list[ast.stmt] = []
-
-    def statement(self, scope: Scope, node: ast.stmt) -> None:
-        """Add an assignment to elements, a call, or an `if` around these."""
-        for child in ast.walk(node):
-            if isinstance(child, ast.Subscript) and isinstance(child.ctx, ast.Store) and _has_slice(child.slice):
-                raise KernelSyntaxError(
-                    f"`{ast.unparse(child)}` assigns a slice at kernel level",
-                    scope.span(child),
-                    hint="write a loop: for i in range(...): ...",
-                )
-        self._check_targets(scope, node)
-        self._statements += self._body.statements(scope, [node], ())
-
-    def loop(self, scope: Scope, node: ast.For) -> None:
-        """Add a serial loop without parallel loops inside: its names are private to it."""
-        added = self._body.statements(scope, [node], ())
-        check_private(added, (), scope.file)
-        self._statements += added
-
-    def _check_targets(self, scope: Scope, node: ast.stmt) -> None:
-        """A store into a Python tuple or number is no store into an array."""
-        for child in ast.walk(node):
-            if isinstance(child, ast.Subscript) and isinstance(child.ctx, ast.Store):
-                base = child.value
-                while isinstance(base, ast.Subscript):
-                    base = base.value
-                bound = scope.static(base)
-                leaf = getattr(bound, "leaf", None)
-                if bound is not None and (leaf is None or not isinstance(leaf.type, ArrayType)):
-                    raise KernelSyntaxError(
-                        f"`{ast.unparse(base)}` is not an array",
-                        scope.span(child),
-                        hint="assign to elements of array arguments",
-                    )
-
-    def task(self) -> Task:
-        """The task of all statements added."""
-        first, last = self._statements[0], self._statements[-1]
-        end_line = last.end_lineno or last.lineno
-        span = Span(self.file, first.lineno, first.col_offset, end_line, last.end_col_offset or 0)
-        touched = _collect(self._unit, self._body, self._statements, span)
-        effects = Effects(touched.reads, touched.written)
-        return Task(
-            name=self._unit.task_name(first.lineno, "serial"),
-            role="serial",
-            span=span,
-            axes=(),
-            body=tuple(self._statements),
-            names=self._body.names.values,
-            effects=effects | _slot_reads(self._body),
-            scalars=tuple(self._body.scalars.items()),
-        )
 
 
 class _Bounds:
@@ -336,7 +274,8 @@ def _refuse_partial_overlap(unit: Unit, touched: tuple[Access, ...], span: Span)
             )
 
 
-def _collect(unit: Unit, body: Body, statements: list[ast.stmt], span: Span) -> accesses.Accesses:
+def touched_by(unit: Unit, body: Body, statements: list[ast.stmt], span: Span) -> accesses.Accesses:
+    """The array elements that statements of one thread read and write."""
     facts = LoopFacts(
         axes=(),
         body=statements,
@@ -430,11 +369,6 @@ def _locate(statement: ast.stmt, span: Span) -> None:
         if isinstance(child, (ast.stmt, ast.expr)) and not hasattr(child, "lineno"):
             child.lineno, child.col_offset = span.line, span.column
             child.end_lineno, child.end_col_offset = span.end_line, span.end_column
-
-
-def _has_slice(node: ast.expr) -> bool:
-    parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    return any(isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts)
 
 
 def _is_integer(node: ast.expr) -> bool:

@@ -223,3 +223,18 @@ def check_scalar(context: Any, item: Any) -> None:
     """A typing error for what is no number."""
     if not is_number(item):
         raise context.typing_error(f"a kernel scalar holds a number, not {plain(item)}")
+
+
+def match_word() -> CodeWord:
+    """The Numba type of ``language.match_subject``: an integer as it is, a typing error for anything else."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        (item,) = args
+        if not isinstance(plain(item), types.Integer | types.Boolean):
+            raise context.typing_error(f"match on {plain(item)}: kernels match integers")
+        return context.make_signature(types.int64, plain(item))
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        return context.cast(builder, args[0], sig.args[0], sig.return_type)
+
+    return CodeWord("match_subject", typer, emit)

@@ -18,7 +18,7 @@ from numba.np.numpy_support import from_dtype
 
 from qgraph import language
 from qgraph.errors import BackendError
-from qgraph.lowering.atomics import atomic_word, cast_word, condition_word
+from qgraph.lowering.atomics import atomic_word, cast_word, condition_word, match_word
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
@@ -121,6 +121,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing._words = {}
     typing.special = {id(function): atomic_word(function) for function in language.ATOMICS}
     typing.special[id(language.set_condition)] = condition_word()
+    typing.special[id(language.match_subject)] = match_word()
     target = Target(typing)
     typing.refresh()
     target.refresh()

@@ -1,0 +1,207 @@
+"""Kernel-level assignments and calls: names for things known now, numbers of the host, kernel scalars, array elements."""
+
+from __future__ import annotations
+
+import ast
+import copy
+
+from qgraph import language
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bindings import Binding, HostExpr, LeafRef, ScalarRef, SlotRef, StructRef, Value
+from qgraph.frontend.calls import call_func, evaluated
+from qgraph.frontend.host import binding
+from qgraph.frontend.region import Region, callee
+from qgraph.frontend.resolve import Body
+from qgraph.frontend.scope import Scope
+from qgraph.program import ArrayType
+
+
+def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
+    """``targets = value``."""
+    if all(_stores_elements(target) for target in node.targets):
+        _to_elements(region, scope, node)
+        return
+    value = _called(region, scope, node.value)
+    for target in node.targets:
+        if isinstance(target, ast.Name):
+            _bind(region, scope, [target], [value])
+        elif isinstance(target, ast.Tuple):
+            _unpack(region, scope, target, value)
+        elif _stores_elements(target):
+            _to_elements(region, scope, ast.copy_location(ast.Assign([target], value), node))
+        else:
+            raise KernelSyntaxError(
+                f"`{ast.unparse(target)}` cannot be assigned at kernel level",
+                scope.span(target),
+                hint="assign to elements of arrays, or bind plain names",
+            )
+
+
+def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
+    """``name: type = value``: the annotation says nothing to a kernel."""
+    if node.value is not None:
+        assign(region, scope, ast.copy_location(ast.Assign([node.target], node.value), node))
+
+
+def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
+    """``target += value``."""
+    if _stores_elements(node.target):
+        node = copy.copy(node)
+        node.value = evaluated(region, scope, node.value)
+        region.run(scope).statement(scope, node)
+        return
+    load = copy.deepcopy(node.target)
+    load.ctx = ast.Load()
+    value = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
+    assign(region, scope, ast.copy_location(ast.Assign([node.target], value), node))
+
+
+def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
+    """A call whose value nobody takes."""
+    value = node.value
+    if isinstance(value, ast.Constant):
+        return
+    if isinstance(value, ast.Call):
+        found = callee(scope, value)
+        if found is not None:
+            call_func(region, scope, *found, value)
+            return
+        bound = scope.static(value.func)
+        if isinstance(bound, Value) and (bound.value is print or bound.value in language.ATOMICS):
+            node = copy.copy(node)
+            node.value = evaluated(region, scope, value)
+            region.run(scope).statement(scope, node)
+            return
+        # Says what is wrong with the callee, if anything.
+        Body(region.unit).expression(scope, value)
+    raise KernelSyntaxError(
+        f"the statement `{ast.unparse(node)}` has no effect here",
+        scope.span(node),
+        hint="assign its value to a name, or to an element of an array",
+    )
+
+
+def _called(region: Region, scope: Scope, value: ast.expr) -> ast.expr:
+    """``value``, its calls of funcs with loops made; a tuple part by part."""
+    if isinstance(value, ast.Tuple):
+        parts: list[ast.expr] = [evaluated(region, scope, part) for part in value.elts]
+        return ast.copy_location(ast.Tuple(parts, ast.Load()), value)
+    return evaluated(region, scope, value)
+
+
+def _to_elements(region: Region, scope: Scope, node: ast.Assign) -> None:
+    node = copy.copy(node)
+    node.value = _called(region, scope, node.value)
+    region.run(scope).statement(scope, node)
+
+
+def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) -> None:
+    parts = _parts(scope, value)
+    if parts is not None and len(parts) != len(target.elts):
+        raise KernelSyntaxError(
+            f"{len(parts)} values for {len(target.elts)} names", scope.span(value), hint="unpack as many as there are"
+        )
+    names = [element for element in target.elts if isinstance(element, ast.Name)]
+    if len(names) == len(target.elts):
+        if parts is not None:
+            _bind(region, scope, names, parts)
+        elif isinstance(value, ast.Call):
+            _check_scalars(scope, names)
+            region.run(scope).unpack(scope, [name.id for name in names], value)
+        else:
+            raise KernelSyntaxError(
+                f"`{ast.unparse(value)}` cannot be unpacked at kernel level",
+                scope.span(value),
+                hint="unpack a tuple, a shape, or what a func returns",
+            )
+        return
+    if parts is not None and all(isinstance(element, (ast.Name, ast.Subscript)) for element in target.elts):
+        _mixed(region, scope, target.elts, parts)
+        return
+    raise KernelSyntaxError(
+        f"`{ast.unparse(target)}` cannot be assigned at kernel level",
+        scope.span(target),
+        hint="assign to elements of arrays, or bind plain names",
+    )
+
+
+def _mixed(region: Region, scope: Scope, targets: list[ast.expr], parts: list[ast.expr]) -> None:
+    """``s, x[0] = ...``: all values first, under names of their own."""
+    held = [
+        ast.copy_location(ast.Name(f".held{k}_{part.lineno}_{part.col_offset}", ast.Load()), part)
+        for k, part in enumerate(parts)
+    ]
+    _bind(region, scope, [ast.copy_location(ast.Name(name.id, ast.Store()), name) for name in held], parts)
+    for target, name in zip(targets, held, strict=True):
+        assign(region, scope, ast.copy_location(ast.Assign([target], name), target))
+
+
+def _parts(scope: Scope, value: ast.expr) -> list[ast.expr] | None:
+    """The parts of a tuple that is known as such."""
+    if isinstance(value, ast.Tuple):
+        return value.elts
+    bound = scope.static(value)
+    count = 0
+    if isinstance(bound, StructRef):
+        count = len(bound.children)
+    elif isinstance(value, ast.Attribute) and value.attr == "shape":
+        base = scope.static(value.value)
+        if isinstance(base, LeafRef) and isinstance(base.leaf.type, ArrayType):
+            count = base.leaf.type.ndim
+    if count == 0:
+        return None
+    parts: list[ast.expr] = [ast.Subscript(value, ast.Constant(k), ast.Load()) for k in range(count)]
+    return [ast.fix_missing_locations(ast.copy_location(part, value)) for part in parts]
+
+
+def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.expr]) -> None:
+    """Bind names at once: what is known now needs no code, the rest are kernel scalars."""
+    frame = scope.frame
+    assert frame is not None
+    known: list[tuple[ast.Name, Binding]] = []
+    computed: list[tuple[ast.Name, ast.expr]] = []
+    for name, value in zip(names, values, strict=True):
+        bound = binding(region.unit, scope, value)
+        if bound is None or (frame.varies(name.id) and _is_number(bound)):
+            computed.append((name, value))
+        else:
+            known.append((name, bound))
+    if computed:
+        _check_scalars(scope, [name for name, _ in computed])
+        region.run(scope).assign_all(scope, [name.id for name, _ in computed], [value for _, value in computed])
+    for name, bound in known:
+        if region.depth > 0 and isinstance(scope.names.get(name.id), (LeafRef, ScalarRef, SlotRef)):
+            raise KernelSyntaxError(
+                f"`{name.id}` is bound again inside a device loop or branch, to something that is no number",
+                scope.span(name),
+                hint="copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
+            )
+        scope.names[name.id] = bound
+
+
+def _is_number(bound: Binding) -> bool:
+    match bound:
+        case LeafRef():
+            return not bound.is_array
+        case Value():
+            return isinstance(bound.value, (bool, int, float, complex)) or hasattr(bound.value, "dtype")
+        case _:
+            return isinstance(bound, HostExpr)
+
+
+def _check_scalars(scope: Scope, names: list[ast.Name]) -> None:
+    """The variable of a loop around, and arrays that are seen from inside a loop, are no kernel scalars."""
+    for name in names:
+        bound = scope.names.get(name.id)
+        if isinstance(bound, SlotRef):
+            raise KernelSyntaxError(
+                f"`{name.id}` is the variable of a serial loop, and it is assigned in the loop",
+                scope.span(name),
+                hint="use another name",
+            )
+
+
+def _stores_elements(target: ast.expr) -> bool:
+    if isinstance(target, ast.Tuple):
+        return all(_stores_elements(element) for element in target.elts)
+    return isinstance(target, ast.Subscript)

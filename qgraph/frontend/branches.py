@@ -1,0 +1,130 @@
+"""Kernel-level `if` and `match`: statements of one thread where they can be, nodes with regions where loops are inside."""
+
+from __future__ import annotations
+
+import ast
+
+from qgraph import language
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bindings import Value
+from qgraph.frontend.calls import evaluated
+from qgraph.frontend.exits import assign
+from qgraph.frontend.frames import ADDED
+from qgraph.frontend.region import Region, decide, decide_test, header, merge, needs_region, statically
+from qgraph.frontend.resolve import Body
+from qgraph.frontend.scope import Scope
+from qgraph.frontend.tasks import small_task
+from qgraph.program import Branch
+
+
+def if_statement(region: Region, scope: Scope, node: ast.If) -> None:
+    """A branch that is known at compile time, one thread's work, or an IF node."""
+    known = statically(scope, node.test)
+    if known is not None:
+        region.block(scope, node.body if known else node.orelse)
+        return
+    if not needs_region(region.unit, scope, [node]):
+        region.run(scope).compound(scope, node)
+        return
+    test = evaluated(region, scope, node.test)
+    region.flush()
+    unit, span = region.unit, header(scope, node)
+    decided = unit.slot("branch")
+    body = Body(unit)
+    deciding = small_task(
+        unit, "decide", span, body, [decide_test(body, decided, body.expression(scope, test))], writes=[decided]
+    )
+    blocks = [node.body, node.orelse] if node.orelse else [node.body]
+    scopes = [scope.inner({}) for _ in blocks]
+    regions = []
+    for inner_scope, block in zip(scopes, blocks, strict=True):
+        inner = region.inner()
+        inner.block(inner_scope, block)
+        regions.append(inner.finish())
+    region.add(Branch("if", span, decided, deciding, tuple(regions), f"if {ast.unparse(node.test)}"))
+    merge(scope, scopes if node.orelse else [*scopes, scope.inner({})], span)
+
+
+def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
+    """A SWITCH node, or one thread's `if`/`elif`."""
+    cases = [(_values(scope, case), case.body) for case in node.cases]
+    if not needs_region(region.unit, scope, [node]):
+        callee, held = f"{ADDED}match_subject", f"{ADDED}subject{node.lineno}_{node.col_offset}"
+        scope.names[callee] = Value(language.match_subject)
+        keep = assign(held, ast.Call(ast.Name(callee, ast.Load()), [node.subject], []), node.subject)
+        region.block(scope, [keep, *_as_if(node, cases, held)])
+        return
+    subject = evaluated(region, scope, node.subject)
+    region.flush()
+    unit, span = region.unit, header(scope, node)
+    decided = unit.slot("branch")
+    body = Body(unit)
+    word = body.names.add(language.match_subject, "_match_subject")
+    matched = body.expression(scope, subject)
+    value = ast.copy_location(ast.Call(ast.Name(word, ast.Load()), [matched], []), node.subject)
+    number: ast.expr = ast.Constant(len(cases))
+    for position, (values, _) in reversed(list(enumerate(cases))):
+        chosen = ast.Constant(position)
+        if values is None:
+            number = chosen
+            continue
+        number = ast.IfExp(_is_one_of("_subject", values), chosen, number)
+    keep = ast.copy_location(ast.Assign([ast.Name("_subject", ast.Store())], value), node.subject)
+    choose = decide(body, decided, ast.unparse(number))
+    deciding = small_task(unit, "decide", span, body, [keep, choose], writes=[decided])
+    scopes = [scope.inner({}) for _ in cases]
+    regions = []
+    for inner_scope, (_, block) in zip(scopes, cases, strict=True):
+        inner = region.inner()
+        inner.block(inner_scope, block)
+        regions.append(inner.finish())
+    region.add(Branch("switch", span, decided, deciding, tuple(regions), f"match {ast.unparse(node.subject)}"))
+    complete = any(values is None for values, _ in cases)
+    merge(scope, scopes if complete else [*scopes, scope.inner({})], span)
+
+
+def _values(scope: Scope, case: ast.match_case) -> list[int] | None:
+    """The integers that a case stands for; None for ``case _``."""
+    if case.guard is not None:
+        raise KernelSyntaxError(
+            "a `case` with an `if`", scope.span(case.guard), hint="write an `if` inside the case, or if/elif instead of match"
+        )
+    pattern = case.pattern
+    if isinstance(pattern, ast.MatchAs) and pattern.pattern is None and pattern.name is None:
+        return None
+    values = []
+    for part in pattern.patterns if isinstance(pattern, ast.MatchOr) else [pattern]:
+        value = _value(scope, part.value) if isinstance(part, ast.MatchValue) else None
+        if value is None:
+            raise KernelSyntaxError(
+                f"`case {ast.unparse(part)}` is not an integer",
+                scope.span(part),
+                hint="kernels match integers: `case 0:`, `case 1 | 2:`, `case Color.RED:`, `case _:`",
+            )
+        values.append(value)
+    return values
+
+
+def _value(scope: Scope, node: ast.expr) -> int | None:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        value = getattr(scope.static(node), "value", None)
+    return int(value) if isinstance(value, int) else None
+
+
+def _as_if(node: ast.Match, cases: list[tuple[list[int] | None, list[ast.stmt]]], subject: str) -> list[ast.stmt]:
+    """The same as if/elif over a name that holds the subject."""
+    rest: list[ast.stmt] = []
+    for values, block in reversed(cases):
+        rest = block if values is None else [ast.If(_is_one_of(subject, values), block, rest)]
+    return [_placed(statement, node) for statement in rest]
+
+
+def _placed(statement: ast.stmt, node: ast.AST) -> ast.stmt:
+    return statement if hasattr(statement, "lineno") else ast.fix_missing_locations(ast.copy_location(statement, node))
+
+
+def _is_one_of(name: str, values: list[int]) -> ast.expr:
+    tests: list[ast.expr] = [ast.Compare(ast.Name(name, ast.Load()), [ast.Eq()], [ast.Constant(value)]) for value in values]
+    return tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), tests)

@@ -1,0 +1,260 @@
+"""`break`, `continue` and `return` at kernel level as flags: a graph's loops end by their conditions alone.
+
+What follows a statement that may leave is put under `if not flag:`; the loop's condition looks at the flag first. The flags are
+kernel scalars under names that no user can write.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bindings import Value
+from qgraph.frontend.frames import ADDED, Frame, Structure
+from qgraph.frontend.scope import Scope
+
+_LOOPS = (ast.For, ast.While)
+_Block = tuple[list[ast.stmt], frozenset[str]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LoopBody:
+    """A loop's body without `break` and `continue`; ``broke`` names the flag that a `break` sets, if there is one."""
+
+    statements: list[ast.stmt]
+    broke: str | None
+
+
+def lower_loop(node: ast.For | ast.While) -> LoopBody:
+    """The body of a kernel-level loop whose `break` and `continue` are flags."""
+    broke, skipped = f"{ADDED}broke{node.lineno}_{node.col_offset}", f"{ADDED}skipped{node.lineno}_{node.col_offset}"
+    statements, flags = _loop_block(node.body, broke, skipped)
+    if skipped in flags:
+        statements = [assign(skipped, ast.Constant(False), node), *statements]
+    return LoopBody(statements, broke if broke in flags else None)
+
+
+def _loop_block(statements: Sequence[ast.stmt], broke: str, skipped: str) -> _Block:
+    result: list[ast.stmt] = []
+    for position, node in enumerate(statements):
+        if isinstance(node, (ast.Break, ast.Continue)):
+            flag = broke if isinstance(node, ast.Break) else skipped
+            return [*result, assign(flag, ast.Constant(True), node)], frozenset({flag})
+        lowered, flags = _inner(node, lambda block: _loop_block(block, broke, skipped))
+        result.append(lowered)
+        rest = statements[position + 1 :]
+        if flags:
+            if not rest:
+                return result, flags
+            guarded, more = _loop_block(rest, broke, skipped)
+            return [*result, unless(flags, guarded, rest[0])], flags | more
+    return result, frozenset()
+
+
+def _inner(node: ast.stmt, lower: Callable[[Sequence[ast.stmt]], _Block]) -> tuple[ast.stmt, frozenset[str]]:
+    """``node`` with the blocks in it lowered, and the flags that they set; a loop's body is the loop's own."""
+    if not isinstance(node, (ast.If, ast.For, ast.While, ast.Match)):
+        return node, frozenset()
+    flags: frozenset[str] = frozenset()
+    node = copy.copy(node)
+    if isinstance(node, ast.Match):
+        node.cases = [copy.copy(case) for case in node.cases]
+        for case in node.cases:
+            case.body, more = lower(case.body)
+            flags |= more
+        return node, flags
+    if isinstance(node, ast.If):
+        node.body, flags = lower(node.body)
+    node.orelse, more = lower(node.orelse)
+    return node, flags | more
+
+
+# --- return ------------------------------------------------------------------------------------------------------------
+
+
+def lower_returns(
+    frame: Frame, scope: Scope, statements: list[ast.stmt], is_parallel: Callable[[ast.For], bool]
+) -> list[ast.stmt]:
+    """A function's statements in which `return` is an assignment, and ``frame.returns`` what it returns.
+
+    Raises:
+        KernelSyntaxError: returns of different shapes.
+    """
+    returns = [child for node in statements for child in ast.walk(node) if isinstance(child, ast.Return)]
+    if not returns:
+        return statements
+    lowering = _Returns(frame, scope, is_parallel)
+    structures = [lowering.structure(node) for node in returns]
+    for node, structure in zip(returns, structures, strict=True):
+        if structure != structures[0]:
+            raise KernelSyntaxError(
+                "the function returns values of different shapes",
+                scope.span(node),
+                also=(("another return is here", scope.span(returns[0])),),
+                hint="return as many values everywhere",
+            )
+    frame.returns = structures[0]
+    lowered = lowering.block(statements, tail=True, in_loop=False)
+    if not lowering.flagged:
+        return lowered
+    return [assign(_RETURNED, ast.Constant(False), statements[0]), *lowered]
+
+
+_RETURNED = f"{ADDED}returned"
+
+
+class _Returns:
+    def __init__(self, frame: Frame, scope: Scope, is_parallel: Callable[[ast.For], bool]) -> None:
+        self._frame = frame
+        self._scope = scope
+        self._is_parallel = is_parallel
+        self.flagged = False
+
+    def block(self, statements: Sequence[ast.stmt], *, tail: bool, in_loop: bool) -> list[ast.stmt]:
+        """``tail``: nothing runs after the block, so no flag is needed."""
+        result: list[ast.stmt] = []
+        for position, node in enumerate(statements):
+            rest = list(statements[position + 1 :])
+            if isinstance(node, ast.Return):
+                return [*result, *self._leave(node, tail, in_loop)]
+            if not _returns(node) or (isinstance(node, ast.For) and self._is_parallel(node)):
+                result.append(node)
+                continue
+            if in_loop:
+                # A return inside is a `break` already; one in an inner loop has left only that.
+                result.append(self._loop(node) if isinstance(node, _LOOPS) else self._within(node, tail=False, in_loop=True))
+                if isinstance(node, _LOOPS):
+                    result.append(_place(ast.If(ast.Name(_RETURNED, ast.Load()), [ast.Break()], []), node))
+                continue
+            if isinstance(node, ast.If) and (_always(node.body) or _always(node.orelse)):
+                return [*result, self._within(_with_rest(node, rest), tail=tail, in_loop=False)]
+            if isinstance(node, _LOOPS):
+                result.append(self._loop(node))
+            else:
+                result.append(self._within(node, tail=tail and not rest, in_loop=False))
+            if rest:
+                result.append(unless(frozenset({_RETURNED}), self.block(rest, tail=tail, in_loop=False), rest[0]))
+            return result
+        return result
+
+    def _within(self, node: ast.stmt, *, tail: bool, in_loop: bool) -> ast.stmt:
+        return _inner(node, lambda block: (self.block(block, tail=tail, in_loop=in_loop), frozenset()))[0]
+
+    def _loop(self, node: ast.For | ast.While) -> ast.stmt:
+        node = copy.copy(node)
+        node.body = self.block(node.body, tail=False, in_loop=True)
+        node.orelse = self.block(node.orelse, tail=False, in_loop=False)
+        return node
+
+    def _leave(self, node: ast.Return, tail: bool, in_loop: bool) -> list[ast.stmt]:
+        result = self._assignments(node)
+        if in_loop or not tail:
+            self.flagged = True
+            result.append(assign(_RETURNED, ast.Constant(True), node))
+        if in_loop:
+            result.append(ast.copy_location(ast.Break(), node))
+        return result or [ast.copy_location(ast.Pass(), node)]
+
+    def structure(self, node: ast.Return) -> Structure | None:
+        """The shape of what ``node`` returns; None for a bare return."""
+        if node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None):
+            return None
+        return self._shape(node.value, f"{ADDED}result")
+
+    def _shape(self, value: ast.expr, name: str) -> Structure:
+        parts = self._parts(value)
+        if parts is None:
+            return Structure(name)
+        cls, values = parts
+        return Structure("", cls, tuple(self._shape(part, f"{name}{k}") for k, part in enumerate(values)))
+
+    def _parts(self, value: ast.expr) -> tuple[type, list[ast.expr]] | None:
+        """The class and the parts of a tuple, or of a call of a named tuple or dataclass."""
+        if isinstance(value, ast.Tuple):
+            return tuple, value.elts
+        if not isinstance(value, ast.Call):
+            return None
+        bound = self._scope.static(value.func)
+        cls = bound.value if isinstance(bound, Value) else None
+        if not isinstance(cls, type):
+            return None
+        fields = getattr(cls, "_fields", None) if issubclass(cls, tuple) else None
+        if fields is None and dataclasses.is_dataclass(cls):
+            fields = tuple(field.name for field in dataclasses.fields(cls) if field.init)
+        if fields is None:
+            return None
+        given = dict(zip(fields, value.args, strict=False)) | {str(k.arg): k.value for k in value.keywords}
+        if set(given) != set(fields) or len(value.args) + len(value.keywords) != len(fields):
+            raise KernelSyntaxError(
+                f"`{ast.unparse(value)}` does not give each field of {cls.__name__} once",
+                self._scope.span(value),
+                hint=f"its fields are {', '.join(fields)}",
+            )
+        return cls, [given[field] for field in fields]
+
+    def _assignments(self, node: ast.Return) -> list[ast.stmt]:
+        if node.value is None or self._frame.returns is None:
+            return []
+        pairs = list(self._pairs(node.value, self._frame.returns))
+        if len(pairs) == 1:
+            return [assign(pairs[0][0], pairs[0][1], node)]
+        targets = ast.Tuple([ast.Name(name, ast.Store()) for name, _ in pairs], ast.Store())
+        values = ast.Tuple([value for _, value in pairs], ast.Load())
+        return [_place(ast.Assign([targets], values), node)]
+
+    def _pairs(self, value: ast.expr, structure: Structure) -> list[tuple[str, ast.expr]]:
+        if structure.name:
+            return [(structure.name, value)]
+        parts = self._parts(value)
+        assert parts is not None
+        pairs = zip(parts[1], structure.parts, strict=True)
+        return [pair for part, inner in pairs for pair in self._pairs(part, inner)]
+
+
+def _with_rest(node: ast.If, rest: list[ast.stmt]) -> ast.If:
+    """What follows an `if` of which one branch returns belongs to the other one."""
+    node = copy.copy(node)
+    if _always(node.body):
+        node.orelse = [*node.orelse, *rest]
+    else:
+        node.body = [*node.body, *rest]
+    return node
+
+
+def _returns(node: ast.stmt) -> bool:
+    return any(isinstance(child, ast.Return) for child in ast.walk(node))
+
+
+def _always(statements: Sequence[ast.stmt]) -> bool:
+    """Whether a block surely ends with a return."""
+    if not statements:
+        return False
+    last = statements[-1]
+    if isinstance(last, ast.If):
+        return _always(last.body) and _always(last.orelse)
+    return isinstance(last, ast.Return)
+
+
+# --- code --------------------------------------------------------------------------------------------------------------
+
+
+def assign(name: str, value: ast.expr, node: ast.AST) -> ast.stmt:
+    """``name = value`` at the place of ``node``."""
+    return _place(ast.Assign([ast.Name(name, ast.Store())], value), node)
+
+
+def unless(flags: frozenset[str], statements: list[ast.stmt], node: ast.AST) -> ast.stmt:
+    """``if not (flag or ...):`` around ``statements``."""
+    names: list[ast.expr] = [ast.Name(flag, ast.Load()) for flag in sorted(flags)]
+    any_set = names[0] if len(names) == 1 else ast.BoolOp(ast.Or(), names)
+    return _place(ast.If(ast.UnaryOp(ast.Not(), any_set), statements, []), node)
+
+
+def _place(node: ast.stmt, where: ast.AST) -> ast.stmt:
+    for child in ast.walk(node):
+        if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
+            ast.copy_location(child, where)
+    return node

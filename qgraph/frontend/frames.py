@@ -1,0 +1,79 @@
+"""One function laid out at kernel level: which of its names are kernel scalars, where they live, and what it returns."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from qgraph.frontend.bindings import ScalarRef
+from qgraph.frontend.unit import Unit
+
+# Names that lowering of `break`, `continue` and `return` adds begin with this; no Python identifier of a user does.
+ADDED = "."
+
+_COMPOUND = (ast.For, ast.While, ast.If, ast.Match)
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What a function returns: the name that holds a number, or ``cls`` of parts."""
+
+    name: str = ""
+    cls: type | None = None
+    parts: tuple[Structure, ...] = ()
+
+    def names(self) -> Iterable[str]:
+        """The names of all numbers in it, in order."""
+        if self.name:
+            yield self.name
+        for part in self.parts:
+            yield from part.names()
+
+
+class Frame:
+    """A kernel, or one call of a func whose statements became the kernel's."""
+
+    def __init__(self, unit: Unit, tree: ast.FunctionDef) -> None:
+        self._unit = unit
+        self._scalars: dict[str, ScalarRef] = {}
+        self._uses = occurrences(tree.body)
+        self._assignments: Counter[str] = Counter()
+        self._nested: set[str] = set()
+        self._collect(tree.body, nested=False)
+        self.returns: Structure | None = None
+
+    def _collect(self, statements: Iterable[ast.AST], *, nested: bool) -> None:
+        for node in statements:
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                self._assignments[node.id] += 1
+                if nested:
+                    self._nested.add(node.id)
+            inside = nested or isinstance(node, _COMPOUND)
+            self._collect(ast.iter_child_nodes(node), nested=inside)
+
+    def varies(self, name: str) -> bool:
+        """Whether ``name`` is assigned in some loop or branch, and elsewhere too: then its value lives on the device."""
+        return name.startswith(ADDED) or (name in self._nested and self._assignments[name] > 1)
+
+    def assigned_nested(self, name: str) -> bool:
+        """Whether a loop or a branch assigns ``name``."""
+        return name in self._nested
+
+    def is_private(self, name: str, node: ast.AST) -> bool:
+        """Whether ``name`` is used nowhere but in the statement ``node``: nobody sees its value afterwards."""
+        return not name.startswith(ADDED) and occurrences([node])[name] == self._uses[name]
+
+    def scalar(self, name: str) -> ScalarRef:
+        """The kernel scalar ``name``: one slot, whatever the number of assignments."""
+        found = self._scalars.get(name)
+        if found is None:
+            slot = self._unit.scalar(name.strip(ADDED).replace(ADDED, "_"))
+            found = self._scalars[name] = ScalarRef(slot.name, slot)
+        return found
+
+
+def occurrences(statements: Iterable[ast.AST]) -> Counter[str]:
+    """How often each name is read or written under ``statements``."""
+    return Counter(child.id for node in statements for child in ast.walk(node) if isinstance(child, ast.Name))

@@ -1,0 +1,202 @@
+"""A region under construction: kernel-level statements in program order, one handler a kind of statement."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from qgraph import language
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bindings import Binding, BoundFunc, Gone, StructRef, Value
+from qgraph.frontend.ranges import loop_call
+from qgraph.frontend.resolve import Body, is_do_while, known_test
+from qgraph.frontend.scope import Scope
+from qgraph.frontend.serial import SerialRun
+from qgraph.frontend.unit import Unit
+from qgraph.language import Func
+from qgraph.program import Slot, Statement, Task, TaskStatement
+from qgraph.source import Span
+
+Handler = Callable[["Region", Scope, ast.stmt], None]
+
+
+class Region:
+    """The kernel itself, or the body of a device loop or branch (``depth`` > 0).
+
+    Consecutive statements for one thread are collected in a run, which becomes one task as soon as another kind follows.
+    """
+
+    def __init__(self, unit: Unit, handlers: Mapping[type[ast.stmt], Handler], depth: int = 0) -> None:
+        self.unit = unit
+        self.depth = depth
+        self._handlers = handlers
+        self._statements: list[Statement] = []
+        self._run: SerialRun | None = None
+
+    def inner(self) -> Region:
+        """An empty region inside this one."""
+        return Region(self.unit, self._handlers, self.depth + 1)
+
+    def block(self, scope: Scope, statements: Iterable[ast.stmt]) -> None:
+        """Handle ``statements`` in order; names that they bind change ``scope``."""
+        for node in statements:
+            handler = self._handlers.get(type(node))
+            if handler is None:
+                raise KernelSyntaxError(
+                    f"`{first_word(node)}` cannot be used at kernel level",
+                    scope.span(node),
+                    hint="kernel-level statements are loops, branches, assignments and calls of funcs",
+                )
+            handler(self, scope, node)
+
+    def add(self, *statements: Statement) -> None:
+        """Append finished statements."""
+        self.flush()
+        self._statements += statements
+
+    def run(self, scope: Scope) -> SerialRun:
+        """The run that takes the next statement for one thread."""
+        if self._run is not None and self._run.file != scope.file:
+            self.flush()
+        if self._run is None:
+            self._run = SerialRun(self.unit, scope.file)
+        return self._run
+
+    def flush(self) -> None:
+        """End the current run."""
+        run, self._run = self._run, None
+        if run is not None and not run.empty:
+            self._statements.append(TaskStatement(run.task()))
+
+    def finish(self) -> tuple[Statement, ...]:
+        """The statements of the region."""
+        self.flush()
+        return tuple(self._statements)
+
+
+# --- which statements need a region ------------------------------------------------------------------------------------
+
+
+def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
+    """Whether something under ``nodes`` is more than one thread's work: a loop over a range, a device loop, a call with one."""
+    return any(_is_parallel(unit, scope, child) for node in nodes for child in ast.walk(node))
+
+
+def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
+    if isinstance(node, ast.While):
+        return is_do_while(scope, node.test)
+    if isinstance(node, ast.For):
+        return is_parallel_loop(scope, node)
+    return isinstance(node, ast.Call) and callee_needs_region(unit, scope, node)
+
+
+def is_parallel_loop(scope: Scope, node: ast.For) -> bool:
+    """Whether a kernel-level `for` is parallel: over a range that is not ``serial``."""
+    found = loop_call(scope, node.iter)
+    return found is not None and found.word is not language.serial
+
+
+def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | None] | None:
+    """The func, or the kernel as one, that a call calls, and the object it is a method of."""
+    bound = _static(scope, node.func)
+    if isinstance(bound, BoundFunc):
+        assert isinstance(bound.function, Func)
+        return bound.function, bound.owner
+    if isinstance(bound, Value):
+        # A kernel in a kernel is its statements.
+        function = getattr(bound.value, "__qgraph_kernel__", bound.value)
+        if isinstance(function, Func):
+            return function, None
+    return None
+
+
+def callee_needs_region(unit: Unit, scope: Scope, node: ast.Call) -> bool:
+    """Whether a call is of a func with kernel-level loops."""
+    found = callee(scope, node)
+    if found is None or found[0] in unit.calling:
+        return False
+    source = unit.source_of(found[0])
+    inner = scope.of(source, {name: Value(None) for name in source.signature.parameters})
+    unit.calling.append(found[0])
+    result = needs_region(unit, inner, source.tree.body)
+    unit.calling.pop()
+    return result
+
+
+def _static(scope: Scope, node: ast.expr) -> Binding | None:
+    # Names that the function itself assigns are no funcs; what is wrong with others is said where they are used.
+    try:
+        return scope.static(node)
+    except KernelSyntaxError:
+        return None
+
+
+# --- helpers of handlers -----------------------------------------------------------------------------------------------
+
+
+def decide(body: Body, decided: Slot, value: str) -> ast.stmt:
+    """The statement that ends a task which decides a loop or branch: ``value`` is code of an integer."""
+    name = body.names.add(language.set_condition, "_set_condition")
+    return ast.parse(f"{name}(_slots, {decided.index}, _handle, {value})").body[0]
+
+
+def decide_test(body: Body, decided: Slot, test: ast.expr) -> ast.stmt:
+    """The same for a resolved condition: 1 where it is true."""
+    statement = decide(body, decided, "1 if _test else 0")
+    assert isinstance(statement, ast.Expr)
+    assert isinstance(statement.value, ast.Call)
+    choice = statement.value.args[-1]
+    assert isinstance(choice, ast.IfExp)
+    choice.test = test
+    return statement
+
+
+def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
+    """After alternatives: a name keeps a meaning that all of them agree on; one that only some gave it is gone."""
+    names = {name for branch in branches for name in branch.names}
+    for name in names:
+        found = [branch.names.get(name) for branch in branches]
+        first = found[0]
+        if first is not None and all(other == first for other in found[1:]):
+            scope.names[name] = first
+        elif any(isinstance(other, Gone) for other in found):
+            scope.names[name] = next(other for other in found if isinstance(other, Gone))
+        else:
+            scope.names[name] = Gone(
+                f"`{name}` may be read before it is assigned", span, "assign it on every path that leads here"
+            )
+
+
+def header(scope: Scope, node: ast.AST) -> Span:
+    """The header line of a loop or branch: what a message or a label points at."""
+    span = scope.span(node)
+    if isinstance(node, ast.For):
+        end = scope.span(node.iter)
+    elif isinstance(node, (ast.While, ast.If)):
+        end = scope.span(node.test)
+    elif isinstance(node, ast.Match):
+        end = scope.span(node.subject)
+    else:
+        return span
+    return Span(span.file, span.line, span.column, end.end_line, end.end_column)
+
+
+def first_word(node: ast.AST) -> str:
+    """The keyword of a statement."""
+    try:
+        text = ast.unparse(node)
+    except ValueError:
+        return type(node).__name__.lower()
+    return text.split()[0].rstrip(":")
+
+
+def statically(scope: Scope, node: ast.expr) -> bool | None:
+    """The outcome of a test that is known at compile time, or None."""
+    if isinstance(node, ast.Constant):
+        return bool(node.value)
+    return known_test(scope, node)
+
+
+def task_statements(*tasks: Task | None) -> list[Statement]:
+    """Statements that run these tasks."""
+    return [TaskStatement(task) for task in tasks if task is not None]

@@ -1,0 +1,170 @@
+"""Consecutive kernel-level statements for one thread: one task. Kernel scalars are its local variables while it runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bindings import Gone, ScalarRef
+from qgraph.frontend.definite import check_private, names_assigned, needed_before, surely_assigned
+from qgraph.frontend.frames import Frame
+from qgraph.frontend.resolve import Body
+from qgraph.frontend.scope import Scope
+from qgraph.frontend.tasks import touched_by
+from qgraph.frontend.unit import Unit
+from qgraph.program import ArrayType, Effects, Task
+from qgraph.source import Span
+
+
+class SerialRun:
+    """A task for one thread under construction; statements are added in program order."""
+
+    def __init__(self, unit: Unit, file: str) -> None:
+        self.file = file
+        self._unit = unit
+        self._body = Body(unit)
+        self._statements: list[ast.stmt] = []
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to run."""
+        return not self._statements
+
+    def assign(self, scope: Scope, name: str, value: ast.expr) -> None:
+        """``name = value``: a kernel scalar of the scope's function."""
+        self.assign_all(scope, [name], [value])
+
+    def assign_all(self, scope: Scope, names: Sequence[str], values: Sequence[ast.expr]) -> None:
+        """``a, b = x, y``: all values are computed before any name changes."""
+        refs = [_frame(scope).scalar(name) for name in names]
+        parts = [self._cast(ref, self._body.expression(scope, value)) for ref, value in zip(refs, values, strict=True)]
+        targets: list[ast.expr] = [ast.Name(ref.name, ast.Store()) for ref in refs]
+        target = targets[0] if len(targets) == 1 else ast.Tuple(targets, ast.Store())
+        whole = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
+        self._add(ast.Assign([target], whole), values[0])
+        for name, ref in zip(names, refs, strict=True):
+            self._bind(scope, name, ref)
+
+    def unpack(self, scope: Scope, names: Sequence[str], value: ast.expr) -> None:
+        """``a, b = f(x)``, where a device function gives a tuple."""
+        whole = f"_tuple{len(self._statements)}"
+        self._add(ast.Assign([ast.Name(whole, ast.Store())], self._body.expression(scope, value)), value)
+        for position, name in enumerate(names):
+            ref = _frame(scope).scalar(name)
+            part = ast.Subscript(ast.Name(whole, ast.Load()), ast.Constant(position), ast.Load())
+            self._add(ast.Assign([ast.Name(ref.name, ast.Store())], self._cast(ref, part)), value)
+            self._bind(scope, name, ref)
+
+    def statement(self, scope: Scope, node: ast.stmt) -> None:
+        """An assignment to elements, or a call."""
+        _check_targets(scope, node)
+        self._statements += self._body.statements(scope, [node], ())
+
+    def compound(self, scope: Scope, node: ast.If | ast.For | ast.While) -> None:
+        """An `if` or loop without kernel-level loops inside: Python as it stands.
+
+        Names that nothing else uses are its own; the others are kernel scalars.
+        """
+        _check_targets(scope, node)
+        frame = _frame(scope)
+        refs = {name: frame.scalar(name) for name in names_assigned([node]) if not frame.is_private(name, node)}
+        for name in refs:
+            _check_number(scope, name, node)
+        fresh = [name for name in refs if not isinstance(scope.names.get(name), ScalarRef)]
+        sure = surely_assigned([node], fresh, scope.file)
+        added = self._body.statements(scope.inner(refs), [node], ())
+        check_private(added, [ref.name for ref in refs.values()], scope.file)
+        self._statements += added
+        for name in fresh:
+            scope.names[name] = refs[name] if name in sure else _unassigned(scope, name, node)
+
+    def _bind(self, scope: Scope, name: str, ref: ScalarRef) -> None:
+        self._body.assigned[ref.name] = ref.slot
+        scope.names[name] = ref
+
+    def _cast(self, ref: ScalarRef, value: ast.expr) -> ast.expr:
+        name = self._body.names.add(self._unit.cast(ref.slot), f"_as{ref.slot.name}")
+        return ast.Call(ast.Name(name, ast.Load()), [value], [])
+
+    def _add(self, statement: ast.stmt, node: ast.expr) -> None:
+        for child in ast.walk(statement):
+            if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
+                ast.copy_location(child, node)
+        self._statements.append(statement)
+
+    def task(self) -> Task:
+        """The task of all statements added."""
+        first, last = self._statements[0], self._statements[-1]
+        end_line = last.end_lineno or last.lineno
+        span = Span(self.file, first.lineno, first.col_offset, end_line, last.end_col_offset or 0)
+        touched = touched_by(self._unit, self._body, self._statements, span)
+        slots = {**self._body.scalars, **self._body.assigned}
+        needed = needed_before(self._statements, slots)
+        reads = frozenset(slots[name].name for name in needed)
+        writes = frozenset(slot.name for slot in self._body.assigned.values())
+        return Task(
+            name=self._unit.task_name(first.lineno, "serial"),
+            role="serial",
+            span=span,
+            axes=(),
+            body=tuple(self._statements),
+            names=self._body.names.values,
+            effects=Effects(touched.reads, touched.written) | Effects(reads, writes),
+            scalars=tuple((name, slot) for name, slot in slots.items() if name in needed),
+            results=tuple(self._body.assigned.items()),
+        )
+
+
+def _frame(scope: Scope) -> Frame:
+    assert scope.frame is not None, "kernel-level statements belong to a function"
+    return scope.frame
+
+
+def _unassigned(scope: Scope, name: str, node: ast.stmt) -> Gone:
+    if isinstance(node, ast.For) and name in names_assigned([node.target]):
+        reason = f"`{name}` is read after the loop that assigns it"
+        return Gone(reason, scope.span(node.target), "an empty loop leaves it without a value: assign it before the loop too")
+    return Gone(f"`{name}` may be read before it is assigned", scope.span(node), "assign it on every path before this line")
+
+
+def _check_number(scope: Scope, name: str, node: ast.stmt) -> None:
+    """A name that is an array, a tuple or a function here cannot become a number."""
+    bound = scope.names.get(name)
+    if bound is None or isinstance(bound, (ScalarRef, Gone)):
+        return
+    place = names_assigned([node])[name][0]
+    raise KernelSyntaxError(
+        f"`{name}` is assigned here, and it is no kernel scalar",
+        scope.span(place),
+        hint="use another name: inside a branch or a loop only numbers can be assigned",
+    )
+
+
+def _check_targets(scope: Scope, node: ast.stmt) -> None:
+    """A store into a Python tuple or number is no store into an array."""
+    for child in ast.walk(node):
+        if not isinstance(child, ast.Subscript) or not isinstance(child.ctx, ast.Store):
+            continue
+        if _has_slice(child.slice):
+            raise KernelSyntaxError(
+                f"`{ast.unparse(child)}` assigns a slice in a statement of one thread",
+                scope.span(child),
+                hint="write a loop: for i in range(...): ...",
+            )
+        base = child.value
+        while isinstance(base, ast.Subscript):
+            base = base.value
+        bound = scope.static(base)
+        leaf = getattr(bound, "leaf", None)
+        if bound is not None and (leaf is None or not isinstance(leaf.type, ArrayType)):
+            raise KernelSyntaxError(
+                f"`{ast.unparse(base)}` is not an array",
+                scope.span(child),
+                hint="assign to elements of array arguments",
+            )
+
+
+def _has_slice(node: ast.expr) -> bool:
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return any(isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts)
