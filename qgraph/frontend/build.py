@@ -9,11 +9,12 @@ from typing import Literal
 
 from qgraph import language
 from qgraph.errors import ArgumentError, KernelSyntaxError, KernelTypeError
-from qgraph.frontend.bindings import Binding, BoundFunc, Gone, HostExpr, LeafRef, RangeRef, SlotRef, StructRef, Value, bind_type
+from qgraph.frontend.bindings import Binding, BoundFunc, Gone, HostExpr, LeafRef, RangeRef, StructRef, Value, bind_type
+from qgraph.frontend.counted import counted_loop
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.host import host_expression
 from qgraph.frontend.parse import SourceFunction
-from qgraph.frontend.ranges import loop_call, ranges_of
+from qgraph.frontend.ranges import loop_call
 from qgraph.frontend.resolve import (
     Body,
     bind_call,
@@ -23,7 +24,7 @@ from qgraph.frontend.resolve import (
     without_docstring,
 )
 from qgraph.frontend.scope import Scope
-from qgraph.frontend.tasks import SerialRun, as_index, get_slot, parallel_task, set_slot, small_task, trip_source
+from qgraph.frontend.tasks import SerialRun, get_slot, parallel_task, set_slot, small_task
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
 from qgraph.program import ArrayType, Leaf, Loop, Program, Slot, Statement, Task, TaskStatement, Type
@@ -199,75 +200,14 @@ class _Region:
         return False
 
     def _serial_loop(self, scope: Scope, node: ast.For) -> None:
-        """A counted device loop: its variable and what is left of the count live in slots."""
+        """A counted device loop around parallel loops."""
         self._flush()
-        unit = self._unit
-        found = loop_call(scope, node.iter)
-        assert found is not None
-        axes = ranges_of(found.scope, found.call)
-        if len(axes) != 1 or not isinstance(node.target, ast.Name):
-            raise KernelSyntaxError(
-                "a serial loop with loops inside has one axis and one variable",
-                scope.span(node.iter),
-                hint="nest two loops: for i in qgraph.serial(range(n)): for j in qgraph.serial(range(m)):",
-            )
-        (axis,) = axes
-        variable, left, decided = unit.slot(node.target.id), unit.slot("left"), unit.slot("again")
         span = _header(scope, node)
-        step = host_expression(unit, found.scope, axis.step)
-        body = Body(unit)
-        written = [variable, left, decided]
-        entering: list[ast.stmt] = []
-        if step is not None:
-            by: ast.expr = unit.host_value(step, scope.span(axis.step), "step", text=ast.unparse(axis.step))
-        else:  # Read once, at the entry.
-            saved = unit.slot("step")
-            written.append(saved)
-            entering.append(set_slot(saved, as_index(body, body.expression(found.scope, axis.step))))
-            by = get_slot(saved)
-        start = host_expression(unit, found.scope, axis.start)
-        stop = host_expression(unit, found.scope, axis.stop)
-        if start is not None and stop is not None and step is not None:
-            begin: ast.expr = unit.host_value(start, scope.span(axis.start), text=ast.unparse(axis.start))
-            count: ast.expr = unit.host_value(trip_source(start, stop, step), scope.span(axis.node), text=axis.extent)
-        else:
-            begin = as_index(body, body.expression(found.scope, axis.start))
-            trip = body.names.add(language.trip_count, "_trip_count")
-            arguments = [copy.deepcopy(begin), as_index(body, body.expression(found.scope, axis.stop)), by]
-            count = ast.Call(ast.Name(trip, ast.Load()), arguments, [])
-        enter = small_task(
-            unit,
-            "enter",
-            span,
-            body,
-            [
-                *entering,
-                set_slot(variable, begin),
-                set_slot(left, count),
-                self._decide(body, decided, f"_slots[{left.index}] > 0"),
-            ],
-            writes=written,
-        )
-        again = Body(unit)
-        condition = small_task(
-            unit,
-            "condition",
-            span,
-            again,
-            [
-                set_slot(variable, ast.BinOp(get_slot(variable), ast.Add(), by)),
-                set_slot(left, ast.BinOp(get_slot(left), ast.Sub(), ast.Constant(1))),
-                self._decide(again, decided, f"_slots[{left.index}] > 0"),
-            ],
-            reads=written[:2] + written[3:],
-            writes=(variable, left, decided),
-        )
-        inner = _Region(unit, self._depth + 1)
-        inner_scope = scope.inner({node.target.id: SlotRef(unit.local_name(node.target.id), variable)})
-        inner.block(inner_scope, node.body)
-        self._statements.append(
-            Loop("serial", span, decided, enter, True, inner.finish(), condition, f"serial {node.target.id}")
-        )
+        counted = counted_loop(self._unit, scope, node, span)
+        inner = _Region(self._unit, self._depth + 1)
+        inner.block(scope.inner(counted.names), node.body)
+        loop = Loop("serial", span, counted.decided, counted.enter, True, inner.finish(), counted.condition, counted.label)
+        self._statements.append(loop)
 
     def _while(self, scope: Scope, node: ast.While) -> None:
         if not is_do_while(scope, node.test):
