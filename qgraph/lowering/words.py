@@ -132,7 +132,9 @@ def _power(typing: NumberTyping, args: _Types) -> Choice | None:
             raise NumberError(f"an integer to the power {literal.literal_value} is not an integer: write a float base")
         if literal is not None and not fits(literal.literal_value, joined):
             raise NumberError(f"the Python integer {literal.literal_value} is out of bounds for {joined}")
-        return Choice((joined, literal or joined), joined, code.power)
+        # The exponent keeps its sign, which uint64 has not.
+        signed = literal is None and code.is_signed(exponent)
+        return Choice((joined, plain(exponent) if signed else literal or joined), joined, code.power)
     joined = types.float32 if joined == types.float16 else joined
     if not is_real(joined):
         return _same(joined, 2, code.power)

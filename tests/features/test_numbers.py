@@ -217,6 +217,26 @@ def test_uint64_stays_an_integer(check):
     check(unsigned, lambda: (np.uint64([2**63, 5, 2**62]), np.zeros(3, np.uint64)))
 
 
+def negative_powers(base, exponent, out, narrow, plain):
+    for i in range(base.shape[0]):
+        out[i] = base[i] ** exponent[i]
+        narrow[i] **= exponent[i]
+        plain[i] = (i - 2) ** (i - 5) + 3 ** (2 - i)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint64"])
+def test_integers_to_a_negative_power_have_no_fraction(rig, dtype):
+    exponents = np.array([-1, -2, -1, -2, -3, -1, -7, 3, 0])
+    bases = np.array([-1, -1, 1, 1, 2, 0, -3, 2, 0])
+    # The largest uint64 is not -1.
+    answers = [0 if dtype == "uint64" else -1, 0 if dtype == "uint64" else 1, 1, 1, 0, 0, 0, 8, 1]
+    out, narrow, plain = np.full(9, POISON, dtype), bases.astype(dtype), np.full(9, POISON)
+    rig.run(rig.kernel(negative_powers), bases.astype(dtype), exponents, out, narrow, plain)
+    assert out.tolist() == answers
+    assert narrow.tolist() == answers
+    assert plain.tolist() == [0 + 9, 1 + 3, 0 + 1, 1, 0, 1, 4, 25, 216]
+
+
 def mixed_signs(u, narrow, wide, out, floats):
     for i in range(u.shape[0]):
         floats[i] = u[i] + narrow[i]
