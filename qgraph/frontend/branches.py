@@ -8,9 +8,10 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Value
 from qgraph.frontend.calls import evaluated
+from qgraph.frontend.deciding import decide, decide_test
 from qgraph.frontend.exits import assign
 from qgraph.frontend.frames import ADDED
-from qgraph.frontend.region import Region, decide, decide_test, header, merge, needs_region, statically
+from qgraph.frontend.region import Region, header, merge, needs_region, statically
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.tasks import small_task

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import ast
-import copy
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError, KernelTypeError
-from qgraph.frontend.bindings import Gone, LeafRef, ScalarRef, SlotRef
+from qgraph.frontend.bindings import Gone, LeafRef, ScalarRef
 from qgraph.frontend.calls import evaluated
+from qgraph.frontend.counted import counted_loop
+from qgraph.frontend.deciding import decide, decide_test, unless_broken
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.exits import LoopBody, assign, lower_loop, unless
 from qgraph.frontend.host import host_expression
-from qgraph.frontend.ranges import loop_call, ranges_of
-from qgraph.frontend.region import Region, decide, decide_test, header, merge, needs_region, statically, task_statements
+from qgraph.frontend.ranges import loop_call
+from qgraph.frontend.region import Region, header, merge, needs_region, statically, task_statements
 from qgraph.frontend.resolve import Body, is_do_while
 from qgraph.frontend.scope import Scope
-from qgraph.frontend.tasks import as_index, get_slot, parallel_task, set_slot, small_task, trip_source
+from qgraph.frontend.tasks import get_slot, parallel_task, set_slot, small_task
 from qgraph.frontend.unit import Unit
 from qgraph.program import ArrayType, Leaf, Loop, Slot, Task
 from qgraph.source import Span
@@ -93,7 +94,7 @@ def _test_first(region: Region, scope: Scope, node: ast.While) -> None:
     if known is None:
         repeated = again.expression(inner_scope, evaluated(inner, inner_scope, node.test))
     inner.flush()
-    deciding = decide_test(again, decided, _unless_broken(again, inner_scope, lowered, repeated))
+    deciding = decide_test(again, decided, _repeated(again, inner_scope, lowered, repeated))
     condition = small_task(unit, "condition", span, again, [deciding], writes=[decided])
     label = f"while {ast.unparse(node.test)}"
     region.add(Loop("while", span, decided, enter, known is None, inner.finish(), condition, label))
@@ -126,7 +127,7 @@ def _do_while(region: Region, scope: Scope, node: ast.While) -> None:
         test = f"{test} and _slots[{counter.index}] < {limit.id}"
     # A nested while node's handle keeps its last value: it must be armed before each entry.
     enter = _arming(unit, span, *written) if limit is not None or region.depth > 0 else None
-    repeated = _unless_broken(again, inner_scope, lowered, ast.parse(test, mode="eval").body)
+    repeated = _repeated(again, inner_scope, lowered, ast.parse(test, mode="eval").body)
     statements.append(decide_test(again, decided, repeated))
     condition = small_task(unit, "condition", span, again, statements, reads=(*written[1:], flag.name), writes=written)
     region.add(Loop("do_while", span, decided, enter, False, body, condition, f"do-while {flag.path}"))
@@ -149,12 +150,14 @@ def _start_flag(region: Region, scope: Scope, lowered: LoopBody, node: ast.For |
         region.block(scope, [assign(lowered.broke, ast.Constant(False), node)])
 
 
-def _unless_broken(body: Body, scope: Scope, lowered: LoopBody, test: ast.expr) -> ast.expr:
-    """The condition after an iteration: a `break` comes before the test, which Python then does not evaluate."""
-    if lowered.broke is None:
-        return test
-    broke = body.expression(scope, ast.Name(lowered.broke, ast.Load()))
-    return ast.BoolOp(ast.And(), [ast.UnaryOp(ast.Not(), broke), test])
+def _flag(lowered: LoopBody) -> ast.expr | None:
+    return None if lowered.broke is None else ast.Name(lowered.broke, ast.Load())
+
+
+def _repeated(body: Body, scope: Scope, lowered: LoopBody, test: ast.expr) -> ast.expr:
+    """The condition after an iteration."""
+    flag = _flag(lowered)
+    return test if flag is None else unless_broken(body.expression(scope, flag), test)
 
 
 def _else(region: Region, scope: Scope, lowered: LoopBody, node: ast.For | ast.While) -> None:
@@ -181,79 +184,17 @@ def _after(scope: Scope, inner: Scope, node: ast.For | ast.While, *, surely: boo
 
 
 def _serial_loop(region: Region, scope: Scope, node: ast.For) -> None:
-    """A counted device loop: its variable and what is left of the count live in slots."""
-    body_of = lower_loop(node)
-    _start_flag(region, scope, body_of, node)
+    """A loop that the device counts."""
+    lowered = lower_loop(node)
+    _start_flag(region, scope, lowered, node)
     region.flush()
-    unit = region.unit
-    found = loop_call(scope, node.iter)
-    assert found is not None
-    axes = ranges_of(found.scope, found.call)
-    if len(axes) != 1 or not isinstance(node.target, ast.Name):
-        raise KernelSyntaxError(
-            "a serial loop with loops inside has one axis and one variable",
-            scope.span(node.iter),
-            hint="nest two loops: for i in qgraph.serial(range(n)): for j in qgraph.serial(range(m)):",
-        )
-    (axis,) = axes
-    variable, left, decided = unit.slot(node.target.id), unit.slot("left"), unit.slot("again")
     span = header(scope, node)
-    step = host_expression(unit, found.scope, axis.step)
-    body = Body(unit)
-    written = [variable, left, decided]
-    entering: list[ast.stmt] = []
-    if step is not None:
-        by: ast.expr = unit.host_value(step, scope.span(axis.step), "step", text=ast.unparse(axis.step))
-    else:  # Read once, at the entry.
-        saved = unit.slot("step")
-        written.append(saved)
-        entering.append(set_slot(saved, as_index(body, body.expression(found.scope, axis.step))))
-        by = get_slot(saved)
-    start = host_expression(unit, found.scope, axis.start)
-    stop = host_expression(unit, found.scope, axis.stop)
-    if start is not None and stop is not None and step is not None:
-        begin: ast.expr = unit.host_value(start, scope.span(axis.start), text=ast.unparse(axis.start))
-        count: ast.expr = unit.host_value(trip_source(start, stop, step), scope.span(axis.node), text=axis.extent)
-    else:
-        begin = as_index(body, body.expression(found.scope, axis.start))
-        trip = body.names.add(language.trip_count, "_trip_count")
-        arguments = [copy.deepcopy(begin), as_index(body, body.expression(found.scope, axis.stop)), by]
-        count = ast.Call(ast.Name(trip, ast.Load()), arguments, [])
-    enter = small_task(
-        unit,
-        "enter",
-        span,
-        body,
-        [
-            *entering,
-            set_slot(variable, begin),
-            set_slot(left, count),
-            decide(body, decided, f"1 if _slots[{left.index}] > 0 else 0"),
-        ],
-        writes=written,
-    )
-    inner = region.inner()
-    inner_scope = scope.inner({node.target.id: SlotRef(unit.local_name(node.target.id), variable)})
-    inner.block(inner_scope, body_of.statements)
-    inner.flush()
-    again = Body(unit)
-    test = ast.parse(f"_slots[{left.index}] > 0", mode="eval").body
-    condition = small_task(
-        unit,
-        "condition",
-        span,
-        again,
-        [
-            set_slot(variable, ast.BinOp(get_slot(variable), ast.Add(), by)),
-            set_slot(left, ast.BinOp(get_slot(left), ast.Sub(), ast.Constant(1))),
-            decide_test(again, decided, _unless_broken(again, inner_scope, body_of, test)),
-        ],
-        reads=written[:2] + written[3:],
-        writes=(variable, left, decided),
-    )
-    region.add(Loop("serial", span, decided, enter, True, inner.finish(), condition, f"serial {node.target.id}"))
+    counted = counted_loop(region.unit, scope, node, span, _flag(lowered))
+    inner, inner_scope = region.inner(), scope.inner(counted.names)
+    inner.block(inner_scope, lowered.statements)
+    region.add(Loop("serial", span, counted.decided, counted.enter, True, inner.finish(), counted.condition, counted.label))
     _after(scope, inner_scope, node, surely=False)
-    _else(region, scope, body_of, node)
+    _else(region, scope, lowered, node)
 
 
 def _do_while_arguments(unit: Unit, scope: Scope, call: ast.Call) -> tuple[Leaf, ast.Name | None]:

@@ -9,12 +9,12 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, Gone, StructRef, Value
 from qgraph.frontend.ranges import loop_call
-from qgraph.frontend.resolve import Body, is_do_while, known_test
+from qgraph.frontend.resolve import is_do_while, known_test
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.serial import SerialRun
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
-from qgraph.program import Slot, Statement, Task, TaskStatement
+from qgraph.program import Statement, Task, TaskStatement
 from qgraph.source import Span
 
 Handler = Callable[["Region", Scope, ast.stmt], None]
@@ -132,23 +132,6 @@ def _static(scope: Scope, node: ast.expr) -> Binding | None:
 
 
 # --- helpers of handlers -----------------------------------------------------------------------------------------------
-
-
-def decide(body: Body, decided: Slot, value: str) -> ast.stmt:
-    """The statement that ends a task which decides a loop or branch: ``value`` is code of an integer."""
-    name = body.names.add(language.set_condition, "_set_condition")
-    return ast.parse(f"{name}(_slots, {decided.index}, _handle, {value})").body[0]
-
-
-def decide_test(body: Body, decided: Slot, test: ast.expr) -> ast.stmt:
-    """The same for a resolved condition: 1 where it is true."""
-    statement = decide(body, decided, "1 if _test else 0")
-    assert isinstance(statement, ast.Expr)
-    assert isinstance(statement.value, ast.Call)
-    choice = statement.value.args[-1]
-    assert isinstance(choice, ast.IfExp)
-    choice.test = test
-    return statement
 
 
 def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:

@@ -5,11 +5,13 @@ Also the same task as a plain Python kernel for Numba's CUDA simulator, in which
 
 from __future__ import annotations
 
+import ast
+import copy
 import inspect
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -316,8 +318,44 @@ def _simulated(function: Function, done: dict[int, Any]) -> Any:
     if id(function) not in done:
         names: dict[str, object] = {"cuda": cuda_module()}
         names |= {name: _simulated_value(value, done) for name, value in function.names.items()}
-        done[id(function)] = python_function(function, names)
+        powers = _Powers()
+        tree = powers.visit(copy.deepcopy(function.tree))
+        names |= {_Powers.NAME: _power} if powers.found else {}
+        done[id(function)] = python_function(replace(function, tree=tree), names)
     return done[id(function)]
+
+
+class _Powers(ast.NodeTransformer):
+    """``a ** b`` becomes a call: NumPy has no answer for integers and a negative exponent."""
+
+    NAME = "_qgraph_power"
+
+    def __init__(self) -> None:
+        self.found = False
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        return self._call(node.left, node.right, node) if isinstance(node.op, ast.Pow) else node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Pow):
+            return node
+        old = copy.deepcopy(node.target)
+        old.ctx = ast.Load()
+        return ast.copy_location(ast.Assign([node.target], self._call(old, node.value, node)), node)
+
+    def _call(self, base: ast.expr, exponent: ast.expr, node: ast.AST) -> ast.expr:
+        self.found = True
+        return ast.copy_location(ast.Call(ast.Name(self.NAME, ast.Load()), [base, exponent], []), node)
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    """``base ** exponent``, of integers as the compiled code has it: ``int(1 / x)`` for a negative exponent, and 0 for 0."""
+    if isinstance(base, (int, np.integer)) and isinstance(exponent, (int, np.integer)) and exponent < 0:
+        one = base ** (exponent * 0)
+        return one * (base if exponent % 2 else 1) if base in (1, -1) else one * 0
+    return base**exponent
 
 
 def _simulated_value(value: Any, done: dict[int, Any]) -> Any:

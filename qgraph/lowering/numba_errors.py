@@ -24,6 +24,8 @@ _UNTYPED = re.compile(r"Untyped global name '(?P<name>\w+)'")
 _LITERAL = re.compile(r"Literal\[\w+\]\((.*?)\)")
 _NUMBA = re.compile(r"[/\\](numba|numba_cuda|qgraph[/\\]lowering)[/\\]")
 _HINT = "check the types of the values on this line; kernels hold numbers, arrays and tuples"
+_INTERNAL = "an internal error of the compiler, not of the kernel"
+_INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
 # Lines that say where Numba was, not what is wrong.
 _NOISE = (
     "Failed in ",
@@ -47,15 +49,24 @@ _NOISE = (
 def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator[None]:
     """Turn what Numba raises into ``KernelTypeError`` at the user's line.
 
-    ``called`` is where the compilation collects the functions it meets; the error may lie in one of them.
+    Where a compiler has met what it did not expect (an assertion, an operation without code), the message says that the
+    compiler is to blame. ``called`` is where the compilation collects the functions it meets; the error may lie in one of them.
     """
-    unsupported: tuple[type[Exception], ...] = (NumbaError, UnsupportedBytecodeError, NotImplementedError, AssertionError)
+    refused: tuple[type[Exception], ...] = (NumbaError, UnsupportedBytecodeError)
     try:
         yield
-    except unsupported as error:
-        functions = (function, *(item for item in called if isinstance(item, Function)))
+    except refused as error:
+        functions = _functions(function, called)
         found = _unknown_global(error, functions) or sentence(error)
         raise KernelTypeError(found, _span(error, functions), hint=_HINT) from error
+    except (NotImplementedError, AssertionError) as error:
+        text = ": ".join(part for part in (type(error).__name__, str(error)) if part)
+        span = _span(error, _functions(function, called))
+        raise KernelTypeError(f"{_INTERNAL}: {text}", span, hint=_INTERNAL_HINT) from error
+
+
+def _functions(function: Function, called: Sequence[object]) -> tuple[Function, ...]:
+    return (function, *(item for item in called if isinstance(item, Function)))
 
 
 def sentence(error: BaseException) -> str:

@@ -162,7 +162,7 @@ def power(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value
         return _literal_power(builder, base, args[0], exponent.literal_value)
     if is_float(base):
         return call_math(context, builder, math.pow, base, args)
-    return _integer_power(builder, args)
+    return _integer_power(builder, base, args, signed=is_signed(exponent))
 
 
 def _literal_power(builder: ir.IRBuilder, kind: Any, value: ir.Value, exponent: int) -> ir.Value:
@@ -180,9 +180,12 @@ def _literal_power(builder: ir.IRBuilder, kind: Any, value: ir.Value, exponent: 
     return builder.fdiv(one, result) if exponent < 0 else result
 
 
-def _integer_power(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> ir.Value:
+def _integer_power(builder: ir.IRBuilder, kind: Any, args: Sequence[ir.Value], *, signed: bool) -> ir.Value:
+    """By squaring. A negative exponent gives ``int(1 / a ** -b)``: 0, but for 1 and -1; and 0 for 0."""
     base, exponent = args
     one, zero = ir.Constant(base.type, 1), ir.Constant(base.type, 0)
+    if exponent.type.width < base.type.width:
+        exponent = (builder.sext if signed else builder.zext)(exponent, base.type)
     before = builder.block
     head, body, after = (builder.append_basic_block(f"power.{name}") for name in ("head", "body", "after"))
     builder.branch(head)
@@ -202,7 +205,12 @@ def _integer_power(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> ir.Value:
         phi.add_incoming(value, body)
     builder.branch(head)
     builder.position_at_end(after)
-    return result
+    if not signed:
+        return result
+    # Of 1 and -1 the loop's answer is right: the last bit tells odd from even.
+    unit = builder.icmp_signed("==", absolute_integer(builder, kind, base), one)
+    vanishes = builder.and_(builder.icmp_signed("<", exponent, zero), builder.not_(unit))
+    return builder.select(vanishes, zero, result)
 
 
 def negative(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
@@ -223,7 +231,12 @@ def absolute(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Va
     (a,) = args
     if is_float(sig.return_type):
         return call_library(context, builder, "fabs", sig.return_type, (a,))
-    if not is_signed(sig.return_type):
+    return absolute_integer(builder, sig.return_type, a)
+
+
+def absolute_integer(builder: ir.IRBuilder, kind: Any, a: ir.Value) -> ir.Value:
+    """``abs(a)`` of an integer type; the lowest integer stays as it is."""
+    if not is_signed(kind):
         return a
     zero = ir.Constant(a.type, 0)
     return builder.select(builder.icmp_signed("<", a, zero), builder.sub(zero, a), a)

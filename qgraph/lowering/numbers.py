@@ -88,7 +88,7 @@ def join(left: Any, right: Any) -> Any:
     """The type in which two numbers meet.
 
     An integer or boolean gives way to any float; a literal that fits gives way to the other's integer type; of two other
-    integers NumPy's promotion decides, but for int64, which may be a Python int: with it, and with uint64, no float.
+    integers NumPy's promotion decides, but for int64, which may be a Python int: it gives way to uint64, and to no float.
     """
     a, b = plain(left), plain(right)
     if a == b:
@@ -103,7 +103,7 @@ def join(left: Any, right: Any) -> Any:
         return b if isinstance(a, types.Boolean) else a
     if isinstance(left, types.IntegerLiteral) != isinstance(right, types.IntegerLiteral):
         return _join_literal(left, b) if isinstance(left, types.IntegerLiteral) else _join_literal(right, a)
-    if types.uint64 in (a, b):
+    if {a, b} == {types.int64, types.uint64}:
         return types.uint64
     if types.int64 in (a, b):
         return types.int64

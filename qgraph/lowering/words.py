@@ -85,7 +85,12 @@ def _bits(emit: Emitter) -> Rule:
 
 def _integers_only(rule: Rule) -> Rule:
     def checked(typing: NumberTyping, args: _Types) -> Choice | None:
-        return rule(typing, args) if all(map(is_integral, args)) else None
+        if not all(map(is_integral, args)):
+            return None
+        if args and not is_integral(join_all(args)):
+            shown = " and ".join(str(plain(arg)) for arg in args)
+            raise NumberError(f"{shown} have no common integer type: convert one of them first")
+        return rule(typing, args)
 
     return checked
 
@@ -93,7 +98,7 @@ def _integers_only(rule: Rule) -> Rule:
 def _float_join(typing: NumberTyping, args: _Types) -> Any:
     """The joined type, integers taking F and float16 computing in float32."""
     joined = join_all(args)
-    if is_integral(joined):
+    if all(map(is_integral, args)):
         return typing.float_type
     return types.float32 if joined == types.float16 else joined
 
@@ -113,8 +118,7 @@ def _floating(emit: Emitter, count: int = 2) -> Rule:
 def _divide(typing: NumberTyping, args: _Types) -> Choice | None:
     if len(args) != 2:
         return None
-    joined = join_all(args)
-    return _same(typing.float_type if is_integral(joined) else joined, 2, code.true_divide)
+    return _same(typing.float_type if all(map(is_integral, args)) else join_all(args), 2, code.true_divide)
 
 
 def _power(typing: NumberTyping, args: _Types) -> Choice | None:
@@ -128,7 +132,9 @@ def _power(typing: NumberTyping, args: _Types) -> Choice | None:
             raise NumberError(f"an integer to the power {literal.literal_value} is not an integer: write a float base")
         if literal is not None and not fits(literal.literal_value, joined):
             raise NumberError(f"the Python integer {literal.literal_value} is out of bounds for {joined}")
-        return Choice((joined, literal or joined), joined, code.power)
+        # The exponent keeps its sign, which uint64 has not.
+        signed = literal is None and code.is_signed(exponent)
+        return Choice((joined, plain(exponent) if signed else literal or joined), joined, code.power)
     joined = types.float32 if joined == types.float16 else joined
     if not is_real(joined):
         return _same(joined, 2, code.power)

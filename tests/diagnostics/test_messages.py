@@ -424,11 +424,11 @@ def syntax_serial_without_a_range():
 
 
 @bad(SYNTAX)
-def syntax_serial_over_two_axes():
+def syntax_serial_over_two_axes_with_one_variable():
     def kernel(x):
-        for i, j in qgraph.serial(qgraph.ndrange(2, 3)):
+        for i in qgraph.serial(qgraph.ndrange(2, 3)):
             for k in range(x.shape[0]):
-                x[k] += i + j
+                x[k] += i
 
     return kernel, (floats(),)
 

@@ -217,6 +217,56 @@ def test_uint64_stays_an_integer(check):
     check(unsigned, lambda: (np.uint64([2**63, 5, 2**62]), np.zeros(3, np.uint64)))
 
 
+def negative_powers(base, exponent, out, narrow, plain):
+    for i in range(base.shape[0]):
+        out[i] = base[i] ** exponent[i]
+        narrow[i] **= exponent[i]
+        plain[i] = (i - 2) ** (i - 5) + 3 ** (2 - i)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint64"])
+def test_integers_to_a_negative_power_have_no_fraction(rig, dtype):
+    exponents = np.array([-1, -2, -1, -2, -3, -1, -7, 3, 0])
+    bases = np.array([-1, -1, 1, 1, 2, 0, -3, 2, 0])
+    # The largest uint64 is not -1.
+    answers = [0 if dtype == "uint64" else -1, 0 if dtype == "uint64" else 1, 1, 1, 0, 0, 0, 8, 1]
+    out, narrow, plain = np.full(9, POISON, dtype), bases.astype(dtype), np.full(9, POISON)
+    rig.run(rig.kernel(negative_powers), bases.astype(dtype), exponents, out, narrow, plain)
+    assert out.tolist() == answers
+    assert narrow.tolist() == answers
+    assert plain.tolist() == [0 + 9, 1 + 3, 0 + 1, 1, 0, 1, 4, 25, 216]
+
+
+def mixed_signs(u, narrow, wide, out, floats):
+    for i in range(u.shape[0]):
+        floats[i] = u[i] + narrow[i]
+        floats[i] += u[i] * narrow[i] - narrow[i] // (u[i] + narrow[i])
+        out[i] = u[i] + i - 1
+    for i in range(u.shape[0]):
+        if u[i] > narrow[i]:
+            out[i] += 5
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])
+def test_uint64_with_a_narrower_signed_element_is_float64(check, dtype):
+    def args():
+        return np.uint64([2**40, 5, 2**62]), np.array([-3, 7, -100], dtype), np.arange(3), np.zeros(3, np.uint64), np.zeros(3)
+
+    check(mixed_signs, args)
+
+
+def both_of_64_bits(u, k, out):
+    for i in range(u.shape[0]):
+        out[i] = u[i] + k[i]
+
+
+@pytest.mark.needs("compiler")
+def test_uint64_with_an_int64_element_stays_uint64(rig):
+    u, k, out = np.uint64([2**63, 7]), np.array([3, -2]), np.zeros(2, np.uint64)
+    rig.run(rig.kernel(both_of_64_bits), u, k, out)
+    assert out.tolist() == [2**63 + 3, 5]  # NumPy's float64 has not got the first
+
+
 def by_zero(x, y, k, out):
     for i in range(x.shape[0]):
         out[0, i] = x[i] / y[i]

@@ -146,3 +146,40 @@ def step_on_the_device(x, trace, k):
 @pytest.mark.parametrize(("up", "down"), [(4, -3), (1, -1), (50, -50)])
 def test_a_step_read_on_the_device(check, up, down):
     check(step_on_the_device, lambda: (np.arange(5), np.full(12, POISON), np.array([up, 1, down])))
+
+
+def over_a_grid(x, log, n, m):
+    for i, j in qgraph.serial(qgraph.ndrange(n, (1, m))):
+        for k in range(x.shape[0]):
+            x[k] = (x[k] * 3 + 7 * i + j) % 1000
+        log[i, j] = log[i, 0] = x[0]
+
+
+@pytest.mark.parametrize(("n", "m"), [(3, 4), (1, 2), (4, 1), (0, 5), (2, 0)])
+def test_over_a_grid_with_loops_inside(check, n, m):
+    log = np.full((n, m), POISON)
+    check(over_a_grid, lambda: (np.arange(8), log.copy(), n, m), noop=n * max(m - 1, 0) == 0)
+
+
+def grid_with_bounds_on_the_device(x, trace, k):
+    for a, b, c in qgraph.serial(qgraph.ndrange((k[0], k[1]), 2, (-1, k[2]))):
+        k[0] = 0  # a range is read once, at its entry
+        k[1] = 9
+        k[2] = 9
+        for i in range(x.shape[0]):
+            x[i] = (x[i] * 5 + 100 * a + 10 * b + c) % 997
+        trace[a, b, c] += x[1]
+    area = qgraph.ndrange(3, x.shape[0])
+    for t in qgraph.serial(range(2)):
+        for r, s in qgraph.serial(area):
+            for i in range(x.shape[0]):
+                x[i] += r * s + t
+
+
+def test_over_a_grid_whose_bounds_are_on_the_device(rig):
+    def args(lo, hi, top):
+        return np.arange(4), np.zeros((5, 2, 4), np.int64), np.array([lo, hi, top])
+
+    kernel = rig.check(grid_with_bounds_on_the_device, lambda: args(1, 3, 2))
+    rig.compare(kernel, lambda: args(2, 2, 2))
+    rig.compare(kernel, lambda: args(0, 4, -3))

@@ -77,14 +77,13 @@ def values(dtype: str, count: int = 300) -> np.ndarray:
 
 
 def joined(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What the rules say before NumPy computes: integers give way to any float, and nothing gives way to uint64."""
+    """What the rules say before NumPy computes: integers give way to any float, and int64 to uint64."""
     floats = (left.dtype.kind == "f", right.dtype.kind == "f")
     if floats == (True, False):
         return left, right.astype(left.dtype)
     if floats == (False, True):
         return left.astype(right.dtype), right
-    kinds = {left.dtype.kind, right.dtype.kind}
-    if "uint64" in (left.dtype, right.dtype) and kinds == {"i", "u"}:
+    if {left.dtype.name, right.dtype.name} == {"int64", "uint64"}:
         return left.astype("uint64"), right.astype("uint64")
     return left, right
 
@@ -123,7 +122,7 @@ def kernel(lines: list[str], parameters: list[str]) -> str:
 @pytest.mark.parametrize(("left", "right"), PAIRS)
 def test_operators_are_numpys(function, run_cpu, left, right, float_type):
     a, b = values(left), values(right)
-    floats = "f" in (a.dtype.kind, b.dtype.kind)
+    floats = np.result_type(a, b).kind == "f" and (left, right) != ("uint64", "int64")
     symbols = [symbol for symbol in (*OPERATORS, *COMPARISONS) if not (floats and symbol in BITS)]
     if left == "bool":  # NumPy's answers for booleans are those of logic: tested apart
         symbols = [symbol for symbol in symbols if symbol not in ("-", "//", "%", "<<", ">>")]
@@ -171,6 +170,11 @@ def result_type(name: Callable[..., Any], *dtypes: object, float_type: str = "fl
         (operator.add, ("uint64", 1), "uint64", "uint64"),
         (operator.add, ("uint64", "int64"), "uint64", "uint64"),
         (operator.xor, ("int64", "uint64"), "uint64", "uint64"),
+        (operator.add, ("uint64", "int8"), "float64", "float64"),
+        (operator.mul, ("int32", "uint64"), "float64", "float64"),
+        (max, ("uint64", "int16"), "float64", "float64"),
+        (operator.truediv, ("uint64", "int8"), "float32", "float64"),
+        (operator.lt, ("uint64", "int8"), "bool", "bool"),
         (operator.truediv, ("int64", "int64"), "float32", "float64"),
         (operator.truediv, ("int32", 2), "float32", "float64"),
         (operator.mul, ("float32", "int64"), "float32", "float32"),
@@ -359,6 +363,8 @@ def test_min_and_max_keep_the_first_of_nan(function, run_cpu):
         ("~(b > 1)", "write `not a`"),
         ("b + 300", "the Python integer 300 is out of bounds for uint8"),
         ("b - (-1)", "the Python integer -1 is out of bounds for uint8"),
+        ("np.uint64(b) & np.int8(b)", "uint64 and int8 have no common integer type"),
+        ("np.int32(b) << np.uint64(b)", "int32 and uint64 have no common integer type"),
         ("b ** -1", "an integer to the power -1"),
         ("np.reciprocal(b)", "numpy.reciprocal of an integer"),
         ("np.heaviside(b, 1)", "numpy.heaviside"),

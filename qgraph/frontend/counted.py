@@ -1,0 +1,159 @@
+"""A serial loop with parallel loops inside: counted on the device, with its variables and what is left of it in slots."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from qgraph import language
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bindings import SlotRef
+from qgraph.frontend.deciding import decide_test, unless_broken
+from qgraph.frontend.host import host_expression
+from qgraph.frontend.ranges import LoopCall, WrittenAxis, loop_call, ranges_of
+from qgraph.frontend.resolve import Body
+from qgraph.frontend.scope import Scope
+from qgraph.frontend.tasks import as_index, get_slot, set_slot, small_task, trip_source
+from qgraph.frontend.unit import Unit
+from qgraph.program import Slot, Task
+from qgraph.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class CountedLoop:
+    """The tasks before the first and after each iteration; both decide through slot ``decided`` whether one follows."""
+
+    enter: Task
+    condition: Task
+    decided: Slot
+    names: Mapping[str, SlotRef]
+    label: str
+
+
+def counted_loop(unit: Unit, scope: Scope, node: ast.For, span: Span, broke: ast.expr | None) -> CountedLoop:
+    """The loop of ``for t in serial(range(...))`` or ``for i, j in serial(ndrange(...))``, which ends where ``broke`` is true.
+
+    Raises:
+        KernelSyntaxError: the target does not fit the number of axes.
+    """
+    found = loop_call(scope, node.iter)
+    assert found is not None
+    axes = ranges_of(found.scope, found.call)
+    names = _targets(scope, node.target, len(axes))
+    counter = _Counter(unit, scope, found, [unit.slot(name) for name in names])
+    if len(axes) == 1:
+        counter.count(axes[0])
+    else:
+        counter.count_product(axes)
+    enter, condition = counter.tasks(span, broke)
+    slots = {name: SlotRef(unit.local_name(name), slot) for name, slot in zip(names, counter.variables, strict=True)}
+    return CountedLoop(enter, condition, counter.decided, slots, f"serial {', '.join(names)}")
+
+
+def _targets(scope: Scope, target: ast.expr, axes: int) -> list[str]:
+    places = target.elts if isinstance(target, ast.Tuple) else [target]
+    names = [place.id for place in places if isinstance(place, ast.Name)]
+    if len(names) != axes or len(places) != axes or isinstance(target, ast.Tuple) != (axes > 1):
+        raise KernelSyntaxError(
+            f"a serial loop with loops inside has {axes} {'axis' if axes == 1 else 'axes'}, which does not fit "
+            f"`{ast.unparse(target)}`",
+            scope.span(target),
+            hint="write one variable for each axis: for i, j in qgraph.serial(qgraph.ndrange(n, m)):",
+        )
+    return names
+
+
+class _Counter:
+    """The statements of both tasks. What only the device knows of the bounds is read once, at the entry."""
+
+    def __init__(self, unit: Unit, scope: Scope, found: LoopCall, variables: list[Slot]) -> None:
+        self.variables = variables
+        self.decided = unit.slot("again")
+        self._unit = unit
+        self._scope = scope
+        self._found = found
+        self._body = Body(unit)
+        self._left = unit.slot("left")
+        # What each iteration changes, and what the entry writes besides.
+        self._moving = [*variables, self._left, self.decided]
+        self._written = list(self._moving)
+        self._entering: list[ast.stmt] = []
+        self._advancing: list[ast.stmt] = []
+
+    def count(self, axis: WrittenAxis) -> None:
+        """One variable, which moves by the step."""
+        begin, step, count = self._bounds(axis)
+        (variable,) = self.variables
+        self._entering += [set_slot(variable, begin), set_slot(self._left, count)]
+        self._advancing.append(set_slot(variable, ast.BinOp(get_slot(variable), ast.Add(), step)))
+
+    def count_product(self, axes: Sequence[WrittenAxis]) -> None:
+        """A variable for each axis of an ``ndrange``, from the number of the iteration; the last axis is the fastest."""
+        begins, counts = [], []
+        for variable, axis in zip(self.variables, axes, strict=True):
+            begin, _, count = self._bounds(axis)
+            begins.append(self._keep("start", begin))
+            counts.append(self._keep("count", count))
+            self._entering.append(set_slot(variable, begins[-1]))
+        at = self._slot("at")
+        self._moving.append(at)
+        self._entering += [set_slot(at, ast.Constant(0)), set_slot(self._left, _product(counts))]
+        self._advancing.append(set_slot(at, ast.BinOp(get_slot(at), ast.Add(), ast.Constant(1))))
+        for position, variable in enumerate(self.variables):
+            rest = counts[position + 1 :]
+            digit = ast.BinOp(get_slot(at), ast.FloorDiv(), _product(rest)) if rest else get_slot(at)
+            if position:
+                digit = ast.BinOp(digit, ast.Mod(), counts[position])
+            self._advancing.append(set_slot(variable, ast.BinOp(digit, ast.Add(), begins[position])))
+
+    def tasks(self, span: Span, broke: ast.expr | None) -> tuple[Task, Task]:
+        """The enter and the condition task."""
+        self._entering.append(decide_test(self._body, self.decided, self._more()))
+        enter = small_task(self._unit, "enter", span, self._body, self._entering, writes=self._written)
+        again = Body(self._unit)
+        self._advancing.append(set_slot(self._left, ast.BinOp(get_slot(self._left), ast.Sub(), ast.Constant(1))))
+        test = self._more() if broke is None else unless_broken(again.expression(self._scope, broke), self._more())
+        self._advancing.append(decide_test(again, self.decided, test))
+        reads = [slot for slot in self._written if slot is not self.decided]
+        return enter, small_task(self._unit, "condition", span, again, self._advancing, reads=reads, writes=self._moving)
+
+    def _bounds(self, axis: WrittenAxis) -> tuple[ast.expr, ast.expr, ast.expr]:
+        """The start, the step and the number of iterations: the host's where it knows them."""
+        unit, scope, inner = self._unit, self._scope, self._found.scope
+        start, stop, step = (host_expression(unit, inner, part) for part in (axis.start, axis.stop, axis.step))
+        by = None if step is None else unit.host_value(step, scope.span(axis.step), "step", text=ast.unparse(axis.step))
+        if start is not None and stop is not None and step is not None and by is not None:
+            begin = unit.host_value(start, scope.span(axis.start), text=ast.unparse(axis.start))
+            return begin, by, unit.host_value(trip_source(start, stop, step), scope.span(axis.node), text=axis.extent)
+        first, last, width = (self._read(part) for part in (axis.start, axis.stop, axis.step))
+        moved: ast.expr = by or self._keep("step", width)
+        name = self._body.names.add(language.trip_count, "_trip_count")
+        return first, moved, ast.Call(ast.Name(name, ast.Load()), [copy.deepcopy(first), last, copy.deepcopy(moved)], [])
+
+    def _read(self, bound: ast.expr) -> ast.expr:
+        return as_index(self._body, self._body.expression(self._found.scope, bound))
+
+    def _keep(self, name: str, value: ast.expr) -> ast.expr:
+        """``value`` as every iteration may read it."""
+        if isinstance(value, (ast.Name, ast.Constant)):
+            return value
+        slot = self._slot(name)
+        self._entering.append(set_slot(slot, value))
+        return get_slot(slot)
+
+    def _slot(self, name: str) -> Slot:
+        slot = self._unit.slot(name)
+        self._written.append(slot)
+        return slot
+
+    def _more(self) -> ast.expr:
+        return ast.Compare(get_slot(self._left), [ast.Gt()], [ast.Constant(0)])
+
+
+def _product(factors: Sequence[ast.expr]) -> ast.expr:
+    result = copy.deepcopy(factors[0])
+    for factor in factors[1:]:
+        result = ast.BinOp(result, ast.Mult(), copy.deepcopy(factor))
+    return result

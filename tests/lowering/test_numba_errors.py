@@ -1,0 +1,38 @@
+"""What a failure of Numba becomes: the user's mistake where it is one, the compiler's where it is not."""
+
+from __future__ import annotations
+
+import pytest
+from numba.core.errors import TypingError, UnsupportedBytecodeError
+
+from qgraph.errors import KernelTypeError
+from qgraph.lowering.numba_errors import kernel_errors
+
+SOURCE = "def k(o):\n    o[0] = 1\n"
+
+
+@pytest.mark.parametrize("error", [NotImplementedError("no code for it"), AssertionError("no code for it"), AssertionError()])
+def test_a_fault_of_the_compiler_is_not_called_the_users(function, error):
+    with pytest.raises(KernelTypeError) as caught, kernel_errors(function(SOURCE)):
+        raise error
+    said = caught.value
+    assert said.found.startswith(f"an internal error of the compiler, not of the kernel: {type(error).__name__}")
+    assert str(error) in said.found
+    assert "check the types" not in said.hint
+    assert "report it" in said.hint
+    assert said.__cause__ is error
+    assert said.span.line == 2
+
+
+@pytest.mark.parametrize("error", [TypingError("no such thing"), UnsupportedBytecodeError("no such thing")])
+def test_what_numba_refuses_is_about_the_kernel(function, error):
+    with pytest.raises(KernelTypeError, match="no such thing") as caught, kernel_errors(function(SOURCE)):
+        raise error
+    assert "internal" not in str(caught.value)
+    assert "check the types" in caught.value.hint
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), MemoryError()])
+def test_anything_else_passes(function, error):
+    with pytest.raises(type(error)), kernel_errors(function(SOURCE)):
+        raise error
