@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.compiled import CpuPlan
+from qgraph.program import ArrayType
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
 
@@ -22,7 +23,8 @@ class CpuExecutable:
     def __init__(self, plan: CpuPlan) -> None:
         self._call = plan.call
         program = plan.plan.program
-        self._slots = len(program.slots)
+        self._slots = program.scratch_words
+        self._views = tuple(p.type.dtype if isinstance(p.type, ArrayType) else "int64" for p in plan.parameters if p.kind == "slots")
         leaves = {leaf.name: index for index, leaf in enumerate(program.leaves)}
         hosts = {value.name: index for index, value in enumerate(program.host_values)}
         self._leaves = tuple(leaves[p.name] for p in plan.parameters if p.kind == "leaf")
@@ -36,8 +38,13 @@ class CpuExecutable:
         values, host = call.values, call.host
         arguments = [value.host if isinstance(value, ArrayView) else value for value in (values[k] for k in self._leaves)]
         # Scratch is made for each call: two threads may run the same kernel.
-        self._call(*arguments, *(host[k] for k in self._hosts), np.zeros(self._slots, np.int64))
+        self._call(*arguments, *(host[k] for k in self._hosts), *self._scratch())
         self.replays += 1
+
+    def _scratch(self) -> list[Any]:
+        """Scratch as the function takes it: once for each type that it is seen as."""
+        words = np.zeros(self._slots + self._slots % 2, np.int64)
+        return [words.view(dtype) for dtype in self._views]
 
     def again(self, call: Call) -> Callable[[], None] | None:
         """A function that runs ``call`` once more while its arrays live, holding them weakly; None where it cannot."""
@@ -50,12 +57,10 @@ class CpuExecutable:
             else:
                 return None
         tail = tuple(call.host[k] for k in self._hosts)
-        compiled, slots = self._call, self._slots
-        nothing = np.zeros(0, np.int64)
+        compiled = self._call
 
         def run() -> None:
-            scratch = np.zeros(slots, np.int64) if slots else nothing
-            compiled(*[get() for get in getters], *tail, scratch)
+            compiled(*[get() for get in getters], *tail, *self._scratch())
             self.replays += 1
 
         return run

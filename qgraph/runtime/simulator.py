@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from qgraph.compiled import SEVERAL, SimulatorPlan, TaskCode
-from qgraph.program import Statement, Task, TaskStatement
+from qgraph.program import ArrayType, Statement, Task, TaskStatement
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
 
@@ -39,7 +39,7 @@ class SimulatorExecutable:
 
     def launch(self, call: Call) -> None:
         """Run the kernel; when this returns it has run."""
-        slots = np.zeros(len(self._plan.plan.program.slots), np.int64)
+        slots = np.zeros(self._plan.plan.program.scratch_words + self._plan.plan.program.scratch_words % 2, np.int64)
         with _LOCK, warnings.catch_warnings():
             # Division by zero and overflow give inf, nan and wrapped integers; NumPy would warn of each.
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -73,6 +73,8 @@ class SimulatorExecutable:
         if code.on_device:
             return _STRIDED_GRID, _BLOCK
         count = math.prod(call.host[self._hosts[name]] for name in code.counts)
+        if code.reduces:
+            return min(max(1, -(-count // (_BLOCK * (SEVERAL if code.several else 1)))), _STRIDED_GRID), _BLOCK
         share = _BLOCK * SEVERAL if code.several and count > _BLOCK * SEVERAL else _BLOCK
         return -(-count // share), _BLOCK
 
@@ -86,7 +88,8 @@ class SimulatorExecutable:
             elif parameter.kind == "host":
                 arguments.append(call.host[self._hosts[parameter.name]])
             else:
-                arguments.append(self._plan.array(slots) if parameter.kind == "slots" else 0)
+                dtype = parameter.type.dtype if isinstance(parameter.type, ArrayType) else "int64"
+                arguments.append(self._plan.array(slots.view(dtype)) if parameter.kind == "slots" else 0)
         return arguments
 
     def close(self) -> None:
