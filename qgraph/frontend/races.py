@@ -306,7 +306,10 @@ class _Solver:
     # --- apart ---
 
     def apart(self, access: Access, left: _Side, right: _Side, *, wrap: bool = True, anywhere: bool = False) -> bool:
-        """Whether no two different iterations (``anywhere``: or one) reach one element, negative indices counting from the end."""
+        """Whether no two different iterations reach one element, a negative index being counted from the end.
+
+        ``anywhere``: nor does one iteration.
+        """
         leaf = self.memory_of(access)
         modes: list[list[tuple[Poly, tuple[Poly, ...]]]] = []
         facts = (*left.bounds, *right.bounds)

@@ -209,12 +209,15 @@ class _Finder:
     def _is_constant(self, value: ast.expr) -> bool:
         """Whether every iteration computes the same value, from constants and scalars."""
         for child in ast.walk(value):
-            word = self.body.names.values.get(child.func.id) if _calls_name(child) else None
-            if isinstance(child, ast.Call) and word not in (np.float32, np.complex64, float, int, bool):
+            if isinstance(child, ast.Call) and not self._converts(child):
                 return False
             if isinstance(child, ast.Name) and child.id in self.facts.ndim:
                 return False
         return self._invariant(value, _CONSTANT)
+
+    def _converts(self, call: ast.Call) -> bool:
+        word = self.body.names.values.get(call.func.id) if isinstance(call.func, ast.Name) else None
+        return any(word is kind for kind in (np.float32, np.complex64, float, int, bool))
 
     def _chosen(self, node: ast.If) -> _Match | None:
         """``if e < s: s = e`` and its kin, with companions."""
@@ -289,7 +292,7 @@ class _Finder:
     def _alone(self, key: str, touched: Accesses) -> bool:
         """Whether nothing else in the loop touches the element."""
         own = {node for match in self.matches if key in match.keys for node in match.own}
-        memory = key.split("[")[0]
+        memory = key.split("[", maxsplit=1)[0]
         same = [access for access in touched.all if self.unit.same.get(access.array, access.array) == memory]
         mine = [access for access in same if id(access.node) in own and not access.in_function and self._element(access) == key]
         if not mine or mine[0].indices is None:
@@ -314,7 +317,7 @@ class _Finder:
         return None
 
     def _check_scalar(self, key: str, stray: Mapping[str, ast.AST]) -> None:
-        name = user_text(ast.Name(key, ast.Load()), self.facts.paths)
+        name = self._text(key)
         matched = [match for match in self.matches if key in match.keys]
         if key in stray:
             self._refuse(name, stray[key], matched)
@@ -348,7 +351,7 @@ class _Finder:
         """The dtype of an element; "" for a kernel scalar whose type is inferred."""
         if key in self.body.assigned:
             return self.body.assigned[key].dtype
-        type_ = self.unit.leaves[key.split("[")[0]].type
+        type_ = self.unit.leaves[key.split("[", maxsplit=1)[0]].type
         assert isinstance(type_, ArrayType)
         return type_.dtype
 
@@ -359,37 +362,34 @@ class _Finder:
         locals_: dict[str, str] = {}
         ats: dict[int, str] = {}
         reductions = []
+        places = {key: node for match in self.matches for key, node in self.keys(match.statement)}
         for number, matches in enumerate(groups.values()):
             first = matches[0]
             for position, key in enumerate(first.keys):
-                locals_[key] = f"_r{number}{position or ''}_{re.split(r'[^a-zA-Z0-9]', key)[0]}"
+                locals_[key] = f"_r{number}{position or ''}_{re.split(r'[^a-zA-Z0-9_]', key)[0].strip('_')}"
             at = None
             if first.operator in ("first", "last", "store"):
                 at = self._carried(f"_at{number}", None, "int64")
                 ats |= {id(match.statement): at.local for match in matches}
-            places = {key: node for match in matches for key, node in self.keys(match.statement)}
             variables = tuple(self._variable(key, locals_[key], places[key]) for key in first.keys)
             span = Span.of(first.statement, self.facts.file)
             reductions.append(Reduction(first.operator, variables, span, first.test, at))
         statements = _Locals(self, locals_, ats).block(self.facts.body)
-        texts = [user_text(self._place(v, key), self.facts.paths) for key, v in self._by_key(groups, reductions)]
+        texts = [self._text(key, places[key]) for match in self.matches for key in match.keys]
         return Found(
             tuple(reductions),
             statements,
             touched,
             self._effects(reductions),
-            f"reduction into {', '.join(f'`{text}`' for text in texts)}",
+            f"reduction into {', '.join(f'`{text}`' for text in dict.fromkeys(texts))}",
             self.unit.slot("ticket"),
         )
 
-    def _by_key(
-        self, groups: Mapping[frozenset[str], list[_Match]], reductions: Sequence[Reduction]
-    ) -> Iterator[tuple[str, Carried]]:
-        for matches, reduction in zip(groups.values(), reductions, strict=True):
-            yield from zip(matches[0].keys, reduction.variables, strict=True)
-
-    def _place(self, variable: Carried, key: str) -> ast.expr:
-        return variable.element if variable.element is not None else ast.Name(key, ast.Load())
+    def _text(self, key: str, node: ast.AST | None = None) -> str:
+        """A place as the user writes it."""
+        if node is not None and key not in self.body.assigned:
+            return user_text(node, self.facts.paths)
+        return re.sub(r"^_|_\d+$", "", self.body.assigned[key].name)
 
     def _variable(self, key: str, local: str, node: ast.AST) -> Carried:
         element = None
@@ -421,7 +421,7 @@ class _Locals(ast.NodeTransformer):
         result: list[ast.stmt] = []
         for statement in statements:
             new = self.visit(statement)
-            result += new if isinstance(new, list) else [new]
+            result += new if isinstance(new, list) else [cast("ast.stmt", new)]
         return result
 
     def visit(self, node: ast.AST) -> ast.AST | list[ast.stmt]:
@@ -470,7 +470,3 @@ class _Locals(ast.NodeTransformer):
         dtype = finder.dtype(key)
         name = finder.body.names.add(finder.unit.element_cast(dtype), f"_as_{dtype}")
         return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [value], []), value)
-
-
-def _calls_name(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
