@@ -24,7 +24,9 @@ class CpuExecutable:
         self._call = plan.call
         program = plan.plan.program
         self._slots = program.scratch_words
-        self._views = tuple(p.type.dtype if isinstance(p.type, ArrayType) else "int64" for p in plan.parameters if p.kind == "slots")
+        self._views = tuple(
+            p.type.dtype if isinstance(p.type, ArrayType) else "int64" for p in plan.parameters if p.kind == "slots"
+        )
         leaves = {leaf.name: index for index, leaf in enumerate(program.leaves)}
         hosts = {value.name: index for index, value in enumerate(program.host_values)}
         self._leaves = tuple(leaves[p.name] for p in plan.parameters if p.kind == "leaf")
