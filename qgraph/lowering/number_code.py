@@ -46,6 +46,18 @@ def multiply(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.V
     return (builder.fmul if is_float(sig.return_type) else builder.mul)(*args)
 
 
+def loose(emit: Emitter) -> Emitter:
+    """A float operation that LLVM may reorder with its like."""
+
+    def emit_loose(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        result = emit(context, builder, sig, args)
+        if is_float(sig.return_type):
+            result.flags = [*result.flags, "reassoc"]
+        return result
+
+    return emit_loose
+
+
 def true_divide(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     """``a / b`` of floats: inf or nan for b == 0."""
     return builder.fdiv(*args)

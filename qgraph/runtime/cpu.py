@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.compiled import CpuPlan
+from qgraph.compiled import CpuPlan, slots_dtype
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
 from qgraph.runtime.results import ResultReader
@@ -28,7 +28,7 @@ class CpuExecutable:
         hosts = {value.name: index for index, value in enumerate(program.host_values)}
         self._leaves = tuple(leaves[p.name] for p in plan.parameters if p.kind == "leaf")
         self._hosts = tuple(hosts[p.name] for p in plan.parameters if p.kind == "host")
-        self._views = tuple(p.type.dtype if p.type is not None else "int64" for p in plan.parameters if p.kind == "slots")
+        self._views = tuple(slots_dtype(p) for p in plan.parameters if p.kind == "slots")
         self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
         self.nodes = len(plan.plan.nodes)
         self.replays = 0

@@ -32,7 +32,7 @@ class ResultReader:
 
     def read_range(self, part: np.ndarray) -> tuple[Any, ...]:
         """The numbers, from the words that hold them."""
-        data = memoryview(part).cast("B")
+        data = part.tobytes()
         return tuple(np.frombuffer(data, dtype, 1, offset).item() for offset, dtype in self._places)
 
 
