@@ -23,7 +23,7 @@ from qgraph.lowering.reduction_source import (
 )
 from qgraph.lowering.slot_source import CASTS, SLOTS, VIEWS, Dtypes, dtype_of, slot_place
 from qgraph.lowering.slot_source import generated as _statements
-from qgraph.program import NUMBER, Axis, Cast, Function, Program, Task, function_tree
+from qgraph.program import NUMBER, Axis, Cast, Function, Program, Selection, Task, function_tree
 
 HANDLE = Parameter("handle", "_handle")
 # The most nodes of the syntax tree of a light loop's body.
@@ -278,8 +278,17 @@ def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
 
 
 def _prologue(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
-    """Loads what the task reads of slots, once."""
-    return _statements("\n".join(f"{name} = {slot_place(slot, dtypes)}" for name, slot in task.scalars))
+    """Loads what the task reads of slots, and finds the arrays that slots select, once."""
+    lines = [f"{name} = {slot_place(slot, dtypes)}" for name, slot in task.scalars]
+    lines += [f"{selection.local} = {selected_leaf(selection)}" for selection in task.selections]
+    return _statements("\n".join(lines))
+
+
+def selected_leaf(selection: Selection) -> str:
+    """The code of the array that a slot selects."""
+    *others, last = selection.leaves
+    tests = [f"{leaf} if {SLOTS.name}[{selection.slot.index}] == {number} else " for number, leaf in enumerate(others)]
+    return "".join(tests) + last
 
 
 def _unravel(
