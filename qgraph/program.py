@@ -102,9 +102,13 @@ def function_tree(name: str, parameters: Iterable[str], body: list[ast.stmt]) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParallelFunction:
-    """On the CPU: called as ``f(chunks, *args)``, it runs ``function(chunk, *args)`` for each chunk, on all threads."""
+    """On the CPU: called as ``f(chunks, *args)``, it runs ``function(chunk, *args)`` for each chunk, on all threads.
+
+    ``disjoint``: no array that the function writes shares memory with another of its arguments.
+    """
 
     function: Function
+    disjoint: bool = False
 
 
 # --- what a statement does ---------------------------------------------------------------------------------------------

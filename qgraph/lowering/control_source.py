@@ -105,7 +105,9 @@ class _Control:
             lines.append(f"{pad}{task.name}({self._arguments(parameters)})")
             return
         parameters, function = chunk_function(self._program, task, self._dtypes)
-        self.names[task.name] = ParallelFunction(function)
+        used = {parameter.name for parameter in parameters}
+        disjoint = not any(used.issuperset(pair) for pair in self._program.aliases)
+        self.names[task.name] = ParallelFunction(function, disjoint)
         counts = self._counts(task)
         rows = " * ".join(f"({count})" for count in counts[:-1]) or "1"
         lines.append(f"{pad}_rows, _cols = {rows}, {counts[-1]}")
