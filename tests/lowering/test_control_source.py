@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qgraph.lowering import control_source
-from qgraph.program import Effects, Task
+from qgraph.lowering import control_source, task_source
+from qgraph.program import Axis, Effects, Task
 from qgraph.source import Span
 
 SPAN = Span("<kernel>", 1, 0, 1, 1)
@@ -52,3 +52,35 @@ def test_loops_of_unknown_length_are_worth_a_thread_soon(head):
 
 def test_a_long_body_is_worth_a_thread_sooner():
     assert grain("\n".join(["a[i] = b[i] * c[i] + d[i]"] * 40)) < grain("a[i] = b[i]")
+
+
+def copies(start: str, body: str, step: str = "1") -> str:
+    """The loops of a chunk over ``i``."""
+    start_, step_, count = (ast.parse(text, mode="eval").body for text in (start, step, "n"))
+    axis = Axis("i", start_, step_, count, False, SPAN)
+    task = Task("task", "loop", SPAN, (axis,), tuple(ast.parse(body).body), {}, Effects())
+    bound = task_source._constant_bound(axis)
+    return "\n".join(map(ast.unparse, task_source._checked_loops(task, {} if bound is None else {"i": bound})))
+
+
+@pytest.mark.parametrize(("start", "step", "bound"), [("0", "1", 0), ("1", "1", 1), ("7", "3", 7)])
+def test_a_constant_start_is_told_to_the_compiler(start, step, bound):
+    text = copies(start, "a[i] = b[i - 1]", step)
+    assert text.count("for ") == 1
+    assert f"_at_least(i, {bound})" in text
+
+
+@pytest.mark.parametrize(
+    ("start", "step"), [("lo", "1"), ("hi", "-1"), ("0", "1152921504606846976"), ("1152921504606846976", "1")]
+)
+def test_a_start_that_may_be_negative_is_looked_at(start, step):
+    text = copies(start, "a[i] = b[i - 2]", step)
+    assert text.count("for ") == 2
+    assert text.count("_at_least(i, 2)") == 1
+
+
+@pytest.mark.parametrize(("start", "body"), [("-3", "a[i] = 1"), ("lo", "for k in range(n): a[i] += k"), ("lo", "a[0] = i")])
+def test_no_second_copy_where_it_is_of_no_use(start, body):
+    text = copies(start, body)
+    assert text.count("for _t") == 1
+    assert "_at_least" not in text
