@@ -60,7 +60,8 @@ def copies(start: str, body: str, step: str = "1") -> str:
     axis = Axis("i", start_, step_, count, False, SPAN)
     task = Task("task", "loop", SPAN, (axis,), tuple(ast.parse(body).body), {}, Effects())
     bound = task_source._constant_bound(axis)
-    return "\n".join(map(ast.unparse, task_source._checked_loops(task, {} if bound is None else {"i": bound})))
+    loops = task_source._checked_loops(task, {} if bound is None else {"i": bound})
+    return ast.unparse(task_source.make_function("chunk", [], loops, {}, task).tree)
 
 
 @pytest.mark.parametrize(("start", "step", "bound"), [("0", "1", 0), ("1", "1", 1), ("7", "3", 7)])
