@@ -26,9 +26,12 @@ from qgraph.language import (
     atomic_xor,
     func,
     graph_do_while,
+    host_callback,
     ndrange,
     parallel,
+    record,
     serial,
+    wait,
 )
 from qgraph.options import prepare_simulator
 
@@ -62,15 +65,18 @@ __all__ = [
     "full",
     "func",
     "graph_do_while",
+    "host_callback",
     "info",
     "kernel",
     "ndrange",
     "parallel",
+    "record",
     "reset",
     "serial",
     "set_backend",
     "stream",
     "synchronize",
     "to_numpy",
+    "wait",
     "zeros",
 ]

@@ -81,7 +81,7 @@ class Region:
 def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
     """Whether something under ``nodes`` is more than one thread's work.
 
-    That is a loop over a range, a device loop, a call with one, or an array that gets another name.
+    That is a loop over a range, a device loop, a call with one, an array that gets another name, or a word for the host.
     """
     nodes = list(nodes)
     if any(_is_parallel(unit, scope, child) for node in nodes for child in ast.walk(node)):
@@ -95,7 +95,13 @@ def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
         return is_do_while(scope, node.test)
     if isinstance(node, ast.For):
         return is_parallel_loop(scope, node)
-    return isinstance(node, ast.Call) and callee_needs_region(unit, scope, node)
+    return isinstance(node, ast.Call) and (is_host_word(scope, node) or callee_needs_region(unit, scope, node))
+
+
+def is_host_word(scope: Scope, node: ast.Call) -> bool:
+    """Whether a call is of ``host_callback``, ``record`` or ``wait``."""
+    bound = _static(scope, node.func)
+    return isinstance(bound, Value) and any(bound.value is word for word in language.HOST_WORDS)
 
 
 def is_parallel_loop(scope: Scope, node: ast.For) -> bool:

@@ -55,26 +55,35 @@ def _free(device: DeviceContext, epoch: int, pointer: int) -> None:
         return
 
 
-class PinnedWord:
-    """One int64 of page-locked host memory, into which the device's copies really are asynchronous."""
+class PinnedMemory:
+    """``nbytes`` bytes of page-locked host memory at ``pointer``, into which the device's copies really are asynchronous."""
 
-    __slots__ = ("__weakref__", "_finalizer", "_word", "pointer")
+    __slots__ = ("__weakref__", "_finalizer", "pointer")
 
-    def __init__(self, device: DeviceContext) -> None:
+    def __init__(self, device: DeviceContext, nbytes: int) -> None:
         with device.activate(), outside_captures():
-            self.pointer = int(call(driver.cuMemHostAlloc, 8, 0))
+            self.pointer = int(call(driver.cuMemHostAlloc, nbytes, 0))
             self._finalizer = weakref.finalize(self, _free_host, device, device.epoch, self.pointer)
         self._finalizer.atexit = False
+
+    def free(self) -> None:
+        """Free the memory now. Nothing happens the second time."""
+        self._finalizer()
+
+
+class PinnedWord(PinnedMemory):
+    """One int64 of it."""
+
+    __slots__ = ("_word",)
+
+    def __init__(self, device: DeviceContext) -> None:
+        super().__init__(device, 8)
         self._word = ctypes.c_int64.from_address(self.pointer)
 
     @property
     def value(self) -> int:
         """The word, as the last copy that was waited for left it."""
         return self._word.value
-
-    def free(self) -> None:
-        """Free the word now. Nothing happens the second time."""
-        self._finalizer()
 
 
 def _free_host(device: DeviceContext, epoch: int, pointer: int) -> None:

@@ -32,7 +32,10 @@ class ResultReader:
 
     def read_range(self, part: np.ndarray) -> tuple[Any, ...]:
         """The numbers, from the words that hold them."""
-        data = part.tobytes()
+        return self.read_bytes(part.tobytes())
+
+    def read_bytes(self, data: bytes) -> tuple[Any, ...]:
+        """The same, from the bytes of these words."""
         return tuple(np.frombuffer(data, dtype, 1, offset).item() for offset, dtype in self._places)
 
 
