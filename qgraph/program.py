@@ -8,6 +8,7 @@ every other global is a key of ``Task.names``.
 from __future__ import annotations
 
 import ast
+from _ctypes import CFuncPtr
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -46,6 +47,10 @@ class ConstantType:
     """An argument whose value is part of the specialisation (None, a string, a function)."""
 
     value: object
+
+    def __hash__(self) -> int:
+        # ctypes' functions are compared by identity, and have no hash of their own.
+        return id(self.value) if isinstance(self.value, CFuncPtr) else hash(self.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -372,7 +372,7 @@ class _Rewriter(ast.NodeTransformer):
             raise self._error("graph_do_while() is not the condition of a `while`", node, "write `while graph_do_while(flag):`")
         if any(callee is word for word in language.HOST_WORDS):
             raise self._error(
-                f"`{text}` is not a statement of the kernel itself here",
+                f"`{text}(...)` is used in the body of a loop, or as a value: it is a statement of the kernel itself",
                 node,
                 "call it as a statement at kernel level: before or after the loop",
             )

@@ -86,7 +86,7 @@ class _Describer:
         if kind == "numpy scalar":
             return self._add(path, stem, *_numpy_scalar(value, path))
         if kind == "event":
-            return self._add(path, stem, ScalarType("uint64", weak=False), numpy.uint64(event_handle(value)))
+            return self._add(path, stem, *_event(value, path))
         if kind == "tuple":
             return self._tuple(path, stem, value)
         if kind == "dataclass":
@@ -201,9 +201,16 @@ def _numpy_scalar(value: numpy.generic, path: str) -> tuple[ScalarType, Value]:
     return ScalarType(name, weak=False), value
 
 
+def _event(value: object, path: str) -> tuple[ScalarType, Value]:
+    try:
+        return ScalarType("uint64", weak=False), numpy.uint64(event_handle(value))
+    except ArgumentError as error:
+        refuse(path, error.found, error.hint or "")
+
+
 def _constant(path: str, value: object) -> ConstantType:
     try:
-        hash(value)
+        hash(ConstantType(value))
     except TypeError:
         refuse(path, f"this {type(value).__name__} cannot be hashed, so it cannot be a constant", "pass a plain function")
     return ConstantType(value)

@@ -296,6 +296,18 @@ def test_a_c_function_gets_its_pointer(rig):
     assert (COUNT.value, ROOM[0], ROOM[1]) == (2, 2, 2)
 
 
+def test_a_c_function_may_come_as_an_argument(rig):
+    def kernel(x, f):
+        qgraph.host_callback(f, COUNT)
+
+    COUNT.value = 0
+    k = rig.kernel(kernel)
+    for _ in range(4):
+        finish(k, floats(rig), increment)
+    assert COUNT.value == 4
+    assert k.stats.graph_builds == 1
+
+
 ADDRESS = ctypes.addressof(ROOM) + ctypes.sizeof(ctypes.c_int)
 
 
