@@ -11,6 +11,8 @@ from qgraph.program import ArrayType, ScalarType, Task
 
 # Iterations of a light loop that one thread has where there are many more than threads.
 SEVERAL = 4
+# The most threads of a block that combines values.
+REDUCTION_BLOCK = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,11 @@ class Parameter:
         return self.kind == "slots" or isinstance(self.type, ArrayType)
 
 
+def slots_dtype(parameter: Parameter) -> str:
+    """The dtype as which a ``slots`` parameter sees scratch."""
+    return "int64" if parameter.type is None else parameter.type.dtype
+
+
 @dataclass(frozen=True, slots=True)
 class TaskCode:
     """One task as a function.
@@ -40,7 +47,8 @@ class TaskCode:
     ``source`` is the generated Python (what is hashed, shown and simulated), ``entry`` the name of the kernel in the cubin.
     ``counts`` names the host values whose product is the number of threads; empty with ``on_device`` (a grid-stride loop over
     a count that only the device knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
-    ``SEVERAL`` iterations. ``disjoint`` are the array parameters that share no memory with another one.
+    ``SEVERAL`` iterations. ``disjoint`` are the array parameters that share no memory with another one. ``reduces``: it runs
+    right with any number of blocks from 1 to ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads.
     """
 
     task: Task
@@ -52,6 +60,7 @@ class TaskCode:
     on_device: bool
     several: bool = False
     disjoint: frozenset[str] = frozenset()
+    reduces: bool = False
 
 
 @dataclass(frozen=True, slots=True)

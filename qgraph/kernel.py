@@ -15,6 +15,7 @@ from typing import Any, overload
 from qgraph.errors import ArgumentError, CudaError, KernelSyntaxError, PerformanceWarning
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.frontend.reference import run_reference
+from qgraph.language import Func
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
 from qgraph.runtime.array_view import ArrayView
@@ -52,6 +53,10 @@ class Stats:
     evictions: int = 0
 
 
+# Runs a call once more; gives the numbers that the kernel returns.
+_Run = Callable[[], tuple[Any, ...] | None]
+
+
 @dataclass(slots=True)
 class _Last:
     """The last call, for the next one with the very same arguments: it holds no array."""
@@ -59,7 +64,7 @@ class _Last:
     unchanged: Callable[[tuple[Any, ...]], bool]
     specialisation: Specialisation
     executable: Executable
-    run: Callable[[], None]
+    run: _Run
 
     def still_right(self) -> bool:
         """Whether the executable is still the one to run, and the names compiled in mean what they meant."""
@@ -79,13 +84,13 @@ class Kernel:
         CudaError: the driver reported a failure.
     """
 
-    __qgraph_kernel__ = True
-
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         functools.update_wrapper(self, function)
         self.options = options
         self.last_launch: LastLaunch | None = None
         self._source: SourceFunction = parse(function, "@qgraph.kernel")
+        # What a kernel is to another kernel that calls it: a func.
+        self.__qgraph_kernel__ = Func(function)
         parameters = self._source.signature.parameters
         for parameter in parameters.values():
             if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
@@ -107,18 +112,18 @@ class Kernel:
 
     # --- calling -------------------------------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Run the kernel."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the kernel. Gives what it returns, for which the call then waits."""
         last = None if kwargs else self._recent.get(tuple(map(id, args)))
         if last is not None and last.unchanged(args) and last.still_right():
             try:
-                last.run()
+                numbers = last.run()
             except CudaError as error:
                 self._recover(error)
             else:
                 self.last_launch = last.specialisation.launched
-                return
-        self._run(self._bind(args, kwargs))
+                return None if numbers is None else last.specialisation.value(numbers)
+        return self._run(self._bind(args, kwargs))
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The values of all parameters, defaults included."""
@@ -135,18 +140,18 @@ class Kernel:
         bound.apply_defaults()
         return tuple(bound.arguments.values())
 
-    def _run(self, values: tuple[Any, ...]) -> None:
+    def _run(self, values: tuple[Any, ...]) -> Any:
         """Everything from values to a launch, nothing assumed."""
         variant, leaves = self._variant_of(values)
         if variant.backend == "cuda":
-            self._run_cuda(variant, values, leaves)
-            return
-        specialisation, call = self._launch(variant, leaves, 0)
+            return self._run_cuda(variant, values, leaves)
+        specialisation, call, result = self._launch(variant, leaves, 0)
         again = getattr(specialisation.executable, "again", None)
         if again is not None:
             self._remember(values, specialisation, lambda: again(call))
+        return result
 
-    def _run_cuda(self, variant: Variant, values: tuple[Any, ...], leaves: tuple[Any, ...]) -> None:
+    def _run_cuda(self, variant: Variant, values: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
         views = [leaves[index] for index in variant.arrays]
         streams = variant.streams.Streams(variant.device, views)
         staged = variant.streams.stage_host_arrays(variant, leaves, streams)
@@ -154,41 +159,42 @@ class Kernel:
             _warn_staging()
             moved, finish = staged
             with streams:
-                self._launch(variant, moved, streams.current())
+                result = self._launch(variant, moved, streams.current())[2]
             finish()
-            return
+            return result
         if streams.joined:
             with streams:
-                self._launch(variant, leaves, streams.current())
-            return
-        specialisation, call = self._launch(variant, leaves, streams.current())
+                return self._launch(variant, leaves, streams.current())[2]
+        specialisation, call, result = self._launch(variant, leaves, streams.current())
 
-        def way() -> Callable[[], None] | None:
+        def way() -> _Run | None:
             executable, bare = specialisation.executable, call.without_owners()
             if executable is None:
                 return None
             streams.forget()
 
-            def run() -> None:
+            def run() -> tuple[Any, ...] | None:
                 stream = streams.current()
-                executable.launch(bare if stream == bare.stream else bare.on(stream))
+                return executable.launch(bare if stream == bare.stream else bare.on(stream))
 
             return run
 
         self._remember(values, specialisation, way)
+        return result
 
-    def _launch(self, variant: Variant, leaves: tuple[Any, ...], stream: int) -> tuple[Specialisation, Any]:
+    def _launch(self, variant: Variant, leaves: tuple[Any, ...], stream: int) -> tuple[Specialisation, Any, Any]:
+        """Run; gives the specialisation, the call as its executable took it, and what the kernel returns."""
         aliases = variant.check(leaves)
         call = Call(leaves, variant.host_values(leaves), stream)
         specialisation = self._specialisation(variant, aliases)
         try:
-            self._executable(specialisation).launch(call)
+            numbers = self._executable(specialisation).launch(call)
         except CudaError as error:
             self._recover(error)
             specialisation = self._specialisation(variant, aliases)
-            self._executable(specialisation).launch(call)
+            numbers = self._executable(specialisation).launch(call)
         self.last_launch = specialisation.launched
-        return specialisation, call
+        return specialisation, call, specialisation.value(numbers)
 
     def _recover(self, error: CudaError) -> None:
         """After the primary context was reset, everything is built anew; any other failure is the caller's to see."""
@@ -199,7 +205,10 @@ class Kernel:
         self._close_executables()
 
     def _remember(
-        self, values: tuple[Any, ...], specialisation: Specialisation, way: Callable[[], Callable[[], None] | None]
+        self,
+        values: tuple[Any, ...],
+        specialisation: Specialisation,
+        way: Callable[[], Callable[[], tuple[Any, ...] | None] | None],
     ) -> None:
         """Keep the way to run this very call again, for a next call with the same arguments."""
         # Watching arguments costs more than one call gains: only those that come back are worth it.
@@ -381,9 +390,9 @@ class Method:
         self.kernel = kernel_
         self._owner = owner
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Run the kernel on the instance."""
-        self.kernel(self._owner, *args, **kwargs)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the kernel on the instance; gives what it returns."""
+        return self.kernel(self._owner, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.kernel, name)
@@ -410,28 +419,28 @@ class Bound:
             self._specialisation = kernel_._specialisation(self._variant, aliases)
             self._executable = kernel_._executable(self._specialisation)
 
-    def launch(self) -> None:
-        """Run the kernel with the arguments it is bound to."""
+    def launch(self) -> Any:
+        """Run the kernel with the arguments it is bound to; gives what it returns."""
         if self._staged:
-            self._kernel._run(self._values)
-            return
+            return self._kernel._run(self._values)
         if self._specialisation.executable is not self._executable:
             self._rebuild()
         streams = self._streams
         if streams is None:
-            self._executable.launch(self._call)
+            numbers = self._executable.launch(self._call)
         else:
             stream = streams.current()
             if stream != self._call.stream:
                 self._call = self._call.on(stream)
             try:
                 with streams:
-                    self._executable.launch(self._call)
+                    numbers = self._executable.launch(self._call)
             except CudaError as error:
                 self._kernel._recover(error)
                 self._rebuild()
-                self._executable.launch(self._call)
+                numbers = self._executable.launch(self._call)
         self._kernel.last_launch = self._specialisation.launched
+        return self._specialisation.value(numbers)
 
     def _rebuild(self) -> None:
         # The specialisation was evicted, cleared or reset.

@@ -181,6 +181,21 @@ def match_subject(value: int) -> int:
     return value
 
 
+def loose_add(a: Any, b: Any) -> Any:
+    """``a + b``, one of many whose order the compiler may choose."""
+    return a + b
+
+
+def loose_subtract(a: Any, b: Any) -> Any:
+    """``a - b``, one of many whose order the compiler may choose."""
+    return a - b
+
+
+def loose_multiply(a: Any, b: Any) -> Any:
+    """``a * b``, one of many whose order the compiler may choose."""
+    return a * b
+
+
 def set_condition(slots: Any, index: int, handle: int, value: int) -> None:
     """Decide a kernel-level loop or branch: through its conditional handle in a graph, else in scratch slot ``index``."""
     slots[index] = value

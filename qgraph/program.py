@@ -180,6 +180,8 @@ def itemsize(dtype: str) -> int:
 WORD = 8
 # The most partial results of a reduction: blocks on CUDA, chunks on the CPU.
 MAX_PARTIALS = 1024
+# In the body of a loop with a reduction that has ``at``: the number of the iteration, from 0.
+NUMBER = "_number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ class Carried:
     """A variable that a reduction computes: ``local`` in the body, and where its value comes from and goes to.
 
     Either ``slot``, a kernel scalar, or ``element``, an array element (a subscript over leaf names whose index does not vary).
-    ``partials`` are slots for one value a block, or a chunk on the CPU.
+    ``partials`` is a slot for one value a block, or a chunk on the CPU. ``dtype`` is empty for a slot of inferred type.
     """
 
     local: str
@@ -226,7 +228,8 @@ class Reduction:
     ``operator``: ``+ * & | ^ min max and or`` combine values; ``first`` and ``last`` keep, with its companions, the value that
     ``test`` (a comparison such as ``<``, of a new value with the best so far) prefers, where ties go to the first or last
     iteration; ``store`` keeps what the last iteration that assigned stored. ``at`` holds the number of the iteration that
-    the value came from, -1 where there is none: the body sets its local, and the slots are for the partial results.
+    the value came from, -1 where there is none: the body sets its local to ``NUMBER``. The body starts with each local at the
+    identity of the operation, and converts what it assigns to the variable's type.
     """
 
     operator: str
@@ -274,6 +277,8 @@ class Task:
     # Kernel scalars that a one-thread body assigns: (local name, slot), stored at its end.
     results: tuple[tuple[str, Slot], ...] = ()
     reductions: tuple[Reduction, ...] = ()
+    # With reductions: how many blocks are done, 0 between launches.
+    ticket: Slot | None = None
 
     @property
     def on_device(self) -> bool:
@@ -322,6 +327,12 @@ class Branch:
     decide: Task
     regions: tuple[tuple[Statement, ...], ...]
     label: str
+
+    def region(self, value: int) -> int | None:
+        """Which region runs where the condition slot is ``value``, None for none."""
+        if self.kind == "if":
+            value = 0 if value != 0 else 1
+        return value if 0 <= value < len(self.regions) else None
 
 
 Statement = TaskStatement | Loop | Branch
@@ -375,7 +386,9 @@ class Program:
     @property
     def scratch_words(self) -> int:
         """8-byte words of device scratch that the slots need."""
-        return sum(slot.words for slot in self.slots)
+        words = max((slot.index + slot.words for slot in self.slots), default=0)
+        # Even, so that all of it can be seen as complex128.
+        return words + words % 2
 
     def tasks(self) -> Iterator[Task]:
         """All tasks in program order, those of loop bodies included."""

@@ -15,9 +15,10 @@ from qgraph.frontend.parse import SourceFunction
 from qgraph.lowering.build import build_plan
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
-from qgraph.program import ArrayType, FrozenName, Leaf, Loop, Program, Type
+from qgraph.program import ArrayType, FrozenName, Leaf, Program, TaskStatement, Type
 from qgraph.runtime.aliasing import alias_pattern, overlaps_itself
 from qgraph.runtime.host_values import HostValues
+from qgraph.runtime.results import assemble
 
 Aliases = tuple[tuple[int, int, str], ...]
 
@@ -31,8 +32,8 @@ class Executable(Protocol):
     replays: int
     argument_updates: int
 
-    def launch(self, call: Any) -> None:
-        """Run with the values of a ``runtime.call.Call``."""
+    def launch(self, call: Any, /) -> tuple[Any, ...] | None:
+        """Run with the values of a ``runtime.call.Call``; gives the numbers that the kernel returns, if it returns any."""
 
     def close(self) -> None:
         """Free what the executable owns."""
@@ -145,6 +146,11 @@ class Specialisation:
         self.launched = LastLaunch(len(self.plan.tasks), executable.nodes, executable.path, executable.reason)
         return executable
 
+    def value(self, numbers: tuple[Any, ...] | None) -> Any:
+        """What the kernel returns, from the numbers of a launch."""
+        result = self.plan.program.result
+        return None if numbers is None or result is None else assemble(result, numbers)
+
     def close(self) -> None:
         """Free the executable; the next launch builds another."""
         executable, self.executable = self.executable, None
@@ -179,8 +185,8 @@ def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
     if not options.graph:
         reason = "graph=False: one stream launch a task"
         return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=False, reason=reason)
-    if not any(isinstance(statement, Loop) for statement in plan.program.body):
-        return CudaGraphExecutable(compiled, device, block_size=block, reason="the kernel has no device loop")
+    if all(isinstance(statement, TaskStatement) for statement in plan.program.body):
+        return CudaGraphExecutable(compiled, device, block_size=block, reason="the kernel has no device loop or branch")
     if options.conditional == "host":
         reason = "conditional='host': the host drives the loops"
         return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=True, reason=reason)

@@ -85,6 +85,14 @@ def judge(facts: LoopFacts) -> Judgement:
     return Judgement(verdict, owned, atomics, accesses)
 
 
+def always_apart(first: Access, second: Access, axes: Sequence[Variable], same: Mapping[str, str]) -> bool:
+    """Whether two accesses to one array never reach the same element, in whatever iterations."""
+    if first.indices is None or second.indices is None or len(first.indices) != len(second.indices):
+        return False
+    solver = _Solver(axes, same)
+    return solver.apart(first, solver.side(first, ""), solver.side(second, "'"), anywhere=True)
+
+
 def _group(access: Access) -> str:
     """The kind of combination that an update does; "" if its order matters."""
     return _GROUPS.get(access.operator, "") if access.kind == "update" else ""
@@ -297,8 +305,11 @@ class _Solver:
 
     # --- apart ---
 
-    def apart(self, access: Access, left: _Side, right: _Side, *, wrap: bool = True) -> bool:
-        """Whether no two different iterations reach one element, a negative index being counted from the end."""
+    def apart(self, access: Access, left: _Side, right: _Side, *, wrap: bool = True, anywhere: bool = False) -> bool:
+        """Whether no two different iterations reach one element, a negative index being counted from the end.
+
+        ``anywhere``: nor does one iteration.
+        """
         leaf = self.memory_of(access)
         modes: list[list[tuple[Poly, tuple[Poly, ...]]]] = []
         facts = (*left.bounds, *right.bounds)
@@ -307,8 +318,9 @@ class _Solver:
                 size = Poly.symbol(f"#{leaf}.shape[{at}]")
                 modes.append(_coincidences(a, b, size, facts) if wrap else [(a - b, ())])
         for choice in product(*modes):
-            extra = [fact for _, wrapped in choice for fact in wrapped]
-            if not self.never([equality for equality, _ in choice], [*facts, *extra], left, right):
+            known = [*facts, *(fact for _, wrapped in choice for fact in wrapped)]
+            equalities = [equality for equality, _ in choice]
+            if not (_contradicts(known, equalities) if anywhere else self.never(equalities, known, left, right)):
                 return False
         return True
 

@@ -39,6 +39,8 @@ from qgraph.frontend.unit import Unit
 from qgraph.language import Func
 from qgraph.program import Function, Slot, function_tree
 
+# Plain Python functions that are words of the language.
+_WORDS = (*language.ATOMICS, language.match_subject)
 _REFUSED_BUILTINS = frozenset(
     {"open", "input", "eval", "exec", "getattr", "setattr", "globals", "locals", "vars", "type", "id"}
 )
@@ -376,7 +378,7 @@ class _Rewriter(ast.NodeTransformer):
             raise self._error(f"`{text}` is a kernel", node, "mark the function with @qgraph.func to call it from a loop")
         if callee in vars(builtins).values() and getattr(callee, "__name__", "") in _REFUSED_BUILTINS:
             raise self._error(f"`{text}()` cannot be used in a kernel", node, "do it on the host, before or after the call")
-        if isinstance(callee, FunctionType) and not _known_module(callee) and callee not in language.ATOMICS:
+        if isinstance(callee, FunctionType) and not _known_module(callee) and callee not in _WORDS:
             raise self._error(
                 f"`{text}` is a plain Python function",
                 node,

@@ -17,6 +17,7 @@ from qgraph.frontend.definite import check_private, names_assigned
 from qgraph.frontend.host import host_expression
 from qgraph.frontend.races import judge
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of
+from qgraph.frontend.reductions import find_reductions
 from qgraph.frontend.resolve import Body, free_names
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
@@ -46,17 +47,17 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         KernelTypeError: colliding updates of a type that has no atomics.
         ArgumentError: arrays that overlap in part, one of them written.
     """
-    found = loop_call(scope, node.iter)
-    assert found is not None
+    call = loop_call(scope, node.iter)
+    assert call is not None
     header = Span.of(node.iter, scope.file)
     span = Span(scope.file, node.lineno, node.col_offset, header.end_line, header.end_column)
-    written = ranges_of(found.scope, found.call)
+    written = ranges_of(call.scope, call.call)
     body = Body(unit)
     variables, index_tuple = _targets(unit, scope, node.target, len(written))
     _refuse_exits(scope, node.body)
     statements = body.statements(scope, node.body, names_assigned([node.target]))
-    check_private(statements, [*variables, *([index_tuple] if index_tuple else [])], scope.file)
-    bounds = _Bounds(unit, found.scope, body)
+    check_private(statements, [*variables, *([index_tuple] if index_tuple else []), *body.assigned], scope.file)
+    bounds = _Bounds(unit, call.scope, body)
     axes = [bounds.axis(axis, variable) for axis, variable in zip(written, variables, strict=True)]
     facts = LoopFacts(
         axes=tuple(bounds.facts),
@@ -71,12 +72,21 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         index_tuple=index_tuple,
         asserted=declared,
     )
+    found = find_reductions(body, facts)
+    if found is not None:
+        statements = found.statements
+        facts = replace(facts, body=statements)
     judgement = judge(facts)
-    touched = judgement.accesses
+    touched = found.touched if found is not None else judgement.accesses
     _refuse_partial_overlap(unit, touched.all, span)
     _make_atomic(unit, body, statements, judgement.atomics)
     save, read_for_bounds, settled = bounds.settle(touched.written, span, axes)
     effects = Effects(touched.reads, touched.written) | read_for_bounds
+    if found is not None:
+        effects |= found.effects
+    # A scalar that is reduced is loaded only where something else needs it: the bounds of the loop.
+    outside = [part for axis in settled for part in (axis.start, axis.step, axis.count)]
+    used = free_names([*statements, *outside, *(found.elements if found is not None else ())])
     task = Task(
         name=unit.task_name(node.lineno, "loop"),
         role="loop",
@@ -85,9 +95,11 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         body=tuple(statements),
         names=body.names.values,
         effects=effects | _slot_reads(body),
-        verdict=judgement.verdict,
+        verdict=judgement.verdict if found is None else found.verdict(judgement.verdict),
         index_tuple=index_tuple,
-        scalars=tuple(body.scalars.items()),
+        scalars=tuple((name, slot) for name, slot in body.scalars.items() if name in used),
+        reductions=() if found is None else found.reductions,
+        ticket=None if found is None else found.ticket,
     )
     return save, task
 

@@ -64,6 +64,8 @@ class Unit:
 
     def slot(self, name: str, dtype: str = "int64", words: int = 1) -> Slot:
         """A new scratch slot; ``name`` is made unique and cannot be a user's name."""
+        # What has several words may hold complex128, which has two.
+        self._words += self._words % 2 if words > 1 else 0
         slot = Slot(self._words, f"_{name}_{len(self.slots)}", dtype, words)
         self.slots.append(slot)
         self._words += words
@@ -76,6 +78,10 @@ class Unit:
     def cast(self, slot: Slot) -> Cast:
         """The conversion to the type of ``slot``: one object a slot, since names go by identity."""
         return self._casts.setdefault(slot.name, Cast(slot))
+
+    def element_cast(self, dtype: str) -> Cast:
+        """The conversion to the type of an array's elements: one object a type."""
+        return self._casts.setdefault(dtype, Cast(None, dtype))
 
     def host_value(self, expr: ast.expr, span: Span, check: Check = "", *, text: str) -> ast.Name:
         """The name of an integer that the host computes from ``expr``, written ``text``; equal expressions share one."""

@@ -144,7 +144,7 @@ class _Walker:
 
     def text(self, node: ast.AST) -> str:
         """The source of ``node`` with its names as the user writes them."""
-        return ast.unparse(_Rename(self.facts.paths).visit(deepcopy(node)))
+        return user_text(node, self.facts.paths)
 
     def record_all(self, value: Value, kind: Kind, node: ast.AST, sign: str = "", *, maybe: bool = False) -> None:
         views = views_in([value])
@@ -830,6 +830,11 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
             yield child
         elif isinstance(child, ast.match_case | ast.ExceptHandler):
             yield from _statements(child)
+
+
+def user_text(node: ast.AST, paths: Mapping[str, str]) -> str:
+    """The source of ``node`` with its names as the user writes them; ``paths``: of each leaf."""
+    return ast.unparse(_Rename(paths).visit(deepcopy(node)))
 
 
 class _Rename(ast.NodeTransformer):

@@ -11,7 +11,8 @@ from qgraph.lowering import link, numba_cpu, numba_cuda
 from qgraph.lowering.control_source import control_function
 from qgraph.lowering.infer import scalar_types
 from qgraph.lowering.numba_types import numba_type
-from qgraph.lowering.task_source import Dtypes, cuda_code
+from qgraph.lowering.slot_source import Dtypes
+from qgraph.lowering.task_source import cuda_code
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
 from qgraph.program import Function

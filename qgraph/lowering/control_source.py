@@ -9,17 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import TypeGuard, cast
 
 from qgraph.compiled import Parameter
+from qgraph.lowering.slot_source import SLOTS, Dtypes, dtype_of, slot_place, slots_name
 from qgraph.lowering.task_source import (
     HANDLE,
-    SLOTS,
-    Dtypes,
     chunk_function,
-    dtype_of,
+    finish_function,
     make_function,
     ordered,
     serial_function,
-    slot_place,
-    slots_name,
 )
 from qgraph.program import Branch, Function, Loop, ParallelFunction, Program, Statement, Task, TaskStatement, function_tree
 from qgraph.source import Span
@@ -115,6 +112,10 @@ class _Control:
         lines.append(f"{pad}if _chunks > 0:")
         arguments = self._arguments(parameters)
         lines.append(f"{pad}    {task.name}(_chunks, _rows, _cols, _row_step, _col_step, {arguments})")
+        if task.reductions:
+            parameters, finish = finish_function(self._program, task, self._dtypes)
+            self.names[finish.name] = finish
+            lines.append(f"{pad}    {finish.name}(_chunks, {self._arguments(parameters)})")
 
     def _counts(self, task: Task) -> list[str]:
         """The extents of a loop as the control function computes them; names of the task get its name in front."""

@@ -17,7 +17,7 @@ from qgraph.lowering import numba_cpu
 from qgraph.lowering.numba_types import numba_type
 from qgraph.lowering.numbers import NumberError, join, plain
 from qgraph.lowering.task_source import make_function
-from qgraph.program import SCALAR_DTYPES, Cast, Program, Slot, Task
+from qgraph.program import NUMBER, SCALAR_DTYPES, Cast, Program, Slot, Task
 from qgraph.source import Span
 
 
@@ -111,7 +111,8 @@ class Noted:
         if name in locals_:
             slot = locals_[name]
             return self.types.get(slot.name) if _unknown(slot) else numba_cpu.dtype_type(slot.dtype)
-        if any(value.name == name for value in self._program.host_values) or any(a.variable == name for a in task.axes):
+        hosts = {value.name for value in self._program.host_values}
+        if name == NUMBER or name in hosts or any(axis.variable == name for axis in task.axes):
             return numba_cpu.dtype_type("int64")
         if name == task.index_tuple:
             return numba_cpu.index_tuple_type(len(task.axes))

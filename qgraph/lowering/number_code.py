@@ -46,6 +46,18 @@ def multiply(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.V
     return (builder.fmul if is_float(sig.return_type) else builder.mul)(*args)
 
 
+def loose(emit: Emitter) -> Emitter:
+    """A float operation that LLVM may reorder with its like."""
+
+    def emit_loose(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        result = emit(context, builder, sig, args)
+        if is_float(sig.return_type):
+            result.flags = [*result.flags, "reassoc"]
+        return result
+
+    return emit_loose
+
+
 def true_divide(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     """``a / b`` of floats: inf or nan for b == 0."""
     return builder.fdiv(*args)
@@ -274,48 +286,37 @@ def comparison(symbol: str) -> Emitter:
     return emit
 
 
-def builtin_max(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """CPython's ``max``: the later value only if it is greater."""
-    best = args[0]
-    for value in args[1:]:
-        best = builder.select(less(builder, sig.return_type, best, value), value, best)
-    return best
+def _is_better(largest: bool, builder: ir.IRBuilder, kind: Any, a: ir.Value, b: ir.Value) -> ir.Value:
+    """The i1 ``a < b``, or ``b < a`` where the largest is wanted: whether a is the better of the two."""
+    return less(builder, kind, b, a) if largest else less(builder, kind, a, b)
 
 
-def builtin_min(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """CPython's ``min``: the later value only if it is less."""
-    best = args[0]
-    for value in args[1:]:
-        best = builder.select(less(builder, sig.return_type, value, best), value, best)
-    return best
+def _extreme_of_many(largest: bool) -> Emitter:
+    """CPython's ``min`` and ``max``: a later value only if it is better."""
+
+    def emit(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        best = args[0]
+        for value in args[1:]:
+            best = builder.select(_is_better(largest, builder, sig.return_type, value, best), value, best)
+        return best
+
+    return emit
 
 
-def minimum(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """NumPy's ``minimum``: a nan wins."""
-    a, b = args
-    first = builder.or_(less(builder, sig.return_type, a, b), is_nan(builder, sig.return_type, a))
-    return builder.select(first, a, b)
+def _extreme_of_two(largest: bool, *, nan_wins: bool) -> Emitter:
+    """NumPy's: in ``minimum`` and ``maximum`` a nan wins, in ``fmin`` and ``fmax`` a number does."""
+
+    def emit(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        (a, b), kind = args, sig.return_type
+        better = _is_better(largest, builder, kind, a, b)
+        return builder.select(builder.or_(better, is_nan(builder, kind, a if nan_wins else b)), a, b)
+
+    return emit
 
 
-def maximum(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """NumPy's ``maximum``: a nan wins."""
-    a, b = args
-    first = builder.or_(less(builder, sig.return_type, b, a), is_nan(builder, sig.return_type, a))
-    return builder.select(first, a, b)
-
-
-def fmin(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """NumPy's ``fmin``: a number wins over a nan."""
-    a, b = args
-    first = builder.or_(less(builder, sig.return_type, a, b), is_nan(builder, sig.return_type, b))
-    return builder.select(first, a, b)
-
-
-def fmax(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """NumPy's ``fmax``: a number wins over a nan."""
-    a, b = args
-    first = builder.or_(less(builder, sig.return_type, b, a), is_nan(builder, sig.return_type, b))
-    return builder.select(first, a, b)
+builtin_min, builtin_max = _extreme_of_many(largest=False), _extreme_of_many(largest=True)
+minimum, maximum = _extreme_of_two(largest=False, nan_wins=True), _extreme_of_two(largest=True, nan_wins=True)
+fmin, fmax = _extreme_of_two(largest=False, nan_wins=False), _extreme_of_two(largest=True, nan_wins=False)
 
 
 def clip(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:

@@ -12,16 +12,20 @@ from collections.abc import Mapping, Sequence, Set
 
 from qgraph import language
 from qgraph.compiled import SEVERAL, Parameter, TaskCode
-from qgraph.program import SCALAR_DTYPES, WORD, ArrayType, Axis, Cast, Function, Program, Slot, Task, function_tree, itemsize
-
-SLOTS = Parameter("slots", "_slots")
-HANDLE = Parameter("handle", "_handle")
-# Scratch as an array of another type.
-_VIEWS = tuple(
-    Parameter("slots", f"{SLOTS.name}_{dtype}", ArrayType(dtype, 1, "C")) for dtype in SCALAR_DTYPES if dtype != "int64"
+from qgraph.lowering.reduction_source import (
+    chunk_partials,
+    cpu_finish,
+    cuda_finish,
+    identities,
+    loose_sums,
+    numbered,
+    reduction_names,
 )
-# The types of kernel scalars, by slot name.
-Dtypes = Mapping[str, str]
+from qgraph.lowering.slot_source import CASTS, SLOTS, VIEWS, Dtypes, dtype_of, slot_place
+from qgraph.lowering.slot_source import generated as _statements
+from qgraph.program import NUMBER, Axis, Cast, Function, Program, Task, function_tree
+
+HANDLE = Parameter("handle", "_handle")
 # The most nodes of the syntax tree of a light loop's body.
 LIGHT = 200
 # Under names that no user has: a parameter may be called `range`.
@@ -38,6 +42,10 @@ def cuda_code(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tup
     several = bool(task.axes) and not task.on_device and _is_light(task)
     if not task.axes:
         body = one_thread_body(task, dtypes)
+    elif task.reductions:
+        names |= reduction_names(task, dtypes)
+        several = _is_light(task)
+        body = _reducing(task, counts, dtypes, several=several)
     elif task.on_device:
         body = [*_prologue(task, dtypes), *_grid_stride(task, counts)]
     elif several:
@@ -55,13 +63,17 @@ def cuda_code(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tup
         single=not task.axes,
         on_device=task.on_device,
         several=several,
-        disjoint=_disjoint(program, parameters),
+        disjoint=_disjoint(program, parameters, task),
+        reduces=bool(task.reductions),
     )
     return code, function
 
 
-def _disjoint(program: Program, parameters: Sequence[Parameter]) -> frozenset[str]:
+def _disjoint(program: Program, parameters: Sequence[Parameter], task: Task) -> frozenset[str]:
     """The array parameters whose memory no other parameter of the task reaches, where one of the two is written."""
+    if task.reductions:
+        # Scratch is how blocks talk to each other: its loads and stores stay where the fences are.
+        parameters = [parameter for parameter in parameters if parameter.kind != "slots"]
     names = {parameter.name for parameter in parameters}
     shared = {name for pair in program.aliases if names.issuperset(pair) for name in pair}
     return frozenset(parameter.name for parameter in parameters if parameter.is_array and parameter.name not in shared)
@@ -125,6 +137,43 @@ def _grid_stride(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
     return [*head, loop]
 
 
+def _reducing(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several: bool) -> list[ast.stmt]:
+    """A grid-stride loop, then the reductions. ``several``: so many iterations at once, whose loads start together."""
+    head = _statements(
+        "\n".join(
+            [
+                *(f"_n{k} = {ast.unparse(count)}" for k, count in enumerate(counts)),
+                f"_n = {' * '.join(f'_n{k}' for k in range(len(counts)))}",
+                *identities(task, dtypes),
+                "_lane = _cuda.threadIdx.x",
+                "_width = _cuda.blockDim.x",
+                "_stride = _cuda.gridsize(1)",
+                "_first = _cuda.grid(1)",
+            ]
+        )
+    )
+    names = [ast.Name(f"_n{k}", ast.Load()) for k in range(len(counts))]
+    number = _statements(f"{NUMBER} = _t") if numbered(task) else []
+    iteration = [*_unravel(task, "_t", task.axes, names), *number, *task.body]
+    (rest,) = _statements("for _t in _range(_first, _n, _stride): pass")
+    assert isinstance(rest, ast.For)
+    rest.body = copy.deepcopy(iteration)
+    loops: list[ast.stmt] = [rest]
+    if several:
+        (whole,) = _statements(
+            f"while _first + {SEVERAL - 1} * _stride < _n:\n"
+            f"    for _part in _range({SEVERAL}):\n"
+            "        _t = _first + _part * _stride\n"
+            f"    _first += {SEVERAL} * _stride"
+        )
+        assert isinstance(whole, ast.While)
+        part = whole.body[0]
+        assert isinstance(part, ast.For)
+        part.body += copy.deepcopy(iteration)
+        loops.insert(0, whole)
+    return [*_prologue(task, dtypes), *head, *loops, *cuda_finish(task, dtypes)]
+
+
 def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
     """The CPU's share of a parallel loop: chunk ``_chunk`` of a grid of ``_rows`` by ``_cols`` iterations.
 
@@ -141,7 +190,9 @@ def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[
     )
     (inner,) = _statements("for _t in _range(_col0, _col1): pass")
     assert isinstance(inner, ast.For)
-    inner.body = [*_unravel(task, "_t", (last,)), *_known_bound(last), *_index_tuple(task), *copy.deepcopy(list(task.body))]
+    number = _statements(f"{NUMBER} = {'_row * _cols + ' if rows else ''}_t") if numbered(task) else []
+    iteration, loose = loose_sums(task, task.body, dtypes)
+    inner.body = [*_unravel(task, "_t", (last,)), *_known_bound(last), *_index_tuple(task), *number, *copy.deepcopy(iteration)]
     loop: ast.stmt = inner
     if rows:
         (outer,) = _statements("for _row in _range(_row0, _row1): pass")
@@ -149,12 +200,21 @@ def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[
         known = [statement for axis in rows for statement in _known_bound(axis)]
         outer.body = [*_unravel(task, "_row", rows, tuple_too=False), *known, inner]
         loop = outer
-    body = [*head, *_prologue(task, dtypes), loop]
+    start = _statements("\n".join(identities(task, dtypes)))
+    body = [*head, *_prologue(task, dtypes), *start, loop, *chunk_partials(task, dtypes)]
     parameters = parameters_of(program, task, body)
     fixed = ["_chunk", "_rows", "_cols", "_row_step", "_col_step"]
-    names = {**task_names(task, dtypes), **_BUILTINS}
+    names = {**task_names(task, dtypes), **reduction_names(task, dtypes), **loose, **_BUILTINS}
     function = make_function(f"{task.name}_chunk", [*fixed, *(p.name for p in parameters)], body, names, task)
     return parameters, function
+
+
+def finish_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
+    """On the CPU: combines the results of ``_chunks`` chunks of a loop with reductions."""
+    body = [*_prologue(task, dtypes), *cpu_finish(task, dtypes)]
+    parameters = parameters_of(program, task, body)
+    names = {**task_names(task, dtypes), **reduction_names(task, dtypes), **_BUILTINS}
+    return parameters, make_function(f"{task.name}_finish", ["_chunks", *(p.name for p in parameters)], body, names, task)
 
 
 def _known_bound(axis: Axis) -> list[ast.stmt]:
@@ -188,28 +248,7 @@ def task_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
 
 
 def _cast(cast: Cast, dtypes: Dtypes) -> Cast:
-    # One object a dtype: what makes two tasks equal is the identity of their globals.
-    return _CASTS[cast.dtype if cast.slot is None else dtype_of(cast.slot, dtypes)]
-
-
-_CASTS = {dtype: Cast(None, dtype) for dtype in SCALAR_DTYPES}
-
-
-def dtype_of(slot: Slot, dtypes: Dtypes) -> str:
-    """The dtype of what lies in ``slot``."""
-    return slot.dtype or dtypes[slot.name]
-
-
-def slot_place(slot: Slot, dtypes: Dtypes, element: str = "0") -> str:
-    """The code that names value number ``element`` of ``slot``: an element of the scratch array of its type."""
-    dtype = dtype_of(slot, dtypes)
-    first = slot.index * WORD // itemsize(dtype)
-    return f"{slots_name(dtype)}[{first if element == '0' else f'{first} + {element}'}]"
-
-
-def slots_name(dtype: str) -> str:
-    """The parameter through which scratch is seen as an array of ``dtype``."""
-    return SLOTS.name if dtype == "int64" else f"{SLOTS.name}_{dtype}"
+    return CASTS[cast.dtype if cast.slot is None else dtype_of(cast.slot, dtypes)]
 
 
 def make_function(
@@ -234,7 +273,7 @@ def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
     """The parameters among the names ``used``: leaves, host values, slots, handle."""
     parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.leaves if leaf.name in used]
     parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
-    parameters += [parameter for parameter in (SLOTS, *_VIEWS, HANDLE) if parameter.name in used]
+    parameters += [parameter for parameter in (SLOTS, *VIEWS, HANDLE) if parameter.name in used]
     return tuple(parameters)
 
 
@@ -294,17 +333,6 @@ class _Continue(ast.NodeTransformer):
 def _replace_continue(statements: list[ast.stmt]) -> list[ast.stmt]:
     transformer = _Continue()
     return [transformer.visit(statement) for statement in statements]
-
-
-def _statements(source: str) -> list[ast.stmt]:
-    """Generated statements, without positions."""
-    statements = ast.parse(source).body
-    for statement in statements:
-        for child in ast.walk(statement):
-            for attribute in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
-                if hasattr(child, attribute):
-                    delattr(child, attribute)
-    return statements
 
 
 def _product(counts: Sequence[ast.expr]) -> str:

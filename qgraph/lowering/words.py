@@ -426,6 +426,9 @@ def _operators() -> Iterable[tuple[object, Meaning]]:
         yield getattr(operator, f"i{name.rstrip('_')}"), rule
     for name, symbol in _COMPARISONS:
         yield getattr(operator, name), _comparison(symbol)
+    yield language.loose_add, _no_booleans(code.loose(code.add), "+")
+    yield language.loose_subtract, _no_booleans(code.loose(code.subtract), "-")
+    yield language.loose_multiply, _bits(code.loose(code.multiply))
     yield operator.neg, _unary(code.negative)
     yield operator.pos, _unary(code.identity)
     yield operator.invert, _invert

@@ -178,12 +178,13 @@ def _host_view(array: numpy.ndarray, owner: object, path: str) -> ArrayView:
     return view
 
 
-def _refuse_masked(value: Any, path: str) -> ArrayView:
-    refuse(path, "it is a masked array", "pass x.data and, if the kernel needs it, x.mask")
+def _refusing(found: str, hint: str) -> Adopter:
+    """What stands in the place of an adopter for arrays that cannot be adopted."""
 
+    def adopter(_value: Any, path: str) -> ArrayView:
+        refuse(path, found, hint)
 
-def _refuse_matrix(value: Any, path: str) -> ArrayView:
-    refuse(path, "it is a numpy.matrix, which indexes unlike an array", "pass numpy.asarray(x)")
+    return adopter
 
 
 # --- qgraph, PyTorch, CuPy, JAX ----------------------------------------------------------------------------------------
@@ -265,10 +266,6 @@ def _adopt_jax(value: Any, path: str) -> ArrayView:
         view = _adopt_interface(value, path)
     view.readonly = True
     return view
-
-
-def _refuse_tracer(value: Any, path: str) -> ArrayView:
-    refuse(path, "it is a JAX tracer, not an array", "call the kernel outside jax.jit")
 
 
 # --- __cuda_array_interface__ and DLPack -------------------------------------------------------------------------------
@@ -353,14 +350,14 @@ def _adopt_cuda_dlpack(value: Any, path: str) -> ArrayView:
 
 # Types by the package and the name of their class, or of a class they derive from; the first match in the MRO counts.
 _BY_NAME: dict[tuple[str, str], Adopter] = {
-    ("numpy", "MaskedArray"): _refuse_masked,
-    ("numpy", "matrix"): _refuse_matrix,
+    ("numpy", "MaskedArray"): _refusing("it is a masked array", "pass x.data and, if the kernel needs it, x.mask"),
+    ("numpy", "matrix"): _refusing("it is a numpy.matrix, which indexes unlike an array", "pass numpy.asarray(x)"),
     ("numpy", "ndarray"): _adopt_numpy,
     ("torch", "Tensor"): _adopt_torch,
     ("cupy", "ndarray"): _adopt_cupy,
     ("jaxlib", "ArrayImpl"): _adopt_jax,
     ("jax", "ArrayImpl"): _adopt_jax,
-    ("jax", "Tracer"): _refuse_tracer,
+    ("jax", "Tracer"): _refusing("it is a JAX tracer, not an array", "call the kernel outside jax.jit"),
 }
 
 _STREAMS: dict[tuple[str, str], Callable[[Any], int | None]] = {

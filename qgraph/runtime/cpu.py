@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.compiled import CpuPlan
+from qgraph.compiled import CpuPlan, slots_dtype
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
+from qgraph.runtime.results import ResultReader
 
 
 class CpuExecutable:
@@ -22,24 +23,28 @@ class CpuExecutable:
     def __init__(self, plan: CpuPlan) -> None:
         self._call = plan.call
         program = plan.plan.program
-        self._slots = len(program.slots)
+        self._words = program.scratch_words
         leaves = {leaf.name: index for index, leaf in enumerate(program.leaves)}
         hosts = {value.name: index for index, value in enumerate(program.host_values)}
         self._leaves = tuple(leaves[p.name] for p in plan.parameters if p.kind == "leaf")
         self._hosts = tuple(hosts[p.name] for p in plan.parameters if p.kind == "host")
+        self._views = tuple(slots_dtype(p) for p in plan.parameters if p.kind == "slots")
+        self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
         self.nodes = len(plan.plan.nodes)
         self.replays = 0
         self.argument_updates = 0
 
-    def launch(self, call: Call) -> None:
-        """Run the kernel; when this returns it has run."""
+    def launch(self, call: Call) -> tuple[Any, ...] | None:
+        """Run the kernel; when this returns it has run. Gives the numbers that it returns, None if it returns nothing."""
         values, host = call.values, call.host
         arguments = [value.host if isinstance(value, ArrayView) else value for value in (values[k] for k in self._leaves)]
         # Scratch is made for each call: two threads may run the same kernel.
-        self._call(*arguments, *(host[k] for k in self._hosts), np.zeros(self._slots, np.int64))
+        scratch = np.zeros(self._words, np.int64)
+        self._call(*arguments, *(host[k] for k in self._hosts), *(scratch.view(dtype) for dtype in self._views))
         self.replays += 1
+        return None if self._results is None else self._results.read(scratch)
 
-    def again(self, call: Call) -> Callable[[], None] | None:
+    def again(self, call: Call) -> Callable[[], tuple[Any, ...] | None] | None:
         """A function that runs ``call`` once more while its arrays live, holding them weakly; None where it cannot."""
         getters: list[Callable[[], Any]] = []
         for value in (call.values[k] for k in self._leaves):
@@ -50,13 +55,18 @@ class CpuExecutable:
             else:
                 return None
         tail = tuple(call.host[k] for k in self._hosts)
-        compiled, slots = self._call, self._slots
-        nothing = np.zeros(0, np.int64)
+        compiled, words, views, results = self._call, self._words, self._views, self._results
+        nothing = (np.zeros(0, np.int64),)
 
-        def run() -> None:
-            scratch = np.zeros(slots, np.int64) if slots else nothing
-            compiled(*[get() for get in getters], *tail, scratch)
+        def run() -> tuple[Any, ...] | None:
+            if not words:
+                compiled(*[get() for get in getters], *tail, *nothing)
+                self.replays += 1
+                return None
+            scratch = np.zeros(words, np.int64)
+            compiled(*[get() for get in getters], *tail, *(scratch.view(dtype) for dtype in views))
             self.replays += 1
+            return None if results is None else results.read(scratch)
 
         return run
 

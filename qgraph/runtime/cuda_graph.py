@@ -8,17 +8,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from cuda.core.graph import GraphDefinition
 
 from qgraph.compiled import CudaPlan
 from qgraph.errors import CudaError
 from qgraph.plan import GraphPlan, Node
+from qgraph.program import WORD, Branch, Loop
 from qgraph.runtime.call import Call
 from qgraph.runtime.cuda_driver import ContextLost, DeviceContext, call, driver, failure, leak, outside_captures
 from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
-from qgraph.runtime.cuda_memory import Buffer, PinnedWord, fill
-
-_SLOT_BYTES = 8
+from qgraph.runtime.cuda_memory import Buffer, PinnedWord, copy_out, fill
+from qgraph.runtime.results import ResultReader
 
 # Bindings of CUDA 12 have edge data only in the _v2 entry; those of CUDA 13 have one entry, with edge data.
 _add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", None) or driver.cuGraphAddDependencies
@@ -70,15 +71,18 @@ def add_edges(graph: Any, edges: Iterable[tuple[int, int]], handles: dict[int, A
         call(_add_dependencies, graph, befores, afters, None, len(inside))
 
 
-def loop_of_task(plan: GraphPlan) -> dict[str, int]:
-    """For each task that arms or decides a loop: the index of the loop's while node, by the task's name."""
-    loops = {}
+def node_of_task(plan: GraphPlan) -> dict[str, int]:
+    """For each task that arms or decides a loop or branch: the index of its conditional node, by the task's name."""
+    decided = {}
     for node in plan.nodes:
-        if node.loop is not None:
-            loops[node.loop.condition.name] = node.index
-            if node.loop.enter is not None:
-                loops[node.loop.enter.name] = node.index
-    return loops
+        match node.control:
+            case Branch():
+                decided[node.control.decide.name] = node.index
+            case Loop():
+                decided[node.control.condition.name] = node.index
+                if node.control.enter is not None:
+                    decided[node.control.enter.name] = node.index
+    return decided
 
 
 class Resources:
@@ -161,12 +165,14 @@ class CudaExecutable(ABC):
 
     def _prepare(self, plan: CudaPlan, block_size: int | None) -> None:
         resources = self._resources
-        size = len(plan.plan.program.slots) * _SLOT_BYTES
+        size = plan.plan.program.scratch_words * WORD
         scratch = resources.scratch = Buffer(self.device, size)
         fill(scratch, b"\0", size)
         # A launch on a non-blocking stream is not ordered after the default stream's fill.
         call(driver.cuStreamSynchronize, 0)
         self._parameters = Parameters(plan, scratch.pointer)
+        result = plan.plan.program.result
+        self._results = None if result is None else ResultReader(result, plan.dtypes)
         self._kernels: dict[int, KernelNode] = {}
         if plan.codes:
             resources.code = LoadedCode(plan.cubin)
@@ -196,8 +202,10 @@ class CudaExecutable(ABC):
     def _run(self, stream: int) -> None:
         """Launch with the parameters as they are; called with the context current and the lock held."""
 
-    def launch(self, request: Call) -> None:
+    def launch(self, request: Call) -> tuple[Any, ...] | None:
         """Run with these arguments, in the order of their stream. The caller keeps the arrays alive until they are used.
+
+        Gives the numbers that the kernel returns, for which it waits; None if it returns nothing.
 
         Raises:
             ArgumentError: a size or a number does not fit; nothing ran.
@@ -210,10 +218,21 @@ class CudaExecutable(ABC):
                 if request.token is not self._token:
                     self._patch(request)
                 self._run(request.stream)
+                self.replays += 1
+                return None if self._results is None else self._read(self._results, request.stream)
             finally:
                 if pushed:
                     self.device.pop()
-            self.replays += 1
+
+    def _read(self, results: ResultReader, stream: int) -> tuple[Any, ...]:
+        # Under the lock: the next launch writes the same scratch.
+        scratch = self._resources.scratch
+        if scratch is None:
+            raise CudaError("this executable was closed")
+        words = np.empty(results.words, np.int64)
+        if results.words:
+            copy_out(scratch.pointer + results.first * WORD, words.ctypes.data, words.nbytes, stream)
+        return results.read_range(words)
 
     def replay(self, stream: int) -> None:
         """Run with the arguments of the last launch; raises as ``launch`` does."""
@@ -285,7 +304,7 @@ class CudaExecutable(ABC):
 
 
 class CudaGraphExecutable(CudaExecutable):
-    """The whole plan as ONE graph; loops are while nodes, decided on the device."""
+    """The whole plan as ONE graph; loops and branches are conditional nodes, decided on the device."""
 
     path = "cuda-graph"
 
@@ -300,7 +319,7 @@ class CudaGraphExecutable(CudaExecutable):
         super().__init__(plan, device, block_size=block_size, reason=reason)
 
     def _handle_loops(self, plan: GraphPlan) -> dict[str, int]:
-        return loop_of_task(plan)
+        return node_of_task(plan)
 
     def _build(self) -> None:
         instance = GraphInstance()
@@ -314,21 +333,22 @@ class CudaGraphExecutable(CudaExecutable):
         # Both are GraphDefinitions; definition is the root itself, or the body of a while node below it.
         plan = self.plan.plan
         nodes = [plan.nodes[index] for index in plan.regions[region].nodes]
-        conditions = {node.index: self._condition(root, node) for node in nodes if node.body is not None}
+        conditions = {node.index: self._condition(root, node) for node in nodes if node.control is not None}
         graph = definition.handle
         handles: dict[int, Any] = {}
         for node in nodes:
-            if node.body is None:
+            if node.control is None:
                 handles[node.index] = add_kernel(graph, self._kernels[node.index])
                 continue
-            loop = definition.while_loop(conditions[node.index])
-            handles[node.index] = loop.handle
-            self._fill(root, loop.body, node.body)
+            added, bodies = _add_conditional(definition, node, conditions[node.index])
+            handles[node.index] = added.handle
+            for body, inner in zip(bodies, node.bodies, strict=True):
+                self._fill(root, body, inner)
         add_edges(graph, plan.edges, handles)
 
     def _condition(self, root: Any, node: Node) -> Any:
         # The default holds at the start of each launch, not at each entry: what is entered again must be armed by a task.
-        if node.region != 0 and (node.loop is None or node.loop.enter is None):
+        if node.region != 0 and isinstance(node.control, Loop) and node.control.enter is None:
             raise CudaError(f"the loop {node.label} lies inside another loop, and no task arms its condition")
         # A handle of the root may be used by a node of any body below it.
         condition = root.create_condition(default_value=1)
@@ -342,12 +362,27 @@ class CudaGraphExecutable(CudaExecutable):
             raise failure(code, "cuGraphLaunch")
 
 
+def _add_conditional(definition: Any, node: Node, condition: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Add a conditional node without edges; gives it and the graphs of its regions."""
+    if node.kind == "while":
+        added = definition.while_loop(condition)
+        return added, (added.body,)
+    if node.kind == "switch":
+        added = definition.switch(condition, len(node.bodies))
+        return added, tuple(added.branches)
+    if len(node.bodies) == 1:
+        added = definition.if_then(condition)
+        return added, (added.then,)
+    added = definition.if_else(condition)
+    return added, (added.then, added.else_)
+
+
 def segments_of(plan: GraphPlan, region: int) -> Iterator[Sequence[Node] | Node]:
-    """A region in program order: runs of kernel nodes, and between them the while nodes."""
+    """A region in program order: runs of kernel nodes, and between them the conditional nodes."""
     run: list[Node] = []
     for index in plan.regions[region].nodes:
         node = plan.nodes[index]
-        if node.body is None:
+        if node.control is None:
             run.append(node)
             continue
         if run:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from qgraph.compiled import CudaPlan
 from qgraph.errors import CudaError
 from qgraph.plan import Node
+from qgraph.program import WORD, Branch, Loop
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure
 from qgraph.runtime.cuda_graph import CudaExecutable, GraphInstance, add_edges, add_kernel, segments_of
 from qgraph.runtime.cuda_kernels import KernelNode
 from qgraph.runtime.cuda_memory import PinnedWord, copy_out
 from qgraph.runtime.cuda_stream import Event
-
-_SLOT_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,15 @@ class HostLoop:
     body: tuple[Step, ...]
 
 
-Step = Segment | HostLoop
+@dataclass(frozen=True, slots=True)
+class HostBranch:
+    """A branch: the host reads its slot and runs the region that it names."""
+
+    branch: Branch
+    regions: tuple[tuple[Step, ...], ...]
+
+
+Step = Segment | HostLoop | HostBranch
 
 
 class CudaHostLoopExecutable(CudaExecutable):
@@ -52,7 +59,7 @@ class CudaHostLoopExecutable(CudaExecutable):
         self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None = None, as_graphs: bool, reason: str
     ) -> None:
         self._as_graphs = as_graphs
-        self._has_loops = any(node.kind == "while" for node in plan.plan.nodes)
+        self._has_loops = any(node.control is not None for node in plan.plan.nodes)
         # One launch at a time may use the scratch slots; other streams wait for this event.
         self._done: Event | None = None
         self._last_stream: int | None = None
@@ -71,7 +78,7 @@ class CudaHostLoopExecutable(CudaExecutable):
 
     def _region(self, region: int) -> tuple[Step, ...]:
         parts = segments_of(self.plan.plan, region)
-        return tuple(self._loop(part) if isinstance(part, Node) else self._segment(part) for part in parts)
+        return tuple(self._control(part) if isinstance(part, Node) else self._segment(part) for part in parts)
 
     def _segment(self, nodes: Sequence[Node]) -> Segment:
         kernels = tuple(self._kernels[node.index] for node in nodes)
@@ -85,11 +92,15 @@ class CudaHostLoopExecutable(CudaExecutable):
         instance.instantiate(kernels)
         return Segment(kernels, instance)
 
-    def _loop(self, node: Node) -> HostLoop:
-        loop, body = node.loop, node.body
-        if loop is None or body is None:
-            raise CudaError(f"the while node {node.label} of the plan has no loop")
-        return HostLoop(loop.condition_slot.index, loop.test_first, self._region(body))
+    def _control(self, node: Node) -> HostLoop | HostBranch:
+        regions = tuple(self._region(body) for body in node.bodies)
+        match node.control:
+            case Loop():
+                return HostLoop(node.control.condition_slot.index, node.control.test_first, regions[0])
+            case Branch():
+                return HostBranch(node.control, regions)
+            case None:
+                raise CudaError(f"the node {node.label} of the plan decides nothing")
 
     def _run(self, stream: int) -> None:
         if self._done is None:
@@ -107,6 +118,9 @@ class CudaHostLoopExecutable(CudaExecutable):
         for step in steps:
             if isinstance(step, HostLoop):
                 self._drive(step, stream)
+            elif isinstance(step, HostBranch):
+                chosen = step.branch.region(self._read_slot(step.branch.condition_slot.index, stream))
+                self._run_steps(() if chosen is None else step.regions[chosen], stream)
             elif step.graph is None:
                 _launch_kernels(step.kernels, stream)
             else:
@@ -114,18 +128,18 @@ class CudaHostLoopExecutable(CudaExecutable):
 
     def _drive(self, loop: HostLoop, stream: int) -> None:
         # The loop's enter task, if it has one, is the end of the segment before it.
-        if loop.test_first and not self._read(loop.slot, stream):
+        if loop.test_first and not self._read_slot(loop.slot, stream):
             return
         while True:
             self._run_steps(loop.body, stream)
-            if not self._read(loop.slot, stream):
+            if not self._read_slot(loop.slot, stream):
                 return
 
-    def _read(self, slot: int, stream: int) -> int:
+    def _read_slot(self, slot: int, stream: int) -> int:
         scratch, pinned = self._resources.scratch, self._resources.pinned
         if scratch is None or pinned is None:
             raise CudaError("this executable was closed")
-        copy_out(scratch.pointer + slot * _SLOT_BYTES, pinned.pointer, _SLOT_BYTES, stream)
+        copy_out(scratch.pointer + slot * WORD, pinned.pointer, WORD, stream)
         return pinned.value
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from qgraph.compiled import SEVERAL, CudaPlan, Parameter, TaskCode
+from qgraph.compiled import SEVERAL, CudaPlan, Parameter, TaskCode, slots_dtype
 from qgraph.errors import ArgumentError, CudaError
-from qgraph.program import ArrayType, Leaf, ScalarType
+from qgraph.program import MAX_PARTIALS, ArrayType, Leaf, ScalarType, itemsize
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, outside_captures
 
@@ -208,11 +208,16 @@ class Parameters:
         self._host_users = [0] * len(self._host_words)
         self._host_index = {value.name: index for index, value in enumerate(program.host_values)}
         self._host: tuple[int, ...] = ()
-        slots_word = self._take(_SHAPE + 2)
-        self._places["slots", ""] = _array_place(slots_word, 1)
+        views = {
+            parameter.name: parameter
+            for code in plan.codes.values()
+            for parameter in code.parameters
+            if parameter.kind == "slots"
+        }
+        slots_words = {name: self._take(_SHAPE + 2) for name in views}
+        self._places.update({("slots", name): _array_place(word, 1) for name, word in slots_words.items()})
         self._zero_handle = _word_place(self._take(1))
-        loops = [node.index for node in plan.plan.nodes if node.kind == "while"]
-        self._handle_words = {index: self._take(1) for index in loops}
+        self._handle_words = {node.index: self._take(1) for node in plan.plan.nodes if node.control is not None}
         self._words = (ctypes.c_int64 * self._used)()
         self._base = ctypes.addressof(self._words)
         self._bytes = memoryview(self._words).cast("B")
@@ -221,8 +226,10 @@ class Parameters:
         self._leaf_users.update({program.leaves[array.index].name: array for array in self._arrays})
         self._leaf_users.update({scalar.leaf.name: scalar for scalar in self._scalars})
         self.changed = 0
-        count = len(program.slots)
-        struct.pack_into("=7q", self._bytes, slots_word * _WORD, 0, 0, count, 8, slots_pointer, count, 8)
+        for name, word in slots_words.items():
+            size = itemsize(slots_dtype(views[name]))
+            count = program.scratch_words * _WORD // size
+            struct.pack_into("=7q", self._bytes, word * _WORD, 0, 0, count, size, slots_pointer, count, size)
 
     def _take(self, words: int) -> int:
         start = self._used
@@ -246,13 +253,13 @@ class Parameters:
         self._scalars.append(_ScalarLeaf(index, word, leaf, dtype))
 
     def set_handle(self, loop: int, handle: int) -> None:
-        """The conditional handle of while node ``loop``; before its kernels are added to a graph."""
+        """The conditional handle of conditional node ``loop``; before its kernels are added to a graph."""
         struct.pack_into("=Q", self._bytes, self._handle_words[loop] * _WORD, handle)
 
     def bind(self, bit: int, code: TaskCode, loop: int | None) -> tuple[Any, list[int]]:
         """The parameters of the kernel with mask ``bit``: an array of pointers to them, and their sizes in bytes.
 
-        ``loop`` is the while node whose handle the task gets, None for handle 0. The pointers are valid as long as this
+        ``loop`` is the conditional node whose handle the task gets, None for handle 0. The pointers are valid as long as this
         object and the array live.
         """
         parts = [part for parameter in code.parameters for part in self._parts(bit, parameter, loop)]
@@ -263,7 +270,7 @@ class Parameters:
         if parameter.kind == "handle":
             return (self._zero_handle if loop is None else _word_place(self._handle_words[loop])).parts
         if parameter.kind == "slots":
-            return self._places["slots", ""].parts
+            return self._places["slots", parameter.name].parts
         if parameter.kind == "host":
             self._host_users[self._host_index[parameter.name]] |= bit
         else:
@@ -324,7 +331,7 @@ class KernelNode:
     """
 
     __slots__ = (
-        *("_counts", "_many", "bit", "block", "code", "executable", "function"),
+        *("_counts", "_many", "_most", "bit", "block", "code", "executable", "function"),
         *("grid", "handle", "index", "launch", "pointers"),
     )
 
@@ -336,7 +343,10 @@ class KernelNode:
         self.pointers, sizes = setting.parameters.bind(bit, code, loop)
         verify_layout(self.function, code.entry, sizes)
         self.block = 1 if code.single else setting.block(self.function)
-        self.grid = occupancy_grid(self.function, self.block, setting.device) if code.on_device and not code.single else 1
+        # As many blocks as run at once: the grid of loops that stride over what only the device can count, and of reductions.
+        self._most = 1 if code.single else occupancy_grid(self.function, self.block, setting.device)
+        self._most = min(self._most, MAX_PARTIALS) if code.reduces else self._most
+        self.grid = self._most if code.on_device else 1
         self._counts = () if code.single or code.on_device else tuple(setting.host_index[name] for name in code.counts)
         # From here on each thread of a light loop has several iterations: the device stays full.
         self._many = setting.device.multiprocessors * _RESIDENT_THREADS * SEVERAL
@@ -364,6 +374,8 @@ class KernelNode:
             threads *= host[index]
         share = self.block * SEVERAL if self.code.several and threads >= self._many else self.block
         grid = -(-threads // share) if threads > 0 else 1
+        if self.code.reduces:
+            return min(grid, self._most)
         if grid > MAX_GRID:
             raise ArgumentError(
                 f"this loop has {threads} iterations, and a launch holds {MAX_GRID * self.block}",

@@ -6,13 +6,15 @@ import math
 import threading
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from qgraph.compiled import SEVERAL, SimulatorPlan, TaskCode
-from qgraph.program import Statement, Task, TaskStatement
+from qgraph.program import ArrayType, Branch, Loop, Statement, Task, TaskStatement
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
+from qgraph.runtime.results import ResultReader
 
 # A simulated thread costs about 55 us, idle ones too: small blocks waste few. Grid-stride loops get fewer threads than
 # iterations, so that the stride is really taken.
@@ -33,32 +35,42 @@ class SimulatorExecutable:
         program = plan.plan.program
         self._leaves = {leaf.name: index for index, leaf in enumerate(program.leaves)}
         self._hosts = {value.name: index for index, value in enumerate(program.host_values)}
+        self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
         self.nodes = len(plan.plan.nodes)
         self.replays = 0
         self.argument_updates = 0
 
-    def launch(self, call: Call) -> None:
-        """Run the kernel; when this returns it has run."""
-        slots = np.zeros(len(self._plan.plan.program.slots), np.int64)
+    def launch(self, call: Call) -> tuple[Any, ...] | None:
+        """Run the kernel; when this returns it has run. Gives the numbers that it returns, None if it returns nothing."""
+        slots = np.zeros(self._plan.plan.program.scratch_words, np.int64)
         with _LOCK, warnings.catch_warnings():
             # Division by zero and overflow give inf, nan and wrapped integers; NumPy would warn of each.
             warnings.simplefilter("ignore", RuntimeWarning)
             self._block(self._plan.plan.program.body, call, slots)
         self.replays += 1
+        return None if self._results is None else self._results.read(slots)
 
     def _block(self, statements: Sequence[Statement], call: Call, slots: np.ndarray) -> None:
         for statement in statements:
-            if isinstance(statement, TaskStatement):
-                self._task(statement.task, call, slots)
-                continue
-            if statement.enter is not None:
-                self._task(statement.enter, call, slots)
-            decided = statement.condition_slot.index
-            again = bool(slots[decided]) if statement.test_first else True
-            while again:
-                self._block(statement.body, call, slots)
-                self._task(statement.condition, call, slots)
-                again = bool(slots[decided])
+            match statement:
+                case TaskStatement():
+                    self._task(statement.task, call, slots)
+                case Loop():
+                    self._loop(statement, call, slots)
+                case Branch():
+                    self._task(statement.decide, call, slots)
+                    chosen = statement.region(int(slots[statement.condition_slot.index]))
+                    self._block(() if chosen is None else statement.regions[chosen], call, slots)
+
+    def _loop(self, loop: Loop, call: Call, slots: np.ndarray) -> None:
+        if loop.enter is not None:
+            self._task(loop.enter, call, slots)
+        decided = loop.condition_slot.index
+        again = bool(slots[decided]) if loop.test_first else True
+        while again:
+            self._block(loop.body, call, slots)
+            self._task(loop.condition, call, slots)
+            again = bool(slots[decided])
 
     def _task(self, task: Task, call: Call, slots: np.ndarray) -> None:
         code = self._plan.codes[task.name]
@@ -73,6 +85,8 @@ class SimulatorExecutable:
         if code.on_device:
             return _STRIDED_GRID, _BLOCK
         count = math.prod(call.host[self._hosts[name]] for name in code.counts)
+        if code.reduces:
+            return min(max(1, -(-count // (_BLOCK * (SEVERAL if code.several else 1)))), _STRIDED_GRID), _BLOCK
         share = _BLOCK * SEVERAL if code.several and count > _BLOCK * SEVERAL else _BLOCK
         return -(-count // share), _BLOCK
 
@@ -86,7 +100,8 @@ class SimulatorExecutable:
             elif parameter.kind == "host":
                 arguments.append(call.host[self._hosts[parameter.name]])
             else:
-                arguments.append(self._plan.array(slots) if parameter.kind == "slots" else 0)
+                dtype = parameter.type.dtype if isinstance(parameter.type, ArrayType) else "int64"
+                arguments.append(self._plan.array(slots.view(dtype)) if parameter.kind == "slots" else 0)
         return arguments
 
     def close(self) -> None:

@@ -153,11 +153,11 @@ def syntax_return_inside_a_loop():
 
 
 @bad(SYNTAX)
-def syntax_return_a_value():
+def syntax_return_an_array():
     def kernel(x):
         for i in range(x.shape[0]):
             x[i] += 1
-        return x[0]
+        return x
 
     return kernel, (floats(),)
 
@@ -245,17 +245,6 @@ def syntax_import():
 
 
 @bad(SYNTAX)
-def syntax_match():
-    def kernel(x):
-        for i in range(x.shape[0]):
-            match i:
-                case 0:
-                    x[i] = 1.0
-
-    return kernel, (floats(),)
-
-
-@bad(SYNTAX)
 def syntax_list():
     def kernel(x):
         for i in range(x.shape[0]):
@@ -288,46 +277,6 @@ def syntax_for_over_enumerate():
     def kernel(x):
         for i, v in enumerate(x):
             x[i] = v
-
-    return kernel, (floats(),)
-
-
-@bad(SYNTAX)
-def syntax_for_else():
-    def kernel(x):
-        for i in range(x.shape[0]):
-            x[i] = 1
-        else:
-            x[0] = 2
-
-    return kernel, (floats(),)
-
-
-@bad(SYNTAX)
-def syntax_while_at_kernel_level():
-    def kernel(x):
-        while x[0] < 5:
-            x[0] += 1
-
-    return kernel, (floats(),)
-
-
-@bad(SYNTAX)
-def syntax_loop_under_if():
-    def kernel(x, n):
-        if n > 3:
-            for i in range(n):
-                x[i] = 1.0
-
-    return kernel, (floats(), 4)
-
-
-@bad(SYNTAX)
-def syntax_kernel_scalar():
-    def kernel(x):
-        total = x[0] + 1
-        for i in range(x.shape[0]):
-            x[i] = total
 
     return kernel, (floats(),)
 
@@ -592,17 +541,6 @@ def names_loop_variable_read_in_the_next_loop():
 
 
 @bad(SYNTAX)
-def names_a_sum_into_a_plain_name():
-    def kernel(x):
-        total = 0.0
-        for i in range(x.shape[0]):
-            total += x[i]
-        x[0] = total
-
-    return kernel, (floats(),)
-
-
-@bad(SYNTAX)
 def names_recursion():
     @qgraph.func
     def descend(x, n):
@@ -750,27 +688,6 @@ def do_while_of_a_scalar():
             x[0] += 1
 
     return kernel, (floats(), 3)
-
-
-@bad(SYNTAX)
-def do_while_with_break():
-    def kernel(x, c):
-        while qgraph.graph_do_while(c):
-            x[0] += 1
-            break
-
-    return kernel, (floats(), ints(1))
-
-
-@bad(SYNTAX)
-def do_while_with_else():
-    def kernel(x, c):
-        while qgraph.graph_do_while(c):
-            c[0] -= 1
-        else:
-            x[0] = 1
-
-    return kernel, (floats(), ints(1))
 
 
 @bad(SYNTAX)

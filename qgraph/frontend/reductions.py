@@ -1,0 +1,472 @@
+"""Reductions of a parallel loop: which statements combine values of all iterations into one place, and how.
+
+A place is a kernel scalar or an array element whose index does not vary. Every statement that touches it must be one of the
+forms below, and all of them the same operation; then the body gets a private local instead, and the rest is lowering's.
+For an array element that fails, nothing changes: the race analysis judges it. For a kernel scalar it is an error.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from qgraph.errors import DataRaceError
+from qgraph.frontend.accesses import Access, Accesses, LoopFacts
+from qgraph.frontend.affine import Poly
+from qgraph.frontend.definite import names_assigned
+from qgraph.frontend.races import always_apart
+from qgraph.frontend.resolve import Body
+from qgraph.frontend.walk import collect, user_text
+from qgraph.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Cast, Effects, Reduction, Slot, Verdict, itemsize
+from qgraph.source import Span
+
+_FORMS = (
+    "in a parallel loop it may be combined by one of += -= *= &= |= ^=, `s = min(s, e)`, `s = max(s, e)`, `s = s and e`, "
+    "`s = s or e`, `if e < s: s = e` (with companions), or set to one constant, and not be used otherwise"
+)
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "+",
+    ast.Mult: "*",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+}
+_EXTREMES = {builtins.min: "min", builtins.max: "max", np.minimum: "min", np.maximum: "max"}
+_TESTS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+# What an index that does not vary is made of.
+_INDEX = (
+    *(ast.Constant, ast.Name, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.Attribute, ast.Subscript),
+    *(ast.operator, ast.unaryop, ast.expr_context),
+)
+_CONSTANT = (ast.Constant, ast.Name, ast.UnaryOp, ast.BinOp, ast.Call, ast.operator, ast.unaryop, ast.expr_context)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The reductions of a loop, its body with their locals, and what the loop touches as the user wrote it."""
+
+    reductions: tuple[Reduction, ...]
+    statements: list[ast.stmt]
+    touched: Accesses
+    effects: Effects
+    words: str
+    ticket: Slot
+
+    @property
+    def elements(self) -> Iterator[ast.Subscript]:
+        """The array elements among the places."""
+        for reduction in self.reductions:
+            yield from (variable.element for variable in reduction.variables if variable.element is not None)
+
+    def verdict(self, verdict: Verdict) -> Verdict:
+        """The verdict on the rest of the loop, with the reductions in it."""
+        if verdict.reason == "it writes no array":
+            return replace(verdict, reason=self.words, span=self.reductions[0].span)
+        return replace(verdict, reason=f"{verdict.reason}; {self.words}")
+
+
+def find_reductions(body: Body, facts: LoopFacts) -> Found | None:
+    """The reductions of a loop, or None where it has none.
+
+    Raises:
+        DataRaceError: the loop assigns a kernel scalar in a way that is no reduction.
+    """
+    finder = _Finder(body, facts)
+    finder.block(facts.body)
+    if not finder.matches and not body.assigned:
+        return None
+    return finder.found()
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """One statement that combines: the places that it assigns (the compared one first), and the nodes that may name them."""
+
+    statement: ast.stmt
+    operator: str
+    keys: tuple[str, ...]
+    own: frozenset[int]
+    test: str = ""
+    constant: str = ""
+
+
+class _Finder:
+    """Collects the statements that combine, by place. The key of a scalar is its name, of an element its source."""
+
+    def __init__(self, body: Body, facts: LoopFacts) -> None:
+        self.body = body
+        self.unit = body.unit
+        self.facts = facts
+        self.matches: list[_Match] = []
+        private = names_assigned(facts.body).keys() - body.assigned.keys()
+        self.varying = {*private, facts.index_tuple, *(axis.variable for axis in facts.axes)} | body.assigned.keys()
+
+    # --- places ---
+
+    def key(self, node: ast.AST) -> str:
+        """The place that ``node`` names, or ""."""
+        if isinstance(node, ast.Name):
+            return node.id if node.id in self.body.assigned else ""
+        if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
+            return ""
+        array = node.value.id
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if array not in self.facts.ndim or len(parts) != self.facts.ndim[array] or not self._invariant(node.slice, _INDEX):
+            return ""
+        return f"{self.unit.same.get(array, array)}[{ast.unparse(node.slice)}]"
+
+    def _invariant(self, node: ast.expr, kinds: tuple[type[ast.AST], ...]) -> bool:
+        for child in ast.walk(node):
+            if not isinstance(child, kinds) or (isinstance(child, ast.Name) and child.id in self.varying):
+                return False
+        return True
+
+    def keys(self, node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+        """Every place that is named under ``node``, with the node that does."""
+        for child in ast.walk(node):
+            key = self.key(child)
+            if key:
+                yield key, child
+
+    # --- statements ---
+
+    def block(self, statements: Iterable[ast.AST]) -> None:
+        """Match every statement, those inside others too."""
+        for statement in statements:
+            match = self.match(statement) if isinstance(statement, ast.stmt) else None
+            if match is not None:
+                self.matches.append(match)
+            else:
+                children = (c for c in ast.iter_child_nodes(statement) if isinstance(c, (ast.stmt, ast.match_case)))
+                self.block(children)
+
+    def match(self, node: ast.stmt) -> _Match | None:
+        match node:
+            case ast.AugAssign(target=target, op=op):
+                key, operator = self.key(target), _OPERATORS.get(type(op), "")
+                return self._made(node, operator, [key], [target]) if key and operator else None
+            case ast.Assign(targets=[target]) if self.key(target):
+                return self._assigned(node, target, self.operand(node.value))
+            case ast.If(orelse=[]):
+                return self._chosen(node)
+        return None
+
+    def _made(self, node: ast.stmt, operator: str, keys: Sequence[str], own: Iterable[ast.AST], **more: str) -> _Match:
+        return _Match(node, operator, tuple(keys), frozenset(map(id, (node, *own))), **more)
+
+    def operand(self, value: ast.expr) -> ast.expr:
+        """A value without the conversion to a kernel scalar's type around it."""
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+            cast = self.body.names.values.get(value.func.id)
+            if isinstance(cast, Cast):
+                return value.args[0]
+        return value
+
+    def _assigned(self, node: ast.stmt, target: ast.expr, value: ast.expr) -> _Match | None:
+        key = self.key(target)
+        match value:
+            case ast.BinOp():
+                operator, place = self._chain(value, key)
+                if place is not None:
+                    return self._made(node, operator, [key], [target, place])
+            case ast.Call(func=ast.Name(id=name), args=[_, _, *more], keywords=[]):
+                word = self.body.names.values.get(name)
+                places = [argument for argument in value.args if self.key(argument) == key]
+                extreme = next((sign for function, sign in _EXTREMES.items() if word is function), "")
+                if extreme and len(places) == 1 and not (more and isinstance(word, np.ufunc)):
+                    return self._made(node, extreme, [key], [target, *places])
+            case ast.BoolOp():
+                places = [operand for operand in value.values if self.key(operand) == key]
+                word = "and" if isinstance(value.op, ast.And) else "or"
+                if len(places) == 1 and self._is_bool(key):
+                    return self._made(node, word, [key], [target, *places])
+        if self._is_constant(value):
+            return self._made(node, "store", [key], [target], constant=ast.dump(value))
+        return None
+
+    def _chain(self, value: ast.BinOp, key: str) -> tuple[str, ast.expr | None]:
+        """The operator of ``s + a - b`` or ``a * s``, and the node that is ``s``."""
+        operator = _OPERATORS.get(type(value.op), "")
+        if self.key(value.right) == key and not isinstance(value.op, ast.Sub):
+            return operator, value.right if operator else None
+        left: ast.expr = value
+        while isinstance(left, ast.BinOp) and _OPERATORS.get(type(left.op), "") == operator:
+            left = left.left
+        return operator, left if operator and self.key(left) == key else None
+
+    def _is_bool(self, key: str) -> bool:
+        return self.dtype(key) in ("bool", "")
+
+    def _is_constant(self, value: ast.expr) -> bool:
+        """Whether every iteration computes the same value, from constants and scalars."""
+        for child in ast.walk(value):
+            if isinstance(child, ast.Call) and not self._converts(child):
+                return False
+            if isinstance(child, ast.Name) and child.id in self.facts.ndim:
+                return False
+        return self._invariant(value, _CONSTANT)
+
+    def _converts(self, call: ast.Call) -> bool:
+        word = self.body.names.values.get(call.func.id) if isinstance(call.func, ast.Name) else None
+        return any(word is kind for kind in (np.float32, np.complex64, float, int, bool))
+
+    def _chosen(self, node: ast.If) -> _Match | None:
+        """``if e < s: s = e`` and its kin, with companions."""
+        pairs = list(self._pairs(node.body))
+        if not pairs or None in pairs:
+            return None
+        assigned = {key: (target, value) for key, target, value in cast("list[tuple[str, ast.expr, ast.expr]]", pairs)}
+        tests = node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else [node.test]
+        for test in tests:
+            best, place, symbol, value = self._comparison(test, assigned)
+            if place is None or ast.dump(self.operand(assigned[best][1])) != ast.dump(value) or len(assigned) != len(pairs):
+                continue
+            keys = [best, *(key for key in assigned if key != best)]
+            own = [place, *(target for target, _ in assigned.values())]
+            if len(keys) == 1:
+                return self._made(node, "min" if symbol in "<=" else "max", keys, own)
+            return self._made(node, "last" if "=" in symbol else "first", keys, own, test=symbol)
+        return None
+
+    def _pairs(self, statements: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr, ast.expr] | None]:
+        """What assignments assign: (place, target, value) of each; None for any other statement."""
+        for statement in statements:
+            match statement:
+                case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(values):
+                    parts = list(zip(targets, values, strict=True))
+                case ast.Assign(targets=[target], value=value):
+                    parts = [(target, value)]
+                case _:
+                    parts = []
+            if not parts:
+                yield None
+            for target, value in parts:
+                key = self.key(target)
+                yield (key, target, value) if key else None
+
+    def _comparison(self, test: ast.expr, assigned: Mapping[str, object]) -> tuple[str, ast.expr | None, str, ast.expr]:
+        """Of ``e < s`` or ``s > e``: the place, its node, the comparison as ``e ? s``, and ``e``."""
+        if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _TESTS:
+            symbol, (right,) = _TESTS[type(test.ops[0])], test.comparators
+            if self.key(right) in assigned:
+                return self.key(right), right, symbol, test.left
+            if self.key(test.left) in assigned:
+                return self.key(test.left), test.left, _TURNED[symbol], right
+        return "", None, "", test
+
+    # --- judging ---
+
+    def found(self) -> Found | None:
+        touched = collect(self.facts)
+        own = {node for match in self.matches for node in match.own}
+        stray: dict[str, ast.AST] = {}
+        for statement in self.facts.body:
+            for key, node in self.keys(statement):
+                if id(node) not in own:
+                    stray.setdefault(key, node)
+        self._drop({key for key in self._elements() if key in stray or not self._alone(key, touched)})
+        self._drop({key for key in self._elements() if self._conflict(key) is not None})
+        for key in self.body.assigned:
+            self._check_scalar(key, stray)
+        return self._made_reductions(touched) if self.matches else None
+
+    def _elements(self) -> set[str]:
+        return {key for match in self.matches for key in match.keys if key not in self.body.assigned}
+
+    def _drop(self, keys: set[str]) -> None:
+        """Forget elements that are no reductions, and the statements that assign them."""
+        while keys:
+            bad = [match for match in self.matches if keys.intersection(match.keys)]
+            self.matches = [match for match in self.matches if match not in bad]
+            keys = {key for match in bad for key in match.keys} & self._elements()
+
+    def _alone(self, key: str, touched: Accesses) -> bool:
+        """Whether nothing else in the loop touches the element."""
+        own = {node for match in self.matches if key in match.keys for node in match.own}
+        memory = key.split("[", maxsplit=1)[0]
+        same = [access for access in touched.all if self.unit.same.get(access.array, access.array) == memory]
+        mine = [access for access in same if id(access.node) in own and not access.in_function and self._element(access) == key]
+        if not mine or mine[0].indices is None:
+            return False
+        if any(not isinstance(index, Poly) or index.varies for index in mine[0].indices):
+            return False
+        others = [access for access in same if access not in mine]
+        return all(always_apart(mine[0], other, touched.variables, self.unit.same) for other in others)
+
+    def _element(self, access: Access) -> str:
+        node = access.node
+        place = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(node, ast.Assign) else node
+        return self.key(place)
+
+    def _conflict(self, key: str) -> tuple[_Match, _Match] | None:
+        """Two statements that combine one place in different ways."""
+        first, *rest = (match for match in self.matches if key in match.keys)
+        for other in rest:
+            same_places = first.keys[0] == other.keys[0] and set(first.keys) == set(other.keys)
+            if (first.operator, first.test, first.constant) != (other.operator, other.test, other.constant) or not same_places:
+                return first, other
+        return None
+
+    def _check_scalar(self, key: str, stray: Mapping[str, ast.AST]) -> None:
+        name = self._text(key)
+        matched = [match for match in self.matches if key in match.keys]
+        if key in stray:
+            self._refuse(name, stray[key], matched)
+        if not matched:
+            places = [node for statement in self.facts.body for found, node in self.keys(statement) if found == key]
+            self._refuse(name, places[0] if places else self.facts.body[0], ())
+        conflict = self._conflict(key)
+        if conflict is not None:
+            first, other = conflict
+            raise DataRaceError(
+                f"the kernel scalar `{name}` is combined in two ways in one parallel loop",
+                Span.of(other.statement, self.facts.file),
+                also=(("the other way is here", Span.of(first.statement, self.facts.file)),),
+                hint="combine into two scalars, or split the loop",
+            )
+
+    def _refuse(self, name: str, node: ast.AST, matched: Sequence[_Match]) -> None:
+        stores = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        if matched:
+            also = ("it is combined here", Span.of(matched[0].statement, self.facts.file))
+            what = "assigned another value" if stores else "read"
+            found = f"the kernel scalar `{name}` is combined over the iterations of a parallel loop, and {what} in it"
+        else:
+            also = ("the loop is here", self.facts.span)
+            found = f"every iteration of a parallel loop {'assigns' if stores else 'changes'} the kernel scalar `{name}`"
+        raise DataRaceError(found, Span.of(node, self.facts.file), also=(also,), hint=_FORMS)
+
+    # --- records ---
+
+    def dtype(self, key: str) -> str:
+        """The dtype of an element; "" for a kernel scalar whose type is inferred."""
+        if key in self.body.assigned:
+            return self.body.assigned[key].dtype
+        type_ = self.unit.leaves[key.split("[", maxsplit=1)[0]].type
+        assert isinstance(type_, ArrayType)
+        return type_.dtype
+
+    def _made_reductions(self, touched: Accesses) -> Found:
+        groups: dict[frozenset[str], list[_Match]] = {}
+        for match in self.matches:
+            groups.setdefault(frozenset(match.keys), []).append(match)
+        locals_: dict[str, str] = {}
+        ats: dict[int, str] = {}
+        reductions = []
+        places = {key: node for match in self.matches for key, node in self.keys(match.statement)}
+        for number, matches in enumerate(groups.values()):
+            first = matches[0]
+            for position, key in enumerate(first.keys):
+                locals_[key] = f"_r{number}{position or ''}_{re.split(r'[^a-zA-Z0-9_]', key)[0].strip('_')}"
+            at = None
+            if first.operator in ("first", "last", "store"):
+                at = self._carried(f"_at{number}", None, "int64")
+                ats |= {id(match.statement): at.local for match in matches}
+            variables = tuple(self._variable(key, locals_[key], places[key]) for key in first.keys)
+            span = Span.of(first.statement, self.facts.file)
+            reductions.append(Reduction(first.operator, variables, span, first.test, at))
+        statements = _Locals(self, locals_, ats).block(self.facts.body)
+        texts = [self._text(key, places[key]) for match in self.matches for key in match.keys]
+        return Found(
+            tuple(reductions),
+            statements,
+            touched,
+            self._effects(reductions),
+            f"reduction into {', '.join(f'`{text}`' for text in dict.fromkeys(texts))}",
+            self.unit.slot("ticket"),
+        )
+
+    def _text(self, key: str, node: ast.AST | None = None) -> str:
+        """A place as the user writes it."""
+        if node is not None and key not in self.body.assigned:
+            return user_text(node, self.facts.paths)
+        return re.sub(r"^_|_\d+$", "", self.body.assigned[key].name)
+
+    def _variable(self, key: str, local: str, node: ast.AST) -> Carried:
+        element = None
+        if isinstance(node, ast.Subscript):
+            element = copy.deepcopy(node)
+            element.ctx = ast.Load()
+        return self._carried(local, self.body.assigned.get(key), self.dtype(key), element)
+
+    def _carried(self, local: str, slot: Slot | None, dtype: str, element: ast.Subscript | None = None) -> Carried:
+        size = itemsize(dtype or "complex128")
+        partials = self.unit.slot(f"partials{local}", dtype, max(1, MAX_PARTIALS * size // WORD))
+        return Carried(local, slot, element, dtype, partials)
+
+    def _effects(self, reductions: Iterable[Reduction]) -> Effects:
+        slots = (variable.slot for reduction in reductions for variable in reduction.variables)
+        names = frozenset(slot.name for slot in slots if slot is not None)
+        return Effects(names, names)
+
+
+class _Locals(ast.NodeTransformer):
+    """The body with a private local for each place; where it matters, the number of the iteration that assigned is kept."""
+
+    def __init__(self, finder: _Finder, locals_: Mapping[str, str], ats: Mapping[int, str]) -> None:
+        self._finder = finder
+        self._locals = locals_
+        self._ats = ats
+
+    def block(self, statements: Iterable[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for statement in statements:
+            new = self.visit(statement)
+            result += new if isinstance(new, list) else [cast("ast.stmt", new)]
+        return result
+
+    def visit(self, node: ast.AST) -> ast.AST | list[ast.stmt]:
+        at = self._ats.get(id(node))
+        key = self._finder.key(node)
+        if key in self._locals:
+            assert isinstance(node, ast.expr)
+            return ast.copy_location(ast.Name(self._locals[key], getattr(node, "ctx", ast.Load())), node)
+        result = cast("ast.AST | list[ast.stmt]", super().visit(node))
+        if at is None:
+            return result
+        assert isinstance(result, ast.stmt)
+        number = ast.Assign([ast.Name(at, ast.Store())], ast.Name(NUMBER, ast.Load()))
+        ast.fix_missing_locations(ast.copy_location(number, result))
+        if isinstance(result, ast.If):
+            result.body.append(number)
+            return result
+        return [result, number]
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        target = node.target
+        if self._finder.key(target) not in self._locals:
+            self.generic_visit(node)
+            return node
+        load = copy.deepcopy(target)
+        load.ctx = ast.Load()
+        plain = ast.Assign([target], ast.copy_location(ast.BinOp(load, node.op, node.value), node))
+        return self.visit_Assign(ast.copy_location(plain, node))
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        (target,) = node.targets if len(node.targets) == 1 else (None,)
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            pairs = zip(target.elts, node.value.elts, strict=True) if len(target.elts) == len(node.value.elts) else ()
+            node.value.elts = [self._cast(part, value) for part, value in pairs] or node.value.elts
+        elif target is not None:
+            node.value = self._cast(target, node.value)
+        self.generic_visit(node)
+        return node
+
+    def _cast(self, target: ast.expr, value: ast.expr) -> ast.expr:
+        """``value`` as the type of an element; a kernel scalar has its conversion already."""
+        key = self._finder.key(target)
+        if key not in self._locals or key in self._finder.body.assigned:
+            return value
+        finder = self._finder
+        dtype = finder.dtype(key)
+        name = finder.body.names.add(finder.unit.element_cast(dtype), f"_as_{dtype}")
+        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [value], []), value)

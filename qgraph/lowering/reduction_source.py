@@ -1,0 +1,281 @@
+"""Reductions in generated code: locals at the identity, and how partial results are combined, always in the same order.
+
+On CUDA the threads of a block combine what they have in shared memory, as a tree; the last block to finish does the same
+with the results of all blocks. On the CPU one thread combines the results of the chunks, in order.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numba.np.numpy_support import from_dtype
+
+from qgraph import language
+from qgraph.compiled import REDUCTION_BLOCK
+from qgraph.errors import KernelTypeError
+from qgraph.lowering.slot_source import CASTS, SLOTS, Dtypes, dtype_of, generated, slot_place, typed_place
+from qgraph.program import Carried, Reduction, Task
+
+# What ``b`` must be to count, for operators that choose.
+_CHOOSES = {"min": "<", "max": ">"}
+_LOOSE = {ast.Add: language.loose_add, ast.Sub: language.loose_subtract, ast.Mult: language.loose_multiply}
+
+
+def reduction_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
+    """The globals of the generated statements."""
+    names: dict[str, object] = {}
+    for variable in _carried(task):
+        dtype = _dtype(variable, dtypes)
+        names[f"_to_{dtype}"] = CASTS[dtype]
+        names[f"_type_{dtype}"] = from_dtype(np.dtype(dtype))
+    return {**names, "_infinity": float("inf"), "_word": from_dtype(np.dtype("int64")), "_atomic_add": language.atomic_add}
+
+
+def numbered(task: Task) -> bool:
+    """Whether the body asks for the number of the iteration."""
+    return any(reduction.at is not None for reduction in task.reductions)
+
+
+def identities(task: Task, dtypes: Dtypes) -> list[str]:
+    """Each local at the value that changes nothing."""
+    lines = []
+    for reduction in task.reductions:
+        for variable in reduction.variables:
+            dtype = _dtype(variable, dtypes)
+            _check(reduction, dtype)
+            lines.append(f"{variable.local} = _to_{dtype}({_identity(reduction, dtype)})")
+        if reduction.at is not None:
+            lines.append(f"{reduction.at.local} = _to_int64(-1)")
+    return lines
+
+
+def _check(reduction: Reduction, dtype: str) -> None:
+    if reduction.operator in ("and", "or") and dtype != "bool":
+        word = reduction.operator
+        raise KernelTypeError(
+            f"`{word}` over the iterations of a parallel loop combines booleans, and this is {dtype}",
+            reduction.span,
+            hint=f"start from {word == 'and'} and write `s = s {word} e != 0`, or combine numbers with min, max, & or |",
+        )
+
+
+def _identity(reduction: Reduction, dtype: str) -> str:
+    kind = np.dtype(dtype).kind
+    match reduction.operator:
+        case "+":
+            # x + -0.0 is x, for zeros too.
+            return "-0.0" if kind in "fc" else "0"
+        case "*":
+            return "1"
+        case "|" | "^" | "or":
+            return "False" if kind == "b" else "0"
+        case "&" | "and":
+            return "True" if kind == "b" else str(np.iinfo(dtype).max) if kind == "u" else "-1"
+        case "min":
+            return _limit(dtype, largest=True)
+        case "max":
+            return _limit(dtype, largest=False)
+        case "first" | "last" if kind not in "c":
+            return _limit(dtype, largest="<" in reduction.test)
+    return "0"
+
+
+def _limit(dtype: str, *, largest: bool) -> str:
+    kind = np.dtype(dtype).kind
+    if kind == "b":
+        return str(largest)
+    if kind in "iu":
+        limits = np.iinfo(dtype)
+        return str(limits.max if largest else limits.min)
+    return "_infinity" if largest else "-_infinity"
+
+
+# --- combining --------------------------------------------------------------------------------------------------------
+
+
+def _carried(task: Task) -> Iterator[Carried]:
+    for reduction in task.reductions:
+        yield from reduction.variables
+        if reduction.at is not None:
+            yield reduction.at
+
+
+def _dtype(variable: Carried, dtypes: Dtypes) -> str:
+    return variable.dtype if variable.slot is None else dtype_of(variable.slot, dtypes)
+
+
+def _combine(task: Task, dtypes: Dtypes) -> list[str]:
+    """Lines that combine each local with its ``_b``, the result of other iterations."""
+    return [line for reduction in task.reductions for line in _combine_one(reduction, dtypes)]
+
+
+def _combine_one(reduction: Reduction, dtypes: Dtypes) -> list[str]:
+    first = reduction.variables[0]
+    new, old = f"{first.local}_b", first.local
+    if reduction.at is None:
+        return _apply(reduction, old, new, _dtype(first, dtypes))
+    at_new, at_old = f"{reduction.at.local}_b", reduction.at.local
+    later = f"{at_new} > {at_old}"
+    if reduction.operator == "store":
+        test = later
+    else:
+        symbol = reduction.test[0]
+        tie = later if reduction.operator == "last" else f"{at_new} < {at_old}"
+        test = f"{at_new} >= 0 and ({at_old} < 0 or {new} {symbol} {old} or ({new} == {old} and {tie}))"
+    locals_ = [*(variable.local for variable in reduction.variables), at_old]
+    return [f"if {test}:", *(f"    {local} = {local}_b" for local in locals_)]
+
+
+def _apply(reduction: Reduction, place: str, value: str, dtype: str) -> list[str]:
+    """Lines that combine ``place`` with ``value``, for an operator without ``at``."""
+    symbol = _CHOOSES.get(reduction.operator)
+    if symbol is not None:
+        return [f"if {value} {symbol} {place}:", f"    {place} = {value}"]
+    operator = {"and": "&", "or": "|"}.get(reduction.operator, reduction.operator)
+    return [f"{place} = _to_{dtype}({place} {operator} {value})"]
+
+
+def _finish(task: Task, dtypes: Dtypes) -> list[str]:
+    """Lines that combine the kernel scalar or element of each reduction with the result of all iterations."""
+    lines = []
+    for reduction in task.reductions:
+        places = [_target(variable, dtypes) for variable in reduction.variables]
+        first = reduction.variables[0]
+        if reduction.at is None:
+            lines += _apply(reduction, places[0], first.local, _dtype(first, dtypes))
+            continue
+        test = f"{reduction.at.local} >= 0"
+        if reduction.operator != "store":
+            test += f" and {first.local} {reduction.test} {places[0]}"
+        stores = zip(places, reduction.variables, strict=True)
+        lines += [f"if {test}:", *(f"    {place} = {variable.local}" for place, variable in stores)]
+    return lines
+
+
+def _target(variable: Carried, dtypes: Dtypes) -> str:
+    if variable.element is not None:
+        return ast.unparse(variable.element)
+    assert variable.slot is not None
+    return slot_place(variable.slot, dtypes)
+
+
+def _partial(variable: Carried, dtypes: Dtypes, number: str) -> str:
+    return typed_place(variable.partials, _dtype(variable, dtypes), number)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+def cuda_finish(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+    """What a kernel does after its iterations: ``_n`` is how many there are in all, ``_lane`` and ``_width`` are the thread's.
+
+    Two rounds at most: the threads of the block, then, in the block that finishes last, the results of all blocks.
+    """
+    assert task.ticket is not None
+    variables = list(_carried(task))
+    combine = _combine(task, dtypes)
+    lines = [
+        "_blocks = _cuda.gridDim.x",
+        "_held = _min(_width, _n)",
+        "for _round in _range(2):",
+        *(f"    _shared{v.local}[_lane] = {v.local}" for v in variables),
+        "    _cuda.syncthreads()",
+        "    while _held > 1:",
+        "        _half = (_held + 1) // 2",
+        "        if _lane + _half < _held:",
+        *(f"            {v.local}_b = _shared{v.local}[_lane + _half]" for v in variables),
+        *_indent(combine, 3),
+        *(f"            _shared{v.local}[_lane] = {v.local}" for v in variables),
+        "        _cuda.syncthreads()",
+        "        _held = _half",
+        "    if _round == 1 or _blocks == 1:",
+        "        break",
+        "    if _lane == 0:",
+        *(f"        {_partial(v, dtypes, '_cuda.blockIdx.x')} = {v.local}" for v in variables),
+        # The results are in memory before the ticket says so, and are read after it was seen.
+        "        _cuda.threadfence()",
+        f"        _shared_ticket[0] = _atomic_add({SLOTS.name}, {task.ticket.index}, 1)",
+        "    _cuda.syncthreads()",
+        "    if _shared_ticket[0] != _blocks - 1:",
+        "        return",
+        "    _cuda.threadfence()",
+        *_indent(identities(task, dtypes), 1),
+        "    for _block in _range(_lane, _blocks, _width):",
+        *(f"        {v.local}_b = {_partial(v, dtypes, '_block')}" for v in variables),
+        *_indent(combine, 2),
+        "    _held = _min(_width, _blocks)",
+        "if _lane == 0:",
+        "    if _blocks > 1:",
+        f"        {SLOTS.name}[{task.ticket.index}] = 0",
+        "    if _n > 0:",
+        *_indent(_finish(task, dtypes), 2),
+    ]
+    return [*_shared_arrays(task, variables, dtypes), *generated("\n".join(lines))]
+
+
+def _shared_arrays(task: Task, variables: Sequence[Carried], dtypes: Dtypes) -> list[ast.stmt]:
+    """Each on a line of its own: the simulator knows shared arrays by their lines."""
+    lines = [f"_shared{v.local} = _cuda.shared.array({REDUCTION_BLOCK}, _type_{_dtype(v, dtypes)})" for v in variables]
+    statements = generated("\n".join([*lines, "_shared_ticket = _cuda.shared.array(1, _word)"]))
+    for number, statement in enumerate(statements):
+        for child in ast.walk(statement):
+            if isinstance(child, (ast.stmt, ast.expr)):
+                child.lineno = child.end_lineno = task.span.line + number
+                child.col_offset, child.end_col_offset = task.span.column, task.span.column + 1
+    return statements
+
+
+def _indent(lines: Sequence[str], depth: int) -> list[str]:
+    return ["    " * depth + line for line in lines]
+
+
+# --- CPU --------------------------------------------------------------------------------------------------------------
+
+
+def chunk_partials(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+    """Store the results of a chunk."""
+    return generated("\n".join(f"{_partial(v, dtypes, '_chunk')} = {v.local}" for v in _carried(task)))
+
+
+def cpu_finish(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+    """Combine the results of ``_chunks`` chunks, in order, and then the places with them."""
+    lines = [
+        *identities(task, dtypes),
+        "for _part in _range(_chunks):",
+        *(f"    {v.local}_b = {_partial(v, dtypes, '_part')}" for v in _carried(task)),
+        *_indent(_combine(task, dtypes), 1),
+        *_finish(task, dtypes),
+    ]
+    return generated("\n".join(lines))
+
+
+def loose_sums(task: Task, body: Sequence[ast.stmt], dtypes: Dtypes) -> tuple[list[ast.stmt], dict[str, object]]:
+    """The body with sums and products of floats in whatever order vectorises, and the globals that this needs."""
+    locals_ = {
+        reduction.variables[0].local
+        for reduction in task.reductions
+        if reduction.operator in "+*" and _dtype(reduction.variables[0], dtypes) in ("float32", "float64")
+    }
+    if not locals_:
+        return list(body), {}
+    names: Mapping[str, object] = {f"_{word.__name__}": word for word in _LOOSE.values()}
+    return [_Loose(locals_).visit(copy.deepcopy(statement)) for statement in body], dict(names)
+
+
+class _Loose(ast.NodeTransformer):
+    """``s + e`` of a local to a call of ``loose_add``."""
+
+    def __init__(self, locals_: set[str]) -> None:
+        self._locals = locals_
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        word = _LOOSE.get(type(node.op))
+        operands = (node.left, node.right)
+        if word is None or not any(isinstance(operand, ast.Name) and operand.id in self._locals for operand in operands):
+            return node
+        call = ast.Call(ast.Name(f"_{word.__name__}", ast.Load()), [node.left, node.right], [])
+        return ast.fix_missing_locations(ast.copy_location(call, node))

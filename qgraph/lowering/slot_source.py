@@ -1,0 +1,51 @@
+"""How generated code names scratch memory: one parameter for each type that it is seen as."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from qgraph.compiled import Parameter
+from qgraph.program import SCALAR_DTYPES, WORD, ArrayType, Cast, Slot, itemsize
+
+SLOTS = Parameter("slots", "_slots")
+# Scratch as an array of another type.
+VIEWS = tuple(
+    Parameter("slots", f"{SLOTS.name}_{dtype}", ArrayType(dtype, 1, "C")) for dtype in SCALAR_DTYPES if dtype != "int64"
+)
+# The types of kernel scalars, by slot name.
+Dtypes = Mapping[str, str]
+# One object a dtype: what makes two tasks equal is the identity of their globals.
+CASTS = {dtype: Cast(None, dtype) for dtype in SCALAR_DTYPES}
+
+
+def dtype_of(slot: Slot, dtypes: Dtypes) -> str:
+    """The dtype of what lies in ``slot``."""
+    return slot.dtype or dtypes[slot.name]
+
+
+def slot_place(slot: Slot, dtypes: Dtypes, element: str = "0") -> str:
+    """The code that names value number ``element`` of ``slot``: an element of the scratch array of its type."""
+    return typed_place(slot, dtype_of(slot, dtypes), element)
+
+
+def typed_place(slot: Slot, dtype: str, element: str = "0") -> str:
+    """The same for values of ``dtype``."""
+    first = slot.index * WORD // itemsize(dtype)
+    return f"{slots_name(dtype)}[{first if element == '0' else f'{first} + {element}'}]"
+
+
+def slots_name(dtype: str) -> str:
+    """The parameter through which scratch is seen as an array of ``dtype``."""
+    return SLOTS.name if dtype == "int64" else f"{SLOTS.name}_{dtype}"
+
+
+def generated(source: str) -> list[ast.stmt]:
+    """Generated statements, without positions."""
+    statements = ast.parse(source).body
+    for statement in statements:
+        for child in ast.walk(statement):
+            for attribute in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
+                if hasattr(child, attribute):
+                    delattr(child, attribute)
+    return statements
