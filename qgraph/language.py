@@ -171,8 +171,15 @@ def trip_count(start: int, stop: int, step: int) -> int:
     return 0
 
 
+# No loop variable that `at_least` speaks of reaches this: sums and differences with small constants do not overflow.
+INDEX_LIMIT = 1 << 62
+
+
 def at_least(value: int, _bound: int) -> int:
-    """``value``, which the compiler may take to be no less than a constant: it then drops the test for negative indices."""
+    """``value``, which the compiler may take to be no less than a constant, itself not negative, and below ``INDEX_LIMIT``.
+
+    It then drops the test whether ``value``, or its sum with a small constant, is an index that counts from the end.
+    """
     return value
 
 

@@ -102,9 +102,13 @@ def function_tree(name: str, parameters: Iterable[str], body: list[ast.stmt]) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParallelFunction:
-    """On the CPU: called as ``f(chunks, *args)``, it runs ``function(chunk, *args)`` for each chunk, on all threads."""
+    """On the CPU: called as ``f(chunks, *args)``, it runs ``function(chunk, *args)`` for each chunk, on all threads.
+
+    ``disjoint``: no array that the function writes shares memory with another of its arguments.
+    """
 
     function: Function
+    disjoint: bool = False
 
 
 # --- what a statement does ---------------------------------------------------------------------------------------------
@@ -142,13 +146,14 @@ class HostValue:
     """An integer that the host computes before a launch, from shapes, scalar arguments and constants.
 
     ``source`` is a Python expression over leaf names; the kernels see the result under ``name``. ``check`` says what the
-    value must satisfy: a step is not 0, an iteration limit is at least 1. ``text`` is what the user wrote, for messages.
+    value must satisfy: a step is not 0, an iteration limit is at least 1, two things are the same (1). ``text`` is what the
+    user wrote, for messages.
     """
 
     name: str
     source: str
     span: Span
-    check: Literal["", "step", "max_iter"] = ""
+    check: Literal["", "step", "max_iter", "same"] = ""
     text: str = ""
 
 
@@ -204,6 +209,15 @@ class Cast:
 
     slot: Slot | None
     dtype: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A name for arrays that change places at run time: ``local`` is that one of ``leaves`` whose number is in ``slot``."""
+
+    local: str
+    slot: Slot
+    leaves: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +288,8 @@ class Task:
     index_tuple: str = ""
     # Slots that the body reads: (local name, slot), loaded once at its start.
     scalars: tuple[tuple[str, Slot], ...] = ()
+    # Names of arrays that are looked up once at its start.
+    selections: tuple[Selection, ...] = ()
     # Kernel scalars that a one-thread body assigns: (local name, slot), stored at its end.
     results: tuple[tuple[str, Slot], ...] = ()
     reductions: tuple[Reduction, ...] = ()

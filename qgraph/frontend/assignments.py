@@ -170,13 +170,23 @@ def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.
         _check_scalars(scope, [name for name, _ in computed])
         region.run(scope).assign_all(scope, [name.id for name, _ in computed], [value for _, value in computed])
     for name, bound in known:
-        if region.depth > 0 and isinstance(scope.names.get(name.id), (LeafRef, ScalarRef, SlotRef)):
+        if region.depth > 0 and not _both_arrays(scope, name, bound) and _is_bound(scope, name):
             raise KernelSyntaxError(
                 f"`{name.id}` is bound again inside a device loop or branch, to something that is no number",
                 scope.span(name),
                 hint="copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
             )
         scope.names[name.id] = bound
+
+
+def _both_arrays(scope: Scope, name: ast.Name, bound: Binding) -> bool:
+    """Whether an array takes the place of another one: the region around settles that at its end."""
+    before = scope.names.get(name.id)
+    return all(isinstance(each, LeafRef) and each.is_array for each in (before, bound))
+
+
+def _is_bound(scope: Scope, name: ast.Name) -> bool:
+    return isinstance(scope.names.get(name.id), (LeafRef, ScalarRef, SlotRef))
 
 
 def _is_number(bound: Binding) -> bool:

@@ -11,6 +11,7 @@ from qgraph.frontend.calls import evaluated
 from qgraph.frontend.deciding import decide, decide_test
 from qgraph.frontend.exits import assign
 from qgraph.frontend.frames import ADDED
+from qgraph.frontend.rebinding import arrays_that_move, put_back
 from qgraph.frontend.region import Region, header, merge, needs_region, statically
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
@@ -27,6 +28,8 @@ def if_statement(region: Region, scope: Scope, node: ast.If) -> None:
     if not needs_region(region.unit, scope, [node]):
         region.run(scope).compound(scope, node)
         return
+    blocks = [node.body, node.orelse] if node.orelse else [node.body]
+    places = arrays_that_move(region, scope, blocks, node)
     test = evaluated(region, scope, node.test)
     region.flush()
     unit, span = region.unit, header(scope, node)
@@ -35,12 +38,12 @@ def if_statement(region: Region, scope: Scope, node: ast.If) -> None:
     deciding = small_task(
         unit, "decide", span, body, [decide_test(body, decided, body.expression(scope, test))], writes=[decided]
     )
-    blocks = [node.body, node.orelse] if node.orelse else [node.body]
     scopes = [scope.inner({}) for _ in blocks]
     regions = []
     for inner_scope, block in zip(scopes, blocks, strict=True):
         inner = region.inner()
         inner.block(inner_scope, block)
+        put_back(inner, inner_scope, places, node)
         regions.append(inner.finish())
     region.add(Branch("if", span, decided, deciding, tuple(regions), f"if {ast.unparse(node.test)}"))
     merge(scope, scopes if node.orelse else [*scopes, scope.inner({})], span)
@@ -55,6 +58,7 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
         keep = assign(held, ast.Call(ast.Name(callee, ast.Load()), [node.subject], []), node.subject)
         region.block(scope, [keep, *_as_if(node, cases, held)])
         return
+    places = arrays_that_move(region, scope, [block for _, block in cases], node)
     subject = evaluated(region, scope, node.subject)
     region.flush()
     unit, span = region.unit, header(scope, node)
@@ -78,6 +82,7 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
     for inner_scope, (_, block) in zip(scopes, cases, strict=True):
         inner = region.inner()
         inner.block(inner_scope, block)
+        put_back(inner, inner_scope, places, node)
         regions.append(inner.finish())
     region.add(Branch("switch", span, decided, deciding, tuple(regions), f"match {ast.unparse(node.subject)}"))
     complete = any(values is None for values, _ in cases)

@@ -348,7 +348,7 @@ def _hint(name: str, use: ast.Name, places: list[ast.AST]) -> str:
     if use in places:
         return (
             f"a name assigned inside a parallel loop is private to the iteration, so `{name}` starts without a value: "
-            f"to combine values of all iterations, update an array element (`{name}[0] += ...`)"
+            f"to combine values of all iterations in it, assign `{name}` before the loop"
         )
     return f"a name assigned inside a parallel loop is private to the iteration: assign `{name}` on every path before this use"
 

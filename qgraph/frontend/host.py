@@ -74,7 +74,7 @@ class _Host:
             return known
         base = self._scope.static(node.value)
         if node.attr in _SHAPES and isinstance(base, LeafRef) and base.is_array:
-            node.value = ast.copy_location(ast.Name(base.leaf.name, ast.Load()), node)
+            node.value = ast.copy_location(ast.Name(self._unit.host_name(base.leaf), ast.Load()), node)
             return node
         return None
 
@@ -152,7 +152,7 @@ class _Host:
             base = self._scope.static(node.args[0])
             if not (isinstance(base, LeafRef) and base.is_array):
                 return None
-            parts: list[ast.expr] | None = [ast.copy_location(ast.Name(base.leaf.name, ast.Load()), node)]
+            parts: list[ast.expr] | None = [ast.copy_location(ast.Name(self._unit.host_name(base.leaf), ast.Load()), node)]
         else:
             parts = self._all(node.args)
         if parts is None:

@@ -14,6 +14,7 @@ from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.exits import LoopBody, assign, lower_loop, unless
 from qgraph.frontend.host import host_expression
 from qgraph.frontend.ranges import loop_call
+from qgraph.frontend.rebinding import arrays_that_move, put_back
 from qgraph.frontend.region import Region, header, merge, needs_region, statically, task_statements
 from qgraph.frontend.resolve import Body, is_do_while
 from qgraph.frontend.scope import Scope
@@ -75,6 +76,7 @@ def _test_first(region: Region, scope: Scope, node: ast.While) -> None:
         return
     lowered = lower_loop(node)
     _start_flag(region, scope, lowered, node)
+    places = arrays_that_move(region, scope, [lowered.statements], node)
     unit, span = region.unit, header(scope, node)
     decided = unit.slot("again")
     enter = None
@@ -89,6 +91,7 @@ def _test_first(region: Region, scope: Scope, node: ast.While) -> None:
     region.flush()
     inner, inner_scope = region.inner(), scope.inner({})
     inner.block(inner_scope, lowered.statements)
+    put_back(inner, inner_scope, places, node)
     again = Body(unit)
     repeated: ast.expr = ast.Constant(True)
     if known is None:
@@ -108,11 +111,13 @@ def _do_while(region: Region, scope: Scope, node: ast.While) -> None:
     flag, limit = _do_while_arguments(unit, scope, node.test)
     lowered = lower_loop(node)
     _start_flag(region, scope, lowered, node)
+    places = arrays_that_move(region, scope, [lowered.statements], node)
     region.flush()
     decided = unit.slot("again")
     span = header(scope, node)
     inner, inner_scope = region.inner(), scope.inner({})
     inner.block(inner_scope, lowered.statements)
+    put_back(inner, inner_scope, places, node)
     body = inner.finish()
     again = Body(unit)
     assert isinstance(flag.type, ArrayType)
@@ -187,11 +192,13 @@ def _serial_loop(region: Region, scope: Scope, node: ast.For) -> None:
     """A loop that the device counts."""
     lowered = lower_loop(node)
     _start_flag(region, scope, lowered, node)
+    places = arrays_that_move(region, scope, [lowered.statements], node)
     region.flush()
     span = header(scope, node)
     counted = counted_loop(region.unit, scope, node, span, _flag(lowered))
     inner, inner_scope = region.inner(), scope.inner(counted.names)
     inner.block(inner_scope, lowered.statements)
+    put_back(inner, inner_scope, places, node)
     region.add(Loop("serial", span, counted.decided, counted.enter, True, inner.finish(), counted.condition, counted.label))
     _after(scope, inner_scope, node, surely=False)
     _else(region, scope, lowered, node)

@@ -27,9 +27,10 @@ from qgraph.frontend.walk import collect, user_text
 from qgraph.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Cast, Effects, Reduction, Slot, Verdict, itemsize
 from qgraph.source import Span
 
-_FORMS = (
-    "in a parallel loop it may be combined by one of += -= *= &= |= ^=, `s = min(s, e)`, `s = max(s, e)`, `s = s and e`, "
-    "`s = s or e`, `if e < s: s = e` (with companions), or set to one constant, and not be used otherwise"
+_HINT = (
+    "all iterations may combine values in it: += -= *= &= |= ^=, `{0} = min({0}, e)`, `{0} = max({0}, e)`, `{0} = {0} and e`, "
+    "`{0} = {0} or e`, `if e < {0}: {0} = e` with companions, or one constant; not more than one of these, and no other use. "
+    "To run the iterations in order, use `qgraph.serial({1})`"
 )
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "+",
@@ -189,6 +190,10 @@ class _Finder:
                 word = "and" if isinstance(value.op, ast.And) else "or"
                 if len(places) == 1 and self._is_bool(key):
                     return self._made(node, word, [key], [target, *places])
+            case ast.IfExp():
+                symbol, places = self._choice(value, key)
+                if symbol:
+                    return self._made(node, "min" if symbol == "<" else "max", [key], [target, *places])
         if self._is_constant(value):
             return self._made(node, "store", [key], [target], constant=ast.dump(value))
         return None
@@ -202,6 +207,16 @@ class _Finder:
         while isinstance(left, ast.BinOp) and _OPERATORS.get(type(left.op), "") == operator:
             left = left.left
         return operator, left if operator and self.key(left) == key else None
+
+    def _choice(self, value: ast.IfExp, key: str) -> tuple[str, list[ast.expr]]:
+        """Of ``e if e < s else s`` and its kin: which of the two it is, "<" or ">", and the nodes that are ``s``."""
+        _, place, symbol, other = self._comparison(value.test, {key: None})
+        same = ast.dump(other)
+        if place is not None and ast.dump(value.body) == same and self.key(value.orelse) == key:
+            return symbol[0], [place, value.orelse]
+        if place is not None and ast.dump(value.orelse) == same and self.key(value.body) == key:
+            return _TURNED[symbol][0], [place, value.body]
+        return "", []
 
     def _is_bool(self, key: str) -> bool:
         return self.dtype(key) in ("bool", "")
@@ -323,27 +338,28 @@ class _Finder:
             self._refuse(name, stray[key], matched)
         if not matched:
             places = [node for statement in self.facts.body for found, node in self.keys(statement) if found == key]
-            self._refuse(name, places[0] if places else self.facts.body[0], ())
+            stores = [node for node in places if isinstance(getattr(node, "ctx", None), ast.Store)]
+            self._refuse(name, stores[0], ())
         conflict = self._conflict(key)
         if conflict is not None:
             first, other = conflict
+            what = "set to two values" if first.operator == other.operator == "store" else "combined in two ways"
             raise DataRaceError(
-                f"the kernel scalar `{name}` is combined in two ways in one parallel loop",
+                f"the kernel scalar `{name}` is {what} by the iterations of one parallel loop",
                 Span.of(other.statement, self.facts.file),
-                also=(("the other way is here", Span.of(first.statement, self.facts.file)),),
-                hint="combine into two scalars, or split the loop",
+                also=(("the other place is here", Span.of(first.statement, self.facts.file)),),
+                hint=_HINT.format(name, self.facts.text),
             )
 
     def _refuse(self, name: str, node: ast.AST, matched: Sequence[_Match]) -> None:
-        stores = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         if matched:
             also = ("it is combined here", Span.of(matched[0].statement, self.facts.file))
-            what = "assigned another value" if stores else "read"
-            found = f"the kernel scalar `{name}` is combined over the iterations of a parallel loop, and {what} in it"
+            what = "assigned" if isinstance(getattr(node, "ctx", None), ast.Store) else "used"
+            found = f"the iterations of a parallel loop combine values in the kernel scalar `{name}`, which is also {what} here"
         else:
             also = ("the loop is here", self.facts.span)
-            found = f"every iteration of a parallel loop {'assigns' if stores else 'changes'} the kernel scalar `{name}`"
-        raise DataRaceError(found, Span.of(node, self.facts.file), also=(also,), hint=_FORMS)
+            found = f"the iterations of a parallel loop assign the kernel scalar `{name}` in a way that depends on their order"
+        raise DataRaceError(found, Span.of(node, self.facts.file), also=(also,), hint=_HINT.format(name, self.facts.text))
 
     # --- records ---
 

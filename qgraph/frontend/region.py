@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, BoundFunc, Gone, StructRef, Value
+from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, StructRef, Value
+from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.ranges import loop_call
 from qgraph.frontend.resolve import is_do_while, known_test
 from qgraph.frontend.scope import Scope
@@ -78,8 +79,15 @@ class Region:
 
 
 def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
-    """Whether something under ``nodes`` is more than one thread's work: a loop over a range, a device loop, a call with one."""
-    return any(_is_parallel(unit, scope, child) for node in nodes for child in ast.walk(node))
+    """Whether something under ``nodes`` is more than one thread's work.
+
+    That is a loop over a range, a device loop, a call with one, or an array that gets another name.
+    """
+    nodes = list(nodes)
+    if any(_is_parallel(unit, scope, child) for node in nodes for child in ast.walk(node)):
+        return True
+    bound = (scope.names.get(name) for name in names_assigned(nodes))
+    return any(isinstance(each, LeafRef) and each.is_array for each in bound)
 
 
 def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:

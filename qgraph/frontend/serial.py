@@ -11,9 +11,9 @@ from qgraph.frontend.definite import check_private, names_assigned, needed_befor
 from qgraph.frontend.frames import Frame
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
-from qgraph.frontend.tasks import touched_by
+from qgraph.frontend.tasks import get_slot, selected, set_slot, touched_by
 from qgraph.frontend.unit import Unit
-from qgraph.program import ArrayType, Effects, Task
+from qgraph.program import ArrayType, Effects, Slot, Task
 from qgraph.source import Span
 
 
@@ -25,6 +25,8 @@ class SerialRun:
         self._unit = unit
         self._body = Body(unit)
         self._statements: list[ast.stmt] = []
+        self._slots_read: set[Slot] = set()
+        self._slots_written: set[Slot] = set()
 
     @property
     def empty(self) -> bool:
@@ -55,6 +57,20 @@ class SerialRun:
             part = ast.Subscript(ast.Name(whole, ast.Load()), ast.Constant(position), ast.Load())
             self._add(ast.Assign([ast.Name(ref.name, ast.Store())], self._cast(ref, part)), value)
             self._bind(scope, name, ref)
+
+    def set_slots(self, slots: Sequence[Slot], values: Sequence[ast.expr], node: ast.AST) -> None:
+        """Integers into slots, all values computed before any slot changes."""
+        held = [f"_held{len(self._statements)}_{k}" for k in range(len(values))]
+        for name, value in zip(held, values, strict=True):
+            self._add(ast.Assign([ast.Name(name, ast.Store())], value), node)
+        for name, slot in zip(held, slots, strict=True):
+            self._add(set_slot(slot, ast.Name(name, ast.Load())), node)
+        self._slots_written.update(slots)
+
+    def rotate(self, slots: Sequence[Slot], sources: Sequence[Slot], node: ast.AST) -> None:
+        """Each of ``slots`` gets what its source held."""
+        self._slots_read.update(sources)
+        self.set_slots(slots, [get_slot(source) for source in sources], node)
 
     def statement(self, scope: Scope, node: ast.stmt) -> None:
         """An assignment to elements, or a call."""
@@ -87,7 +103,7 @@ class SerialRun:
         name = self._body.names.add(self._unit.cast(ref.slot), f"_as{ref.slot.name}")
         return ast.Call(ast.Name(name, ast.Load()), [value], [])
 
-    def _add(self, statement: ast.stmt, node: ast.expr) -> None:
+    def _add(self, statement: ast.stmt, node: ast.AST) -> None:
         for child in ast.walk(statement):
             if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
                 ast.copy_location(child, node)
@@ -101,8 +117,8 @@ class SerialRun:
         touched = touched_by(self._unit, self._body, self._statements, span)
         slots = {**self._body.scalars, **self._body.assigned}
         needed = needed_before(self._statements, slots)
-        reads = frozenset(slots[name].name for name in needed)
-        writes = frozenset(slot.name for slot in self._body.assigned.values())
+        reads = frozenset(slot.name for slot in (*(slots[name] for name in needed), *self._slots_read))
+        writes = frozenset(slot.name for slot in (*self._body.assigned.values(), *self._slots_written))
         return Task(
             name=self._unit.task_name(first.lineno, "serial"),
             role="serial",
@@ -110,7 +126,8 @@ class SerialRun:
             axes=(),
             body=tuple(self._statements),
             names=self._body.names.values,
-            effects=Effects(touched.reads, touched.written) | Effects(reads, writes),
+            effects=self._unit.touched(Effects(touched.reads, touched.written) | Effects(reads, writes)),
+            selections=selected(self._unit, self._statements),
             scalars=tuple((name, slot) for name, slot in slots.items() if name in needed),
             results=tuple(self._body.assigned.items()),
         )

@@ -22,7 +22,7 @@ from qgraph.frontend.resolve import Body, free_names
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 from qgraph.frontend.walk import collect
-from qgraph.program import Axis, Effects, Function, Slot, Task
+from qgraph.program import Axis, Effects, Function, Selection, Slot, Task
 from qgraph.source import Span
 
 _ATOMIC_INTEGERS = ("int32", "int64", "uint32", "uint64")
@@ -94,7 +94,8 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         axes=settled,
         body=tuple(statements),
         names=body.names.values,
-        effects=effects | _slot_reads(body),
+        effects=unit.touched(effects | _slot_reads(body)),
+        selections=selected(unit, [*statements, *outside]),
         verdict=judgement.verdict if found is None else found.verdict(judgement.verdict),
         index_tuple=index_tuple,
         scalars=tuple((name, slot) for name, slot in body.scalars.items() if name in used),
@@ -127,7 +128,8 @@ def small_task(
         axes=(),
         body=tuple(statements),
         names=body.names.values,
-        effects=effects | _slot_reads(body),
+        effects=unit.touched(effects | _slot_reads(body)),
+        selections=selected(unit, statements),
         scalars=tuple(body.scalars.items()),
     )
 
@@ -370,6 +372,12 @@ def _update_parts(node: ast.AST) -> tuple[ast.Subscript, ast.expr]:
     element = ast.unparse(target)
     operands = [argument for argument in node.value.args if ast.unparse(argument) != element]
     return target, operands[0] if operands else node.value.args[0]
+
+
+def selected(unit: Unit, nodes: Iterable[ast.AST]) -> tuple[Selection, ...]:
+    """The arrays under ``nodes`` that a slot selects."""
+    used = free_names(nodes)
+    return tuple(selection for name, selection in unit.selections.items() if name in used)
 
 
 def _slot_reads(body: Body) -> Effects:

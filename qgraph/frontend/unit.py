@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.language import Func
-from qgraph.program import ArrayType, Cast, FrozenName, HostValue, Leaf, Slot
+from qgraph.program import ArrayType, Cast, Effects, FrozenName, HostValue, Leaf, Selection, Slot
 from qgraph.source import Span
 
-Check = Literal["", "step", "max_iter"]
+Check = Literal["", "step", "max_iter", "same"]
 
 
 class Unit:
@@ -28,8 +28,9 @@ class Unit:
         self.name = name
         self.leaves = {leaf.name: leaf for leaf in leaves}
         self.float_type = float_type
-        self.same = same
-        self.overlapping = overlapping
+        # For arrays that are the identical memory: the first of them. Pairs that share some memory.
+        self.same = dict(same)
+        self.overlapping = set(overlapping)
         self.slots: list[Slot] = []
         self.host_values: list[HostValue] = []
         self.host_names: dict[str, object] = {}
@@ -41,6 +42,8 @@ class Unit:
         self._task_names: dict[str, int] = {}
         self._words = 0
         self._casts: dict[str, Cast] = {}
+        # Arrays that change places at run time, by the names that stand for them.
+        self.selections: dict[str, Selection] = {}
         self._host_by_source: dict[tuple[str, str], HostValue] = {}
 
     def source_of(self, func: Func) -> SourceFunction:
@@ -74,6 +77,38 @@ class Unit:
     def scalar(self, name: str) -> Slot:
         """A new kernel scalar, of a type that lowering infers: there is room for any."""
         return self.slot(name, "", 2)
+
+    def selection(self, path: str, leaves: tuple[Leaf, ...]) -> Leaf:
+        """A new name for one of ``leaves``, arrays of one type, as a number in a slot tells; it is a leaf itself."""
+        slot = self.slot(f"which_{path}")
+        leaf = Leaf(f"_{path}_{len(self.slots)}", path, leaves[0].type)
+        self.leaves[leaf.name] = leaf
+        self.selections[leaf.name] = Selection(leaf.name, slot, tuple(each.name for each in leaves))
+        return leaf
+
+    def alike(self, leaves: Sequence[Leaf], made: Sequence[Leaf]) -> None:
+        """Note that each of ``made`` stands for one of ``leaves``, no two for the same one."""
+        names = {leaf.name for leaf in leaves}
+        related = {name for pair in self.overlapping if pair & names for name in pair}
+        related |= {name for name in self.leaves if self.same.get(name, name) in {self.same.get(leaf, leaf) for leaf in names}}
+        self.overlapping |= {frozenset({name, leaf.name}) for name in related | names for leaf in made}
+        if any(pair <= names for pair in self.overlapping) or len({self.same.get(name, name) for name in names}) < len(names):
+            self.overlapping |= {frozenset({a.name, b.name}) for a in made for b in made if a is not b}
+
+    def host_name(self, leaf: Leaf) -> str:
+        """The name by which the host knows the shape of ``leaf``: arrays that change places have one shape."""
+        selection = self.selections.get(leaf.name)
+        return leaf.name if selection is None else selection.leaves[0]
+
+    def touched(self, effects: Effects) -> Effects:
+        """Effects on the arrays themselves: a name for several of them may be any."""
+        reads, writes = set(effects.reads), set(effects.writes)
+        for names in (reads, writes):
+            for name in names & self.selections.keys():
+                names.remove(name)
+                names.update(self.selections[name].leaves)
+        reads.update(self.selections[name].slot.name for name in (effects.reads | effects.writes) & self.selections.keys())
+        return Effects(frozenset(reads), frozenset(writes))
 
     def cast(self, slot: Slot) -> Cast:
         """The conversion to the type of ``slot``: one object a slot, since names go by identity."""

@@ -16,6 +16,7 @@ from qgraph.lowering.task_source import (
     finish_function,
     make_function,
     ordered,
+    selected_leaf,
     serial_function,
 )
 from qgraph.program import Branch, Function, Loop, ParallelFunction, Program, Statement, Task, TaskStatement, function_tree
@@ -104,7 +105,9 @@ class _Control:
             lines.append(f"{pad}{task.name}({self._arguments(parameters)})")
             return
         parameters, function = chunk_function(self._program, task, self._dtypes)
-        self.names[task.name] = ParallelFunction(function)
+        used = {parameter.name for parameter in parameters}
+        disjoint = not any(used.issuperset(pair) for pair in self._program.aliases)
+        self.names[task.name] = ParallelFunction(function, disjoint)
         counts = self._counts(task)
         rows = " * ".join(f"({count})" for count in counts[:-1]) or "1"
         lines.append(f"{pad}_rows, _cols = {rows}, {counts[-1]}")
@@ -121,11 +124,15 @@ class _Control:
         """The extents of a loop as the control function computes them; names of the task get its name in front."""
         exprs = [copy.deepcopy(axis.count) for axis in task.axes]
         scalars = dict(task.scalars)
+        selected = {selection.local: selection for selection in task.selections}
         for name in (child for expr in exprs for child in ast.walk(expr) if isinstance(child, ast.Name)):
             if name.id in task.names:
                 value = task.names[name.id]
                 name.id = f"{task.name}_{name.id}"
                 self.names[name.id] = value
+            elif name.id in selected:
+                self.used |= {SLOTS.name, *selected[name.id].leaves}
+                name.id = f"({selected_leaf(selected[name.id])})"
             elif name.id in scalars:
                 slot = scalars[name.id]
                 name.id = slot_place(slot, self._dtypes)

@@ -106,8 +106,9 @@ class Noted:
 
     def _type_of(self, name: str, task: Task, locals_: Mapping[str, Slot]) -> Any:
         """The type of a name that the code takes from outside; None for a local that it assigns itself."""
-        if name in self._leaves:
-            return numba_type(self._leaves[name], self._float_type)
+        selected = {selection.local: selection.leaves[0] for selection in task.selections}
+        if selected.get(name, name) in self._leaves:
+            return numba_type(self._leaves[selected.get(name, name)], self._float_type)
         if name in locals_:
             slot = locals_[name]
             return self.types.get(slot.name) if _unknown(slot) else numba_cpu.dtype_type(slot.dtype)

@@ -49,9 +49,9 @@ class _Typing(NumberTyping, Context):
 
     def compile_function(self, function: Any, args: tuple[Any, ...], key: Callable[[Any], object]) -> Any:
         """Compile into the session's library; returns the result type."""
-        compiled = _compile(self, function, args, None)
-        result = compiled.signature.return_type
         assert self.session is not None
+        compiled = _compile(self, function, args, None, noalias=function in self.session.disjoint)
+        result = compiled.signature.return_type
         name = key(signature(result, *args))
         self.session.descriptors[name] = compiled.fndesc
         self.target.insert_user_function(name, compiled.fndesc, [])
@@ -61,6 +61,8 @@ class _Typing(NumberTyping, Context):
         """The type of an atomic, of ``set_condition``, of a conversion, or of a parallel function."""
         if isinstance(value, ParallelFunction):
             assert self.session is not None
+            if value.disjoint:
+                self.session.disjoint.add(self.function_word(value.function).function)
             return self.session.words.setdefault(id(value), _parallel_word(value))
         if isinstance(value, Recorder):
             assert self.session is not None
@@ -148,12 +150,17 @@ def _bound_word() -> CodeWord:
     """The Numba type of ``language.at_least``: an assumption that LLVM may use, and no code."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return signature(types.intp, types.intp, types.intp)
+        value = plain(args[0])
+        return signature(value, value, types.intp)
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        assume = builder.module.declare_intrinsic("llvm.assume", (), ir.FunctionType(ir.VoidType(), [ir.IntType(1)]))
-        builder.call(assume, [builder.icmp_signed(">=", args[0], args[1])])
-        return args[0]
+        value, bound = args
+        if sig.args[0] == types.intp:
+            assume = builder.module.declare_intrinsic("llvm.assume", (), ir.FunctionType(ir.VoidType(), [ir.IntType(1)]))
+            builder.call(assume, [builder.icmp_signed(">=", value, bound)])
+            # Unsigned: in this form LLVM sees at once that the highest bits are zero.
+            builder.call(assume, [builder.icmp_unsigned("<", value, ir.Constant(_I64, language.INDEX_LIMIT))])
+        return value
 
     return CodeWord("at_least", typer, emit)
 
@@ -299,7 +306,9 @@ def _flags(fastmath: bool) -> Any:
     return flags
 
 
-def _compile(typing: _Typing, function: Any, args: tuple[Any, ...], result: Any, *, entry: bool = False) -> Any:
+def _compile(
+    typing: _Typing, function: Any, args: tuple[Any, ...], result: Any, *, entry: bool = False, noalias: bool = False
+) -> Any:
     session = typing.session
     assert session is not None
     flags = session.flags.copy()
@@ -307,6 +316,7 @@ def _compile(typing: _Typing, function: Any, args: tuple[Any, ...], result: Any,
     flags.no_compile = not entry
     flags.no_cpython_wrapper = not entry
     flags.release_gil = entry
+    flags.noalias = noalias
     compiled = compiler.compile_internal(typing, typing.target, session.library, function, args, result, flags, {})
     session.compiled.append(compiled)
     return compiled

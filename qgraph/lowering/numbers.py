@@ -308,6 +308,8 @@ class Session:
     compiled: list[Any] = field(default_factory=list)
     # Keeps alive what the keys of words were made from.
     owners: list[object] = field(default_factory=list)
+    # The Python functions whose array arguments share no memory.
+    disjoint: set[object] = field(default_factory=set)
 
 
 if TYPE_CHECKING:

@@ -23,13 +23,15 @@ from qgraph.lowering.reduction_source import (
 )
 from qgraph.lowering.slot_source import CASTS, SLOTS, VIEWS, Dtypes, dtype_of, slot_place
 from qgraph.lowering.slot_source import generated as _statements
-from qgraph.program import NUMBER, Axis, Cast, Function, Program, Task, function_tree
+from qgraph.program import NUMBER, Axis, Cast, Function, Program, Selection, Task, function_tree
 
 HANDLE = Parameter("handle", "_handle")
 # The most nodes of the syntax tree of a light loop's body.
 LIGHT = 200
 # Under names that no user has: a parameter may be called `range`.
 _BUILTINS = {"_range": range, "_min": min, "_max": max, "_at_least": language.at_least}
+# Constants up to which the bound of a loop and the distance of an index from its variable count as small.
+_SMALL = 1 << 16
 
 
 def cuda_code(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
@@ -180,7 +182,6 @@ def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[
     The last axis is the columns, so that the innermost loop runs along memory; the others together are the rows. Chunks hold
     ``_row_step`` rows and ``_col_step`` columns; which iterations a chunk has does not depend on the number of threads.
     """
-    rows, last = task.axes[:-1], task.axes[-1]
     head = _statements(
         "_across = (_cols + _col_step - 1) // _col_step\n"
         "_row0 = _max(0, _chunk // _across * _row_step)\n"
@@ -188,20 +189,12 @@ def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[
         "_row1 = _min(_rows, _row0 + _row_step)\n"
         "_col1 = _min(_cols, _col0 + _col_step)"
     )
-    (inner,) = _statements("for _t in _range(_col0, _col1): pass")
-    assert isinstance(inner, ast.For)
-    number = _statements(f"{NUMBER} = {'_row * _cols + ' if rows else ''}_t") if numbered(task) else []
+    number = _statements(f"{NUMBER} = {'_row * _cols + ' if task.axes[:-1] else ''}_t") if numbered(task) else []
     iteration, loose = loose_sums(task, task.body, dtypes)
-    inner.body = [*_unravel(task, "_t", (last,)), *_known_bound(last), *_index_tuple(task), *number, *copy.deepcopy(iteration)]
-    loop: ast.stmt = inner
-    if rows:
-        (outer,) = _statements("for _row in _range(_row0, _row1): pass")
-        assert isinstance(outer, ast.For)
-        known = [statement for axis in rows for statement in _known_bound(axis)]
-        outer.body = [*_unravel(task, "_row", rows, tuple_too=False), *known, inner]
-        loop = outer
-    start = _statements("\n".join(identities(task, dtypes)))
-    body = [*head, *_prologue(task, dtypes), *start, loop, *chunk_partials(task, dtypes)]
+    bounds = {axis.variable: start for axis in task.axes if (start := _constant_bound(axis)) is not None}
+    first = _statements("\n".join(identities(task, dtypes)))
+    loops = _checked_loops(task, bounds, [*number, *iteration])
+    body = [*head, *_prologue(task, dtypes), *first, *loops, *chunk_partials(task, dtypes)]
     parameters = parameters_of(program, task, body)
     fixed = ["_chunk", "_rows", "_cols", "_row_step", "_col_step"]
     names = {**task_names(task, dtypes), **reduction_names(task, dtypes), **loose, **_BUILTINS}
@@ -217,15 +210,99 @@ def finish_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple
     return parameters, make_function(f"{task.name}_finish", ["_chunks", *(p.name for p in parameters)], body, names, task)
 
 
-def _known_bound(axis: Axis) -> list[ast.stmt]:
-    """Where the range counts up from a constant, tell the compiler: a loop without wrapping indices is vectorised."""
+def _checked_loops(task: Task, bounds: Mapping[str, int], iteration: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The loops of a chunk. ``bounds`` are the variables that are known not to fall below a constant.
+
+    Where only the arguments tell whether an index may be negative, there are two copies: one for chunks in which none is,
+    and one that counts negative indices from the end, and which the compiler can rarely vectorise.
+    """
+    plain = _loops(task, bounds, iteration)
+    offsets = _index_offsets(task.body)
+    checked = {axis.variable: axis for axis in task.axes if axis.variable in offsets and axis.variable not in bounds}
+    if not checked or any(_never(axis) for axis in checked.values()) or _has_loops(task.body):
+        return [plain]
+    conditions = []
+    for position, axis in enumerate(task.axes):
+        if axis.variable in checked:
+            ends = _ends(task, position)
+            if ends is None:
+                return [plain]
+            first, last = (_affine(axis, value) for value in ends)
+            low, high = offsets[axis.variable], language.INDEX_LIMIT
+            conditions.append(f"_min({first}, {last}) >= {low} and _max({first}, {last}) < {high}")
+    (choice,) = _statements(f"if {' and '.join(conditions)}: pass\nelse: pass")
+    assert isinstance(choice, ast.If)
+    known = {**bounds, **{name: offsets[name] for name in checked}}
+    choice.body = [_loops(task, known, iteration)]
+    choice.orelse = [plain]
+    return [choice]
+
+
+def _loops(task: Task, bounds: Mapping[str, int], iteration: Sequence[ast.stmt]) -> ast.stmt:
+    """The loops over the rows and columns of a chunk; the compiler is told what ``bounds`` says of the loop variables."""
+    rows, last = task.axes[:-1], task.axes[-1]
+    (inner,) = _statements("for _t in _range(_col0, _col1): pass")
+    assert isinstance(inner, ast.For)
+    inner.body = [*_unravel(task, "_t", (last,)), *_told((last,), bounds), *_index_tuple(task), *copy.deepcopy(list(iteration))]
+    if not rows:
+        return inner
+    (outer,) = _statements("for _row in _range(_row0, _row1): pass")
+    assert isinstance(outer, ast.For)
+    outer.body = [*_unravel(task, "_row", rows, tuple_too=False), *_told(rows, bounds), inner]
+    return outer
+
+
+def _told(axes: Sequence[Axis], bounds: Mapping[str, int]) -> list[ast.stmt]:
+    names = [axis.variable for axis in axes if axis.variable in bounds]
+    return _statements("\n".join(f"{name} = _at_least({name}, {bounds[name]})" for name in names))
+
+
+def _constant_bound(axis: Axis) -> int | None:
+    """Where the range counts up from a constant that is not negative, that constant."""
     start, step = _integer(axis.start), _integer(axis.step)
-    if start is not None and step is not None and start >= 0 and step > 0:
-        return _statements(f"{axis.variable} = _at_least({axis.variable}, {start})")
-    return []
+    # A loop with small steps cannot count up to the limit: it would take years.
+    small = start is not None and step is not None and 0 <= start <= _SMALL and 0 < step <= _SMALL
+    return start if small else None
+
+
+def _never(axis: Axis) -> bool:
+    """Whether the variable certainly starts below zero."""
+    start = _integer(axis.start)
+    return start is not None and start < 0
+
+
+def _ends(task: Task, position: int) -> tuple[str, str] | None:
+    """The first and last number of iteration that axis ``position`` has in a chunk, or in all chunks where that is simpler."""
+    if position == len(task.axes) - 1:
+        return "_col0", "_col1 - 1"
+    if len(task.axes) == 2:
+        return "_row0", "_row1 - 1"
+    axis = task.axes[position]
+    return None if axis.on_device else ("0", f"({ast.unparse(axis.count)}) - 1")
+
+
+def _index_offsets(body: Sequence[ast.stmt]) -> dict[str, int]:
+    """The names in indices, and how far below each name an index of the form ``name - constant`` reaches."""
+    found: dict[str, int] = {}
+    for node in (child for statement in body for child in ast.walk(statement) if isinstance(child, ast.Subscript)):
+        for child in ast.walk(node.slice):
+            if isinstance(child, ast.Name):
+                found.setdefault(child.id, 0)
+            elif isinstance(child, ast.BinOp) and isinstance(child.op, ast.Sub) and isinstance(child.left, ast.Name):
+                below = _integer(child.right)
+                if below is not None and 0 <= below <= _SMALL:
+                    found[child.left.id] = max(found.get(child.left.id, 0), below)
+    return found
+
+
+def _has_loops(body: Sequence[ast.stmt]) -> bool:
+    return any(isinstance(child, (ast.For, ast.While)) for statement in body for child in ast.walk(statement))
 
 
 def _integer(node: ast.expr) -> int | None:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _integer(node.operand)
+        return None if value is None else -value
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
 
 
@@ -278,8 +355,17 @@ def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
 
 
 def _prologue(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
-    """Loads what the task reads of slots, once."""
-    return _statements("\n".join(f"{name} = {slot_place(slot, dtypes)}" for name, slot in task.scalars))
+    """Loads what the task reads of slots, and finds the arrays that slots select, once."""
+    lines = [f"{name} = {slot_place(slot, dtypes)}" for name, slot in task.scalars]
+    lines += [f"{selection.local} = {selected_leaf(selection)}" for selection in task.selections]
+    return _statements("\n".join(lines))
+
+
+def selected_leaf(selection: Selection) -> str:
+    """The code of the array that a slot selects."""
+    *others, last = selection.leaves
+    tests = [f"{leaf} if {SLOTS.name}[{selection.slot.index}] == {number} else " for number, leaf in enumerate(others)]
+    return "".join(tests) + last
 
 
 def _unravel(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from qgraph.compiled import SEVERAL, CudaPlan, Parameter, TaskCode, slots_dtype
+from qgraph.compiled import REDUCTION_BLOCK, SEVERAL, CudaPlan, Parameter, TaskCode, slots_dtype
 from qgraph.errors import ArgumentError, CudaError
 from qgraph.program import MAX_PARTIALS, ArrayType, Leaf, ScalarType, itemsize
 from qgraph.runtime.array_view import ArrayView
@@ -343,6 +343,7 @@ class KernelNode:
         self.pointers, sizes = setting.parameters.bind(bit, code, loop)
         verify_layout(self.function, code.entry, sizes)
         self.block = 1 if code.single else setting.block(self.function)
+        self.block = min(self.block, REDUCTION_BLOCK) if code.reduces else self.block
         # As many blocks as run at once: the grid of loops that stride over what only the device can count, and of reductions.
         self._most = 1 if code.single else occupancy_grid(self.function, self.block, setting.device)
         self._most = min(self._most, MAX_PARTIALS) if code.reduces else self._most
@@ -372,7 +373,9 @@ class KernelNode:
         threads = 1
         for index in self._counts:
             threads *= host[index]
-        share = self.block * SEVERAL if self.code.several and threads >= self._many else self.block
+        # Fewer blocks have fewer partial results to combine.
+        several = self.code.several and (self.code.reduces or threads >= self._many)
+        share = self.block * SEVERAL if several else self.block
         grid = -(-threads // share) if threads > 0 else 1
         if self.code.reduces:
             return min(grid, self._most)

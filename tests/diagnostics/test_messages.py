@@ -1015,10 +1015,133 @@ def race_reading_what_others_add():
 
 
 @bad(RACE)
-def race_product_into_one_element():
+def race_product_into_one_element_that_is_read():
     def kernel(x, product):
         for i in range(x.shape[0]):
             product[0] *= x[i]
+            x[i] = product[0]
+
+    return kernel, (floats(), floats(1))
+
+
+@bad(RACE)
+def reduction_scalar_is_read():
+    def kernel(x):
+        total = 0.0
+        for i in range(x.shape[0]):
+            total += x[i]
+            x[i] = total
+
+    return kernel, (floats(),)
+
+
+@bad(RACE)
+def reduction_scalar_is_a_copy():
+    def kernel(x, out):
+        last = 0.0
+        for i in range(x.shape[0]):
+            last = x[i]
+        out[0] = last
+
+    return kernel, (floats(), floats(1))
+
+
+@bad(RACE)
+def reduction_in_two_ways():
+    def kernel(x, out):
+        s = 1.0
+        for i in range(x.shape[0]):
+            s += x[i]
+            s *= 2.0
+        out[0] = s
+
+    return kernel, (floats(), floats(1))
+
+
+@bad(RACE)
+def reduction_with_an_else():
+    def kernel(x, out):
+        best = 9.0
+        worse = 0
+        for i in range(x.shape[0]):
+            if x[i] < best:
+                best = x[i]
+            else:
+                worse += 1
+        out[0] = best + worse
+
+    return kernel, (floats(), floats(1))
+
+
+@bad(RACE)
+def reduction_of_another_value_than_compared():
+    def kernel(x, out):
+        best = 9.0
+        for i in range(x.shape[0]):
+            if x[i] < best:
+                best = 2.0 * x[i]
+        out[0] = best
+
+    return kernel, (floats(), floats(1))
+
+
+@bad(RACE)
+def reduction_as_a_conditional_expression():
+    def kernel(x, out):
+        best = 9.0
+        for i in range(x.shape[0]):
+            best = x[i] if x[i] < best else 2.0 * best
+        out[0] = best
+
+    return kernel, (floats(), floats(1))
+
+
+@bad(RACE)
+def reduction_by_division():
+    def kernel(x, out):
+        s = 1.0
+        for i in range(x.shape[0]):
+            s /= x[i]
+        out[0] = s
+
+    return kernel, (floats(), floats(1))
+
+
+@bad(RACE)
+def reduction_two_constants():
+    def kernel(x, out):
+        kind = 0
+        for i in range(x.shape[0]):
+            if x[i] > 1.0:
+                kind = 1
+            if x[i] > 2.0:
+                kind = 2
+        out[0] = kind
+
+    return kernel, (floats(), floats(1))
+
+
+@bad(RACE)
+def reduction_with_a_companion_of_its_own():
+    def kernel(x, out):
+        best = 9.0
+        where = 0
+        for i in range(x.shape[0]):
+            if x[i] < best:
+                best, where = x[i], i
+            where += 1
+        out[0] = best + where
+
+    return kernel, (floats(), floats(1))
+
+
+@bad(TYPES)
+def reduction_and_of_numbers():
+    def kernel(x, out):
+        s = 1
+        for i in range(x.shape[0]):
+            s = s and i
+        out[0] = s
 
     return kernel, (floats(), floats(1))
 

@@ -66,7 +66,7 @@ def test_products(rig, dtype):
     check_sizes(rig, products, args)
 
 
-def extremes(x, least, most, swapped, by_numpy, by_if, three):
+def extremes(x, least, most, swapped, by_numpy, by_if, three, chosen):
     for i in range(x.shape[0]):
         least[0] = min(least[0], x[i])
         most[0] = max(most[0], x[i])
@@ -75,13 +75,25 @@ def extremes(x, least, most, swapped, by_numpy, by_if, three):
         if x[i] < by_if[0]:
             by_if[0] = x[i]
         three[0] = min(x[i] + 1, three[0], x[i])
+        chosen[0] = x[i] if x[i] > chosen[0] else chosen[0]
+        chosen[1] = chosen[1] if chosen[1] <= x[i] else x[i]
+        chosen[2] = chosen[2] if x[i] <= chosen[2] else x[i]
 
 
 @pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
 def test_minimum_and_maximum(rig, dtype):
     def args(n):
         x = small(n, dtype, low=-50, high=50)
-        return x, one(dtype, 40), one(dtype, 3), one(dtype, 99), one(dtype, 3), one(dtype, 40), one(dtype, 40)
+        return (
+            x,
+            one(dtype, 40),
+            one(dtype, 3),
+            one(dtype, 99),
+            one(dtype, 3),
+            one(dtype, 40),
+            one(dtype, 40),
+            np.full(3, 9, dtype),
+        )
 
     check_sizes(rig, extremes, args)
 
@@ -589,7 +601,7 @@ def test_the_kernels_link_for_a_gpu(dtype):
     x = np.ones(5, dtype)
     cases = [(sums, (x, *(x for _ in range(5)))), (products, (x, x, x))]
     if np.dtype(dtype).kind != "c":
-        cases += [(extremes, (x, *(x for _ in range(6)))), (last_most, (x, x, np.ones(1, int), x))]
+        cases += [(extremes, (x, *(x for _ in range(7)))), (last_most, (x, x, np.ones(1, int), x))]
     for function, args in cases:
         copies = tuple(np.array(value) for value in args)
         assert link(list(qgraph.kernel(backend="cpu")(function).ptx(*copies).values()), (9, 0))

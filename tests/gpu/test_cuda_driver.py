@@ -460,9 +460,9 @@ def nested_plan(capability, outer, inner):
     nodes = (
         kernel(0, "pre", 0),
         kernel(1, "enter_0", 0),
-        Node(2, "while", "outer", place, 0, loop=loop_0, body=1),
+        Node(2, "while", "outer", place, 0, control=loop_0, bodies=(1,)),
         kernel(3, "enter_1", 1),
-        Node(4, "while", "inner", place, 1, loop=loop_1, body=2),
+        Node(4, "while", "inner", place, 1, control=loop_1, bodies=(2,)),
         kernel(5, "add", 2),
         kernel(6, "condition_1", 2),
         kernel(7, "condition_0", 1),

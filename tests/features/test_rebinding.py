@@ -1,0 +1,144 @@
+"""Arrays that change places in device loops and branches: `u, v = v, u`, where every solver writes it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+
+
+def heat(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i in range(1, u.shape[0] - 1):
+            v[i] = 0.5 * u[i] + 0.25 * (u[i - 1] + u[i + 1])
+        u, v = v, u
+    for i in range(u.shape[0]):
+        v[i] = u[i] + 100
+
+
+def three_in_turn(a, b, c, n, out):
+    it = 0
+    while it < n:
+        for i in range(a.shape[0]):
+            a[i] = b[i] * 2 + c[i]
+        first = a
+        a = b
+        b = c
+        c = first
+        if it % 2 == 1:
+            for i in range(a.shape[0]):
+                a[i] += 1
+            b, c = c, b
+        it += 1
+    a[0] = -7
+    out[()] = b[1]
+
+
+def in_a_branch(u, v, s):
+    if s > 0:
+        for i in range(u.shape[0]):
+            u[i] += 1
+        u, v = v, u
+    else:
+        for i in range(u.shape[0]):
+            u[i] += 2
+    for i in range(u.shape[0]):
+        u[i] = v[i] * 3
+
+
+def in_nested_loops(u, v, c, n):
+    while qgraph.graph_do_while(c):
+        u, v = v, u
+        for _ in qgraph.serial(range(n)):
+            for i in range(u.shape[0]):
+                u[i] = v[i] + 1
+            u, v = v, u
+        c[()] -= 1
+    u[0] = 50
+
+
+def until_it_settles(u, v, tol):
+    change = tol + 1
+    while True:
+        change = 0.0
+        for i in range(1, u.shape[0] - 1):
+            v[i] = 0.5 * (u[i - 1] + u[i + 1])
+            change = max(change, abs(v[i] - u[i]))
+        if change < tol:
+            break
+        u, v = v, u
+    u[0] = 3
+
+
+def bounds_from_what_moves(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i in range(u[0] + 1):
+            v[i] = u[i] + 1
+        u, v = v, u
+
+
+def numbers(*shape):
+    return np.random.default_rng(len(shape)).random(shape)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+def test_double_buffering(check, n):
+    check(heat, lambda: (numbers(12), numbers(12) + 1, n))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4])
+def test_three_arrays_by_a_name_of_its_own(check, n):
+    check(three_in_turn, lambda: (numbers(7), numbers(7) + 1, numbers(7) + 2, n, np.array(-1.0)))
+
+
+@pytest.mark.parametrize("s", [-1.0, 1.0])
+def test_a_branch(check, s):
+    check(in_a_branch, lambda: (numbers(7), numbers(7) + 1, s))
+
+
+@pytest.mark.parametrize(("times", "n"), [(1, 1), (3, 2), (2, 3), (1, 0)])
+def test_nested(check, times, n):
+    check(in_nested_loops, lambda: (numbers(6), numbers(6) + 1, np.array(times), n))
+
+
+def test_a_break_before_they_move(check):
+    check(until_it_settles, lambda: (numbers(9), numbers(9), 1e-2))
+
+
+def test_bounds_read_from_the_array_that_moved(check):
+    check(bounds_from_what_moves, lambda: (np.array([1, 2, 3, 4, 5, 6]), np.array([2, 0, 0, 0, 0, 0]), 3))
+
+
+def test_strides_move_with_the_array(check):
+    check(heat, lambda: (numbers(24)[::2], numbers(48)[::4], 3))
+
+
+def test_different_shapes_are_refused(rig):
+    u, v = rig.device(numbers(4)), rig.device(numbers(5))
+    with pytest.raises(qgraph.ArgumentError, match="different shapes"):
+        rig.kernel(heat)(u, v, 2)
+
+
+def test_different_types_are_refused(rig):
+    u, v = rig.device(numbers(4)), rig.device(numbers(4).astype(np.float32))
+    with pytest.raises(qgraph.KernelTypeError, match="each other's place"):
+        rig.kernel(heat)(u, v, 2)
+
+
+def one_for_both(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i in range(u.shape[0]):
+            v[i] = u[i]
+        u = v
+
+
+def test_two_names_of_one_array_are_refused(rig):
+    with pytest.raises(qgraph.KernelSyntaxError, match="not the same arrays in another order"):
+        rig.kernel(one_for_both)(rig.device(numbers(4)), rig.device(numbers(4)), 2)
+
+
+def test_the_same_array_twice_is_refused(rig):
+    u = rig.device(numbers(6))
+    with pytest.raises(qgraph.ArgumentError, match="overlap"):
+        rig.kernel(heat)(u, u, 2)
