@@ -73,8 +73,8 @@ def test_gauss_seidel(run, omega):
 
 
 def test_gauss_seidel_needs_half_the_sweeps_of_jacobi(run):
-    u, f = problem(8, 8)
+    u, f = problem(run.size(8, 5), run.size(8, 5))
     v = u.copy()
     jacobi_sweeps, _ = run(jacobi, v, v.copy(), f, 1e-6)
     sweeps, _ = run(gauss_seidel, u, f, 1.0, 1e-6)
-    assert 0.4 < sweeps / jacobi_sweeps < 0.7
+    assert 0.4 < sweeps / jacobi_sweeps < 0.8
