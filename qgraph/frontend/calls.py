@@ -53,7 +53,10 @@ def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | N
 def result_of(scope: Scope, structure: Structure, node: ast.AST) -> Binding:
     """The binding of what a function returned, at the end of its ``scope``."""
     if structure.name:
-        return scope.lookup(ast.copy_location(ast.Name(structure.name, ast.Load()), node))
+        assert scope.frame is not None
+        bound = scope.frame.result(structure.name, scope.names.get(structure.name))
+        assert bound is not None, "every path to the end assigns what is returned"
+        return bound
     children = {str(k): result_of(scope, part, node) for k, part in enumerate(structure.parts)}
     return StructRef(StructType(structure.cls or tuple, ()), "the result", children)
 

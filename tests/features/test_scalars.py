@@ -204,7 +204,9 @@ def elements(x):
     return a, b, c, d
 
 
-@pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "uint8", "uint32", "float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize(
+    "dtype", ["int64", "int32", "int16", "uint8", "uint32", "float32", "float64", "complex64", "complex128"]
+)
 def test_elements_keep_their_type(check, dtype):
     check(elements, lambda: (numbers(dtype=dtype),))
 
@@ -304,7 +306,9 @@ def test_scalars_of_shapes_and_arguments_cost_no_node(check):
         for i in range(min(m, x.shape[0])):
             x[i] = half + scale * 2
 
-    assert len(qgraph.kernel(backend=kernel.backend if hasattr(kernel, "backend") else None)(loop_only).plan(*args()).tasks) == 1
+    assert (
+        len(qgraph.kernel(backend=kernel.backend if hasattr(kernel, "backend") else None)(loop_only).plan(*args()).tasks) == 1
+    )
 
 
 def parameters_assigned(x, n, tol, k):
