@@ -270,6 +270,8 @@ def _refuse_exits(scope: Scope, statements: list[ast.stmt], inside: bool = False
         nested = inside or isinstance(node, (ast.For, ast.While))
         for name in ("body", "orelse"):
             _refuse_exits(scope, getattr(node, name, []), nested if name == "body" else inside)
+        for case in node.cases if isinstance(node, ast.Match) else []:
+            _refuse_exits(scope, case.body, inside)
 
 
 def _refuse_partial_overlap(unit: Unit, touched: tuple[Access, ...], span: Span) -> None:

@@ -1,12 +1,13 @@
 """A Hypothesis strategy that writes whole kernels as Python source, valid by construction.
 
-Every value stays a small integer (also in float arrays), so that any order of a sum gives the same bits and results are compared
+Every value stays a small integer, in float arrays too, so that any order of a sum gives the same bits and results are compared
 exactly. Loops are independent, or combine values in the forms that kernels have; every loop ends, by a counter of its own.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
@@ -124,7 +125,7 @@ def _scalar(draw: st.DrawFn) -> str:
     return _combined(draw, leaf)
 
 
-def _combined(draw: st.DrawFn, leaf: st.SearchStrategy[str]) -> str:
+def _combined(draw: st.DrawFn, leaf: st.SearchStrategy[str], *, floats: bool = False) -> str:
     left, right = draw(leaf), draw(leaf)
     form = draw(
         st.sampled_from(
@@ -137,7 +138,8 @@ def _combined(draw: st.DrawFn, leaf: st.SearchStrategy[str]) -> str:
                 "min({0}, {1})",
                 "abs({0} - {1})",
             ]
-            + ["{0} // 3", "({0} if {1} > 2 else {1})", "clamp({0} + {1})", "({0} & {1}) % 97", "(-{0}) % 7"]
+            + ["{0} // 3", "({0} if {1} > 2 else {1})", "clamp({0} + {1})", "(-{0}) % 7"]
+            + ([] if floats else ["({0} | {1}) % 97", "({0} ^ {1}) % 97"])
         )
     )
     return form.format(left, right)
@@ -159,7 +161,7 @@ def _element_of(draw: st.DrawFn, written: set[str], index: str, *, floats: bool)
     own = [f"{name}[{index}]" for name in arrays]
     other = [f"{name}[({index} + {shift}) % n]" for name in free for shift in (1, 2)] + [f"{name}[-1]" for name in free]
     leaf = st.sampled_from([*own, *other, index, "1", "3", *SCALARS, "p", "n"])
-    return _combined(draw, leaf)
+    return _combined(draw, leaf, floats=floats)
 
 
 # --- statements --------------------------------------------------------------------------------------------------------
@@ -239,7 +241,7 @@ def _swap(draw: st.DrawFn, state: State, pad: int) -> list[str]:
 
 def _reduction(draw: st.DrawFn, state: State, pad: int) -> list[str]:
     name = draw(st.sampled_from(SCALARS))
-    value = _element_of(draw, set(), "i", floats=False).replace(name, "p")
+    value = re.sub(rf"\b{name}\b", "p", _element_of(draw, set(), "i", floats=False))
     text = draw(
         st.sampled_from(
             [
@@ -323,7 +325,7 @@ def _while(draw: st.DrawFn, state: State, pad: int) -> list[str]:
     limit = draw(st.integers(0, 4))
     test = f"{name} < {limit}"
     if draw(st.booleans()):
-        test += f" and {_condition(draw)}"
+        test += f" and ({_condition(draw)})"
     lines = _indent(pad, f"{name} = 0", f"while {test}:", f"    {name} += 1")
     lines += _block(draw, inner, pad + 1, draw(st.integers(1, 3)))
     return lines + _otherwise(draw, inner, pad)
