@@ -81,7 +81,7 @@ def main() -> None:
     """Solve how a substance is blown along a line, where it decays."""
     n = 2000
     matrix = Csr(*(qgraph.asarray(part) for part in convection(n, 0.2, 0.01)))
-    b = qgraph.asarray(np.ones(n))
+    b = qgraph.asarray(np.random.default_rng(1).normal(size=n))
     x = qgraph.zeros(n)
     iterations, residual = bicgstab(matrix, x, b, 1e-10, 10_000)
     print(f"BiCGSTAB: {n} unknowns, {iterations} iterations, |r| = {residual:.1e}, path {bicgstab.last_launch.path}")
