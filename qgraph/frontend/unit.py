@@ -31,6 +31,8 @@ class Unit:
         # For arrays that are the identical memory: the first of them. Pairs that share some memory.
         self.same = dict(same)
         self.overlapping = set(overlapping)
+        # Pairs that are the identical memory at some moments, and disjoint at others.
+        self.sometimes_same: set[frozenset[str]] = set()
         self.slots: list[Slot] = []
         self.host_values: list[HostValue] = []
         self.host_names: dict[str, object] = {}
@@ -91,10 +93,11 @@ class Unit:
         names = {leaf.name for leaf in leaves}
         groups = {self.same.get(name, name) for name in names}
         related = {name for pair in self.overlapping if pair & names for name in pair - self.selections.keys()}
-        related |= {name for name in self.leaves if self.same.get(name, name) in groups and name not in self.selections}
-        related |= {leaf.name for leaf in replaced}
+        identical = {name for name in self.leaves if self.same.get(name, name) in groups and name not in self.selections}
+        identical |= {leaf.name for leaf in replaced}
         shared = len(groups) < len(names) or any(pair <= names for pair in self.overlapping)
         self.overlapping |= {frozenset({name, leaf.name}) for name in related for leaf in made}
+        self.sometimes_same |= {frozenset({name, leaf.name}) for name in identical - related for leaf in made}
         if shared:
             self.overlapping |= {frozenset({a.name, b.name}) for a in made for b in made if a is not b}
 
