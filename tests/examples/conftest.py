@@ -10,16 +10,12 @@ from tests.conftest import Rig, backends
 
 # The programs that no backend runs yet, and what they wait for. Plain Python runs them all.
 NOT_YET = {
-    "conjugate_gradient": "temporaries",
-    "bicgstab": "temporaries",
     "pagerank": "temporaries, slice assignment",
     "breadth_first": "slice assignment",
     "kmeans": "temporaries, slice assignment",
     "channel_flow": "temporaries, slice assignment, np.sum",
     "dormand_prince": "temporaries, slice assignment",
     "plasma": "slice assignment",
-    "ground_state": "temporaries",
-    "sinkhorn": "temporaries",
 }
 
 
