@@ -125,7 +125,7 @@ def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) ->
 
 
 def _bind_parts(region: Region, scope: Scope, target: ast.Name, value: ast.expr) -> bool:
-    """``t = a, b``: a name for each part, `t.0` and so on, so that ``t`` can be assigned again; False for no tuple of numbers."""
+    """``t = a, b``: a name for each part, `t.0` and so on, to be assigned again; False where there is no such tuple."""
     bound = scope.static(value)
     if isinstance(bound, StructRef):
         if not _has_scalars(bound):
