@@ -203,6 +203,16 @@ def loose_multiply(a: Any, b: Any) -> Any:
     return a * b
 
 
+def loose_min(a: Any, b: Any) -> Any:
+    """``min(a, b)``, one of many whose order the compiler may choose; a nan may win or lose."""
+    return min(a, b)
+
+
+def loose_max(a: Any, b: Any) -> Any:
+    """``max(a, b)``, one of many whose order the compiler may choose; a nan may win or lose."""
+    return max(a, b)
+
+
 def set_condition(slots: Any, index: int, handle: int, value: int) -> None:
     """Decide a kernel-level loop or branch: through its conditional handle in a graph, else in scratch slot ``index``."""
     slots[index] = value

@@ -86,13 +86,16 @@ class Unit:
         self.selections[leaf.name] = Selection(leaf.name, slot, tuple(each.name for each in leaves))
         return leaf
 
-    def alike(self, leaves: Sequence[Leaf], made: Sequence[Leaf]) -> None:
-        """Note that each of ``made`` stands for one of ``leaves``, no two for the same one."""
+    def alike(self, leaves: Sequence[Leaf], made: Sequence[Leaf], replaced: Sequence[Leaf]) -> None:
+        """Note that each of ``made`` stands for one of ``leaves``, no two for the same one, as ``replaced`` did before."""
         names = {leaf.name for leaf in leaves}
-        related = {name for pair in self.overlapping if pair & names for name in pair}
-        related |= {name for name in self.leaves if self.same.get(name, name) in {self.same.get(leaf, leaf) for leaf in names}}
-        self.overlapping |= {frozenset({name, leaf.name}) for name in related | names for leaf in made}
-        if any(pair <= names for pair in self.overlapping) or len({self.same.get(name, name) for name in names}) < len(names):
+        groups = {self.same.get(name, name) for name in names}
+        related = {name for pair in self.overlapping if pair & names for name in pair - self.selections.keys()}
+        related |= {name for name in self.leaves if self.same.get(name, name) in groups and name not in self.selections}
+        related |= {leaf.name for leaf in replaced}
+        shared = len(groups) < len(names) or any(pair <= names for pair in self.overlapping)
+        self.overlapping |= {frozenset({name, leaf.name}) for name in related for leaf in made}
+        if shared:
             self.overlapping |= {frozenset({a.name, b.name}) for a in made for b in made if a is not b}
 
     def host_name(self, leaf: Leaf) -> str:

@@ -122,7 +122,7 @@ def test_different_shapes_are_refused(rig):
 
 def test_different_types_are_refused(rig):
     u, v = rig.device(numbers(4)), rig.device(numbers(4).astype(np.float32))
-    with pytest.raises(qgraph.KernelTypeError, match="each other's place"):
+    with pytest.raises(qgraph.KernelTypeError, match="and becomes float32"):
         rig.kernel(heat)(u, v, 2)
 
 
@@ -142,3 +142,30 @@ def test_the_same_array_twice_is_refused(rig):
     u = rig.device(numbers(6))
     with pytest.raises(qgraph.ArgumentError, match="overlap"):
         rig.kernel(heat)(u, u, 2)
+
+
+def two_groups_and_a_third_array(a, b, c, d, e, n):
+    for _ in qgraph.serial(range(n)):
+        a, c = c, a
+        d, e = e, d
+        for i in range(a.shape[0]):
+            a[i] += d[i]
+    if n > 1:
+        a, b = b, a
+        for i in range(a.shape[0]):
+            a[i] = 2 * b[i] + c[i]
+    while n > 0:
+        a, b, c = c, a, b
+        n -= 1
+    a[0] = 30
+    b[0] = 31
+    c[0] = 32
+    d[0] = 1
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_groups_of_arrays_that_move(check, n):
+    def arguments():
+        return (*(numbers(5) + k for k in range(3)), np.arange(5, dtype=np.float32), np.ones(5, np.float32), n)
+
+    check(two_groups_and_a_third_array, arguments)
