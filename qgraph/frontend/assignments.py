@@ -7,12 +7,13 @@ import copy
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, HostExpr, LeafRef, ScalarRef, SlotRef, StructRef, Value
-from qgraph.frontend.calls import call_func, evaluated
+from qgraph.frontend.bindings import Binding, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
+from qgraph.frontend.calls import call_func, evaluated, held_range
 from qgraph.frontend.host import binding
 from qgraph.frontend.region import Region, callee
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
+from qgraph.frontend.temporaries import temporary
 from qgraph.program import ArrayType
 
 
@@ -101,6 +102,8 @@ def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) ->
         raise KernelSyntaxError(
             f"{len(parts)} values for {len(target.elts)} names", scope.span(value), hint="unpack as many as there are"
         )
+    if parts is not None and any(isinstance(element, ast.Tuple) for element in target.elts):
+        target, parts = _flattened(scope, target, parts)
     names = [element for element in target.elts if isinstance(element, ast.Name)]
     if len(names) == len(target.elts):
         if parts is not None:
@@ -123,6 +126,22 @@ def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) ->
         scope.span(target),
         hint="assign to elements of arrays, or bind plain names",
     )
+
+
+def _flattened(scope: Scope, target: ast.Tuple, parts: list[ast.expr]) -> tuple[ast.Tuple, list[ast.expr]]:
+    """``(a, b), c = (x, y), z`` as ``a, b, c = x, y, z``."""
+    targets: list[ast.expr] = []
+    values: list[ast.expr] = []
+    for element, part in zip(target.elts, parts, strict=True):
+        inner = _parts(scope, part) if isinstance(element, ast.Tuple) else None
+        if isinstance(element, ast.Tuple) and inner is not None and len(inner) == len(element.elts):
+            flat, inner = _flattened(scope, element, inner)
+            targets += flat.elts
+            values += inner
+        else:
+            targets.append(element)
+            values.append(part)
+    return ast.copy_location(ast.Tuple(targets, ast.Store()), target), values
 
 
 def _mixed(region: Region, scope: Scope, targets: list[ast.expr], parts: list[ast.expr]) -> None:
@@ -161,7 +180,7 @@ def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.
     known: list[tuple[ast.Name, Binding]] = []
     computed: list[tuple[ast.Name, ast.expr]] = []
     for name, value in zip(names, values, strict=True):
-        bound = binding(region.unit, scope, value)
+        bound = temporary(region, scope, name.id, value) or binding(region.unit, scope, value)
         if bound is None or (frame.varies(name.id) and _is_number(bound)):
             computed.append((name, value))
         else:
@@ -176,7 +195,7 @@ def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.
                 scope.span(name),
                 hint="copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
             )
-        scope.names[name.id] = bound
+        scope.names[name.id] = held_range(region, bound) if isinstance(bound, RangeRef) else bound
 
 
 def _both_arrays(scope: Scope, name: ast.Name, bound: Binding) -> bool:

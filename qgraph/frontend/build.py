@@ -60,6 +60,7 @@ def build_program(
         flags=tuple(unit.flags),
         frozen=tuple(unit.frozen.values()),
         result=result,
+        temporaries=tuple(unit.temporaries),
     )
     _check_readonly(program)
     return program
@@ -69,7 +70,8 @@ def _result(region: Region, scope: Scope, structure: Structure) -> Result:
     """Where the numbers are that the kernel returns, at its end."""
     if not structure.name:
         return Result(None, structure.cls, tuple(_result(region, scope, part) for part in structure.parts))
-    bound = scope.names.get(structure.name)
+    assert scope.frame is not None
+    bound = scope.frame.result(structure.name, scope.names.get(structure.name))
     if not isinstance(bound, ScalarRef):
         value = ast.copy_location(ast.Name(structure.name, ast.Load()), scope.source.tree)
         if isinstance(bound, LeafRef) and bound.is_array:

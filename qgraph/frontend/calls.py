@@ -6,10 +6,11 @@ import ast
 import copy
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, LeafRef, ScalarRef, SlotRef, StructRef
+from qgraph.frontend.bindings import Binding, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef
 from qgraph.frontend.exits import lower_returns
 from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.host import binding, host_expression
+from qgraph.frontend.ranges import refuse_array
 from qgraph.frontend.region import Region, callee, callee_needs_region, is_parallel_loop
 from qgraph.frontend.resolve import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.scope import Scope
@@ -52,7 +53,10 @@ def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | N
 def result_of(scope: Scope, structure: Structure, node: ast.AST) -> Binding:
     """The binding of what a function returned, at the end of its ``scope``."""
     if structure.name:
-        return scope.lookup(ast.copy_location(ast.Name(structure.name, ast.Load()), node))
+        assert scope.frame is not None
+        bound = scope.frame.result(structure.name, scope.names.get(structure.name))
+        assert bound is not None, "every path to the end assigns what is returned"
+        return bound
     children = {str(k): result_of(scope, part, node) for k, part in enumerate(structure.parts)}
     return StructRef(StructType(structure.cls or tuple, ()), "the result", children)
 
@@ -61,10 +65,30 @@ def bind_value(region: Region, scope: Scope, value: ast.expr) -> Binding:
     """What a name stands for that is bound to ``value``: a thing known now, a number of the host, or a new kernel scalar."""
     known = binding(region.unit, scope, value)
     if known is not None:
-        return known
+        return held_range(region, known) if isinstance(known, RangeRef) else known
     name = f"{ADDED}argument{len(region.unit.slots)}"
     region.run(scope).assign(scope, name, evaluated(region, scope, value))
     return scope.names.pop(name)
+
+
+def held_range(region: Region, bound: RangeRef) -> RangeRef:
+    """``bound``, a range that gets a name: its bounds are what they are now, whatever happens to the scalars in them."""
+    scope = bound.scope
+    call = copy.deepcopy(bound.call)
+    call.args = [_held_bound(region, scope, argument) for argument in call.args]
+    return RangeRef(call, scope)
+
+
+def _held_bound(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    if isinstance(node, ast.Tuple):
+        parts = [_held_bound(region, scope, part) for part in node.elts]
+        return ast.copy_location(ast.Tuple(parts, ast.Load()), node)
+    if isinstance(node, ast.Starred) or host_expression(region.unit, scope, node) is not None:
+        return node
+    refuse_array(scope, node)
+    name = f"{ADDED}bound{len(region.unit.slots)}"
+    scope.names[name] = bind_value(region, scope, node)
+    return ast.copy_location(ast.Name(name, ast.Load()), node)
 
 
 def evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:

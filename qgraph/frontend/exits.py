@@ -81,7 +81,7 @@ def lower_returns(
     """A function's statements in which `return` is an assignment, and ``frame.returns`` what it returns.
 
     Raises:
-        KernelSyntaxError: returns of different shapes.
+        KernelSyntaxError: returns of different shapes, or a path to the end without one.
     """
     returns = [child for node in statements for child in ast.walk(node) if isinstance(child, ast.Return)]
     if not returns:
@@ -96,6 +96,12 @@ def lower_returns(
                 also=(("another return is here", scope.span(returns[0])),),
                 hint="return as many values everywhere",
             )
+    if structures[0] is not None and falls_through(statements):
+        raise KernelSyntaxError(
+            "the function may end without a value, and elsewhere it returns one",
+            scope.span(returns[0]),
+            hint="end it with a `return` of as many values",
+        )
     frame.returns = structures[0]
     lowered = lowering.block(statements, tail=True, in_loop=False)
     if not lowering.flagged:
@@ -212,6 +218,42 @@ class _Returns:
         assert parts is not None
         pairs = zip(parts[1], structure.parts, strict=True)
         return [pair for part, inner in pairs for pair in self._pairs(part, inner)]
+
+
+def falls_through(statements: Sequence[ast.stmt]) -> bool:
+    """Whether control may reach the end of a block."""
+    return all(_passes(node) for node in statements)
+
+
+def _passes(node: ast.stmt) -> bool:
+    match node:
+        case ast.Return() | ast.Break() | ast.Continue():
+            return False
+        case ast.If():
+            return falls_through(node.body) or falls_through(node.orelse)
+        case ast.Match():
+            complete = any(isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None for case in node.cases)
+            return not complete or any(falls_through(case.body) for case in node.cases)
+        case ast.While(test=ast.Constant(value=value)) if value:
+            return _breaks(node.body)
+        case ast.While() | ast.For():
+            return _breaks(node.body) or falls_through(node.orelse)
+        case _:
+            return True
+
+
+def _breaks(statements: Sequence[ast.stmt]) -> bool:
+    """Whether a loop's body has a `break` of this loop."""
+    for node in statements:
+        if isinstance(node, ast.Break):
+            return True
+        blocks = [getattr(node, "orelse", [])]
+        if not isinstance(node, _LOOPS):
+            blocks.append(getattr(node, "body", []))
+        blocks += [case.body for case in getattr(node, "cases", [])]
+        if any(_breaks(block) for block in blocks):
+            return True
+    return False
 
 
 def _with_rest(node: ast.If, rest: list[ast.stmt]) -> ast.If:

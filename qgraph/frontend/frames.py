@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from qgraph.frontend.bindings import ScalarRef
+from qgraph.frontend.bindings import Binding, Gone, ScalarRef
 from qgraph.frontend.unit import Unit
 
 # Names that lowering of `break`, `continue` and `return` adds begin with this; no Python identifier of a user does.
@@ -64,6 +64,10 @@ class Frame:
     def is_private(self, name: str, node: ast.AST) -> bool:
         """Whether ``name`` is used nowhere but in the statement ``node``: nobody sees its value afterwards."""
         return not name.startswith(ADDED) and occurrences([node])[name] == self._uses[name]
+
+    def result(self, name: str, bound: Binding | None) -> Binding | None:
+        """What the result ``name`` is at the function's end: each path has assigned it, so it is a scalar if nothing else."""
+        return self.scalar(name) if isinstance(bound, Gone) else bound
 
     def scalar(self, name: str) -> ScalarRef:
         """The kernel scalar ``name``: one slot, whatever the number of assignments."""

@@ -31,6 +31,7 @@ from qgraph.frontend.bindings import (
     Value,
 )
 from qgraph.frontend.definite import names_assigned
+from qgraph.frontend.matching import as_if, cases_of
 from qgraph.frontend.names import Names
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of, relocate
@@ -324,6 +325,16 @@ class _Rewriter(ast.NodeTransformer):
         node.body = self._block(node.body)
         node.orelse = self._block(node.orelse)
         return node
+
+    def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
+        cases = cases_of(self._scope, node)
+        subject = f"_m{node.lineno}_{node.col_offset}"
+        word = self._body.names.add(language.match_subject, "_match_subject")
+        result = [_assign(subject, relocate(_call(word, self.visit(node.subject)), node.subject), node)]
+        scope, self._scope = self._scope, self._scope.inner({subject: Private(subject)})
+        result += self._block(as_if(node, cases, subject))
+        self._scope = scope
+        return result
 
     def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeGuard, cast
 
@@ -24,8 +25,16 @@ from qgraph.source import Span
 
 # A loop is cut into at most this many chunks. Fixed: the chunks must not depend on the number of threads.
 MAX_CHUNKS = 64
-# Iterations below which a loop without inner loops is not worth waking a thread for.
+# Iterations of a chunk, at least: of a simple body, of one that has calls or short loops, of one that has other loops.
 GRAIN = 4096
+CALLING_GRAIN = 512
+LOOPING_GRAIN = 64
+# Operations of a chunk, at least, where a simple body has many of them.
+OPERATIONS = 16 * GRAIN
+# A loop with a simple body is worth waking a thread for when it has more than this many chunks' worth of work.
+ALONE = 4
+# Calls that cost no more than an operator does; float literals are calls of a type.
+_CHEAP = (abs, min, max, math.sqrt, math.fabs)
 
 
 def control_function(program: Program, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
@@ -111,7 +120,8 @@ class _Control:
         counts = self._counts(task)
         rows = " * ".join(f"({count})" for count in counts[:-1]) or "1"
         lines.append(f"{pad}_rows, _cols = {rows}, {counts[-1]}")
-        lines.append(f"{pad}_chunks, _row_step, _col_step = _split(_rows, _cols, {_grain(task)}, {MAX_CHUNKS})")
+        grain, alone = _grain(task)
+        lines.append(f"{pad}_chunks, _row_step, _col_step = _split(_rows, _cols, {grain}, {alone}, {MAX_CHUNKS})")
         lines.append(f"{pad}if _chunks > 0:")
         arguments = self._arguments(parameters)
         lines.append(f"{pad}    {task.name}(_chunks, _rows, _cols, _row_step, _col_step, {arguments})")
@@ -157,20 +167,40 @@ def _place(node: ast.AST, span: Span) -> None:
         node.col_offset, node.end_col_offset = span.column, span.column + 1
 
 
-def _grain(task: Task) -> int:
-    """How many iterations are worth a chunk: few where each has loops of its own."""
-    heavy = any(isinstance(child, (ast.For, ast.While, ast.Call)) for node in task.body for child in ast.walk(node))
-    return GRAIN // 8 if heavy else GRAIN
+def _grain(task: Task) -> tuple[int, int]:
+    """How many iterations are worth a chunk, few where each takes long; and up to how many the caller runs them alone."""
+    nodes = [child for statement in task.body for child in ast.walk(statement)]
+    loops = [node for node in nodes if isinstance(node, (ast.For, ast.While))]
+    if not all(_is_short(loop) for loop in loops):
+        return LOOPING_GRAIN, LOOPING_GRAIN
+    if loops or any(isinstance(node, ast.Call) and not _is_cheap(task, node) for node in nodes):
+        return CALLING_GRAIN, CALLING_GRAIN
+    operations = sum(isinstance(node, (ast.BinOp, ast.Compare, ast.Subscript, ast.Call)) for node in nodes)
+    grain = max(1, min(GRAIN, OPERATIONS // max(1, operations)))
+    return grain, ALONE * grain
 
 
-def _split_rows(rows: int, cols: int, grain: int, most: int) -> tuple[int, int, int]:
+def _is_short(loop: ast.For | ast.While) -> bool:
+    """Whether the bounds are small constants, as in ``range(3)``."""
+    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
+        return False
+    bounds = [child for child in ast.walk(loop.iter) if isinstance(child, (ast.Name, ast.Constant, ast.Attribute))][1:]
+    return all(isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value <= 16 for node in bounds)
+
+
+def _is_cheap(task: Task, call: ast.Call) -> bool:
+    value = task.names.get(call.func.id) if isinstance(call.func, ast.Name) else None
+    return isinstance(value, type) or any(value is cheap for cheap in _CHEAP)
+
+
+def _split_rows(rows: int, cols: int, grain: int, alone: int, most: int) -> tuple[int, int, int]:
     """Chunks, rows a chunk, columns a chunk: of whole rows if there are enough of them, of parts of a row otherwise."""
     total = rows * cols
     if total <= 0:
         return 0, 1, 1
-    wanted = min(most, (total + grain - 1) // grain)
-    if wanted <= 1:
+    if total <= alone:
         return 1, rows, cols
+    wanted = min(most, (total + grain - 1) // grain)
     if rows >= wanted:
         row_step = (rows + wanted - 1) // wanted
         return (rows + row_step - 1) // row_step, row_step, cols

@@ -319,6 +319,20 @@ minimum, maximum = _extreme_of_two(largest=False, nan_wins=True), _extreme_of_tw
 fmin, fmax = _extreme_of_two(largest=False, nan_wins=False), _extreme_of_two(largest=True, nan_wins=False)
 
 
+def loose_extreme(*, largest: bool) -> Emitter:
+    """``min`` or ``max`` of two, without a word on nan and the sign of zero: LLVM vectorises it."""
+    exact = builtin_max if largest else builtin_min
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        if not is_float(sig.return_type):
+            return exact(context, builder, sig, args)
+        a, b = args
+        flags = ("nnan", "nsz")
+        return builder.select(builder.fcmp_ordered(">" if largest else "<", b, a, flags=flags), b, a, flags=flags)
+
+    return emit
+
+
 def clip(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     """NumPy's ``clip``: ``minimum(maximum(a, low), high)``."""
     a, low, high = args

@@ -7,6 +7,7 @@ with the results of all blocks. On the CPU one thread combines the results of th
 from __future__ import annotations
 
 import ast
+import builtins
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -22,6 +23,7 @@ from qgraph.program import Carried, Reduction, Task
 # What ``b`` must be to count, for operators that choose.
 _CHOOSES = {"min": "<", "max": ">"}
 _LOOSE = {ast.Add: language.loose_add, ast.Sub: language.loose_subtract, ast.Mult: language.loose_multiply}
+_LOOSE_CALLS = ((builtins.min, language.loose_min), (builtins.max, language.loose_max))
 
 
 def reduction_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
@@ -253,29 +255,40 @@ def cpu_finish(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
 
 
 def loose_sums(task: Task, body: Sequence[ast.stmt], dtypes: Dtypes) -> tuple[list[ast.stmt], dict[str, object]]:
-    """The body with sums and products of floats in whatever order vectorises, and the globals that this needs."""
+    """The body with sums, products and extremes of floats in whatever order vectorises, and the globals that this needs."""
     locals_ = {
         reduction.variables[0].local
         for reduction in task.reductions
-        if reduction.operator in "+*" and _dtype(reduction.variables[0], dtypes) in ("float32", "float64")
+        if reduction.operator in ("+", "*", "min", "max") and _dtype(reduction.variables[0], dtypes) in ("float32", "float64")
     }
     if not locals_:
         return list(body), {}
-    names: Mapping[str, object] = {f"_{word.__name__}": word for word in _LOOSE.values()}
-    return [_Loose(locals_).visit(copy.deepcopy(statement)) for statement in body], dict(names)
+    words = (*_LOOSE.values(), *(loose for _, loose in _LOOSE_CALLS))
+    names: dict[str, object] = {f"_{word.__name__}": word for word in words}
+    return [_Loose(locals_, task.names).visit(copy.deepcopy(statement)) for statement in body], names
 
 
 class _Loose(ast.NodeTransformer):
-    """``s + e`` of a local to a call of ``loose_add``."""
+    """``s + e`` of a local to a call of ``loose_add``, ``min(s, e)`` to one of ``loose_min``."""
 
-    def __init__(self, locals_: set[str]) -> None:
+    def __init__(self, locals_: set[str], names: Mapping[str, object]) -> None:
         self._locals = locals_
+        self._names = names
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         self.generic_visit(node)
         word = _LOOSE.get(type(node.op))
-        operands = (node.left, node.right)
-        if word is None or not any(isinstance(operand, ast.Name) and operand.id in self._locals for operand in operands):
+        if word is None or not self._local_in(node.left, node.right):
             return node
         call = ast.Call(ast.Name(f"_{word.__name__}", ast.Load()), [node.left, node.right], [])
         return ast.fix_missing_locations(ast.copy_location(call, node))
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if len(node.args) == 2 and self._local_in(*node.args) and isinstance(node.func, ast.Name):
+            word = self._names.get(node.func.id)
+            node.func.id = next((f"_{loose.__name__}" for exact, loose in _LOOSE_CALLS if exact is word), node.func.id)
+        return node
+
+    def _local_in(self, *operands: ast.expr) -> bool:
+        return any(isinstance(operand, ast.Name) and operand.id in self._locals for operand in operands)

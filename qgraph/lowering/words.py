@@ -429,6 +429,8 @@ def _operators() -> Iterable[tuple[object, Meaning]]:
     yield language.loose_add, _no_booleans(code.loose(code.add), "+")
     yield language.loose_subtract, _no_booleans(code.loose(code.subtract), "-")
     yield language.loose_multiply, _bits(code.loose(code.multiply))
+    yield language.loose_min, _joined(code.loose_extreme(largest=False), 2)
+    yield language.loose_max, _joined(code.loose_extreme(largest=True), 2)
     yield operator.neg, _unary(code.negative)
     yield operator.pos, _unary(code.identity)
     yield operator.invert, _invert

@@ -282,18 +282,6 @@ def syntax_for_over_enumerate():
 
 
 @bad(SYNTAX)
-def syntax_rebound_in_a_device_loop():
-    def kernel(x, y, c):
-        while qgraph.graph_do_while(c):
-            for i in range(x.shape[0]):
-                y[i] = x[i]
-            x, y = y, x
-            c[0] -= 1
-
-    return kernel, (floats(), floats(), ints(1))
-
-
-@bad(SYNTAX)
 def syntax_slice_assignment():
     def kernel(x):
         x[:] = 0

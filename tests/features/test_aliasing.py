@@ -170,3 +170,18 @@ def test_three_names_of_which_two_overlap(rig):
     kernel = rig.kernel(one_of_three)
     for which in ("ab", "ac", "bc", "ab"):
         rig.compare(kernel, make(which))
+
+
+def reads_back(a, b, out):
+    for i in range(out.shape[0]):
+        a[i] = 2 * b[i]
+        out[i] = b[i] + 1
+
+
+def test_an_iteration_sees_what_it_wrote_under_another_name(rig):
+    def twice():
+        a = np.arange(9.0)
+        return a, a, np.full(9, 77.0)
+
+    kernel = rig.check(reads_back, twice)
+    rig.compare(kernel, lambda: (np.full(9, 77.0), np.arange(9.0), np.full(9, 77.0)))

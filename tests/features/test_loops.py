@@ -338,3 +338,72 @@ def test_several_iterations_of_arrays_passed_twice(check):
         return poisoned(100), x, x
 
     check(sums_of_the_same, arguments)
+
+
+def neighbours(out, x, lo, hi):
+    for i in range(lo, hi):
+        out[i] = x[i - 1] + 10 * x[i + 1] + 100 * x[i - 2] + 1000 * x[-i - 1]
+
+
+@pytest.mark.parametrize("lo", [-6, -2, -1, 0, 1, 2, 5])
+def test_indices_around_a_variable_that_may_start_below_zero(check, lo):
+    check(neighbours, lambda: (poisoned(14), np.arange(14.0), lo, 7))
+
+
+def backwards(out, x, hi, lo, step):
+    for i in range(hi, lo, step):
+        out[i] = x[i + 1] - 10 * x[i - 1]
+
+
+@pytest.mark.parametrize(("hi", "lo", "step"), [(6, -1, -1), (6, -5, -1), (6, 0, -1), (5, -7, -3), (-1, -6, -1), (-6, 6, 2)])
+def test_indices_around_a_variable_that_counts_down_or_in_steps(check, hi, lo, step):
+    check(backwards, lambda: (poisoned(14), np.arange(14.0), hi, lo, step))
+
+
+def constant_starts(near, far, below, table, n):
+    for i in range(n):
+        near[i] = table[i - 1] + 10 * table[i - 3]
+    for i in range(1, n):
+        far[i - 2] = table[i - 2] - table[-i]
+    for i in range(-3, 3):
+        below[i] = table[i + 1] + 10 * table[i - 1]
+
+
+def test_constant_starts_with_indices_that_count_from_the_end(check):
+    check(constant_starts, lambda: (poisoned(9), poisoned(9), poisoned(9), np.arange(9.0), 9))
+
+
+def moved(out, x, lo, hi):
+    for i in range(lo, hi):
+        out[i] = 0.0
+        i = i - 4
+        j = i - 1
+        out[i + 4] += x[i] + 10 * x[j]
+
+
+@pytest.mark.parametrize("lo", [-3, 0, 3])
+def test_a_variable_moved_below_zero_counts_from_the_end(check, lo):
+    check(moved, lambda: (poisoned(12), np.arange(12.0), lo, 6))
+
+
+def at_the_limit(out, huge, start):
+    for i in range(4611686018427387902, 4611686018427387907):
+        out[i - 4611686018427387902] = i - (i + 4611686018427387900) // 2
+    for i in range(0, 9223372036854775807, 1152921504606846976):
+        huge[i >> 60] = i
+    for i in range(start, start + 3):
+        out[i - 4611686018427387894] = i
+
+
+def test_variables_near_the_largest_integer(check):
+    check(at_the_limit, lambda: (poisoned(12, dtype=np.int64), poisoned(8, dtype=np.int64), 2**62 - 2))
+
+
+def across_zero(out, x, n):
+    for i in range(-n, n):
+        out[i] = x[i - 1] + 2 * x[i]
+
+
+@pytest.mark.needs("speed")
+def test_many_indices_from_below_to_above_zero(check):
+    check(across_zero, lambda: (poisoned(80_000), np.arange(80_000.0), 30_000))

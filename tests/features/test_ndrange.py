@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import qgraph
 from qgraph import ndrange as cells_of
@@ -117,3 +118,27 @@ def test_ndrange_is_plain_python_outside_a_kernel():
     assert list(qgraph.ndrange(2, (1, 3))) == [(0, 1), (0, 2), (1, 1), (1, 2)]
     assert list(qgraph.ndrange(3)) == [0, 1, 2]
     assert len(qgraph.ndrange(4, (2, 5))) == 12
+
+
+def shifted(out, x, lo, hi, left, right):
+    for i, j in qgraph.ndrange((lo, hi), (left, right)):
+        out[i, j] = x[i - 1, j] + 10 * x[i + 1, j] + 100 * x[i, j - 1] + 1000 * x[i, j + 1]
+
+
+@pytest.mark.parametrize("lo", [-3, 0, 1])
+@pytest.mark.parametrize("left", [-2, 0, 2])
+def test_indices_around_variables_that_may_start_below_zero(check, lo, left):
+    def args():
+        return np.full((8, 9), 77.0), np.arange(72.0).reshape(8, 9), lo, 4, left, 5
+
+    check(shifted, args)
+
+
+def shifted_in_three(out, x, lo, middle, left):
+    for i, j, k in qgraph.ndrange((lo, 3), (middle, 3), (left, 4)):
+        out[i, j, k] = x[i - 1, j + 1, k - 1] + 10 * x[i + 1, j - 1, k + 1]
+
+
+@pytest.mark.parametrize("starts", [(1, 1, 1), (-1, 1, 1), (1, -1, 1), (1, 1, -1), (0, 0, 0)])
+def test_three_axes_that_may_start_below_zero(check, starts):
+    check(shifted_in_three, lambda: (np.full((5, 6, 7), 77.0), np.arange(210.0).reshape(5, 6, 7), *starts))

@@ -258,6 +258,19 @@ def test_comparisons_skip_nan(rig):
     rig.check(nan_is_skipped, lambda: (x, one("float64", np.nan), one("int64", -1)), noop=True)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_nan_wins_or_loses_and_nothing_else(rig, dtype):
+    kernel = rig.kernel(extremes_that_are_limits)
+    rng = np.random.default_rng(3)
+    for n in (5, rig.size(1000), rig.size(20_011)):
+        x = rng.random(n).astype(dtype)
+        x[rng.integers(0, n, n // 3)] = np.nan
+        least, most = one(dtype, 9), one(dtype, -9)
+        rig.run(kernel, x, least, most)
+        assert np.isnan(least[0]) or least[0] == np.nanmin(x)
+        assert np.isnan(most[0]) or most[0] == np.nanmax(x)
+
+
 # --- shapes of loops ----------------------------------------------------------------------------------------------------
 
 
@@ -456,6 +469,14 @@ def test_the_summed_array_is_the_target(rig):
         return x, x
 
     rig.check(kernel, args)
+
+
+def test_an_array_summed_into_itself_is_no_reduction(rig):
+    x = np.arange(9.0)
+    kernel = rig.kernel(lone_sum)
+    with pytest.raises(qgraph.DataRaceError):
+        rig.run(kernel, x, x)
+    np.testing.assert_array_equal(x, np.arange(9.0))
 
 
 # --- the same bits ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,87 @@
+"""How the CPU cuts a loop into chunks: which bodies are worth a thread, and that each iteration is in one chunk."""
+
+from __future__ import annotations
+
+import ast
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qgraph.lowering import control_source, task_source
+from qgraph.program import Axis, Effects, Task
+from qgraph.source import Span
+
+SPAN = Span("<kernel>", 1, 0, 1, 1)
+
+
+def grain(body: str, **names: object) -> tuple[int, int]:
+    statements = tuple(ast.parse(body).body)
+    return control_source._grain(Task("task", "loop", SPAN, (), statements, names, Effects()))
+
+
+@given(st.integers(0, 70), st.integers(0, 70), st.integers(1, 40), st.integers(1, 200), st.integers(2, 64))
+def test_each_iteration_is_in_one_chunk(rows, cols, grain, alone, most):
+    chunks, row_step, col_step = control_source._split_rows(rows, cols, grain, alone, most)
+    across = -(-cols // col_step)
+    cells = [
+        (row, col)
+        for chunk in range(chunks)
+        for row in range(chunk // across * row_step, min(rows, chunk // across * row_step + row_step))
+        for col in range(chunk % across * col_step, min(cols, chunk % across * col_step + col_step))
+    ]
+    assert sorted(cells) == [(row, col) for row in range(rows) for col in range(cols)]
+    assert chunks <= 1 or rows * cols > alone
+
+
+def test_literals_and_roots_do_not_make_a_body_slow():
+    simple = grain("a[i] = b[i] + c[i]")
+    assert grain("a[i] = _float(3.0) * b[i]", _float=float) == simple
+    assert grain("a[i] = root(b[i])", root=math.sqrt) == simple
+    assert grain("for k in range(3): a[i] += b[i, k]") < simple
+    assert grain("a[i] = f(b[i])", f=math.sin) < simple
+
+
+@pytest.mark.parametrize(
+    "head", ["for k in range(n)", "for k in range(2, n)", "for k in range(1000)", "while a[i] < 5", "for k in I"]
+)
+def test_loops_of_unknown_length_are_worth_a_thread_soon(head):
+    assert grain(f"{head}: a[i] += 1") < grain("a[i] = f(b[i])", f=math.sin)
+
+
+def test_a_long_body_is_worth_a_thread_sooner():
+    assert grain("\n".join(["a[i] = b[i] * c[i] + d[i]"] * 40)) < grain("a[i] = b[i]")
+
+
+def copies(start: str, body: str, step: str = "1") -> str:
+    """The loops of a chunk over ``i``."""
+    start_, step_, count = (ast.parse(text, mode="eval").body for text in (start, step, "n"))
+    axis = Axis("i", start_, step_, count, False, SPAN)
+    task = Task("task", "loop", SPAN, (axis,), tuple(ast.parse(body).body), {}, Effects())
+    bound = task_source._constant_bound(axis)
+    loops = task_source._checked_loops(task, {} if bound is None else {"i": bound})
+    return ast.unparse(task_source.make_function("chunk", [], loops, {}, task).tree)
+
+
+@pytest.mark.parametrize(("start", "step", "bound"), [("0", "1", 0), ("1", "1", 1), ("7", "3", 7)])
+def test_a_constant_start_is_told_to_the_compiler(start, step, bound):
+    text = copies(start, "a[i] = b[i - 1]", step)
+    assert text.count("for ") == 1
+    assert f"_at_least(i, {bound})" in text
+
+
+@pytest.mark.parametrize(
+    ("start", "step"), [("lo", "1"), ("hi", "-1"), ("0", "1152921504606846976"), ("1152921504606846976", "1")]
+)
+def test_a_start_that_may_be_negative_is_looked_at(start, step):
+    text = copies(start, "a[i] = b[i - 2]", step)
+    assert text.count("for ") == 2
+    assert text.count("_at_least(i, 2)") == 1
+
+
+@pytest.mark.parametrize(("start", "body"), [("-3", "a[i] = 1"), ("lo", "for k in range(n): a[i] += k"), ("lo", "a[0] = i")])
+def test_no_second_copy_where_it_is_of_no_use(start, body):
+    text = copies(start, body)
+    assert text.count("for _t") == 1
+    assert "_at_least" not in text
