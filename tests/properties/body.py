@@ -9,12 +9,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from tests.properties.scope import Array, Counter, Extent, Scope, Window
+from tests.properties.scope import Array, Counter, Scope, Window
 from tests.properties.state import State, indented
 from tests.properties.values import BITS, GRAIN, WEAK, Value, domain, kind_of, named, within
 
 Group = Literal["+", "min", "max", "&", "|", "^"]
-_ATOMICS = {"+": "atomic_add", "min": "atomic_min", "max": "atomic_max", "&": "atomic_and_", "|": "atomic_or_", "^": "atomic_xor"}
+_ATOMICS = {
+    "+": "atomic_add",
+    "min": "atomic_min",
+    "max": "atomic_max",
+    "&": "atomic_and_",
+    "|": "atomic_or_",
+    "^": "atomic_xor",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,9 +166,7 @@ class Expressions:
         a, b = self.integer(scope, depth), self.integer(scope, depth)
         word = self.choices.pick(("min", "max"))
         choose = min if word == "min" else max
-        return Value(
-            call(word, a, b), "int", choose(a.low, b.low), choose(a.high, b.high), a.dtypes | b.dtypes, atom=True
-        )
+        return Value(call(word, a, b), "int", choose(a.low, b.low), choose(a.high, b.high), a.dtypes | b.dtypes, atom=True)
 
     def _integer_sign(self, scope: Scope, depth: int) -> Value:
         a = self.integer(scope, depth)
@@ -305,9 +303,23 @@ class Expressions:
             found = self.read("float", scope, depth) if choices.maybe(75) else None
             return found or _float_literal(choices.pick((1.0, 0.1, 0.3, -0.7, 2.0)))
         a = self.real(scope, depth - 1)
-        way = choices.pick(("{a} * 0.7", "0.5 * ({a} + {b})", "0.3 * ({a} - {b})", "math.sin({a})", "{a} / (1.0 + abs({b}))",
-                            "min({a}, {b})", "max({a}, {b})", "math.sqrt(abs({a}) + 0.1)", "math.exp(-abs({a}))",
-                            "math.tanh({a}) * math.cos({b})", "{a} if {t} else {b}", "{a} + 0.1 * {i}", "np.sin({a})"))
+        way = choices.pick(
+            (
+                "{a} * 0.7",
+                "0.5 * ({a} + {b})",
+                "0.3 * ({a} - {b})",
+                "math.sin({a})",
+                "{a} / (1.0 + abs({b}))",
+                "min({a}, {b})",
+                "max({a}, {b})",
+                "math.sqrt(abs({a}) + 0.1)",
+                "math.exp(-abs({a}))",
+                "math.tanh({a}) * math.cos({b})",
+                "{a} if {t} else {b}",
+                "{a} + 0.1 * {i}",
+                "np.sin({a})",
+            )
+        )
         parts = {"a": a.inner}
         if "{b}" in way:
             parts["b"] = self.real(scope, depth - 1).inner

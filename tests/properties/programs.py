@@ -57,7 +57,14 @@ def _movable(arrays: list[ArrayArgument]) -> list[ArrayArgument]:
     shared = [argument.array.memory for argument in arrays]
     return [
         ArrayArgument(
-            Array(a.array.name, a.array.dtype, a.array.shape, a.array.memory, True, a.layout == "C" and shared.count(a.array.memory) == 1),
+            Array(
+                a.array.name,
+                a.array.dtype,
+                a.array.shape,
+                a.array.memory,
+                True,
+                a.layout == "C" and shared.count(a.array.memory) == 1,
+            ),
             a.layout,
             a.alias,
             a.shift,
@@ -108,7 +115,11 @@ def _module(state: State, arguments: tuple[Argument, ...], lines: list[str]) -> 
     parameters = ", ".join(_name(argument) for argument in arguments)
     functions = ["\n".join(source) + "\n\n" for source in state.functions.sources]
     text = "\n".join([f"def program({parameters}):", *indented(lines)])
-    imports = [line for line in ("import math\n", "import numpy as np\n") if re.search(rf"\b{line.split()[-1]}\.", text + str(functions))]
+    imports = [
+        line
+        for line in ("import math\n", "import numpy as np\n")
+        if re.search(rf"\b{line.split()[-1]}\.", text + str(functions))
+    ]
     return "".join([*imports, "import qgraph\n\n\n", *(f"\n{f}" if at else f for at, f in enumerate(functions)), text, "\n"])
 
 

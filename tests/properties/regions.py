@@ -253,7 +253,8 @@ class Regions:
         name = self.state.name("g")
         parameters = [self.state.name("q") for _ in given]
         windows = tuple(
-            Window(replace(window.array, name=parameter, movable=False)) for window, parameter in zip(given, parameters, strict=True)
+            Window(replace(window.array, name=parameter, movable=False))
+            for window, parameter in zip(given, parameters, strict=True)
         )
         number, argument = self.state.name("m"), within(self.expressions.integer(place.sees, 1), -9, 9)
         values = (replace(argument, text=number, atom=True),)

@@ -156,7 +156,9 @@ def script(program: Program) -> str:
             if argument.alias and argument.alias[call]:
                 shared = f", shares memory {argument.array.memory}, shifted by {argument.shift}"
             array = np.array2string(value, separator=", ", threshold=40).replace("\n", "")
-            shown.append(f"{argument.array.name} = np.array({array}, np.{value.dtype}).reshape{value.shape}  # {argument.layout}{shared}")
+            shown.append(
+                f"{argument.array.name} = np.array({array}, np.{value.dtype}).reshape{value.shape}  # {argument.layout}{shared}"
+            )
         lines += [f"# call {call}", *(f"#   {line}" for line in shown)]
     return program.source + "\n".join(lines) + "\n"
 
