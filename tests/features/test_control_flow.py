@@ -630,3 +630,20 @@ def test_continue_in_a_parallel_loop(check):
 def test_break_of_a_parallel_loop_is_refused(rig):
     with pytest.raises(KernelSyntaxError, match="break"):
         rig.run(rig.kernel(break_of_a_parallel_loop), ints())
+
+
+def loops_in_the_else_of_a_loop_for_one_thread(x, n):
+    t = 0
+    for k in qgraph.serial(range(n)):
+        t += k
+        if t > 100:
+            continue
+    else:
+        for i in range(x.shape[0]):
+            x[i] += t
+    return t
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_loops_in_the_else_of_a_loop_for_one_thread(check, n):
+    check(loops_in_the_else_of_a_loop_for_one_thread, lambda: (np.ones(5), n), noop=n == 0)
