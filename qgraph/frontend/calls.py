@@ -7,7 +7,7 @@ import copy
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef
-from qgraph.frontend.exits import lower_returns
+from qgraph.frontend.exits import lower_returns, returns_structure
 from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.host import binding, host_expression
 from qgraph.frontend.ranges import refuse_array
@@ -67,7 +67,12 @@ def bind_value(region: Region, scope: Scope, value: ast.expr) -> Binding:
     if known is not None:
         return held_range(region, known) if isinstance(known, RangeRef) else known
     name = f"{ADDED}argument{len(region.unit.slots)}"
-    region.run(scope).assign(scope, name, evaluated(region, scope, value))
+    # Before the run is asked for: a call in the value may end it.
+    value = evaluated(region, scope, value)
+    known = binding(region.unit, scope, value)
+    if known is not None:
+        return known
+    region.run(scope).assign(scope, name, value)
     return scope.names.pop(name)
 
 
@@ -92,25 +97,36 @@ def _held_bound(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
 
 
 def evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
-    """``node`` in which calls of funcs with kernel-level loops have been made, and stand as names of their results."""
-    if not any(isinstance(child, ast.Call) and callee_needs_region(region.unit, scope, child) for child in ast.walk(node)):
-        return node
-    if host_expression(region.unit, scope, node) is not None:
+    """``node`` in which calls of funcs that have kernel-level loops, or give tuples, have been made: names of their results."""
+    if not has_calls(region, scope, node) or host_expression(region.unit, scope, node) is not None:
         return node
     result: ast.expr = _Calls(region, scope).visit(copy.deepcopy(node))
     return result
 
 
+def has_calls(region: Region, scope: Scope, node: ast.expr) -> bool:
+    """Whether something in ``node`` has to be called before it."""
+    return any(isinstance(child, ast.Call) and _is_made(region, scope, child) for child in ast.walk(node))
+
+
+def _is_made(region: Region, scope: Scope, node: ast.Call) -> bool:
+    """Whether the statements of the callee become the kernel's."""
+    return callee_needs_region(region.unit, scope, node) or returns_structure(region.unit, scope, node)
+
+
 class _Calls(ast.NodeTransformer):
-    """Makes the calls in the order in which Python would."""
+    """Makes the calls in the order in which Python would; what is read before a call is held, since the call may change it."""
 
     def __init__(self, region: Region, scope: Scope) -> None:
         self._region = region
         self._scope = scope
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        if not callee_needs_region(self._region.unit, self._scope, node):
-            self.generic_visit(node)
+        if not _is_made(self._region, self._scope, node):
+            values = self._in_order([*node.args, *(keyword.value for keyword in node.keywords)])
+            node.args = values[: len(node.args)]
+            for keyword, value in zip(node.keywords, values[len(node.args) :], strict=True):
+                keyword.value = value
             return node
         found = callee(self._scope, node)
         assert found is not None
@@ -122,6 +138,20 @@ class _Calls(ast.NodeTransformer):
         name = f"{ADDED}call{len(self._region.unit.slots)}_{node.lineno}_{node.col_offset}"
         self._scope.names[name] = result
         return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        node.left, node.right = self._in_order([node.left, node.right])
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        node.left, node.comparators[0] = self._in_order([node.left, node.comparators[0]])
+        for value in node.comparators[1:]:
+            self._refuse(value, "a comparison")
+        return node
+
+    def visit_Tuple(self, node: ast.Tuple) -> ast.expr:
+        node.elts = self._in_order(node.elts)
+        return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         node.values[0] = self.visit(node.values[0])
@@ -135,6 +165,15 @@ class _Calls(ast.NodeTransformer):
         self._refuse(node.orelse, "else")
         return node
 
+    def _in_order(self, nodes: list[ast.expr]) -> list[ast.expr]:
+        result = []
+        for position, node in enumerate(nodes):
+            value = self.visit(node)
+            if any(has_calls(self._region, self._scope, later) for later in nodes[position + 1 :]):
+                value = held(self._region, self._scope, value)
+            result.append(value)
+        return result
+
     def _refuse(self, node: ast.expr, word: str) -> None:
         """A call that may not be made at all needs a branch of its own."""
         for child in ast.walk(node):
@@ -144,3 +183,12 @@ class _Calls(ast.NodeTransformer):
                     self._scope.span(child),
                     hint="write an `if` statement, and call it in the branch",
                 )
+
+
+def held(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    """``node``, or where it reads array elements, the name of a scalar that keeps its value of now."""
+    if not any(isinstance(child, (ast.Subscript, ast.Call)) for child in ast.walk(node)):
+        return node
+    name = f"{ADDED}held{len(region.unit.slots)}_{node.lineno}_{node.col_offset}"
+    scope.names[name] = bind_value(region, scope, node)
+    return ast.copy_location(ast.Name(name, ast.Load()), node)

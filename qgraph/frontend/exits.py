@@ -12,9 +12,12 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Value
+from qgraph.frontend.bindings import Binding, LeafRef, StructRef, Value
 from qgraph.frontend.frames import ADDED, Frame, Structure
+from qgraph.frontend.region import callee
 from qgraph.frontend.scope import Scope
+from qgraph.frontend.unit import Unit
+from qgraph.program import ArrayType
 
 _LOOPS = (ast.For, ast.While)
 _Block = tuple[list[ast.stmt], frozenset[str]]
@@ -86,7 +89,7 @@ def lower_returns(
     returns = [child for node in statements for child in ast.walk(node) if isinstance(child, ast.Return)]
     if not returns:
         return statements
-    lowering = _Returns(frame, scope, is_parallel)
+    lowering = _Returns(scope, is_parallel)
     structures = [lowering.structure(node) for node in returns]
     for node, structure in zip(returns, structures, strict=True):
         if structure != structures[0]:
@@ -109,15 +112,40 @@ def lower_returns(
     return [assign(_RETURNED, ast.Constant(False), statements[0]), *lowered]
 
 
+def returns_structure(unit: Unit, scope: Scope, node: ast.Call) -> bool:
+    """Whether a call is of a func that returns a tuple, a named tuple or a dataclass."""
+    structure = _structure_of_call(unit, scope, node)
+    return structure is not None and structure.cls is not None
+
+
+def _structure_of_call(unit: Unit, scope: Scope, node: ast.Call) -> Structure | None:
+    found = callee(scope, node)
+    if found is None or found[0] in unit.calling:
+        return None
+    source = unit.source_of(found[0])
+    inner = scope.of(source, {name: Value(None) for name in source.signature.parameters}, Frame(unit, source.tree))
+    returns = [child for child in ast.walk(source.tree) if isinstance(child, ast.Return)]
+    unit.calling.append(found[0])
+    structure = _Returns(inner, _never).structure(returns[0]) if returns else None
+    unit.calling.pop()
+    return structure
+
+
+def _never(_node: ast.For) -> bool:
+    return False
+
+
 _RETURNED = f"{ADDED}returned"
 
 
 class _Returns:
-    def __init__(self, frame: Frame, scope: Scope, is_parallel: Callable[[ast.For], bool]) -> None:
-        self._frame = frame
+    def __init__(self, scope: Scope, is_parallel: Callable[[ast.For], bool]) -> None:
+        assert scope.frame is not None
+        self._frame = scope.frame
         self._scope = scope
         self._is_parallel = is_parallel
         self.flagged = False
+        self._looking: list[ast.expr] = []
 
     def block(self, statements: Sequence[ast.stmt], *, tail: bool, in_loop: bool) -> list[ast.stmt]:
         """``tail``: nothing runs after the block, so no flag is needed."""
@@ -172,15 +200,39 @@ class _Returns:
 
     def _shape(self, value: ast.expr, name: str) -> Structure:
         parts = self._parts(value)
-        if parts is None:
-            return Structure(name)
-        cls, values = parts
-        return Structure("", cls, tuple(self._shape(part, f"{name}{k}") for k, part in enumerate(values)))
+        if parts is not None:
+            cls, values = parts
+            return Structure("", cls, tuple(self._shape(part, f"{name}{k}") for k, part in enumerate(values)))
+        if isinstance(value, ast.Call):
+            made = _structure_of_call(self._frame.unit, self._scope, value)
+            return Structure(name) if made is None else made.renamed(name)
+        bound = self._bound(value)
+        if isinstance(bound, StructRef):
+            return _structure_of(bound, name)
+        assigned = self._frame.values.get(value.id) if isinstance(value, ast.Name) and bound is None else None
+        if assigned is not None and assigned not in self._looking:
+            self._looking.append(assigned)
+            shape = self._shape(assigned, name)
+            self._looking.pop()
+            return shape
+        return Structure(name)
+
+    def _bound(self, value: ast.expr) -> Binding | None:
+        """What ``value`` is at the start of the function, if anything."""
+        if isinstance(value, ast.Name):
+            return self._scope.names.get(value.id)
+        if isinstance(value, (ast.Attribute, ast.Subscript)):
+            return None if self._bound(value.value) is None else self._scope.static(value)
+        return None
 
     def _parts(self, value: ast.expr) -> tuple[type, list[ast.expr]] | None:
-        """The class and the parts of a tuple, or of a call of a named tuple or dataclass."""
+        """The class and the parts of a tuple, a shape, or a call of a named tuple or dataclass."""
         if isinstance(value, ast.Tuple):
             return tuple, value.elts
+        base = self._bound(value.value) if isinstance(value, ast.Attribute) and value.attr == "shape" else None
+        if isinstance(base, LeafRef) and isinstance(base.leaf.type, ArrayType):
+            axes = [ast.Subscript(value, ast.Constant(k), ast.Load()) for k in range(base.leaf.type.ndim)]
+            return tuple, [ast.fix_missing_locations(ast.copy_location(axis, value)) for axis in axes]
         if not isinstance(value, ast.Call):
             return None
         bound = self._scope.static(value.func)
@@ -204,20 +256,25 @@ class _Returns:
     def _assignments(self, node: ast.Return) -> list[ast.stmt]:
         if node.value is None or self._frame.returns is None:
             return []
-        pairs = list(self._pairs(node.value, self._frame.returns))
-        if len(pairs) == 1:
-            return [assign(pairs[0][0], pairs[0][1], node)]
-        targets = ast.Tuple([ast.Name(name, ast.Store()) for name, _ in pairs], ast.Store())
-        values = ast.Tuple([value for _, value in pairs], ast.Load())
-        return [_place(ast.Assign([targets], values), node)]
+        target, value = self._targets(node.value, self._frame.returns)
+        return [_place(ast.Assign([target], value), node)]
 
-    def _pairs(self, value: ast.expr, structure: Structure) -> list[tuple[str, ast.expr]]:
+    def _targets(self, value: ast.expr, structure: Structure) -> tuple[ast.expr, ast.expr]:
+        """The names that ``value`` is assigned to, and the value, as far as possible tuples of the same shape."""
         if structure.name:
-            return [(structure.name, value)]
+            return ast.Name(structure.name, ast.Store()), value
         parts = self._parts(value)
-        assert parts is not None
-        pairs = zip(parts[1], structure.parts, strict=True)
-        return [pair for part, inner in pairs for pair in self._pairs(part, inner)]
+        if parts is None:
+            return structure.target(), value
+        pairs = [self._targets(part, inner) for part, inner in zip(parts[1], structure.parts, strict=True)]
+        return ast.Tuple([pair[0] for pair in pairs], ast.Store()), ast.Tuple([pair[1] for pair in pairs], ast.Load())
+
+
+def _structure_of(bound: StructRef, name: str) -> Structure:
+    parts = []
+    for k, child in enumerate(bound.children.values()):
+        parts.append(_structure_of(child, f"{name}{k}") if isinstance(child, StructRef) else Structure(f"{name}{k}"))
+    return Structure("", bound.type.cls, tuple(parts))
 
 
 def falls_through(statements: Sequence[ast.stmt]) -> bool:

@@ -81,13 +81,13 @@ class Region:
 def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
     """Whether something under ``nodes`` is more than one thread's work.
 
-    That is a loop over a range, a device loop, a call with one, or an array that gets another name.
+    That is a loop over a range, a device loop, a call with one, or an array or a tuple that gets another name.
     """
     nodes = list(nodes)
     if any(_is_parallel(unit, scope, child) for node in nodes for child in ast.walk(node)):
         return True
     bound = (scope.names.get(name) for name in names_assigned(nodes))
-    return any(isinstance(each, LeafRef) and each.is_array for each in bound)
+    return any((isinstance(each, LeafRef) and each.is_array) or isinstance(each, StructRef) for each in bound)
 
 
 def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:

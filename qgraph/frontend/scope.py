@@ -35,9 +35,12 @@ class Scope:
         names: Mapping[str, Binding],
         frozen: dict[tuple[int, str], FrozenName],
         frame: Frame | None = None,
+        entry: Mapping[str, Binding] | None = None,
     ) -> None:
         self.source = source
         self.names = dict(names)
+        # What names meant where the loop's body or branch begins; nothing for a function.
+        self.entry = entry or {}
         # At kernel level: what is known of the function as a whole.
         self.frame = frame
         self._frozen = frozen
@@ -53,7 +56,8 @@ class Scope:
 
     def inner(self, names: Mapping[str, Binding]) -> Scope:
         """The same function with some names bound anew, as in the body of a loop."""
-        return Scope(self.source, {**self.names, **names}, self._frozen, self.frame)
+        entry = {**self.names, **names}
+        return Scope(self.source, entry, self._frozen, self.frame, entry)
 
     def of(self, source: SourceFunction, names: Mapping[str, Binding], frame: Frame | None = None) -> Scope:
         """The scope of another function, called from this one."""

@@ -525,12 +525,12 @@ def in_a_serial_loop(x):
 
 def before_itself(x):
     for i in range(x.shape[0]):
-        x[i] = a
-    a = 3.0
+        x[i] = a  # noqa: F821
+    a = 3.0  # noqa: F841
 
 
 def augmented_first(x):
-    a += x[0]
+    a += x[0]  # noqa: F821
     x[0] = a
 
 
