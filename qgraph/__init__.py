@@ -1,6 +1,6 @@
 """Plain Python loops that run as one CUDA graph. CPython is the specification; see docs/language.md."""
 
-from qgraph.arrays import asarray, empty, full, synchronize, to_numpy, zeros
+from qgraph.arrays import asarray, empty, empty_like, full, synchronize, to_numpy, zeros, zeros_like
 from qgraph.errors import (
     ArgumentError,
     BackendError,
@@ -62,6 +62,7 @@ __all__ = [
     "atomic_sub",
     "atomic_xor",
     "empty",
+    "empty_like",
     "full",
     "func",
     "graph_do_while",
@@ -77,4 +78,5 @@ __all__ = [
     "synchronize",
     "to_numpy",
     "zeros",
+    "zeros_like",
 ]

@@ -206,6 +206,37 @@ def at_least(value: int, _bound: int) -> int:
     return value
 
 
+_Maker = TypeVar("_Maker", bound=Callable[..., Any])
+# Filled while the modules are imported, and only then.
+_MAKERS: dict[int, tuple[object, str]] = {}
+
+
+def makes_array(kind: str) -> Callable[[_Maker], _Maker]:
+    """Mark a function that makes an array on the host as one that a kernel may call, to make a temporary."""
+
+    def mark(function: _Maker) -> _Maker:
+        _MAKERS[id(function)] = (function, kind)
+        return function
+
+    return mark
+
+
+def array_maker(function: object) -> str | None:
+    """What kind of array ``function`` makes (``zeros``, ``empty_like``, ...), None where it makes none."""
+    import numpy as np
+
+    numpy_makers = (np.empty, np.zeros, np.full, np.empty_like, np.zeros_like, np.full_like)
+    if any(function is maker for maker in numpy_makers):
+        return str(getattr(function, "__name__", ""))
+    found = _MAKERS.get(id(function))
+    return None if found is None or found[0] is not function else found[1]
+
+
+def in_reference() -> bool:
+    """Whether a kernel is running as plain Python, as its specification."""
+    return _REFERENCE.get() is not None
+
+
 def match_subject(value: int) -> int:
     """``value``, which must be an integer: kernels match nothing else."""
     return value

@@ -168,14 +168,15 @@ class HostValue:
     """An integer that the host computes before a launch, from shapes, scalar arguments and constants.
 
     ``source`` is a Python expression over leaf names; the kernels see the result under ``name``. ``check`` says what the
-    value must satisfy: a step is not 0, an iteration limit is at least 1, two things are the same (1). ``text`` is what the
+    value must satisfy: a step is not 0, an iteration limit is at least 1, two things are the same (1),
+    a size is not negative. ``text`` is what the
     user wrote, for messages.
     """
 
     name: str
     source: str
     span: Span
-    check: Literal["", "step", "max_iter", "same"] = ""
+    check: Literal["", "step", "max_iter", "same", "size"] = ""
     text: str = ""
 
 
@@ -231,6 +232,15 @@ class Cast:
 
     slot: Slot | None
     dtype: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Temporary:
+    """An array that lives during a launch: ``leaf`` as bodies know it, its extents as names of host values."""
+
+    leaf: Leaf
+    shape: tuple[str, ...]
+    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,6 +430,12 @@ class Program:
     flags: tuple[tuple[str, Span], ...]
     frozen: tuple[FrozenName, ...]
     result: Result | None = None
+    temporaries: tuple[Temporary, ...] = ()
+
+    @property
+    def arrays_and_scalars(self) -> tuple[Leaf, ...]:
+        """What the tasks take: the caller's leaves, then the temporaries."""
+        return (*self.leaves, *(temporary.leaf for temporary in self.temporaries))
 
     @property
     def scratch_words(self) -> int:

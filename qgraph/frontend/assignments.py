@@ -14,6 +14,7 @@ from qgraph.frontend.host import binding
 from qgraph.frontend.region import Region, callee
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
+from qgraph.frontend.temporaries import temporary
 from qgraph.program import ArrayType, StructType
 
 
@@ -230,7 +231,7 @@ def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.
     known: list[tuple[ast.Name, Binding]] = []
     computed: list[tuple[ast.Name, ast.expr]] = []
     for name, value in zip(names, values, strict=True):
-        bound = binding(region.unit, scope, value)
+        bound = temporary(region, scope, name.id, value) or binding(region.unit, scope, value)
         if bound is None or (frame.varies(name.id) and _is_number(bound)):
             computed.append((name, value))
         else:

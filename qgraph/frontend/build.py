@@ -61,6 +61,7 @@ def build_program(
         flags=tuple(unit.flags),
         frozen=tuple(unit.frozen.values()),
         result=result,
+        temporaries=tuple(unit.temporaries),
     )
     _check_readonly(program)
     return program

@@ -15,11 +15,14 @@ from qgraph.compiled import CudaPlan
 from qgraph.errors import CudaError
 from qgraph.plan import GraphPlan, Node
 from qgraph.program import WORD, Branch, Loop
+from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
+from qgraph.runtime.cuda_arena import Arena
 from qgraph.runtime.cuda_driver import ContextLost, DeviceContext, call, driver, failure, leak, outside_captures
 from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
 from qgraph.runtime.cuda_memory import Buffer, PinnedWord, copy_out, fill
 from qgraph.runtime.results import ResultReader
+from qgraph.runtime.temporaries import Temporaries
 
 # Bindings of CUDA 12 have edge data only in the _v2 entry; those of CUDA 13 have one entry, with edge data.
 _add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", None) or driver.cuGraphAddDependencies
@@ -88,7 +91,7 @@ def node_of_task(plan: GraphPlan) -> dict[str, int]:
 class Resources:
     """What an executable owns on the device, apart from it, so that a finalizer can let go of it."""
 
-    __slots__ = ("code", "device", "epoch", "graphs", "pinned", "released", "scratch")
+    __slots__ = ("arena", "code", "device", "epoch", "graphs", "pinned", "released", "scratch")
 
     def __init__(self, device: DeviceContext, epoch: int) -> None:
         self.device = device
@@ -97,6 +100,7 @@ class Resources:
         self.graphs: list[GraphInstance] = []
         self.code: LoadedCode | None = None
         self.scratch: Buffer | None = None
+        self.arena: Arena | None = None
         self.pinned: PinnedWord | None = None
 
     def release(self) -> None:
@@ -121,7 +125,7 @@ class Resources:
         except CudaError:  # the context is poisoned: nothing in it can be used or freed any more
             for graph in graphs:
                 graph.abandon()
-        for memory in (self.scratch, self.pinned):
+        for memory in (self.scratch, self.pinned, self.arena):
             if memory is not None:
                 memory.free()
 
@@ -171,6 +175,8 @@ class CudaExecutable(ABC):
         # A launch on a non-blocking stream is not ordered after the default stream's fill.
         call(driver.cuStreamSynchronize, 0)
         self._parameters = Parameters(plan, scratch.pointer)
+        self._arena = resources.arena = Arena(self.device, Temporaries(plan.plan.program))
+        self._arena_values: tuple[ArrayView, ...] = ()
         result = plan.plan.program.result
         self._results = None if result is None else ResultReader(result, plan.dtypes)
         self._kernels: dict[int, KernelNode] = {}
@@ -263,7 +269,8 @@ class CudaExecutable(ABC):
         self._token = None
         if parameters.host_changed(request.host):
             self._resize(request.host)
-        parameters.update(request.values)
+            self._arena_values = self._arena.values(request.host)
+        parameters.update((*request.values, *self._arena_values) if self._arena_values else request.values)
         if parameters.changed:
             self._apply(parameters.changed)
             # Only now: what an exception kept from the graph is applied by the next launch.

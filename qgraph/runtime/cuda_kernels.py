@@ -202,7 +202,8 @@ class Parameters:
         self._arrays: list[_ArrayLeaf] = []
         self._scalars: list[_ScalarLeaf] = []
         self._used = 0
-        for index, leaf in enumerate(program.leaves):
+        leaves = program.arrays_and_scalars
+        for index, leaf in enumerate(leaves):
             self._place_leaf(index, leaf)
         self._host_words = [self._place_word("host", value.name) for value in program.host_values]
         self._host_users = [0] * len(self._host_words)
@@ -223,7 +224,7 @@ class Parameters:
         self._bytes = memoryview(self._words).cast("B")
         self._integers = self._bytes.cast("q")
         self._leaf_users: dict[str, _ArrayLeaf | _ScalarLeaf] = {}
-        self._leaf_users.update({program.leaves[array.index].name: array for array in self._arrays})
+        self._leaf_users.update({leaves[array.index].name: array for array in self._arrays})
         self._leaf_users.update({scalar.leaf.name: scalar for scalar in self._scalars})
         self.changed = 0
         for name, word in slots_words.items():

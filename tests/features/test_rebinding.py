@@ -169,3 +169,37 @@ def test_groups_of_arrays_that_move(check, n):
         return (*(numbers(5) + k for k in range(3)), np.arange(5, dtype=np.float32), np.ones(5, np.float32), n)
 
     check(two_groups_and_a_third_array, arguments)
+
+
+def result_handed_over(wave, scratch, n):
+    psi, new = wave, scratch
+    t = 0
+    while t < n:
+        for i in range(psi.shape[0]):
+            new[i] = 2.0 * psi[i] + i
+        psi, new = new, psi
+        t += 1
+    for i in range(wave.shape[0]):
+        wave[i] = psi[i]
+    for i in range(wave.shape[0]):
+        scratch[i] = 0
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_a_result_that_is_handed_over_after_the_loop(check, n):
+    check(result_handed_over, lambda: (numbers(6), numbers(6) + 1, n))
+
+
+def shifted_onto_one_that_may_be_the_same(wave, scratch, n):
+    psi, new = wave, scratch
+    for _ in qgraph.serial(range(n)):
+        for i in range(psi.shape[0]):
+            new[i] = psi[i]
+        psi, new = new, psi
+    for i in range(wave.shape[0] - 1):
+        wave[i] = psi[i + 1]
+
+
+def test_a_loop_that_is_dependent_if_they_are_the_same_is_refused(rig):
+    with pytest.raises(qgraph.DataRaceError):
+        rig.kernel(shifted_onto_one_that_may_be_the_same)(rig.device(numbers(4)), rig.device(numbers(4)), 2)
