@@ -495,6 +495,7 @@ def test_match_on_elements(check, dtype):
         check(match_element, lambda value=value: (ints(), np.array([value], dtype)))
 
 
+@pytest.mark.needs("compiler")
 def test_match_on_a_float_is_refused(rig):
     with pytest.raises(KernelTypeError, match="float"):
         rig.run(rig.kernel(match_element), ints(), np.array([1.0]))
@@ -507,6 +508,7 @@ def match_float_in_a_body(x, y):
                 x[i] = 5
 
 
+@pytest.mark.needs("compiler")
 def test_so_it_is_in_a_loop(rig):
     with pytest.raises(KernelTypeError, match="float"):
         rig.run(rig.kernel(match_float_in_a_body), ints(), np.ones(6))
