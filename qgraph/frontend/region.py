@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, StructRef, Value
+from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.ranges import loop_call
-from qgraph.frontend.resolve import is_do_while, known_test
+from qgraph.frontend.resolve import is_do_while
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.serial import SerialRun
 from qgraph.frontend.unit import Unit
@@ -81,20 +82,22 @@ class Region:
 def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
     """Whether something under ``nodes`` is more than one thread's work.
 
-    That is a loop over a range, a device loop, a call with one, an array that gets another name, or a word for the host.
+    That is a loop over a range, a device loop, a call with one, an array or a tuple that gets another name, or a word for
+    the host.
     """
     nodes = list(nodes)
     if any(_is_parallel(unit, scope, child) for node in nodes for child in ast.walk(node)):
         return True
     bound = (scope.names.get(name) for name in names_assigned(nodes))
-    return any(isinstance(each, LeafRef) and each.is_array for each in bound)
+    return any((isinstance(each, LeafRef) and each.is_array) or isinstance(each, StructRef) for each in bound)
 
 
 def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
     if isinstance(node, ast.While):
         return is_do_while(scope, node.test)
     if isinstance(node, ast.For):
-        return is_parallel_loop(scope, node)
+        # An unrolled loop binds its names to anything.
+        return is_parallel_loop(scope, node) or _is_unrolled(scope, node)
     return isinstance(node, ast.Call) and (is_host_word(scope, node) or callee_needs_region(unit, scope, node))
 
 
@@ -104,13 +107,17 @@ def is_host_word(scope: Scope, node: ast.Call) -> bool:
     return isinstance(bound, Value) and any(bound.value is word for word in language.HOST_WORDS)
 
 
+def _is_unrolled(scope: Scope, node: ast.For) -> bool:
+    return isinstance(node.iter, ast.Call) and _static(scope, node.iter.func) == Value(language.static)
+
+
 def is_parallel_loop(scope: Scope, node: ast.For) -> bool:
     """Whether a kernel-level `for` is parallel: over a range that is not ``serial``."""
     found = loop_call(scope, node.iter)
     return found is not None and found.word is not language.serial
 
 
-def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | None] | None:
+def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | Value | None] | None:
     """The func, or the kernel as one, that a call calls, and the object it is a method of."""
     bound = _static(scope, node.func)
     if isinstance(bound, BoundFunc):

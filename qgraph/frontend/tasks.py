@@ -15,7 +15,7 @@ from qgraph.frontend import accesses
 from qgraph.frontend.accesses import Access, LoopFacts
 from qgraph.frontend.definite import check_private, names_assigned
 from qgraph.frontend.host import host_expression
-from qgraph.frontend.races import judge
+from qgraph.frontend.races import Judgement, judge
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of
 from qgraph.frontend.reductions import find_reductions
 from qgraph.frontend.resolve import Body, free_names
@@ -76,7 +76,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
     if found is not None:
         statements = found.statements
         facts = replace(facts, body=statements)
-    judgement = judge(facts)
+    judgement = _judge_all(unit, facts)
     touched = found.touched if found is not None else judgement.accesses
     _refuse_partial_overlap(unit, touched.all, span)
     _make_atomic(unit, body, statements, judgement.atomics)
@@ -103,6 +103,18 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         ticket=None if found is None else found.ticket,
     )
     return save, task
+
+
+def _judge_all(unit: Unit, facts: LoopFacts) -> Judgement:
+    """The judgement that holds whichever arrays happen to be the same: names that change places may be."""
+    judgement = judge(facts)
+    arrays = {access.array for access in judgement.accesses.all}
+    for pair in unit.sometimes_same:
+        names = {unit.same.get(name, name) for name in pair}
+        if len(names) == 2 and names <= arrays and names & judgement.accesses.written:
+            first, second = sorted(names)
+            judgement = judgement.also(judge(replace(facts, same={**facts.same, second: first})))
+    return judgement
 
 
 def small_task(
@@ -270,6 +282,8 @@ def _refuse_exits(scope: Scope, statements: list[ast.stmt], inside: bool = False
         nested = inside or isinstance(node, (ast.For, ast.While))
         for name in ("body", "orelse"):
             _refuse_exits(scope, getattr(node, name, []), nested if name == "body" else inside)
+        for case in node.cases if isinstance(node, ast.Match) else []:
+            _refuse_exits(scope, case.body, inside)
 
 
 def _refuse_partial_overlap(unit: Unit, touched: tuple[Access, ...], span: Span) -> None:

@@ -14,6 +14,7 @@ from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
 from qgraph.runtime.host_calls import CheckedFunction
 from qgraph.runtime.results import ResultReader
+from qgraph.runtime.temporaries import Temporaries
 
 
 class CpuExecutable:
@@ -26,7 +27,8 @@ class CpuExecutable:
         self._call = plan.call
         program = plan.plan.program
         self._words = program.scratch_words
-        leaves = {leaf.name: index for index, leaf in enumerate(program.leaves)}
+        leaves = {leaf.name: index for index, leaf in enumerate(program.arrays_and_scalars)}
+        self._temporaries = Temporaries(program)
         hosts = {value.name: index for index, value in enumerate(program.host_values)}
         self._leaves = tuple(leaves[p.name] for p in plan.parameters if p.kind == "leaf")
         self._hosts = tuple(hosts[p.name] for p in plan.parameters if p.kind == "host")
@@ -45,7 +47,8 @@ class CpuExecutable:
 
     def launch(self, call: Call) -> tuple[Any, ...] | None:
         """Run the kernel; when this returns it has run. Gives the numbers that it returns, None if it returns nothing."""
-        values, host = call.values, call.host
+        host = call.host
+        values = (*call.values, *self._temporaries.on_host(host))
         arguments = [value.host if isinstance(value, ArrayView) else value for value in (values[k] for k in self._leaves)]
         # Scratch is made for each call: two threads may run the same kernel.
         scratch = np.zeros(self._words, np.int64)
@@ -61,6 +64,8 @@ class CpuExecutable:
         if self._host_calls:
             return None
         getters: list[Callable[[], Any]] = []
+        if not self._temporaries.empty:
+            return None
         for value in (call.values[k] for k in self._leaves):
             if not isinstance(value, ArrayView):
                 getters.append(_constant(value))

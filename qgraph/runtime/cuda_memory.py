@@ -55,35 +55,26 @@ def _free(device: DeviceContext, epoch: int, pointer: int) -> None:
         return
 
 
-class PinnedMemory:
-    """``nbytes`` bytes of page-locked host memory at ``pointer``, into which the device's copies really are asynchronous."""
+class PinnedWords:
+    """``count`` int64 of page-locked host memory, into which the device's copies really are asynchronous.
 
-    __slots__ = ("__weakref__", "_finalizer", "pointer")
+    Attributes:
+        pointer: the address of the first.
+        words: all of them, as the last copy that was waited for left them.
+    """
 
-    def __init__(self, device: DeviceContext, nbytes: int) -> None:
+    __slots__ = ("__weakref__", "_finalizer", "pointer", "words")
+
+    def __init__(self, device: DeviceContext, count: int = 1) -> None:
         with device.activate(), outside_captures():
-            self.pointer = int(call(driver.cuMemHostAlloc, nbytes, 0))
+            self.pointer = int(call(driver.cuMemHostAlloc, 8 * count, 0))
             self._finalizer = weakref.finalize(self, _free_host, device, device.epoch, self.pointer)
         self._finalizer.atexit = False
+        self.words = (ctypes.c_int64 * count).from_address(self.pointer)
 
     def free(self) -> None:
-        """Free the memory now. Nothing happens the second time."""
+        """Free the words now. Nothing happens the second time."""
         self._finalizer()
-
-
-class PinnedWord(PinnedMemory):
-    """One int64 of it."""
-
-    __slots__ = ("_word",)
-
-    def __init__(self, device: DeviceContext) -> None:
-        super().__init__(device, 8)
-        self._word = ctypes.c_int64.from_address(self.pointer)
-
-    @property
-    def value(self) -> int:
-        """The word, as the last copy that was waited for left it."""
-        return self._word.value
 
 
 def _free_host(device: DeviceContext, epoch: int, pointer: int) -> None:

@@ -10,7 +10,7 @@ from qgraph.errors import ArgumentError
 from qgraph.plan import GraphPlan, Node
 from qgraph.program import WORD, ConstantType, EventMark, HostCall
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver
-from qgraph.runtime.cuda_memory import PinnedMemory, copy_out
+from qgraph.runtime.cuda_memory import PinnedWords, copy_out
 from qgraph.runtime.cuda_stream import Event
 from qgraph.runtime.events import event_handle
 from qgraph.runtime.host_calls import HostFunction, Numbers
@@ -43,7 +43,7 @@ class OtherNode(ABC):
 class NumbersNode(OtherNode):
     """Copies the scratch words that a host call reads to page-locked memory."""
 
-    def __init__(self, node: Node, numbers: Numbers, scratch: int, pinned: PinnedMemory) -> None:
+    def __init__(self, node: Node, numbers: Numbers, scratch: int, pinned: PinnedWords) -> None:
         super().__init__(node)
         self._source = scratch + numbers.first * WORD
         self._pinned = pinned
@@ -147,7 +147,7 @@ class OtherNodes:
         self._scratch = scratch
         self._leaves = {leaf.name: index for index, leaf in enumerate(plan.program.leaves)}
         # By host call: its numbers, where they go, and the function. They must outlive the graphs.
-        self._calls: dict[str, tuple[Numbers, PinnedMemory, HostFunction]] = {}
+        self._calls: dict[str, tuple[Numbers, PinnedWords, HostFunction]] = {}
         self._placeholders: list[Event] = []
         for node in plan.nodes:
             match node.host:
@@ -162,8 +162,8 @@ class OtherNodes:
     def _host_call(self, node: Node, host: HostCall) -> OtherNode:
         if host.name not in self._calls:
             numbers = Numbers(host, self._dtypes)
-            pinned = PinnedMemory(self._device, max(1, numbers.words) * WORD)
-            function = HostFunction(host, numbers, pinned.pointer, self._device.kept)
+            pinned = PinnedWords(self._device, max(1, numbers.words))
+            function = HostFunction(host, numbers, pinned.words, self._device.kept)
             self._calls[host.name] = numbers, pinned, function
         numbers, pinned, function = self._calls[host.name]
         if node.kind == "memcpy":

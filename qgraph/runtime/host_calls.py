@@ -61,9 +61,9 @@ class Numbers:
         self._reader = ResultReader(Result(items=tuple(Result(slot) for slot in call.slots)), dtypes)
         self.first, self.words = self._reader.first, self._reader.words
 
-    def read(self, address: int) -> list[Any]:
-        """The arguments, where ``address`` is that of word ``first``."""
-        numbers = iter(self._reader.read_bytes(ctypes.string_at(address, self.words * WORD) if self.words else b""))
+    def read(self, memory: Any, word: int = 0) -> list[Any]:
+        """The arguments, from ``memory``, which starts with word number ``word`` of scratch."""
+        numbers = iter(self._reader.read(memory, word))
         return [next(numbers) if isinstance(item, Slot) else item.value for item in self._arguments]
 
 
@@ -73,13 +73,13 @@ class HostFunction:
     Args:
         call: a Python or C function, and its arguments.
         numbers: reads them for a Python function.
-        pointer: where the words lie that it reads, on the host.
+        memory: the words that it reads, on the host.
         kept: takes what the function raises.
     """
 
     __slots__ = ("_function", "address", "data")
 
-    def __init__(self, call: HostCall, numbers: Numbers, pointer: int, kept: Kept) -> None:
+    def __init__(self, call: HostCall, numbers: Numbers, memory: Any, kept: Kept) -> None:
         # Whoever calls the address holds this object, and so the C function or what calls the Python one.
         self._function: Any = call.function
         self.data = 0
@@ -89,7 +89,7 @@ class HostFunction:
 
             def run(_data: int | None) -> None:
                 try:
-                    call.function(*numbers.read(pointer))
+                    call.function(*numbers.read(memory, numbers.first))
                 except BaseException as error:  # noqa: BLE001 - it cannot pass through the driver: whoever waits gets it
                     kept.keep(error, call)
 
@@ -115,7 +115,8 @@ class CheckedFunction:
     def _checked(self, call: HostCall, numbers: Numbers) -> Callable[[int | None], int]:
         def run(scratch: int | None) -> int:
             try:
-                call.function(*numbers.read((scratch or 0) + numbers.first * WORD))
+                address = (scratch or 0) + numbers.first * WORD
+                call.function(*numbers.read((ctypes.c_int64 * numbers.words).from_address(address), numbers.first))
             except BaseException as error:  # noqa: BLE001 - it cannot pass through compiled code: `tell` raises it
                 self._error.value = error
                 return 1
@@ -131,12 +132,12 @@ class CheckedFunction:
             raise error
 
 
-def call_plainly(call: HostCall, numbers: Numbers, address: int) -> None:
-    """Call the function here and now; the words lie at ``address``."""
+def call_plainly(call: HostCall, numbers: Numbers, scratch: Any) -> None:
+    """Call the function here and now; ``scratch`` is all of it."""
     if is_c_function(call.function):
         call_c_function(call.function, c_data(call))
     else:
-        call.function(*numbers.read(address))
+        call.function(*numbers.read(scratch))
 
 
 def c_data(call: HostCall) -> int:
