@@ -562,7 +562,7 @@ def function_that_an_unrolled_loop_changes(x):
     k = 0
     while k < 3:
         x[0] += f(x[0])
-        for f in qgraph.static((norm_of_one, square)):
+        for f in qgraph.static((square, norm_of_one)):
             x[1] += f(x[1])
         k += 1
 
