@@ -185,8 +185,8 @@ class Kernel:
     def _launch(self, variant: Variant, leaves: tuple[Any, ...], stream: int) -> tuple[Specialisation, Any, Any]:
         """Run; gives the specialisation, the call as its executable took it, and what the kernel returns."""
         aliases = variant.check(leaves)
-        call = Call(leaves, variant.host_values(leaves), stream)
         specialisation = self._specialisation(variant, aliases)
+        call = Call(leaves, specialisation.host_values(leaves), stream)
         try:
             numbers = self._executable(specialisation).launch(call)
         except CudaError as error:
@@ -407,7 +407,8 @@ class Bound:
         self._values = values
         self._variant, self._leaves = kernel_._variant_of(values)
         aliases = self._variant.check(self._leaves)
-        self._call = Call(self._leaves, self._variant.host_values(self._leaves), 0)
+        # Of the program for this alias pattern: another one may need other numbers.
+        self._call = Call(self._leaves, kernel_._specialisation(self._variant, aliases).host_values(self._leaves), 0)
         self._aliases = aliases
         self._streams: Any = None
         self._staged = False

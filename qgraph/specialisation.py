@@ -134,6 +134,8 @@ class Specialisation:
     def __init__(self, variant: Variant, aliases: Aliases) -> None:
         self.variant = variant
         self.plan: GraphPlan = build_plan(variant.program_for(aliases))
+        # Arrays that share memory may need temporaries, and these numbers of their own.
+        self.host_values = HostValues(self.plan.program) if aliases else variant.host_values
         self.executable: Executable | None = None
         self.launched: LastLaunch | None = None
         # What the kernel returns, from the numbers of a launch.
