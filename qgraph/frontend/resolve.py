@@ -311,6 +311,8 @@ class _Rewriter(ast.NodeTransformer):
             if position:
                 value = _binary(value, ast.Mod(), _name(counts[position]))
             values.append(_binary(value, ast.Add(), _name(lows[position])))
+        if isinstance(node.target, ast.Tuple):
+            values = [self._cast(place, value) for place, value in zip(node.target.elts, values, strict=False)]
         target = self.visit(node.target)
         inner.append(ast.copy_location(ast.Assign([target], ast.Tuple(values, ast.Load())), node))
         loop = ast.For(
