@@ -60,7 +60,8 @@ class Noted:
             return
         locals_ = dict((*task.scalars, *task.results))
         for reduction in task.reductions:
-            locals_ |= {variable.local: variable.slot for variable in reduction.variables if variable.slot is not None}
+            # An array element has no slot, but its partial results have its type.
+            locals_ |= {variable.local: variable.slot or variable.partials for variable in reduction.variables}
         body = copy.deepcopy(list(task.body))
         names = {child.id for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)}
         parameters, types = [], []

@@ -178,7 +178,7 @@ class Loops:
                 readable += [Window(array) for array in members]
             elif isinstance(role, tuple):
                 windows = [Window(array, role, bool(header.tuple_name)) for array in members]
-                owned += windows
+                owned += [window for window in windows if all(map(scope.nonempty, window.rest))]
                 readable += windows
             else:
                 updates += self._updates(role, members, scope)
