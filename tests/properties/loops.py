@@ -221,7 +221,7 @@ class Loops:
                 companion = self.choices.pick(others) if "{c}" in form else None
                 if companion is not None:
                     taken.add(companion.name)
-                found.append(Combined(scalar.value, scalar.dtype, form, companion and companion.value))
+                found.append(Combined(scalar.value, form, companion and companion.value))
         return tuple(found), tuple(value for value in scope.values if value.text not in taken)
 
 

@@ -86,7 +86,7 @@ class Regions:
         scope = place.sees
         windows = [w for w in scope.windows if w.array.writable and all(map(scope.nonempty, w.array.shape))]
         if not windows:
-            return self._nothing(place)
+            return self._new_scalar(place) if self.features.scalars else (["pass"], place)
         window = self.choices.pick(windows)
         array = window.array
         target = f"{array.name}[{self.expressions.index(window, scope)}]"
@@ -100,9 +100,6 @@ class Regions:
         if self.choices.maybe(20):
             lines = [f"if {self.expressions.boolean(scope, 1).text}:", *indented(lines)]
         return lines, place
-
-    def _nothing(self, place: Place) -> tuple[list[str], Place]:
-        return ["pass"], place
 
     # --- numbers ---
 
