@@ -15,6 +15,7 @@ from qgraph.errors import (
 from qgraph.info import info, set_backend, stream
 from qgraph.kernel import kernel, reset
 from qgraph.language import (
+    Static,
     atomic_add,
     atomic_and_,
     atomic_cas,
@@ -29,6 +30,7 @@ from qgraph.language import (
     ndrange,
     parallel,
     serial,
+    static,
 )
 from qgraph.options import prepare_simulator
 
@@ -47,6 +49,7 @@ __all__ = [
     "KernelTypeError",
     "PerformanceWarning",
     "QGraphError",
+    "Static",
     "__version__",
     "asarray",
     "atomic_add",
@@ -70,6 +73,7 @@ __all__ = [
     "reset",
     "serial",
     "set_backend",
+    "static",
     "stream",
     "synchronize",
     "to_numpy",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import product
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
 
@@ -45,6 +45,29 @@ def serial(iterable: Iterable[T]) -> Iterable[T]:
 def parallel(iterable: Iterable[T]) -> Iterable[T]:
     """``for i in parallel(range(...))``: the author's word that the iterations are independent."""
     return iterable
+
+
+def static(value: T) -> T:
+    """``static(expr)``: the value of ``expr``, computed while the kernel is compiled.
+
+    ``if static(...)`` and ``a if static(...) else b`` keep one branch, ``for`` over ``static(range(3))`` or over a tuple of
+    functions, arrays or numbers unrolls.
+    """
+    return value
+
+
+class _StaticArgument:
+    """The mark of ``Static``."""
+
+    def __repr__(self) -> str:
+        return "qgraph.Static"
+
+
+Static = Annotated[Any, _StaticArgument()]
+"""``def kernel(x, mode: qgraph.Static)``: the value of ``mode`` is part of the specialisation, a constant in the kernel.
+
+An integer, float, bool, enumeration member, string, None, function, or a tuple or frozen dataclass of these.
+"""
 
 
 def graph_do_while(flag: Any, max_iter: int | None = None) -> bool:

@@ -8,6 +8,7 @@ every other global is a key of ``Task.names``.
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -41,11 +42,32 @@ class ScalarType:
         return f"{'Python ' if self.weak else ''}{self.dtype}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ConstantType:
-    """An argument whose value is part of the specialisation (None, a string, a function)."""
+    """An argument whose value is part of the specialisation (None, a string, a function, anything that is ``Static``).
+
+    Two of them are equal where the values are, and their types too: 1, 1.0 and True are three constants.
+    """
 
     value: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConstantType) and _identity(self.value) == _identity(other.value)
+
+    def __hash__(self) -> int:
+        return hash(_identity(self.value))
+
+
+def _identity(value: object) -> object:
+    """What tells a constant from another."""
+    parts: object = value
+    if isinstance(value, (float, complex)):
+        parts = repr(value)
+    elif isinstance(value, tuple):
+        parts = tuple(map(_identity, value))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = tuple(_identity(getattr(value, each.name)) for each in dataclasses.fields(value))
+    return type(value), parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Container
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef
-from qgraph.frontend.exits import lower_returns, returns_structure
+from qgraph.frontend.bindings import Binding, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
+from qgraph.frontend.compile_time import known_test
+from qgraph.frontend.definite import names_assigned
+from qgraph.frontend.exits import falls_through, lower_returns, returns_structure
 from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.host import binding, host_expression
 from qgraph.frontend.ranges import refuse_array
@@ -30,11 +33,43 @@ def enter_function(region: Region, scope: Scope, tree: ast.FunctionDef) -> None:
     region.block(scope, lower_returns(frame, scope, statements, lambda node: is_parallel_loop(scope, node)))
 
 
+def pruned(scope: Scope, tree: ast.FunctionDef) -> ast.FunctionDef:
+    """``tree`` without the branches that are dropped at compile time, as far as the start of the function decides them.
+
+    What they return or assign is then nothing that the function does.
+    """
+    tree = copy.deepcopy(tree)
+    tree.body = _Pruning(scope, names_assigned(tree.body)).block(tree.body)
+    return tree
+
+
+class _Pruning(ast.NodeTransformer):
+    def __init__(self, scope: Scope, assigned: Container[str]) -> None:
+        self._scope = scope
+        self._assigned = assigned
+
+    def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for statement in statements:
+            kept = self.visit(statement)
+            result += kept if isinstance(kept, list) else [kept]
+            if isinstance(kept, list) and not falls_through(kept):
+                break
+        return result
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        names = {child.id for child in ast.walk(node.test) if isinstance(child, ast.Name)}
+        known = None if any(name in self._assigned for name in names) else known_test(self._scope, node.test)
+        if known is None:
+            return self.generic_visit(node)
+        return self.block(node.body if known else node.orelse) or [ast.copy_location(ast.Pass(), node)]
+
+
 def _is_number(bound: Binding) -> bool:
     return not bound.is_array if isinstance(bound, LeafRef) else isinstance(bound, (ScalarRef, SlotRef))
 
 
-def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | None, node: ast.Call) -> Binding | None:
+def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | Value | None, node: ast.Call) -> Binding | None:
     """The statements of a func, with its parameters bound to what the call passes; what it returns, or None."""
     unit = region.unit
     refuse_recursion(unit, function, scope, node)
@@ -42,10 +77,11 @@ def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | N
     names: dict[str, Binding] = {}
     for parameter, argument in bind_call(scope, source, owner, node).items():
         names[parameter] = bind_value(region, scope, argument) if isinstance(argument, ast.expr) else argument
-    frame = Frame(unit, source.tree)
+    tree = pruned(scope.of(source, names), source.tree)
+    frame = Frame(unit, tree)
     inner = scope.of(source, names, frame)
     unit.calling.append(function)
-    enter_function(region, inner, source.tree)
+    enter_function(region, inner, tree)
     unit.calling.pop()
     return None if frame.returns is None else result_of(inner, frame.returns, node)
 

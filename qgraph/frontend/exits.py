@@ -1,8 +1,4 @@
-"""`break`, `continue` and `return` at kernel level as flags: a graph's loops end by their conditions alone.
-
-What follows a statement that may leave is put under `if not flag:`; the loop's condition looks at the flag first. The flags are
-kernel scalars under names that no user can write.
-"""
+"""`return` at kernel level: an assignment, and where something follows it, a flag and a `break`."""
 
 from __future__ import annotations
 
@@ -13,67 +9,12 @@ from collections.abc import Callable, Sequence
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, LeafRef, StructRef, Value
+from qgraph.frontend.flags import LOOPS, assign, placed, unless, within
 from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.region import callee
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 from qgraph.program import ArrayType
-
-_LOOPS = (ast.For, ast.While)
-_Block = tuple[list[ast.stmt], frozenset[str]]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class LoopBody:
-    """A loop's body without `break` and `continue`; ``broke`` names the flag that a `break` sets, if there is one."""
-
-    statements: list[ast.stmt]
-    broke: str | None
-
-
-def lower_loop(node: ast.For | ast.While) -> LoopBody:
-    """The body of a kernel-level loop whose `break` and `continue` are flags."""
-    broke, skipped = f"{ADDED}broke{node.lineno}_{node.col_offset}", f"{ADDED}skipped{node.lineno}_{node.col_offset}"
-    statements, flags = _loop_block(node.body, broke, skipped)
-    if skipped in flags:
-        statements = [assign(skipped, ast.Constant(False), node), *statements]
-    return LoopBody(statements, broke if broke in flags else None)
-
-
-def _loop_block(statements: Sequence[ast.stmt], broke: str, skipped: str) -> _Block:
-    result: list[ast.stmt] = []
-    for position, node in enumerate(statements):
-        if isinstance(node, (ast.Break, ast.Continue)):
-            flag = broke if isinstance(node, ast.Break) else skipped
-            return [*result, assign(flag, ast.Constant(True), node)], frozenset({flag})
-        lowered, flags = _inner(node, lambda block: _loop_block(block, broke, skipped))
-        result.append(lowered)
-        rest = statements[position + 1 :]
-        if flags:
-            if not rest:
-                return result, flags
-            guarded, more = _loop_block(rest, broke, skipped)
-            return [*result, unless(flags, guarded, rest[0])], flags | more
-    return result, frozenset()
-
-
-def _inner(node: ast.stmt, lower: Callable[[Sequence[ast.stmt]], _Block]) -> tuple[ast.stmt, frozenset[str]]:
-    """``node`` with the blocks in it lowered, and the flags that they set; a loop's body is the loop's own."""
-    if not isinstance(node, (ast.If, ast.For, ast.While, ast.Match)):
-        return node, frozenset()
-    flags: frozenset[str] = frozenset()
-    node = copy.copy(node)
-    if isinstance(node, ast.Match):
-        node.cases = [copy.copy(case) for case in node.cases]
-        for case in node.cases:
-            case.body, more = lower(case.body)
-            flags |= more
-        return node, flags
-    if isinstance(node, ast.If):
-        node.body, flags = lower(node.body)
-    node.orelse, more = lower(node.orelse)
-    return node, flags | more
-
 
 # --- return ------------------------------------------------------------------------------------------------------------
 
@@ -159,13 +100,13 @@ class _Returns:
                 continue
             if in_loop:
                 # A return inside is a `break` already; one in an inner loop has left only that.
-                result.append(self._loop(node) if isinstance(node, _LOOPS) else self._within(node, tail=False, in_loop=True))
-                if isinstance(node, _LOOPS):
-                    result.append(_place(ast.If(ast.Name(_RETURNED, ast.Load()), [ast.Break()], []), node))
+                result.append(self._loop(node) if isinstance(node, LOOPS) else self._within(node, tail=False, in_loop=True))
+                if isinstance(node, LOOPS):
+                    result.append(placed(ast.If(ast.Name(_RETURNED, ast.Load()), [ast.Break()], []), node))
                 continue
             if isinstance(node, ast.If) and (_always(node.body) or _always(node.orelse)):
                 return [*result, self._within(_with_rest(node, rest), tail=tail, in_loop=False)]
-            if isinstance(node, _LOOPS):
+            if isinstance(node, LOOPS):
                 result.append(self._loop(node))
             else:
                 result.append(self._within(node, tail=tail and not rest, in_loop=False))
@@ -175,7 +116,7 @@ class _Returns:
         return result
 
     def _within(self, node: ast.stmt, *, tail: bool, in_loop: bool) -> ast.stmt:
-        return _inner(node, lambda block: (self.block(block, tail=tail, in_loop=in_loop), frozenset()))[0]
+        return within(node, lambda block: (self.block(block, tail=tail, in_loop=in_loop), frozenset()))[0]
 
     def _loop(self, node: ast.For | ast.While) -> ast.stmt:
         node = copy.copy(node)
@@ -257,7 +198,7 @@ class _Returns:
         if node.value is None or self._frame.returns is None:
             return []
         target, value = self._targets(node.value, self._frame.returns)
-        return [_place(ast.Assign([target], value), node)]
+        return [placed(ast.Assign([target], value), node)]
 
     def _targets(self, value: ast.expr, structure: Structure) -> tuple[ast.expr, ast.expr]:
         """The names that ``value`` is assigned to, and the value, as far as possible tuples of the same shape."""
@@ -305,7 +246,7 @@ def _breaks(statements: Sequence[ast.stmt]) -> bool:
         if isinstance(node, ast.Break):
             return True
         blocks = [getattr(node, "orelse", [])]
-        if not isinstance(node, _LOOPS):
+        if not isinstance(node, LOOPS):
             blocks.append(getattr(node, "body", []))
         blocks += [case.body for case in getattr(node, "cases", [])]
         if any(_breaks(block) for block in blocks):
@@ -335,25 +276,3 @@ def _always(statements: Sequence[ast.stmt]) -> bool:
     if isinstance(last, ast.If):
         return _always(last.body) and _always(last.orelse)
     return isinstance(last, ast.Return)
-
-
-# --- code --------------------------------------------------------------------------------------------------------------
-
-
-def assign(name: str, value: ast.expr, node: ast.AST) -> ast.stmt:
-    """``name = value`` at the place of ``node``."""
-    return _place(ast.Assign([ast.Name(name, ast.Store())], value), node)
-
-
-def unless(flags: frozenset[str], statements: list[ast.stmt], node: ast.AST) -> ast.stmt:
-    """``if not (flag or ...):`` around ``statements``."""
-    names: list[ast.expr] = [ast.Name(flag, ast.Load()) for flag in sorted(flags)]
-    any_set = names[0] if len(names) == 1 else ast.BoolOp(ast.Or(), names)
-    return _place(ast.If(ast.UnaryOp(ast.Not(), any_set), statements, []), node)
-
-
-def _place(node: ast.stmt, where: ast.AST) -> ast.stmt:
-    for child in ast.walk(node):
-        if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
-            ast.copy_location(child, where)
-    return node

@@ -12,6 +12,7 @@ import numpy as np
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, Value
+from qgraph.frontend.compile_time import is_static_call, known_test
 from qgraph.frontend.ranges import loop_call
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
@@ -143,6 +144,9 @@ class _Host:
         return node
 
     def _ifexp(self, node: ast.IfExp) -> ast.expr | None:
+        known = known_test(self._scope, node.test)
+        if known is not None:
+            return self.visit(node.body if known else node.orelse)
         parts = self._all([node.test, node.body, node.orelse])
         if parts is None:
             return None
@@ -150,6 +154,8 @@ class _Host:
         return node
 
     def _call(self, node: ast.Call) -> ast.expr | None:
+        if is_static_call(self._scope, node):
+            return self._static(node)
         bound = self._scope.static(node.func)
         if not isinstance(bound, Value) or node.keywords or not any(bound.value is known for known in _FUNCTIONS):
             return None

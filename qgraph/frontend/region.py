@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, StructRef, Value
+from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.ranges import loop_call
-from qgraph.frontend.resolve import is_do_while, known_test
+from qgraph.frontend.resolve import is_do_while
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.serial import SerialRun
 from qgraph.frontend.unit import Unit
@@ -94,8 +95,13 @@ def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
     if isinstance(node, ast.While):
         return is_do_while(scope, node.test)
     if isinstance(node, ast.For):
-        return is_parallel_loop(scope, node)
+        # An unrolled loop binds its names to anything.
+        return is_parallel_loop(scope, node) or _is_unrolled(scope, node)
     return isinstance(node, ast.Call) and callee_needs_region(unit, scope, node)
+
+
+def _is_unrolled(scope: Scope, node: ast.For) -> bool:
+    return isinstance(node.iter, ast.Call) and _static(scope, node.iter.func) == Value(language.static)
 
 
 def is_parallel_loop(scope: Scope, node: ast.For) -> bool:
@@ -104,7 +110,7 @@ def is_parallel_loop(scope: Scope, node: ast.For) -> bool:
     return found is not None and found.word is not language.serial
 
 
-def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | None] | None:
+def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | Value | None] | None:
     """The func, or the kernel as one, that a call calls, and the object it is a method of."""
     bound = _static(scope, node.func)
     if isinstance(bound, BoundFunc):

@@ -11,6 +11,7 @@ from types import ModuleType
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, StructRef, Value
+from qgraph.frontend.compile_time import is_static_call, known_test, static_value
 from qgraph.frontend.frames import Frame
 from qgraph.frontend.parse import SourceFunction
 from qgraph.language import Func
@@ -96,6 +97,11 @@ class Scope:
                 return self._item(base, index, node)
             if index is not None and isinstance(base, Value) and isinstance(base.value, tuple):
                 return Value(base.value[index])
+        if isinstance(node, ast.Call) and is_static_call(self, node):
+            return static_value(self, node)
+        if isinstance(node, ast.IfExp):
+            known = known_test(self, node.test)
+            return None if known is None else self.static(node.body if known else node.orelse)
         return None
 
     def _attribute(self, base: Binding, node: ast.Attribute) -> Binding | None:
@@ -126,6 +132,8 @@ class Scope:
             self._freeze(vars(owner), node.attr, value, node)
         elif is_cuda_object(owner):
             raise KernelSyntaxError(f"`{ast.unparse(node)}` is a CUDA intrinsic", self.span(node), hint=CUDA_HINT)
+        elif isinstance(getattr(type(owner), node.attr, None), Func):
+            return BoundFunc(getattr(type(owner), node.attr), base)
         elif not _is_constant_owner(owner):
             raise KernelSyntaxError(
                 f"`{ast.unparse(node)}` reads an attribute of a {type(owner).__name__} that is not an argument",
