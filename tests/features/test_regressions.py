@@ -28,3 +28,16 @@ def scalar_and_element(x, z, out):
 
 def test_a_reduction_into_a_scalar_and_one_into_an_element_in_one_loop(check):
     check(scalar_and_element, lambda: (np.arange(4) - 2, np.arange(3), np.array(77)))
+
+
+def count_with_continue(x, out):
+    count = 0
+    for i in range(x.shape[0]):
+        if x[i] > 2:
+            continue
+        count += 1
+    out[()] = count
+
+
+def test_continue_in_a_loop_that_reduces_into_a_scalar(check):
+    check(count_with_continue, lambda: (np.arange(9) % 5, np.array(77)))
