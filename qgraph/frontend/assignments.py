@@ -11,15 +11,21 @@ from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef,
 from qgraph.frontend.calls import call_func, evaluated, has_calls, held_range
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.host import binding
-from qgraph.frontend.region import Region, callee
+from qgraph.frontend.region import Region, callee, covers_elements, is_array_statement
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
+from qgraph.frontend.slices import assign_elements
 from qgraph.frontend.temporaries import temporary
 from qgraph.program import ArrayType, StructType
 
 
 def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     """``targets = value``."""
+    if len(node.targets) == 1 and _is_part(scope, node.targets[0]):
+        (target,) = node.targets
+        assert isinstance(target, ast.Subscript)
+        assign_elements(region, scope, target, _called(region, scope, node.value), node)
+        return
     if all(_stores_elements(target) for target in node.targets):
         _to_elements(region, scope, node)
         return
@@ -48,6 +54,13 @@ def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
 
 def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     """``target += value``."""
+    if _is_part(scope, node.target):
+        assert isinstance(node.target, ast.Subscript)
+        before = copy.deepcopy(node.target)
+        before.ctx = ast.Load()
+        value = ast.copy_location(ast.BinOp(before, node.op, _called(region, scope, node.value)), node)
+        assign_elements(region, scope, node.target, value, node)
+        return
     if _stores_elements(node.target) and not has_calls(region, scope, node.value):
         region.run(scope).statement(scope, node)
         return
@@ -282,6 +295,11 @@ def _check_scalars(scope: Scope, names: list[ast.Name]) -> None:
                 scope.span(name),
                 hint="use another name",
             )
+
+
+def _is_part(scope: Scope, target: ast.expr) -> bool:
+    """Whether a target is part of an array, as a slice is."""
+    return isinstance(target, ast.Subscript) and is_array_statement(scope, target) and covers_elements(scope, target)
 
 
 def _stores_elements(target: ast.expr) -> bool:

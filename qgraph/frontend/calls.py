@@ -15,9 +15,10 @@ from qgraph.frontend.flags import assign, placed
 from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.host import binding, host_expression
 from qgraph.frontend.ranges import refuse_array
-from qgraph.frontend.region import Region, callee, callee_needs_region, is_parallel_loop
+from qgraph.frontend.region import Region, callee, callee_needs_region, is_parallel_loop, numpy_reduction
 from qgraph.frontend.resolve import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.scope import Scope
+from qgraph.frontend.slices import reduce_elements
 from qgraph.language import Func
 from qgraph.program import StructType
 
@@ -148,6 +149,8 @@ def has_calls(region: Region, scope: Scope, node: ast.expr) -> bool:
 
 def _is_made(region: Region, scope: Scope, node: ast.Call) -> bool:
     """Whether the statements of the callee become the kernel's."""
+    if numpy_reduction(scope, node) is not None:
+        return True
     return callee_needs_region(region.unit, scope, node) or returns_structure(region.unit, scope, node)
 
 
@@ -165,6 +168,8 @@ class _Calls(ast.NodeTransformer):
             for keyword, value in zip(node.keywords, values[len(node.args) :], strict=True):
                 keyword.value = value
             return node
+        if numpy_reduction(self._scope, node) is not None:
+            return reduce_elements(self._region, self._scope, node)
         found = callee(self._scope, node)
         assert found is not None
         result = call_func(self._region, self._scope, *found, node)

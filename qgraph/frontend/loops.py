@@ -41,7 +41,7 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
             hint="iterate over range(...), qgraph.ndrange(...), or qgraph.serial(range(...)) for iterations in order",
         )
     if found.word is language.serial:
-        if needs_region(region.unit, scope, node.body):
+        if needs_region(region.unit, scope, [*node.body, *node.orelse]):
             _serial_loop(region, scope, node)
         else:
             region.run(scope).compound(scope, node)

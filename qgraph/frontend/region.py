@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
+
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, StructRef, Value
@@ -16,7 +18,7 @@ from qgraph.frontend.scope import Scope
 from qgraph.frontend.serial import SerialRun
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
-from qgraph.program import Statement, Task, TaskStatement
+from qgraph.program import ArrayType, Statement, Task, TaskStatement
 from qgraph.source import Span
 
 Handler = Callable[["Region", Scope, ast.stmt], None]
@@ -100,7 +102,47 @@ def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
     if isinstance(node, ast.For):
         # An unrolled loop binds its names to anything.
         return is_parallel_loop(scope, node) or _is_unrolled(scope, node)
-    return isinstance(node, ast.Call) and callee_needs_region(unit, scope, node)
+    if isinstance(node, ast.Subscript):
+        return not isinstance(node.ctx, ast.Load) and is_array_statement(scope, node) and covers_elements(scope, node)
+    return isinstance(node, ast.Call) and (callee_needs_region(unit, scope, node) or numpy_reduction(scope, node) is not None)
+
+
+_NUMPY_REDUCTIONS = {
+    np.sum: "sum",
+    np.min: "min",
+    np.max: "max",
+    np.amin: "min",
+    np.amax: "max",
+    np.any: "any",
+    np.all: "all",
+    np.dot: "dot",
+    np.mean: "mean",
+}
+
+
+def numpy_reduction(scope: Scope, node: ast.Call) -> str | None:
+    """What a call of NumPy makes of all elements of an array, None for any other call."""
+    bound = _static(scope, node.func)
+    value = bound.value if isinstance(bound, Value) else None
+    return next((kind for function, kind in _NUMPY_REDUCTIONS.items() if value is function), None)
+
+
+def is_array_statement(scope: Scope, node: ast.Subscript) -> bool:
+    """Whether a subscript is of an array."""
+    bound = _static(scope, node.value)
+    return isinstance(bound, LeafRef) and bound.is_array
+
+
+def covers_elements(scope: Scope, node: ast.Subscript) -> bool:
+    """Whether a subscript of an array names part of it, not one element."""
+    bound = _static(scope, node.value)
+    assert isinstance(bound, LeafRef)
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if any(isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts):
+        return True
+    if len(parts) == 1 and isinstance(parts[0], ast.Name) and isinstance(scope.names.get(parts[0].id), StructRef):
+        return False
+    return isinstance(bound.leaf.type, ArrayType) and len(parts) < bound.leaf.type.ndim
 
 
 def _is_unrolled(scope: Scope, node: ast.For) -> bool:

@@ -284,8 +284,9 @@ def methods(field, n):
     while field.total() < 500 and k < n:
         field.step(0.01)
         k += 1
+    first = field.at(-1)
     for i in range(field.v.shape[0]):
-        field.v[i] = field.at(i) - field.at(-1)
+        field.v[i] = field.at(i) - first
     return field.total(), field.at(1), k
 
 

@@ -657,3 +657,20 @@ def test_a_name_for_an_array_in_branches(rig):
     rig.check(same_array_in_each_branch, lambda: (ints(), ints(), 1))
     with pytest.raises(KernelSyntaxError, match="`a` does not mean the same"):
         rig.run(rig.kernel(other_array_in_each_branch), ints(), ints(), 1)
+
+
+def loops_in_the_else_of_a_loop_for_one_thread(x, n):
+    t = 0
+    for k in qgraph.serial(range(n)):
+        t += k
+        if t > 100:
+            continue
+    else:
+        for i in range(x.shape[0]):
+            x[i] += t
+    return t
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_loops_in_the_else_of_a_loop_for_one_thread(check, n):
+    check(loops_in_the_else_of_a_loop_for_one_thread, lambda: (np.ones(5), n), noop=n == 0)
