@@ -8,22 +8,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from qgraph.program import Branch, Loop, Program, Task
+from qgraph.program import Branch, EventMark, HostCall, Loop, Program, Task
 from qgraph.source import Span
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``."""
+    """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``.
+
+    A host call (``host``) is a ``memcpy`` node that brings its numbers to the host, if it has any, and a ``callback`` node.
+    """
 
     index: int
-    kind: Literal["kernel", "while", "if", "switch"]
+    kind: Literal["kernel", "while", "if", "switch", "callback", "memcpy", "record", "wait"]
     label: str
     span: Span
     region: int
     task: Task | None = None
     control: Loop | Branch | None = None
     bodies: tuple[int, ...] = ()
+    host: HostCall | EventMark | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from qgraph.frontend.parse import SourceFunction
 from qgraph.lowering.build import build_plan
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
-from qgraph.program import ArrayType, FrozenName, Leaf, Program, TaskStatement, Type
+from qgraph.program import ArrayType, Branch, FrozenName, Leaf, Loop, Program, Type
 from qgraph.runtime.aliasing import alias_pattern, overlaps_itself
 from qgraph.runtime.call import Call
 from qgraph.runtime.host_values import HostValues
@@ -196,7 +196,7 @@ def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
     if not options.graph:
         reason = "graph=False: one stream launch a task"
         return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=False, reason=reason)
-    if all(isinstance(statement, TaskStatement) for statement in plan.program.body):
+    if not any(isinstance(statement, (Loop, Branch)) for statement in plan.program.body):
         return CudaGraphExecutable(compiled, device, block_size=block, reason="the kernel has no device loop or branch")
     if options.conditional == "host":
         reason = "conditional='host': the host drives loops and branches"

@@ -11,6 +11,7 @@ from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef,
 from qgraph.frontend.calls import call_func, evaluated, has_calls, held_range
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.host import binding
+from qgraph.frontend.host_calls import host_statement
 from qgraph.frontend.region import Region, callee, covers_elements, is_array_statement
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
@@ -81,6 +82,9 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
             call_func(region, scope, *found, value)
             return
         bound = scope.static(value.func)
+        if isinstance(bound, Value) and any(bound.value is word for word in language.HOST_WORDS):
+            host_statement(region, scope, value, bound.value)
+            return
         if isinstance(bound, Value) and (bound.value is print or bound.value in language.ATOMICS):
             node = copy.copy(node)
             node.value = evaluated(region, scope, value)

@@ -84,7 +84,8 @@ class Region:
 def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
     """Whether something under ``nodes`` is more than one thread's work.
 
-    That is a loop over a range, a device loop, a call with one, or an array or a tuple that gets another name.
+    That is a loop over a range, a device loop, a call with one, an array or a tuple that gets another name, or a word for
+    the host.
     """
     nodes = list(nodes)
     if any(_is_parallel(unit, scope, child) for node in nodes for child in ast.walk(node)):
@@ -104,7 +105,11 @@ def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
         return is_parallel_loop(scope, node) or _is_unrolled(scope, node)
     if isinstance(node, ast.Subscript):
         return not isinstance(node.ctx, ast.Load) and is_array_statement(scope, node) and covers_elements(scope, node)
-    return isinstance(node, ast.Call) and (callee_needs_region(unit, scope, node) or numpy_reduction(scope, node) is not None)
+    if not isinstance(node, ast.Call):
+        return False
+    if is_host_word(scope, node) or numpy_reduction(scope, node) is not None:
+        return True
+    return callee_needs_region(unit, scope, node)
 
 
 _NUMPY_REDUCTIONS = {
@@ -143,6 +148,12 @@ def covers_elements(scope: Scope, node: ast.Subscript) -> bool:
     if len(parts) == 1 and isinstance(parts[0], ast.Name) and isinstance(scope.names.get(parts[0].id), StructRef):
         return False
     return isinstance(bound.leaf.type, ArrayType) and len(parts) < bound.leaf.type.ndim
+
+
+def is_host_word(scope: Scope, node: ast.Call) -> bool:
+    """Whether a call is of ``host_callback``, ``record`` or ``wait``."""
+    bound = _static(scope, node.func)
+    return isinstance(bound, Value) and any(bound.value is word for word in language.HOST_WORDS)
 
 
 def _is_unrolled(scope: Scope, node: ast.For) -> bool:

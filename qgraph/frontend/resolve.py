@@ -411,6 +411,12 @@ class _Rewriter(ast.NodeTransformer):
         text = ast.unparse(node.func)
         if callee is language.graph_do_while:
             raise self._error("graph_do_while() is not the condition of a `while`", node, "write `while graph_do_while(flag):`")
+        if any(callee is word for word in language.HOST_WORDS):
+            raise self._error(
+                f"`{text}(...)` is used in the body of a loop, or as a value: it is a statement of the kernel itself",
+                node,
+                "call it as a statement at kernel level: before or after the loop",
+            )
         if callee in (language.serial, language.parallel, language.ndrange):
             raise self._error(f"`{text}(...)` is used as a value", node, f"write `for ... in {text}(...)`")
         if is_cuda_object(callee):

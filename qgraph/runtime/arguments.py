@@ -25,6 +25,7 @@ from qgraph.program import ArrayType, ConstantType, Leaf, ScalarType, StructType
 from qgraph.runtime.adopt import DTYPE_NAMES, adopt, adopter_of, refuse, watch_of
 from qgraph.runtime.array_view import ArrayView, host_pointer
 from qgraph.runtime.call import Value
+from qgraph.runtime.events import event_handle, is_event_class
 
 MAX_LEAVES = 512
 _MAX_DEPTH = 64
@@ -40,7 +41,7 @@ _INSTEAD: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (memoryview, "pass numpy.asarray(x)"),
 )
 
-Kind = Literal["number", "numpy scalar", "constant", "array", "tuple", "dataclass", "callable", "other"]
+Kind = Literal["number", "numpy scalar", "constant", "array", "tuple", "dataclass", "event", "callable", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,8 @@ class _Describer:
             return self._add(path, stem, *_number(value, path))
         if kind == "numpy scalar":
             return self._add(path, stem, *_numpy_scalar(value, path))
+        if kind == "event":
+            return self._add(path, stem, *_event(value, path))
         if kind == "tuple":
             return self._tuple(path, stem, value)
         if kind == "dataclass":
@@ -185,6 +188,7 @@ def _find_kind(cls: type) -> Kind:
         ("array", adopter_of(cls) is not None),
         ("tuple", issubclass(cls, tuple)),
         ("dataclass", dataclasses.is_dataclass(cls)),
+        ("event", is_event_class(cls)),
         ("callable", any("__call__" in vars(base) for base in cls.__mro__)),
     )
     return next((kind for kind, holds in kinds if holds), "other")
@@ -209,9 +213,16 @@ def _numpy_scalar(value: numpy.generic, path: str) -> tuple[ScalarType, Value]:
     return ScalarType(name, weak=False), value
 
 
+def _event(value: object, path: str) -> tuple[ScalarType, Value]:
+    try:
+        return ScalarType("uint64", weak=False), numpy.uint64(event_handle(value))
+    except ArgumentError as error:
+        refuse(path, error.found, error.hint or "")
+
+
 def _constant(path: str, value: object) -> ConstantType:
     try:
-        hash(value)
+        hash(ConstantType(value))
     except TypeError:
         refuse(path, f"this {type(value).__name__} cannot be hashed, so it cannot be a constant", "pass a plain function")
     return ConstantType(value)
@@ -360,6 +371,9 @@ class Reader:
                 leaf, view = next(leaves)
                 assert isinstance(view, ArrayView)
                 results.append(_read_array(source, name, path, value, leaf.type, view.device))
+            elif kind == "event":
+                next(leaves)
+                results.append(_read_event(source, name, value))
             else:
                 next(leaves)
                 results.append(_read_scalar(source, name, value))
@@ -528,6 +542,11 @@ def key_maker(count: int, numbers: Sequence[int]) -> Callable[..., tuple[Any, ..
     return function
 
 
+def _read_event(source: _Source, name: str, value: object) -> str:
+    source.require(f"type({name}) is {source.constant(type(value))}")
+    return f"{source.constant(numpy.uint64)}({source.constant(event_handle)}({name}))"
+
+
 class Unchanged:
     """Tells whether a later call passes the very arrays and scalars of this one, and nothing about them changed.
 
@@ -573,6 +592,9 @@ def _watch(source: _Source, name: str, value: Any) -> None:
             _watch(source, part, item)
     elif kind == "array":
         _watch_array(source, name, value)
+    elif kind == "event":
+        held, handle = source.constant(_weakly(value)), source.constant(event_handle)
+        source.require(f"{held}() is {name}", f"{handle}({name}) == {event_handle(value)}")
     elif kind == "callable":
         # A function may hold arrays in its closure.
         source.require(f"{source.constant(_weakly(value))}() is {name}")

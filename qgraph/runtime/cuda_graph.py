@@ -20,6 +20,7 @@ from qgraph.runtime.cuda_arena import Arena
 from qgraph.runtime.cuda_driver import ContextLost, DeviceContext, call, driver, failure, leak, outside_captures
 from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
 from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out, fill
+from qgraph.runtime.cuda_nodes import OtherNode, OtherNodes
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
@@ -39,11 +40,11 @@ class GraphInstance:
         self.definition = GraphDefinition()
         self.executable: Any = None
 
-    def instantiate(self, kernels: Iterable[KernelNode]) -> None:
-        """Make it executable, and tell its kernels where they are patched from now on."""
+    def instantiate(self, nodes: Iterable[KernelNode | OtherNode]) -> None:
+        """Make it executable, and tell its nodes where they are patched from now on."""
         self.executable = call(driver.cuGraphInstantiate, self.definition.handle, 0)
-        for kernel in kernels:
-            kernel.executable = self.executable
+        for node in nodes:
+            node.executable = self.executable
 
     def destroy(self) -> None:
         """Executable first, then the graph. Launches in flight finish: the driver frees the executable after them."""
@@ -58,8 +59,10 @@ class GraphInstance:
         self.executable = self.definition = None
 
 
-def add_kernel(graph: Any, kernel: KernelNode) -> Any:
-    """Add a kernel node without edges to ``graph`` (a CUgraph)."""
+def add_node(graph: Any, kernel: KernelNode | OtherNode) -> Any:
+    """Add a node without edges to ``graph`` (a CUgraph)."""
+    if isinstance(kernel, OtherNode):
+        return kernel.add(graph)
     kernel.handle = call(driver.cuGraphAddKernelNode, graph, None, 0, kernel.launch)
     return kernel.handle
 
@@ -90,7 +93,7 @@ def node_of_task(plan: GraphPlan) -> dict[str, int]:
 class Resources:
     """What an executable owns on the device, apart from it, so that a finalizer can let go of it."""
 
-    __slots__ = ("arena", "code", "device", "epoch", "graphs", "pinned", "released", "scratch")
+    __slots__ = ("arena", "code", "device", "epoch", "graphs", "others", "pinned", "released", "scratch")
 
     def __init__(self, device: DeviceContext, epoch: int) -> None:
         self.device = device
@@ -101,6 +104,7 @@ class Resources:
         self.scratch: Buffer | None = None
         self.arena: Arena | None = None
         self.pinned: PinnedWords | None = None
+        self.others: OtherNodes | None = None
 
     def release(self) -> None:
         """Free everything, after the launches in flight; never raises. Nothing happens the second time."""
@@ -124,7 +128,7 @@ class Resources:
         except CudaError:  # the context is poisoned: nothing in it can be used or freed any more
             for graph in graphs:
                 graph.abandon()
-        for memory in (self.scratch, self.pinned, self.arena):
+        for memory in (self.scratch, self.pinned, self.arena, self.others):
             if memory is not None:
                 memory.free()
 
@@ -178,12 +182,15 @@ class CudaExecutable(ABC):
         self._arena_values: tuple[ArrayView, ...] = ()
         result = plan.plan.program.result
         self._results = None if result is None else ResultReader(result, plan.dtypes)
+        self._others = resources.others = OtherNodes(plan.plan, plan.dtypes, self.device, scratch.pointer)
         words = self._words_read()
         resources.pinned = PinnedWords(self.device, words) if words else None
         self._kernels: dict[int, KernelNode] = {}
         if plan.codes:
             resources.code = LoadedCode(plan.cubin)
             self._make_kernels(plan, resources.code, block_size)
+        # What stands at each node that decides nothing.
+        self._nodes: dict[int, KernelNode | OtherNode] = {**self._kernels, **self._others.nodes}
         self._sized = [kernel for kernel in self._kernels.values() if kernel.sized]
 
     def _make_kernels(self, plan: CudaPlan, loaded: LoadedCode, block_size: int | None) -> None:
@@ -241,6 +248,7 @@ class CudaExecutable(ABC):
         if scratch is None or pinned is None:
             raise CudaError("this executable was closed")
         copy_out(scratch.pointer + results.first * WORD, pinned.pointer, results.words * WORD, stream)
+        self.device.kept.tell()
         return results.read(pinned.words, results.first)
 
     def replay(self, stream: int) -> None:
@@ -274,12 +282,13 @@ class CudaExecutable(ABC):
             self._resize(request.host)
             self._arena_values = self._arena.values(request.host)
         parameters.update((*request.values, *self._arena_values) if self._arena_values else request.values)
+        changed = self._others.update(request.values) or parameters.changed != 0
         if parameters.changed:
             self._apply(parameters.changed)
             # Only now: what an exception kept from the graph is applied by the next launch.
             parameters.changed = 0
-            if self._launched:
-                self.argument_updates += 1
+        if changed and self._launched:
+            self.argument_updates += 1
         self._launched = True
         self._token = request.token
 
@@ -335,7 +344,7 @@ class CudaGraphExecutable(CudaExecutable):
         instance = GraphInstance()
         self._resources.graphs.append(instance)
         self._fill(instance.definition, instance.definition, 0)
-        instance.instantiate(self._kernels.values())
+        instance.instantiate(self._nodes.values())
         self._executable = instance.executable
         self._launch_graph = driver.cuGraphLaunch
 
@@ -351,7 +360,7 @@ class CudaGraphExecutable(CudaExecutable):
             call(driver.cuGraphAddEmptyNode, graph, None, 0)
         for node in nodes:
             if node.control is None:
-                handles[node.index] = add_kernel(graph, self._kernels[node.index])
+                handles[node.index] = add_node(graph, self._nodes[node.index])
                 continue
             added, bodies = _add_conditional(definition, node, conditions[node.index])
             handles[node.index] = added.handle
@@ -391,7 +400,7 @@ def _add_conditional(definition: Any, node: Node, condition: Any) -> tuple[Any, 
 
 
 def segments_of(plan: GraphPlan, region: int) -> Iterator[Sequence[Node] | Node]:
-    """A region in program order: runs of kernel nodes, and between them the conditional nodes."""
+    """A region in program order: runs of nodes that decide nothing, and between them the conditional nodes."""
     run: list[Node] = []
     for index in plan.regions[region].nodes:
         node = plan.nodes[index]

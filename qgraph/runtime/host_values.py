@@ -12,7 +12,14 @@ from qgraph.program import HostValue, Program
 _INT64 = 1 << 63
 _ACCEPT = "__qgraph_accept__"
 # What else an integer must satisfy, by ``HostValue.check``.
-_MORE = {"": "", "step": " and {} != 0", "same": " and {} == 1", "max_iter": " and {} >= 1"}
+_MORE = {
+    "same": " and {0} == 1",
+    "size": " and {0} >= 0",
+    "": "",
+    "step": " and {} != 0",
+    "same": " and {} == 1",
+    "max_iter": " and {} >= 1",
+}
 
 
 class HostValues:
