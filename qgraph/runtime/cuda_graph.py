@@ -261,7 +261,7 @@ class CudaExecutable(ABC):
     def _patch(self, request: Call) -> None:
         parameters = self._parameters
         self._token = None
-        if parameters.host_changed(request.host):
+        if request.host != parameters.host:
             self._resize(request.host)
         parameters.update(request.values)
         if parameters.changed:
