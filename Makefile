@@ -45,7 +45,7 @@ test-cpu: $(READY_DEV)
 
 # Numba's simulator is chosen before numba is first imported, so it has a process of its own.
 test-sim: $(READY_DEV)
-	QGRAPH_BACKEND=sim $(PY) -m pytest -q tests/features tests/examples tests/properties
+	QGRAPH_BACKEND=sim $(PY) -m pytest -q -n auto tests/features tests/examples tests/properties
 
 test-gpu: $(READY_DEV)
 	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests/features tests/examples tests/gpu tests/properties

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.runtime.cuda_driver import call, driver
+from qgraph.runtime.cuda_driver import call, device, driver
 
 # How a kernel runs, and the options that make it so.
 PATHS = {
@@ -502,7 +502,6 @@ def test_threads_on_streams_of_their_own(path):
 
 
 def in_context(work, seed):
-    from qgraph.runtime.cuda_driver import device
 
     with device(0).activate():
         work(seed)
