@@ -7,20 +7,26 @@ import copy
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
+from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value, same
 from qgraph.frontend.calls import call_func, evaluated, has_calls, held_range
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.host import binding
 from qgraph.frontend.host_calls import host_statement
-from qgraph.frontend.region import Region, callee
+from qgraph.frontend.region import Region, callee, covers_elements, is_array_statement
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
+from qgraph.frontend.slices import assign_elements
 from qgraph.frontend.temporaries import temporary
 from qgraph.program import ArrayType, StructType
 
 
 def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     """``targets = value``."""
+    if len(node.targets) == 1 and _is_part(scope, node.targets[0]):
+        (target,) = node.targets
+        assert isinstance(target, ast.Subscript)
+        assign_elements(region, scope, target, _called(region, scope, node.value), node)
+        return
     if all(_stores_elements(target) for target in node.targets):
         _to_elements(region, scope, node)
         return
@@ -49,6 +55,13 @@ def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
 
 def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     """``target += value``."""
+    if _is_part(scope, node.target):
+        assert isinstance(node.target, ast.Subscript)
+        before = copy.deepcopy(node.target)
+        before.ctx = ast.Load()
+        value = ast.copy_location(ast.BinOp(before, node.op, _called(region, scope, node.value)), node)
+        assign_elements(region, scope, node.target, value, node)
+        return
     if _stores_elements(node.target) and not has_calls(region, scope, node.value):
         region.run(scope).statement(scope, node)
         return
@@ -251,19 +264,13 @@ def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.
 def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
     """A name that means something at the start of a loop's body, or a branch, means the same in each iteration."""
     before = scope.entry.get(name.id)
-    if before is None or isinstance(before, Gone) or _same(before, bound) or _both_arrays(scope, name, bound):
+    if before is None or isinstance(before, Gone) or same(before, bound) or _both_arrays(scope, name, bound):
         return
     raise KernelSyntaxError(
         f"`{name.id}` is bound again inside a device loop or branch, to something that is no number",
         scope.span(name),
         hint="copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
     )
-
-
-def _same(before: Binding, bound: Binding) -> bool:
-    if isinstance(before, Value) and isinstance(bound, Value):
-        return before.value is bound.value
-    return before == bound
 
 
 def _both_arrays(scope: Scope, name: ast.Name, bound: Binding) -> bool:
@@ -292,6 +299,11 @@ def _check_scalars(scope: Scope, names: list[ast.Name]) -> None:
                 scope.span(name),
                 hint="use another name",
             )
+
+
+def _is_part(scope: Scope, target: ast.expr) -> bool:
+    """Whether a target is part of an array, as a slice is."""
+    return isinstance(target, ast.Subscript) and is_array_statement(scope, target) and covers_elements(scope, target)
 
 
 def _stores_elements(target: ast.expr) -> bool:

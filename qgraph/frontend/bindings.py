@@ -55,6 +55,14 @@ class HostExpr:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class HostNumber:
+    """An integer that the host computes under a name of its own, which bodies see as ``name``."""
+
+    name: str
+    expr: ast.expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RangeRef:
     """A named ``ndrange(...)`` (or range): its call, and the scope (a ``Scope``) that it was written in."""
 
@@ -94,7 +102,7 @@ class Gone:
     hint: str
 
 
-Binding = LeafRef | StructRef | Value | BoundFunc | HostExpr | RangeRef | SlotRef | ScalarRef | Private | Gone
+Binding = LeafRef | StructRef | Value | BoundFunc | HostExpr | HostNumber | RangeRef | SlotRef | ScalarRef | Private | Gone
 
 
 def bind_type(path: str, type_: Type, leaves: Mapping[str, Leaf]) -> Binding:
@@ -108,3 +116,10 @@ def bind_type(path: str, type_: Type, leaves: Mapping[str, Leaf]) -> Binding:
     if hasattr(type_, "value"):
         return Value(type_.value)
     return LeafRef(leaves[path])
+
+
+def same(before: Binding | None, bound: Binding) -> bool:
+    """Whether a name means what it meant."""
+    if isinstance(before, Value) and isinstance(bound, Value):
+        return before.value is bound.value
+    return before == bound

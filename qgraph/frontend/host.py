@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, Value
+from qgraph.frontend.bindings import Binding, Gone, HostExpr, HostNumber, LeafRef, RangeRef, ScalarRef, SlotRef, Value
 from qgraph.frontend.compile_time import is_static_call, known_test
 from qgraph.frontend.ranges import loop_call
 from qgraph.frontend.scope import Scope
@@ -99,7 +99,7 @@ class _Host:
         bound = self._scope.static(node)
         if isinstance(bound, LeafRef) and not bound.is_array:
             return ast.copy_location(ast.Name(bound.leaf.name, ast.Load()), node)
-        if isinstance(bound, HostExpr):
+        if isinstance(bound, (HostExpr, HostNumber)):
             return copy.deepcopy(bound.expr)
         if isinstance(bound, Value):
             value = bound.value

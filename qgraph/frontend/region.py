@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
+
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, StructRef, Value
@@ -16,7 +18,7 @@ from qgraph.frontend.scope import Scope
 from qgraph.frontend.serial import SerialRun
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
-from qgraph.program import Statement, Task, TaskStatement
+from qgraph.program import ArrayType, Statement, Task, TaskStatement
 from qgraph.source import Span
 
 Handler = Callable[["Region", Scope, ast.stmt], None]
@@ -93,12 +95,59 @@ def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
 
 
 def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
+    if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute)):
+        bound = _static(scope, node.value)
+        return isinstance(bound, StructRef) or (isinstance(bound, LeafRef) and bound.is_array)
     if isinstance(node, ast.While):
         return is_do_while(scope, node.test)
     if isinstance(node, ast.For):
         # An unrolled loop binds its names to anything.
         return is_parallel_loop(scope, node) or _is_unrolled(scope, node)
-    return isinstance(node, ast.Call) and (is_host_word(scope, node) or callee_needs_region(unit, scope, node))
+    if isinstance(node, ast.Subscript):
+        return not isinstance(node.ctx, ast.Load) and is_array_statement(scope, node) and covers_elements(scope, node)
+    if not isinstance(node, ast.Call):
+        return False
+    if is_host_word(scope, node) or numpy_reduction(scope, node) is not None:
+        return True
+    return callee_needs_region(unit, scope, node)
+
+
+_NUMPY_REDUCTIONS = {
+    np.sum: "sum",
+    np.min: "min",
+    np.max: "max",
+    np.amin: "min",
+    np.amax: "max",
+    np.any: "any",
+    np.all: "all",
+    np.dot: "dot",
+    np.mean: "mean",
+}
+
+
+def numpy_reduction(scope: Scope, node: ast.Call) -> str | None:
+    """What a call of NumPy makes of all elements of an array, None for any other call."""
+    bound = _static(scope, node.func)
+    value = bound.value if isinstance(bound, Value) else None
+    return next((kind for function, kind in _NUMPY_REDUCTIONS.items() if value is function), None)
+
+
+def is_array_statement(scope: Scope, node: ast.Subscript) -> bool:
+    """Whether a subscript is of an array."""
+    bound = _static(scope, node.value)
+    return isinstance(bound, LeafRef) and bound.is_array
+
+
+def covers_elements(scope: Scope, node: ast.Subscript) -> bool:
+    """Whether a subscript of an array names part of it, not one element."""
+    bound = _static(scope, node.value)
+    assert isinstance(bound, LeafRef)
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if any(isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts):
+        return True
+    if len(parts) == 1 and isinstance(parts[0], ast.Name) and isinstance(scope.names.get(parts[0].id), StructRef):
+        return False
+    return isinstance(bound.leaf.type, ArrayType) and len(parts) < bound.leaf.type.ndim
 
 
 def is_host_word(scope: Scope, node: ast.Call) -> bool:
@@ -165,6 +214,12 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
             scope.names[name] = first
         elif any(isinstance(other, Gone) for other in found):
             scope.names[name] = next(other for other in found if isinstance(other, Gone))
+        elif all(other is not None for other in found):
+            scope.names[name] = Gone(
+                f"`{name}` does not mean the same on each path that leads here",
+                span,
+                "only numbers can: use it in the branches",
+            )
         else:
             scope.names[name] = Gone(
                 f"`{name}` may be read before it is assigned", span, "assign it on every path that leads here"

@@ -22,6 +22,7 @@ from qgraph.frontend.bindings import (
     BoundFunc,
     Gone,
     HostExpr,
+    HostNumber,
     LeafRef,
     Private,
     RangeRef,
@@ -136,6 +137,8 @@ class _Rewriter(ast.NodeTransformer):
             return ast.copy_location(ast.Name(bound.name, context), node)
         if isinstance(bound, (SlotRef, ScalarRef)):
             self._body.scalars[bound.name] = bound.slot
+            return ast.copy_location(ast.Name(bound.name, ast.Load()), node)
+        if isinstance(bound, HostNumber):
             return ast.copy_location(ast.Name(bound.name, ast.Load()), node)
         if isinstance(bound, HostExpr):
             return relocate(_Literals(self).visit(copy.deepcopy(bound.expr)), node)
@@ -308,6 +311,8 @@ class _Rewriter(ast.NodeTransformer):
             if position:
                 value = _binary(value, ast.Mod(), _name(counts[position]))
             values.append(_binary(value, ast.Add(), _name(lows[position])))
+        if isinstance(node.target, ast.Tuple):
+            values = [self._cast(place, value) for place, value in zip(node.target.elts, values, strict=False)]
         target = self.visit(node.target)
         inner.append(ast.copy_location(ast.Assign([target], ast.Tuple(values, ast.Load())), node))
         loop = ast.For(

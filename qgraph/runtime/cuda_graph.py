@@ -311,7 +311,7 @@ class CudaExecutable(ABC):
     def _patch(self, request: Call) -> None:
         parameters = self._parameters
         self._token = None
-        if parameters.host_changed(request.host):
+        if request.host != parameters.host:
             self._resize(request.host)
             self._arena_values = self._arena.values(request.host)
         parameters.update((*request.values, *self._arena_values) if self._arena_values else request.values)

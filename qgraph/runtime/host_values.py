@@ -10,6 +10,15 @@ from qgraph.errors import ArgumentError
 from qgraph.program import HostValue, Program
 
 _INT64 = 1 << 63
+_ACCEPT = "__qgraph_accept__"
+# What else an integer must satisfy, by ``HostValue.check``.
+_MORE = {
+    "size": " and {0} >= 0",
+    "": "",
+    "step": " and {} != 0",
+    "same": " and {} == 1",
+    "max_iter": " and {} >= 1",
+}
 
 
 class HostValues:
@@ -19,9 +28,9 @@ class HostValues:
         self._values = program.host_values
         names = [leaf.name for leaf in program.leaves]
         results = ", ".join(value.source for value in program.host_values)
-        source = f"lambda {', '.join(names)}: ({results}{',' if results else ''})"
-        scope: dict[str, object] = {"__builtins__": builtins, **program.host_names}
-        self._function: Callable[..., tuple[Any, ...]] = eval(source, scope)
+        source = f"lambda {', '.join(names)}: {_ACCEPT}({results})"
+        scope: dict[str, object] = {"__builtins__": builtins, **program.host_names, _ACCEPT: self._accepting()}
+        self._function: Callable[..., tuple[int, ...]] = eval(source, scope)
 
     def __call__(self, values: Sequence[object]) -> tuple[int, ...]:
         """The integers for the values of one call, in the order of ``program.host_values``.
@@ -30,10 +39,24 @@ class HostValues:
             ArgumentError: a bound is no integer or does not fit 64 bits, a step is 0, a limit is below 1.
         """
         try:
-            results = self._function(*values)
+            return self._function(*values)
         except (ArithmeticError, TypeError, ValueError, IndexError):
             self._explain(values)
             raise
+
+    def _accepting(self) -> Callable[..., tuple[int, ...]]:
+        """A function that takes the results and gives them as a tuple, checked in one condition; a slow look tells why not."""
+        names = [f"h{index}" for index in range(len(self._values))]
+        conditions = [
+            f"type({name}) is int and {-_INT64} <= {name} < {_INT64}{_MORE[value.check].format(name)}"
+            for name, value in zip(names, self._values, strict=True)
+        ]
+        results = "".join(f"{name}, " for name in names)
+        accepted = f"({results}) if {' and '.join(conditions) or True} else look(({results}))"
+        function: Callable[..., tuple[int, ...]] = eval(f"lambda {results}: {accepted}", {"look": self._look})
+        return function
+
+    def _look(self, results: tuple[Any, ...]) -> tuple[int, ...]:
         return tuple(_checked(value, result) for value, result in zip(self._values, results, strict=True))
 
     def _explain(self, values: Sequence[object]) -> None:

@@ -119,7 +119,7 @@ def test_other_ways_to_launch(check, options):
 def test_bytes_of_numbers(check):
     def kernel(a, b, c, d, e):
         for i in range(a.shape[0]):
-            a[i] = 1
+            a[i] = True
         for i in range(b.shape[0]):
             b[i] = -3
         for i in range(c.shape[0]):
@@ -131,6 +131,12 @@ def test_bytes_of_numbers(check):
 
     check(
         kernel,
-        lambda: tuple(np.ones(7, dtype) * 2 for dtype in (np.int8, np.int16, np.float32, np.float32, np.int64)),
+        lambda: (
+            np.zeros(7, bool),
+            np.zeros(7, np.int16),
+            np.zeros(7, np.float32),
+            np.ones(7, np.float32),
+            np.zeros(7, np.int64),
+        ),
         tolerance=0.0,
     )

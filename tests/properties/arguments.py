@@ -119,10 +119,10 @@ def _laid_out(base: np.ndarray, layout: Layout) -> np.ndarray:
 
 def _numbers(random: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     if dtype == "bool":
-        return random.integers(0, 2, shape).astype(bool)
+        return np.array(random.integers(0, 2, shape)).astype(bool)
     low, high = domain(dtype, spare=1)
-    numbers = random.integers(max(low, -9), min(high, 9), shape)
+    numbers = np.array(random.integers(max(low, -9), min(high, 9), shape))
     if kind_of(dtype) == "float":
         assert dtype in FLOATS
-        return (numbers / 4).astype(dtype)
+        return np.array(numbers / 4).astype(dtype)
     return numbers.astype(dtype)

@@ -31,6 +31,8 @@ class Features:
     exits: bool = True
     rebinding: bool = True
     returns: bool = True
+    # Arrays that a kernel makes for itself.
+    temporaries: bool = True
     # Functions whose loops become the kernel's, and their values.
     calls: bool = True
     real: bool = False

@@ -178,7 +178,7 @@ class Loops:
                 readable += [Window(array) for array in members]
             elif isinstance(role, tuple):
                 windows = [Window(array, role, bool(header.tuple_name)) for array in members]
-                owned += windows
+                owned += [window for window in windows if all(map(scope.nonempty, window.rest))]
                 readable += windows
             else:
                 updates += self._updates(role, members, scope)
@@ -221,7 +221,7 @@ class Loops:
                 companion = self.choices.pick(others) if "{c}" in form else None
                 if companion is not None:
                     taken.add(companion.name)
-                found.append(Combined(scalar.value, scalar.dtype, form, companion and companion.value))
+                found.append(Combined(scalar.value, form, companion and companion.value))
         return tuple(found), tuple(value for value in scope.values if value.text not in taken)
 
 
