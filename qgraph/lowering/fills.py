@@ -112,7 +112,7 @@ def _places(task: Task, index: ast.expr) -> _Places | None:
 
 
 def _along(axes: list[Axis], name: str) -> tuple[int, str | int]:
-    """First value and number of values of the loop variable ``name``, which must be the next one; -1 where it cannot be told."""
+    """First value and number of values of loop variable ``name``, which must be the next one; -1 where it cannot be told."""
     axis = axes.pop(0) if axes and axes[0].variable == name else None
     match axis:
         case Axis(start=ast.Constant(value=int(first)), step=ast.Constant(value=1), count=ast.Name(id=count)):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -321,6 +325,29 @@ def test_the_function_lives_as_long_as_its_graph():
         make()(x)
     qgraph.synchronize()
     assert SEEN == [1.0] * 20
+
+
+def test_a_callback_in_flight_runs_before_the_process_ends():
+    program = """
+import time, numpy as np, qgraph
+
+def late(value):
+    time.sleep(0.3)
+    print("called with", value, flush=True)
+    raise LookupError("told at the end")
+
+@qgraph.kernel(backend="cuda")
+def kernel(x):
+    qgraph.host_callback(late, x[0])
+
+kernel(qgraph.asarray(np.ones(1), backend="cuda"))
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "late.py"
+        path.write_text(program)
+        result = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=120)
+    assert "called with 1.0" in result.stdout
+    assert "told at the end" in result.stderr
 
 
 # --- events -------------------------------------------------------------------------------------------------------------
