@@ -13,14 +13,31 @@ from qgraph.source import Span
 
 
 @dataclass(frozen=True, slots=True)
+class Box:
+    """The part of the C-contiguous array ``target`` that a memset or memcpy node writes.
+
+    On each axis ``counts`` (names of host values) elements from ``starts`` on. A memcpy takes the same part of ``source``; a
+    memset repeats ``value``, of ``size`` bytes.
+    """
+
+    target: str
+    starts: tuple[int, ...]
+    counts: tuple[str, ...]
+    source: str = ""
+    value: int = 0
+    size: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``.
 
-    A host call (``host``) is a ``memcpy`` node that brings its numbers to the host, if it has any, and a ``callback`` node.
+    A loop that only fills or copies (``box``) is a ``memset`` or ``memcpy`` node where nodes live in a graph. A host call
+    (``host``) is a ``memcpy`` node that brings its numbers to the host, if it has any, and a ``callback`` node.
     """
 
     index: int
-    kind: Literal["kernel", "while", "if", "switch", "callback", "memcpy", "record", "wait"]
+    kind: Literal["kernel", "while", "if", "switch", "callback", "memset", "memcpy", "record", "wait"]
     label: str
     span: Span
     region: int
@@ -28,6 +45,7 @@ class Node:
     control: Loop | Branch | None = None
     bodies: tuple[int, ...] = ()
     host: HostCall | EventMark | None = None
+    box: Box | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +92,8 @@ class GraphPlan:
             node = self.nodes[index]
             after = ", ".join(f"n{before}" for before in self.predecessors(index))
             order = f"  after {after}" if after else ""
-            lines.append(f"{'  ' * depth}n{index} {node.label}  [line {node.span.line}]{order}")
+            kind = f" ({node.kind})" if node.box is not None else ""
+            lines.append(f"{'  ' * depth}n{index} {node.label}{kind}  [line {node.span.line}]{order}")
             task = node.task
             if task is not None:
                 lines += [f"{'  ' * (depth + 2)}{text}" for text in _task_lines(task)]
@@ -96,7 +115,8 @@ class GraphPlan:
         lines = []
         for index in self.regions[region].nodes:
             node = self.nodes[index]
-            label = _dot_text(f"{node.label}\nline {node.span.line}: {node.span.first_line()}")
+            kind = f" ({node.kind})" if node.box is not None else ""
+            label = _dot_text(f"{node.label}{kind}\nline {node.span.line}: {node.span.first_line()}")
             if not node.bodies:
                 lines.append(f"{pad}n{index} [label={label}];")
                 continue

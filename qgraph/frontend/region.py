@@ -95,6 +95,9 @@ def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
 
 
 def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
+    if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute)):
+        bound = _static(scope, node.value)
+        return isinstance(bound, StructRef) or (isinstance(bound, LeafRef) and bound.is_array)
     if isinstance(node, ast.While):
         return is_do_while(scope, node.test)
     if isinstance(node, ast.For):
@@ -231,6 +234,12 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
             scope.names[name] = first
         elif any(isinstance(other, Gone) for other in found):
             scope.names[name] = next(other for other in found if isinstance(other, Gone))
+        elif all(other is not None for other in found):
+            scope.names[name] = Gone(
+                f"`{name}` does not mean the same on each path that leads here",
+                span,
+                "only numbers can: use it in the branches",
+            )
         else:
             scope.names[name] = Gone(
                 f"`{name}` may be read before it is assigned", span, "assign it on every path that leads here"

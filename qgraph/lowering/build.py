@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from qgraph.lowering.dependencies import edges_of
+from qgraph.lowering.fills import mark_fills_and_copies
 from qgraph.plan import GraphPlan, Node, Region
 from qgraph.program import (
     Branch,
@@ -25,12 +26,13 @@ def build_plan(program: Program) -> GraphPlan:
     """The graph of ``program``, bodies of device loops included."""
     builder = _Builder(program)
     builder.region(program.body, None, None)
-    return GraphPlan(
+    plan = GraphPlan(
         program,
         tuple(builder.nodes),
         tuple(sorted(builder.edges)),
         tuple(Region(index, parent, tuple(nodes)) for index, (parent, nodes) in enumerate(builder.regions)),
     )
+    return mark_fills_and_copies(plan)
 
 
 class _Builder:

@@ -13,7 +13,7 @@ from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure
 from qgraph.runtime.cuda_graph import CudaExecutable, GraphInstance, add_edges, add_node, segments_of
 from qgraph.runtime.cuda_kernels import KernelNode
 from qgraph.runtime.cuda_memory import copy_out
-from qgraph.runtime.cuda_nodes import OtherNode
+from qgraph.runtime.cuda_other import OtherNode
 from qgraph.runtime.cuda_stream import Event
 
 
@@ -59,7 +59,7 @@ class CudaHostLoopExecutable(CudaExecutable):
     def __init__(
         self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None = None, as_graphs: bool, reason: str
     ) -> None:
-        self._as_graphs = as_graphs
+        self._as_graphs = self._in_graphs = as_graphs
         self._has_loops = any(node.control is not None for node in plan.plan.nodes)
         # One launch at a time may use the scratch slots; other streams wait for this event.
         self._done: Event | None = None

@@ -1,43 +1,20 @@
-"""The nodes of a graph that are no kernels and decide nothing: host callbacks, events, and copies of numbers to the host."""
+"""The nodes of a graph that are no kernels and decide nothing: host callbacks, events, fills and copies."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 from qgraph.errors import ArgumentError
-from qgraph.plan import GraphPlan, Node
+from qgraph.plan import Box, GraphPlan, Node
 from qgraph.program import WORD, ConstantType, EventMark, HostCall
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver
-from qgraph.runtime.cuda_memory import PinnedWords, copy_out
+from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out
+from qgraph.runtime.cuda_memory_nodes import MemcpyNode, MemoryNode, MemsetNode
+from qgraph.runtime.cuda_other import OtherNode
 from qgraph.runtime.cuda_stream import Event
 from qgraph.runtime.events import event_handle
 from qgraph.runtime.host_calls import HostFunction, Numbers
-
-
-class OtherNode(ABC):
-    """A node of an executable, in a graph or launched by itself.
-
-    ``executable`` and ``handle`` are the CUgraphExec it can be patched in and its CUgraphNode, as in a ``KernelNode``.
-    """
-
-    def __init__(self, node: Node) -> None:
-        self.index = node.index
-        self.executable: Any = None
-        self.handle: Any = None
-
-    @abstractmethod
-    def add(self, graph: Any) -> Any:
-        """Add it without edges to ``graph`` (a CUgraph); gives the CUgraphNode."""
-
-    @abstractmethod
-    def run(self, stream: int) -> None:
-        """Do the same in ``stream``'s order."""
-
-    def update(self, values: tuple[Any, ...]) -> bool:
-        """Take the values of a call; gives whether anything changed."""
-        return False
 
 
 class NumbersNode(OtherNode):
@@ -109,7 +86,12 @@ class EventNode(OtherNode):
         else:
             call(driver.cuStreamWaitEvent, stream, self._event, 0)
 
-    def update(self, values: tuple[Any, ...]) -> bool:
+    def define(self) -> None:
+        """Give the definition the event."""
+        change = driver.cuGraphEventRecordNodeSetEvent if self._records else driver.cuGraphEventWaitNodeSetEvent
+        call(change, self.handle, self._event)
+
+    def update(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
         """Take the event of a call."""
         if self._leaf is None:
             return False
@@ -138,18 +120,26 @@ class OtherNodes:
         dtypes: the types of kernel scalars.
         device: where they run.
         scratch: the address of scratch memory.
+        with_boxes: fills and copies too, which otherwise are kernels.
     """
 
-    def __init__(self, plan: GraphPlan, dtypes: Mapping[str, str], device: DeviceContext, scratch: int) -> None:
+    def __init__(
+        self, plan: GraphPlan, dtypes: Mapping[str, str], device: DeviceContext, scratch: int, *, with_boxes: bool
+    ) -> None:
         self.nodes: dict[int, OtherNode] = {}
         self._device = device
         self._dtypes = dtypes
         self._scratch = scratch
-        self._leaves = {leaf.name: index for index, leaf in enumerate(plan.program.leaves)}
+        self._leaves = {leaf.name: index for index, leaf in enumerate(plan.program.arrays_and_scalars)}
+        self._hosts = {value.name: index for index, value in enumerate(plan.program.host_values)}
         # By host call: its numbers, where they go, and the function. They must outlive the graphs.
         self._calls: dict[str, tuple[Numbers, PinnedWords, HostFunction]] = {}
         self._placeholders: list[Event] = []
+        # Where fills and copies go until the first call tells.
+        self._room: Buffer | None = None
         for node in plan.nodes:
+            if node.box is not None and with_boxes:
+                self.nodes[node.index] = self._memory_node(node, node.box)
             match node.host:
                 case HostCall():
                     self.nodes[node.index] = self._host_call(node, node.host)
@@ -157,7 +147,7 @@ class OtherNodes:
                     self.nodes[node.index] = self._event_mark(node, node.host)
                 case None:
                     pass
-        self._changing = [node for node in self.nodes.values() if isinstance(node, EventNode)]
+        self._changing = [node for node in self.nodes.values() if isinstance(node, EventNode | MemoryNode)]
 
     def _host_call(self, node: Node, host: HostCall) -> OtherNode:
         if host.name not in self._calls:
@@ -170,20 +160,33 @@ class OtherNodes:
             return NumbersNode(node, numbers, self._scratch, pinned)
         return CallbackNode(node, function)
 
+    def _memory_node(self, node: Node, box: Box) -> OtherNode:
+        if self._room is None:
+            self._room = Buffer(self._device, 2 * WORD)
+        made = MemcpyNode if box.source else MemsetNode
+        return made(node, box, self._leaves, self._hosts, self._room.pointer)
+
     def _event_mark(self, node: Node, mark: EventMark) -> OtherNode:
         placeholder = Event(self._device)
         self._placeholders.append(placeholder)
         leaf = None if isinstance(mark.event, ConstantType) else self._leaves[mark.event.name]
         return EventNode(node, mark, leaf, placeholder)
 
-    def update(self, values: tuple[Any, ...]) -> bool:
+    def update(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
         """Take the values of a call; gives whether anything changed."""
         changed = False
         for node in self._changing:
-            changed |= node.update(values)
+            changed |= node.update(values, host)
         return changed
+
+    @property
+    def rejected(self) -> bool:
+        """Whether some change could not be made in an executable graph."""
+        return any(node.rejected for node in self._changing)
 
     def free(self) -> None:
         """Free the host memory: no graph with these nodes may run any more."""
         for _numbers, pinned, _function in self._calls.values():
             pinned.free()
+        if self._room is not None:
+            self._room.free()

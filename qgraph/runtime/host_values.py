@@ -13,7 +13,6 @@ _INT64 = 1 << 63
 _ACCEPT = "__qgraph_accept__"
 # What else an integer must satisfy, by ``HostValue.check``.
 _MORE = {
-    "same": " and {0} == 1",
     "size": " and {0} >= 0",
     "": "",
     "step": " and {} != 0",

@@ -433,20 +433,33 @@ def test_calls_as_statements(check):
     check(calls_without_a_value, lambda: (numbers(),))
 
 
-def behind_and(x):
-    if x[0] > 0 and dot(x, x) > 3:
+def behind_and(x, n):
+    k = 0
+    if n > 0 and bump(x) > 3:
         x[0] = 7
-    y = dot(x, x) if x[0] > 0 else 0.0
-    while x[0] > 0 and norm(x) > 2:
+    y = dot(x, x) if n > 1 else bump(x) if n < 0 else 0.5
+    while k < 5 and norm(x) > 2 and (n != 1 or bump(x) < 9):
         scale(x, 0.5)
-    return y
+        k += 1
+    a = n > 2 or bump(x) > 1 or bump(x) > 2
+    b = 0 < bump(x) < bump(x) < n
+    c = n and bump(x)
+    d = -1 < x[0] < bump(x)
+    if not (n > 0 and bump(x) > 0):
+        k += 100
+    return k, y, a, b, c + 0.0, d
 
 
-def test_a_func_with_loops_behind_and_is_right_or_refused(rig):
-    try:
-        rig.check(behind_and, lambda: (numbers(),))
-    except KernelSyntaxError as error:
-        assert "behind `and`" in str(error)
+@pytest.mark.parametrize("n", [-1, 0, 1, 2, 30])
+def test_a_func_with_loops_behind_and_or_if_and_in_chains(check, n):
+    check(behind_and, lambda: (numbers(), n))
+
+
+@qgraph.func
+def bump(a):
+    for i in range(a.shape[0]):
+        a[i] += 1
+    return a[0]
 
 
 @qgraph.func
@@ -491,13 +504,6 @@ def norm_of_one(v):
 
 def test_funcs_as_arguments_of_funcs(check):
     check(functions_as_arguments, lambda: (numbers(),))
-
-
-@qgraph.func
-def bump(a):
-    for i in range(a.shape[0]):
-        a[i] += 1
-    return a[0]
 
 
 def reads_before_calls(x, k):
