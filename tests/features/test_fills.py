@@ -131,6 +131,12 @@ def test_bytes_of_numbers(check):
 
     check(
         kernel,
-        lambda: (np.zeros(7, bool), np.zeros(7, np.int16), np.zeros(7, np.float32), np.ones(7, np.float32), np.zeros(7, np.int64)),
+        lambda: (
+            np.zeros(7, bool),
+            np.zeros(7, np.int16),
+            np.zeros(7, np.float32),
+            np.ones(7, np.float32),
+            np.zeros(7, np.int64),
+        ),
         tolerance=0.0,
     )
