@@ -41,11 +41,11 @@ demo: $(READY_DEMO)
 test: test-cpu test-sim
 
 test-cpu: $(READY_DEV)
-	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests --ignore=tests/gpu
+	env -u QGRAPH_BACKEND $(PY) -m pytest -q -n auto tests --ignore=tests/gpu
 
 # Numba's simulator is chosen before numba is first imported, so it has a process of its own.
 test-sim: $(READY_DEV)
-	QGRAPH_BACKEND=sim $(PY) -m pytest -q tests/features tests/examples tests/properties
+	QGRAPH_BACKEND=sim $(PY) -m pytest -q -n auto tests/features tests/examples tests/properties
 
 test-gpu: $(READY_DEV)
 	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests/features tests/examples tests/gpu tests/properties
