@@ -84,8 +84,8 @@ class Region:
 def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
     """Whether something under ``nodes`` is more than one thread's work.
 
-    That is a loop over a range, a device loop, a call with one, an array or a tuple that gets another name, or a word for
-    the host.
+    That is a loop over a range, a device loop, a call with one, an array that is made, an array or a tuple that gets another
+    name, or a word for the host.
     """
     nodes = list(nodes)
     if any(_is_parallel(unit, scope, child) for node in nodes for child in ast.walk(node)):
@@ -105,9 +105,12 @@ def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
         return is_parallel_loop(scope, node) or _is_unrolled(scope, node)
     if isinstance(node, ast.Subscript):
         return not isinstance(node.ctx, ast.Load) and is_array_statement(scope, node) and covers_elements(scope, node)
+    if isinstance(node, ast.Assign):
+        values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+        return any(_is_array(scope, value) for value in values)
     if not isinstance(node, ast.Call):
         return False
-    if is_host_word(scope, node) or numpy_reduction(scope, node) is not None:
+    if is_host_word(scope, node) or numpy_reduction(scope, node) is not None or made_array(scope, node) is not None:
         return True
     return callee_needs_region(unit, scope, node)
 
@@ -123,6 +126,23 @@ _NUMPY_REDUCTIONS = {
     np.dot: "dot",
     np.mean: "mean",
 }
+
+
+def _is_array(scope: Scope, node: ast.expr) -> bool:
+    """Whether ``node`` is an array, or part of one that has elements of its own."""
+    if isinstance(node, ast.Subscript):
+        return is_array_statement(scope, node) and covers_elements(scope, node)
+    bound = _static(scope, node)
+    return isinstance(bound, LeafRef) and bound.is_array
+
+
+def made_array(scope: Scope, value: ast.expr) -> str | None:
+    """The word of a call such as ``qgraph.zeros(n)``, which makes an array at kernel level; None for anything else."""
+    if not isinstance(value, ast.Call) or not isinstance(value.func, (ast.Name, ast.Attribute)):
+        return None
+    bound = scope.names.get(value.func.id) if isinstance(value.func, ast.Name) else None
+    bound = bound or _static(scope, value.func)
+    return language.array_maker(bound.value) if isinstance(bound, Value) else None
 
 
 def numpy_reduction(scope: Scope, node: ast.Call) -> str | None:

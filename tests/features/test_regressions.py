@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import qgraph
 
@@ -41,3 +42,26 @@ def count_with_continue(x, out):
 
 def test_continue_in_a_loop_that_reduces_into_a_scalar(check):
     check(count_with_continue, lambda: (np.arange(9) % 5, np.array(77)))
+
+
+def arrays_of_blocks_without_loops(x, n):
+    if n > 0:
+        t = qgraph.zeros(3, np.int64)
+        t[1] = 2
+        x[0] += t[1]
+        v = x
+        v[1] = 5
+    for _ in qgraph.serial(range(n)):
+        w = x
+        w[2] += n
+    k = 0
+    while k < n:
+        k += 1
+        u = qgraph.full((), 3, np.int64)
+        x[2] += u[()]
+    x[-1] = k
+
+
+@pytest.mark.parametrize("n", [0, 2])
+def test_arrays_that_are_made_or_named_in_blocks_without_loops(check, n):
+    check(arrays_of_blocks_without_loops, lambda: (np.arange(5) + 7, n))

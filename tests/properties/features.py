@@ -31,6 +31,8 @@ class Features:
     exits: bool = True
     rebinding: bool = True
     returns: bool = True
+    # `x[1:] = y[:-1]`, and `np.sum(x)`.
+    slices: bool = True
     # Arrays that a kernel makes for itself.
     temporaries: bool = True
     # Functions whose loops become the kernel's, and their values.

@@ -217,6 +217,8 @@ class Loops:
                 forms = _FORMS[scalar.value.kind]
                 if self.state.features.real and scalar.value.kind == "float":
                     forms = _REAL_FORMS
+                # An unsigned number cannot go below 0.
+                forms = tuple(form for form in forms if "-=" not in form or scalar.value.low < 0)
                 form = self.choices.pick([form for form in forms if others or "{c}" not in form])
                 companion = self.choices.pick(others) if "{c}" in form else None
                 if companion is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tests.properties.loops import Loops, Scalar
 from tests.properties.scope import Array, Counter, Extent, Scope, Window
+from tests.properties.slices import Slices
 from tests.properties.state import State, indented
 from tests.properties.values import BITS, FLOATS, GRAIN, UNSIGNED, WEAK, Kind, Value, domain, kind_of, literal, within
 
@@ -35,6 +36,7 @@ class Regions:
         self.expressions = state.expressions
         self.features = state.features
         self.loops = Loops(state, partly)
+        self.slices = Slices(state)
         self.flags = list(flags)
 
     def block(self, place: Place, least: int = 1, most: int = 4) -> tuple[list[str], Place]:
@@ -57,6 +59,8 @@ class Regions:
         options = [self._loop] * 5 + [self._store]
         if features.scalars:
             options += [self._new_scalar, self._new_scalar, self._assign_scalar]
+        if features.slices:
+            options += [self._slices, self._slices]
         if features.temporaries:
             options.append(self._temporary)
         if features.rebinding:
@@ -104,16 +108,21 @@ class Regions:
             lines = [f"if {self.expressions.boolean(scope, 1).text}:", *indented(lines)]
         return lines, place
 
+    def _slices(self, place: Place) -> tuple[list[str], Place]:
+        lines = self.slices.assignment(place.sees)
+        return (lines, place) if lines is not None else self._store(place)
+
     # --- numbers ---
 
     def _new_scalar(self, place: Place) -> tuple[list[str], Place]:
         kind = self.choices.pick(("int", "float", "bool"))
-        scalar, value = self._scalar(kind, place.sees)
+        known = self.slices.number(place.sees) if self.features.slices and self.choices.maybe(25) else None
+        scalar, value = self._scalar(known.kind if known is not None else kind, place.sees, known)
         return [f"{scalar.name} = {value.text}"], replace(place, scalars=(*place.scalars, scalar))
 
-    def _scalar(self, kind: Kind, scope: Scope) -> tuple[Scalar, Value]:
+    def _scalar(self, kind: Kind, scope: Scope, value: Value | None = None) -> tuple[Scalar, Value]:
         name = self.state.name("s")
-        value = self.expressions.of(kind, scope)
+        value = value or self.expressions.of(kind, scope)
         if kind == "int":
             dtypes = value.dtypes | {WEAK}
             dtype = min(sorted(dtypes), key=lambda t: BITS.get(t, 99))
