@@ -150,6 +150,7 @@ class OtherNodes:
         self._changing = [node for node in self.nodes.values() if isinstance(node, EventNode | MemoryNode)]
 
     def _host_call(self, node: Node, host: HostCall) -> OtherNode:
+        self._device.wait_at_exit()
         if host.name not in self._calls:
             numbers = Numbers(host, self._dtypes)
             pinned = PinnedWords(self._device, max(1, numbers.words))
