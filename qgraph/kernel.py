@@ -144,7 +144,7 @@ class Kernel:
         if not kwargs:
             try:
                 key = self._key(*args)
-            except TypeError:  # another number of arguments: defaults are used, or the call is wrong
+            except TypeError:  # another number of arguments: there are defaults, or the call is wrong
                 key = None
             last = self._recent.get(key)
             if last is not None and last.unchanged(args) and last.still_right():
@@ -155,7 +155,8 @@ class Kernel:
                 else:
                     self.last_launch = last.specialisation.launched
                     return None if numbers is None else last.specialisation.value(numbers)
-        return self._run(self._bind(args, kwargs), key)
+        # Only complete positional arguments have a key.
+        return self._run(self._bind(args, kwargs) if key is None else args, key)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The values of all parameters, defaults included."""
@@ -196,10 +197,10 @@ class Kernel:
         specialisation, call, result = self._launch(variant, leaves, simple, stream)
         if key is None:
             key = self._key(*values)
+        # Watching arguments costs more than one call gains: only those that come back are worth it.
         if key in self._seen:
             self._remember(key, values, specialisation, call, reading.default)
-        else:
-            # Watching arguments costs more than one call gains: only those that come back are worth it.
+        elif key is not None:
             if len(self._seen) >= MAX_RECENT:
                 self._seen.clear()
             self._seen[key] = None
@@ -282,7 +283,7 @@ class Kernel:
         from qgraph.runtime.arguments import key_maker, numbers_among
 
         numbers = numbers_among(values)
-        if numbers != self._numbers:
+        if numbers != self._numbers and len(values) == self._positional:
             self._key, self._numbers = key_maker(len(values), numbers), numbers
 
     def _reserved(self) -> frozenset[str]:

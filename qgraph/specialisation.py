@@ -81,7 +81,7 @@ class Variant:
         if backend == "cpu":
             _refuse_half(leaves)
         self.program = build_program(source, types, leaves)
-        self.host_values = HostValues(self.program)
+        self.host_values = HostValues(self.program).of
         self.arrays = tuple(index for index, leaf in enumerate(leaves) if isinstance(leaf.type, ArrayType))
         written = self.program.written
         self.written = tuple(leaves[index].name in written for index in self.arrays)
