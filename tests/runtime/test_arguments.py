@@ -572,3 +572,13 @@ def test_a_field_that_is_gone_is_a_change():
     check = Unchanged((state,)).check
     del state.grid.x
     assert check((state,)) is False
+
+
+@pytest.mark.parametrize("more", [0, 7])
+def test_a_glance_sees_one_shared_element(more):
+    memory = np.zeros(40)
+    others = [memory[20 + 2 * k : 22 + 2 * k] for k in range(more)]
+    for first, second in ((memory[0:5], memory[5:9]), (memory[5:9], memory[0:5])):
+        assert glance([first, second, *others], [True] * (2 + more))
+    for first, second in ((memory[0:6], memory[5:9]), (memory[5:9], memory[0:6]), (memory[0:9], memory[5:6])):
+        assert not glance([first, second, *others], [True] * (2 + more))
