@@ -209,8 +209,8 @@ class Kernel:
     def _launch(self, variant: Variant, leaves: tuple[Any, ...], simple: bool, stream: int) -> tuple[Specialisation, Call, Any]:
         """Run; gives the specialisation, the call as its executable took it, and what the kernel returns."""
         aliases = () if simple else variant.check(leaves)
-        call = Call(leaves, variant.host_values(leaves), stream)
         specialisation = self._specialisation(variant, aliases)
+        call = Call(leaves, specialisation.host_values(leaves), stream)
         try:
             numbers = (specialisation.executable or self._executable(specialisation)).launch(call)
         except CudaError as error:
@@ -261,7 +261,7 @@ class Kernel:
                 return reading, *found
         from qgraph.runtime.arguments import Reader, describe
 
-        arguments = describe(self._names, values, self._reserved())
+        arguments = describe(self._names, values, self._reserved(), self._source.static)
         arrays = [value for value in arguments.values if isinstance(value, ArrayView)]
         backend, device = choose(self.options.backend, arrays)
         key = (arguments.types, backend, device)
@@ -389,7 +389,7 @@ class Kernel:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""
         from qgraph.runtime.arguments import describe
 
-        arguments = describe(self._names, values, self._reserved())
+        arguments = describe(self._names, values, self._reserved(), self._source.static)
         variant = Variant(self._source, arguments.types, arguments.leaves, "cuda", 0, self.options, runs=False)
         return variant, arguments.values
 
@@ -434,7 +434,8 @@ class Bound:
         reading, self._leaves, simple = kernel_._read(values)
         self._variant = reading.variant
         aliases = () if simple else self._variant.check(self._leaves)
-        self._call = Call(self._leaves, self._variant.host_values(self._leaves), 0)
+        # Of the program for this alias pattern: another one may need other numbers.
+        self._call = Call(self._leaves, kernel_._specialisation(self._variant, aliases).host_values(self._leaves), 0)
         self._aliases = aliases
         self._streams: Any = None
         self._staged = False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+from _ctypes import CFuncPtr
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import product
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
 
@@ -45,6 +47,29 @@ def serial(iterable: Iterable[T]) -> Iterable[T]:
 def parallel(iterable: Iterable[T]) -> Iterable[T]:
     """``for i in parallel(range(...))``: the author's word that the iterations are independent."""
     return iterable
+
+
+def static(value: T) -> T:
+    """``static(expr)``: the value of ``expr``, computed while the kernel is compiled.
+
+    ``if static(...)`` and ``a if static(...) else b`` keep one branch, ``for`` over ``static(range(3))`` or over a tuple of
+    functions, arrays or numbers unrolls.
+    """
+    return value
+
+
+class _StaticArgument:
+    """The mark of ``Static``."""
+
+    def __repr__(self) -> str:
+        return "qgraph.Static"
+
+
+Static = Annotated[Any, _StaticArgument()]
+"""``def kernel(x, mode: qgraph.Static)``: the value of ``mode`` is part of the specialisation, a constant in the kernel.
+
+An integer, float, bool, enumeration member, string, None, function, or a tuple or frozen dataclass of these.
+"""
 
 
 def graph_do_while(flag: Any, max_iter: int | None = None) -> bool:
@@ -149,6 +174,68 @@ def atomic_cas(array: Any, index: Any, compare: Any, value: Any) -> Any:
     return old
 
 
+def host_callback(fn: Callable[..., object], *scalars: Any) -> None:
+    """Call ``fn`` on the host with the values that ``scalars`` have at this point of the kernel.
+
+    At kernel level only, outside loops and branches. On CUDA ``fn`` runs on a driver's thread and may not use CUDA; what it
+    raises is raised by the next call that waits. A C function made by ctypes is called without the interpreter's lock; it
+    takes one pointer, which is the second argument (a ctypes object or an address known when the kernel is compiled) or null.
+    """
+    if is_c_function(fn):
+        call_c_function(fn, *scalars)
+    else:
+        fn(*scalars)
+
+
+def is_c_function(function: object) -> bool:
+    """Whether ``function`` is a C function pointer made by ctypes."""
+    return isinstance(function, CFuncPtr)
+
+
+def call_c_function(function: Any, data: Any = None) -> None:
+    """Call a C function of one pointer, whatever ctypes was told of its parameters."""
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(pointer_to(function))(pointer_to(data))
+
+
+def pointer_to(data: Any) -> int:
+    """The address of a ctypes object, or the one that it is; 0 for None.
+
+    Raises:
+        ArgumentError: ``data`` is neither an address nor anything of ctypes.
+    """
+    if data is None or isinstance(data, int):
+        return data or 0
+    try:
+        # Pointers, arrays and functions are addresses themselves,
+        return ctypes.cast(data, ctypes.c_void_p).value or 0
+    except ctypes.ArgumentError:
+        pass
+    try:
+        # structures and numbers have one.
+        return ctypes.addressof(data)
+    except TypeError:
+        raise ArgumentError(
+            f"{type(data).__name__} is not data of ctypes", hint="pass a ctypes object, or an address"
+        ) from None
+
+
+def record(event: Any) -> None:
+    """Record a CUDA event after all of the kernel before this point. At kernel level only, outside loops and branches.
+
+    ``event``: an event of PyTorch, CuPy or cuda.core, or a handle. Nothing happens on the CPU, where None will do.
+    """
+
+
+def wait(event: Any) -> None:
+    """Let all of the kernel after this point wait for a CUDA event. At kernel level only, outside loops and branches.
+
+    ``event``: an event of PyTorch, CuPy or cuda.core, or a handle. Nothing happens on the CPU, where None will do.
+    """
+
+
+# Statements of the kernel itself: CUDA has no such nodes in the bodies of loops and branches.
+HOST_WORDS = (host_callback, record, wait)
+
 ATOMICS = (
     atomic_add,
     atomic_sub,
@@ -181,6 +268,42 @@ def at_least(value: int, _bound: int) -> int:
     It then drops the test whether ``value``, or its sum with a small constant, is an index that counts from the end.
     """
     return value
+
+
+def call_host(address: int, data: Any) -> int:
+    """Call the C function at ``address`` with the address of the array ``data``, or with ``data``; gives its result."""
+    raise AssertionError("generated code for the CPU calls this")
+
+
+_Maker = TypeVar("_Maker", bound=Callable[..., Any])
+# Filled while the modules are imported, and only then.
+_MAKERS: dict[int, tuple[object, str]] = {}
+
+
+def makes_array(kind: str) -> Callable[[_Maker], _Maker]:
+    """Mark a function that makes an array on the host as one that a kernel may call, to make a temporary."""
+
+    def mark(function: _Maker) -> _Maker:
+        _MAKERS[id(function)] = (function, kind)
+        return function
+
+    return mark
+
+
+def array_maker(function: object) -> str | None:
+    """What kind of array ``function`` makes (``zeros``, ``empty_like``, ...), None where it makes none."""
+    import numpy as np
+
+    numpy_makers = (np.empty, np.zeros, np.full, np.empty_like, np.zeros_like, np.full_like)
+    if any(function is maker for maker in numpy_makers):
+        return str(getattr(function, "__name__", ""))
+    found = _MAKERS.get(id(function))
+    return None if found is None or found[0] is not function else found[1]
+
+
+def in_reference() -> bool:
+    """Whether a kernel is running as plain Python, as its specification."""
+    return _REFERENCE.get() is not None
 
 
 def match_subject(value: int) -> int:

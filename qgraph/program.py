@@ -8,7 +8,9 @@ every other global is a key of ``Task.names``.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+import dataclasses
+from _ctypes import CFuncPtr
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -41,11 +43,35 @@ class ScalarType:
         return f"{'Python ' if self.weak else ''}{self.dtype}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ConstantType:
-    """An argument whose value is part of the specialisation (None, a string, a function)."""
+    """An argument whose value is part of the specialisation (None, a string, a function, anything that is ``Static``).
+
+    Two of them are equal where the values are, and their types too: 1, 1.0 and True are three constants.
+    """
 
     value: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConstantType) and _identity(self.value) == _identity(other.value)
+
+    def __hash__(self) -> int:
+        return hash(_identity(self.value))
+
+
+def _identity(value: object) -> object:
+    """What tells a constant from another."""
+    parts: object = value
+    if isinstance(value, (float, complex)):
+        parts = repr(value)
+    elif isinstance(value, tuple):
+        parts = tuple(map(_identity, value))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = tuple(_identity(getattr(value, each.name)) for each in dataclasses.fields(value))
+    elif isinstance(value, CFuncPtr):
+        # Compared by identity anyway, and without a hash.
+        parts = id(value)
+    return type(value), parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +172,15 @@ class HostValue:
     """An integer that the host computes before a launch, from shapes, scalar arguments and constants.
 
     ``source`` is a Python expression over leaf names; the kernels see the result under ``name``. ``check`` says what the
-    value must satisfy: a step is not 0, an iteration limit is at least 1, two things are the same (1). ``text`` is what the
+    value must satisfy: a step is not 0, an iteration limit is at least 1, two things are the same (1),
+    a size is not negative. ``text`` is what the
     user wrote, for messages.
     """
 
     name: str
     source: str
     span: Span
-    check: Literal["", "step", "max_iter", "same"] = ""
+    check: Literal["", "step", "max_iter", "same", "size"] = ""
     text: str = ""
 
 
@@ -209,6 +236,15 @@ class Cast:
 
     slot: Slot | None
     dtype: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Temporary:
+    """An array that lives during a launch: ``leaf`` as bodies know it, its extents as names of host values."""
+
+    leaf: Leaf
+    shape: tuple[str, ...]
+    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +387,46 @@ class Branch:
         return value if 0 <= value < len(self.regions) else None
 
 
-Statement = TaskStatement | Loop | Branch
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """Call ``function`` on the host, after everything before it and before everything after it; never in a loop or branch.
+
+    It gets ``arguments``: the numbers that lie in slots, and constants. A C function (made by ctypes) gets one pointer: its
+    one constant, or none. ``effects`` are all leaves and slots there are: the function may look at any memory.
+    """
+
+    name: str
+    span: Span
+    function: Callable[..., object] = field(compare=False)
+    arguments: tuple[Slot | ConstantType, ...]
+    label: str
+    effects: Effects = Effects()
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The slots among the arguments."""
+        return tuple(argument for argument in self.arguments if isinstance(argument, Slot))
+
+
+@dataclass(frozen=True, slots=True)
+class EventMark:
+    """Record ``event`` after everything before it, or let everything after it wait for ``event``; never in a loop or branch.
+
+    ``event`` is a leaf that holds the handle, or a constant: an event object, a handle, or None, which only backends without
+    events accept.
+    """
+
+    kind: Literal["record", "wait"]
+    span: Span
+    event: Leaf | ConstantType
+    label: str
+    effects: Effects = Effects()
+
+
+Statement = TaskStatement | Loop | Branch | HostCall | EventMark
+
+# What host calls and event marks touch besides all memory: so two of them have an order in a kernel without any.
+HOST = "_host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,6 +473,12 @@ class Program:
     flags: tuple[tuple[str, Span], ...]
     frozen: tuple[FrozenName, ...]
     result: Result | None = None
+    temporaries: tuple[Temporary, ...] = ()
+
+    @property
+    def arrays_and_scalars(self) -> tuple[Leaf, ...]:
+        """What the tasks take: the caller's leaves, then the temporaries."""
+        return (*self.leaves, *(temporary.leaf for temporary in self.temporaries))
 
     @property
     def scratch_words(self) -> int:
@@ -431,10 +512,14 @@ def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
                     yield statement.enter
                 yield from tasks_of(statement.body)
                 yield statement.condition
+            case HostCall() | EventMark():
+                pass
 
 
 def effects_of(statement: Statement) -> Effects:
     """Everything that a statement touches, loop bodies included."""
+    if isinstance(statement, (HostCall, EventMark)):
+        return statement.effects
     result = Effects()
     for task in tasks_of((statement,)):
         result |= task.effects

@@ -15,11 +15,11 @@ from qgraph.frontend.parse import SourceFunction
 from qgraph.lowering.build import build_plan
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
-from qgraph.program import ArrayType, FrozenName, Leaf, Program, TaskStatement, Type
+from qgraph.program import ArrayType, Branch, FrozenName, Leaf, Loop, Program, Type
 from qgraph.runtime.aliasing import alias_pattern, overlaps_itself
 from qgraph.runtime.call import Call
 from qgraph.runtime.host_values import HostValues
-from qgraph.runtime.results import assemble
+from qgraph.runtime.results import assembler
 
 Aliases = tuple[tuple[int, int, str], ...]
 
@@ -142,8 +142,12 @@ class Specialisation:
     def __init__(self, variant: Variant, aliases: Aliases) -> None:
         self.variant, self.aliases = variant, aliases
         self.plan: GraphPlan = build_plan(variant.program_for(aliases))
+        # Arrays that share memory may need temporaries, and these numbers of their own.
+        self.host_values = HostValues(self.plan.program) if aliases else variant.host_values
         self.executable: Executable | None = None
         self.launched: LastLaunch | None = None
+        # What the kernel returns, from the numbers of a launch.
+        self.value: Callable[[tuple[Any, ...] | None], Any] = assembler(self.plan.program.result)
         self.lock = threading.Lock()
 
     def build(self) -> Executable:
@@ -157,11 +161,6 @@ class Specialisation:
     def again(self, executable: Executable, call: Call) -> Run | None:
         """A function that runs ``call`` once more while its arrays live; it holds none of them. None where there is none."""
         return _AGAIN[self.variant.backend](executable, call, self.variant)
-
-    def value(self, numbers: tuple[Any, ...] | None) -> Any:
-        """What the kernel returns, from the numbers of a launch."""
-        result = self.plan.program.result
-        return None if numbers is None or result is None else assemble(result, numbers)
 
     def close(self) -> None:
         """Free the executable; the next launch builds another."""
@@ -197,19 +196,21 @@ def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
     if not options.graph:
         reason = "graph=False: one stream launch a task"
         return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=False, reason=reason)
-    if all(isinstance(statement, TaskStatement) for statement in plan.program.body):
+    if not any(isinstance(statement, (Loop, Branch)) for statement in plan.program.body):
         return CudaGraphExecutable(compiled, device, block_size=block, reason="the kernel has no device loop or branch")
     if options.conditional == "host":
-        reason = "conditional='host': the host drives the loops"
+        reason = "conditional='host': the host drives loops and branches"
         return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=True, reason=reason)
     probe = loop_probe(variant.device)
-    if probe.device_loops:
+    works = probe.device_branches if any(node.kind in ("if", "switch") for node in plan.nodes) else probe.device_loops
+    if works:
         return CudaGraphExecutable(compiled, device, block_size=block, reason=probe.reason)
     if options.conditional == "device":
         raise BackendError(
-            f"conditional='device', but device loops do not work here: {probe.reason}", hint="conditional='auto' falls back"
+            f"conditional='device', but the loops or branches of this kernel do not work here: {probe.reason}",
+            hint="conditional='auto' falls back",
         )
-    warnings.warn(f"the host drives device loops: {probe.reason}", PerformanceWarning, stacklevel=2)
+    warnings.warn(f"the host drives loops and branches: {probe.reason}", PerformanceWarning, stacklevel=2)
     return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=True, reason=probe.reason)
 
 

@@ -187,15 +187,15 @@ class Rig:
         """``function`` as a kernel of this backend."""
         return qgraph.kernel(backend=self.backend, **options)(function)
 
-    def run(self, kernel: Any, *args: Any, **keywords: Any) -> None:
+    def run(self, kernel: Any, *args: Any, **keywords: Any) -> Any:
         """Call ``kernel`` on NumPy arguments and leave its results in them; on cuda by way of device arrays."""
         if self.backend != "cuda":
-            kernel(*args, **keywords)
-            return
+            return kernel(*args, **keywords)
         upload = Upload()
-        kernel(*upload(args), **{name: upload(value) for name, value in keywords.items()})
+        result = kernel(*upload(args), **{name: upload(value) for name, value in keywords.items()})
         qgraph.synchronize()
         upload.download()
+        return result
 
     def device(self, array: np.ndarray) -> Any:
         """``array`` where this backend wants it: on the device for cuda, itself elsewhere."""
@@ -210,10 +210,10 @@ class Rig:
         noop: bool = False,
         **options: Any,
     ) -> Any:
-        """Run ``function`` as a kernel and as plain Python on equal arguments, and compare every array.
+        """Run ``function`` as a kernel and as plain Python on equal arguments; compare every array, and what is returned.
 
         ``make_args`` is called for each run and must give equal arguments each time. Arrays filled with ``POISON`` must
-        change somewhere, and something must change at all unless ``noop``. Returns the kernel.
+        change somewhere, and something must change or be returned at all unless ``noop``. Returns the kernel.
         """
         kernel = self.kernel(function, **options)
         self.compare(kernel, make_args, tolerance=tolerance, noop=noop)
@@ -225,11 +225,38 @@ class Rig:
         """As ``check``, for a kernel that exists: later calls test its caches."""
         before, expected, actual = make_args(), make_args(), make_args()
         with np.errstate(all="ignore"):
-            kernel.reference(*expected)
-        _assert_not_vacuous(before, expected, noop)
-        self.run(kernel, *actual)
+            wanted_result = kernel.reference(*expected)
+        if wanted_result is None or noop:
+            _assert_not_vacuous(before, expected, noop)
+        result = self.run(kernel, *actual)
         for (where, got), (_, wanted) in zip(arrays_of(actual), arrays_of(expected), strict=True):
             assert_same(got, wanted, where, tolerance)
+        assert_returned(result, wanted_result, tolerance if tolerance is not None else _tolerance(before))
+
+
+def _tolerance(args: Any) -> float:
+    """How exact a returned number is: a kernel computes in float32 where some array is floating and none is wider."""
+    floating = {array.dtype.name for _, array in arrays_of(args) if array.dtype.kind in "fc"}
+    narrow = floating and floating <= {"float16", "float32", "complex64"}
+    return TOLERANCES["float32" if narrow else "float64"]
+
+
+def assert_returned(result: Any, wanted: Any, tolerance: float, where: str = "the result") -> None:
+    """``result`` is Python numbers, in the structure of ``wanted``, of the same kind (bool, int, float, complex) and value."""
+    if isinstance(wanted, np.generic):
+        wanted = wanted.item()
+    assert type(result) is type(wanted), f"{where} is {result!r}, and should be {wanted!r}"
+    if isinstance(wanted, (float, complex)):
+        np.testing.assert_allclose(result, wanted, rtol=tolerance, atol=tolerance, err_msg=where)
+    elif isinstance(wanted, tuple):
+        for index, (part, wanted_part) in enumerate(zip(result, wanted, strict=True)):
+            assert_returned(part, wanted_part, tolerance, f"{where}[{index}]")
+    elif dataclasses.is_dataclass(wanted) and not isinstance(wanted, type):
+        for field in dataclasses.fields(wanted):
+            name = field.name
+            assert_returned(getattr(result, name), getattr(wanted, name), tolerance, f"{where}.{name}")
+    else:
+        assert result == wanted, where
 
 
 def _assert_not_vacuous(before: Any, after: Any, noop: bool) -> None:

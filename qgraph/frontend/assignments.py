@@ -7,24 +7,34 @@ import copy
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, HostExpr, LeafRef, ScalarRef, SlotRef, StructRef, Value
-from qgraph.frontend.calls import call_func, evaluated
+from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value, same
+from qgraph.frontend.calls import call_func, evaluated, has_calls, held_range
+from qgraph.frontend.frames import ADDED
 from qgraph.frontend.host import binding
-from qgraph.frontend.region import Region, callee
+from qgraph.frontend.host_calls import host_statement
+from qgraph.frontend.region import Region, callee, covers_elements, is_array_statement
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
-from qgraph.program import ArrayType
+from qgraph.frontend.slices import assign_elements
+from qgraph.frontend.temporaries import temporary
+from qgraph.program import ArrayType, StructType
 
 
 def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     """``targets = value``."""
+    if len(node.targets) == 1 and _is_part(scope, node.targets[0]):
+        (target,) = node.targets
+        assert isinstance(target, ast.Subscript)
+        assign_elements(region, scope, target, _called(region, scope, node.value), node)
+        return
     if all(_stores_elements(target) for target in node.targets):
         _to_elements(region, scope, node)
         return
     value = _called(region, scope, node.value)
     for target in node.targets:
         if isinstance(target, ast.Name):
-            _bind(region, scope, [target], [value])
+            if not _bind_parts(region, scope, target, value):
+                _bind(region, scope, [target], [value])
         elif isinstance(target, ast.Tuple):
             _unpack(region, scope, target, value)
         elif _stores_elements(target):
@@ -45,9 +55,14 @@ def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
 
 def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     """``target += value``."""
-    if _stores_elements(node.target):
-        node = copy.copy(node)
-        node.value = evaluated(region, scope, node.value)
+    if _is_part(scope, node.target):
+        assert isinstance(node.target, ast.Subscript)
+        before = copy.deepcopy(node.target)
+        before.ctx = ast.Load()
+        value = ast.copy_location(ast.BinOp(before, node.op, _called(region, scope, node.value)), node)
+        assign_elements(region, scope, node.target, value, node)
+        return
+    if _stores_elements(node.target) and not has_calls(region, scope, node.value):
         region.run(scope).statement(scope, node)
         return
     load = copy.deepcopy(node.target)
@@ -67,6 +82,9 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
             call_func(region, scope, *found, value)
             return
         bound = scope.static(value.func)
+        if isinstance(bound, Value) and any(bound.value is word for word in language.HOST_WORDS):
+            host_statement(region, scope, value, bound.value)
+            return
         if isinstance(bound, Value) and (bound.value is print or bound.value in language.ATOMICS):
             node = copy.copy(node)
             node.value = evaluated(region, scope, value)
@@ -82,10 +100,7 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
 
 
 def _called(region: Region, scope: Scope, value: ast.expr) -> ast.expr:
-    """``value``, its calls of funcs with loops made; a tuple part by part."""
-    if isinstance(value, ast.Tuple):
-        parts: list[ast.expr] = [evaluated(region, scope, part) for part in value.elts]
-        return ast.copy_location(ast.Tuple(parts, ast.Load()), value)
+    """``value``, its calls of funcs with loops made."""
     return evaluated(region, scope, value)
 
 
@@ -101,6 +116,8 @@ def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) ->
         raise KernelSyntaxError(
             f"{len(parts)} values for {len(target.elts)} names", scope.span(value), hint="unpack as many as there are"
         )
+    if parts is not None and any(isinstance(element, ast.Tuple) for element in target.elts):
+        target, parts = _flattened(scope, target, parts)
     names = [element for element in target.elts if isinstance(element, ast.Name)]
     if len(names) == len(target.elts):
         if parts is not None:
@@ -123,6 +140,73 @@ def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) ->
         scope.span(target),
         hint="assign to elements of arrays, or bind plain names",
     )
+
+
+def _bind_parts(region: Region, scope: Scope, target: ast.Name, value: ast.expr) -> bool:
+    """``t = a, b``: a name for each part, `t.0` and so on, to be assigned again; False where there is no such tuple."""
+    bound = scope.static(value)
+    if isinstance(bound, StructRef):
+        if not _has_scalars(bound):
+            return False
+    elif not isinstance(value, ast.Tuple):
+        return False
+    if not _parts(scope, value):
+        return False
+    names: list[ast.Name] = []
+    values: list[ast.expr] = []
+    _lay_out(scope, target, value, names, values)
+    _bind(region, scope, names, values)
+    made = _made_of(scope, target.id, value)
+    _check_rebinding(scope, target, made)
+    scope.names[target.id] = made
+    return True
+
+
+def _lay_out(scope: Scope, target: ast.Name, value: ast.expr, names: list[ast.Name], values: list[ast.expr]) -> None:
+    """The names and values of all parts of ``value`` and of the tuples in it."""
+    for k, part in enumerate(_parts(scope, value) or []):
+        name = ast.copy_location(ast.Name(f"{target.id}{ADDED}{k}", ast.Store()), target)
+        if _is_tuple(scope, part):
+            _lay_out(scope, name, part, names, values)
+        else:
+            names.append(name)
+            values.append(part)
+
+
+def _made_of(scope: Scope, name: str, value: ast.expr) -> StructRef:
+    bound = scope.static(value)
+    parts = _parts(scope, value) or []
+    fields = list(bound.children) if isinstance(bound, StructRef) else [str(k) for k in range(len(parts))]
+    children: dict[str, Binding] = {}
+    for k, (field, part) in enumerate(zip(fields, parts, strict=True)):
+        inner = f"{name}{ADDED}{k}"
+        children[field] = _made_of(scope, inner, part) if _is_tuple(scope, part) else scope.names[inner]
+    return StructRef(StructType(bound.type.cls if isinstance(bound, StructRef) else tuple, ()), name, children)
+
+
+def _is_tuple(scope: Scope, value: ast.expr) -> bool:
+    return isinstance(value, ast.Tuple) or isinstance(scope.static(value), StructRef)
+
+
+def _has_scalars(bound: StructRef) -> bool:
+    children = bound.children.values()
+    return any(isinstance(child, ScalarRef) or (isinstance(child, StructRef) and _has_scalars(child)) for child in children)
+
+
+def _flattened(scope: Scope, target: ast.Tuple, parts: list[ast.expr]) -> tuple[ast.Tuple, list[ast.expr]]:
+    """``(a, b), c = (x, y), z`` as ``a, b, c = x, y, z``."""
+    targets: list[ast.expr] = []
+    values: list[ast.expr] = []
+    for element, part in zip(target.elts, parts, strict=True):
+        inner = _parts(scope, part) if isinstance(element, ast.Tuple) else None
+        if isinstance(element, ast.Tuple) and inner is not None and len(inner) == len(element.elts):
+            flat, inner = _flattened(scope, element, inner)
+            targets += flat.elts
+            values += inner
+        else:
+            targets.append(element)
+            values.append(part)
+    return ast.copy_location(ast.Tuple(targets, ast.Store()), target), values
 
 
 def _mixed(region: Region, scope: Scope, targets: list[ast.expr], parts: list[ast.expr]) -> None:
@@ -150,7 +234,10 @@ def _parts(scope: Scope, value: ast.expr) -> list[ast.expr] | None:
             count = base.leaf.type.ndim
     if count == 0:
         return None
-    parts: list[ast.expr] = [ast.Subscript(value, ast.Constant(k), ast.Load()) for k in range(count)]
+    if isinstance(bound, StructRef) and not all(key.isdigit() for key in bound.children):
+        parts: list[ast.expr] = [ast.Attribute(value, key, ast.Load()) for key in bound.children]
+    else:
+        parts = [ast.Subscript(value, ast.Constant(k), ast.Load()) for k in range(count)]
     return [ast.fix_missing_locations(ast.copy_location(part, value)) for part in parts]
 
 
@@ -161,7 +248,7 @@ def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.
     known: list[tuple[ast.Name, Binding]] = []
     computed: list[tuple[ast.Name, ast.expr]] = []
     for name, value in zip(names, values, strict=True):
-        bound = binding(region.unit, scope, value)
+        bound = temporary(region, scope, name.id, value) or binding(region.unit, scope, value)
         if bound is None or (frame.varies(name.id) and _is_number(bound)):
             computed.append((name, value))
         else:
@@ -170,23 +257,26 @@ def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.
         _check_scalars(scope, [name for name, _ in computed])
         region.run(scope).assign_all(scope, [name.id for name, _ in computed], [value for _, value in computed])
     for name, bound in known:
-        if region.depth > 0 and not _both_arrays(scope, name, bound) and _is_bound(scope, name):
-            raise KernelSyntaxError(
-                f"`{name.id}` is bound again inside a device loop or branch, to something that is no number",
-                scope.span(name),
-                hint="copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
-            )
-        scope.names[name.id] = bound
+        _check_rebinding(scope, name, bound)
+        scope.names[name.id] = held_range(region, bound) if isinstance(bound, RangeRef) else bound
+
+
+def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
+    """A name that means something at the start of a loop's body, or a branch, means the same in each iteration."""
+    before = scope.entry.get(name.id)
+    if before is None or isinstance(before, Gone) or same(before, bound) or _both_arrays(scope, name, bound):
+        return
+    raise KernelSyntaxError(
+        f"`{name.id}` is bound again inside a device loop or branch, to something that is no number",
+        scope.span(name),
+        hint="copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
+    )
 
 
 def _both_arrays(scope: Scope, name: ast.Name, bound: Binding) -> bool:
     """Whether an array takes the place of another one: the region around settles that at its end."""
     before = scope.names.get(name.id)
     return all(isinstance(each, LeafRef) and each.is_array for each in (before, bound))
-
-
-def _is_bound(scope: Scope, name: ast.Name) -> bool:
-    return isinstance(scope.names.get(name.id), (LeafRef, ScalarRef, SlotRef))
 
 
 def _is_number(bound: Binding) -> bool:
@@ -209,6 +299,11 @@ def _check_scalars(scope: Scope, names: list[ast.Name]) -> None:
                 scope.span(name),
                 hint="use another name",
             )
+
+
+def _is_part(scope: Scope, target: ast.expr) -> bool:
+    """Whether a target is part of an array, as a slice is."""
+    return isinstance(target, ast.Subscript) and is_array_statement(scope, target) and covers_elements(scope, target)
 
 
 def _stores_elements(target: ast.expr) -> bool:

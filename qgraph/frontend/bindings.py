@@ -41,16 +41,24 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class BoundFunc:
-    """A func found on a struct argument's class: ``state.update``."""
+    """A func found on the class of an argument, or of a constant: ``state.update``."""
 
     function: object
-    owner: StructRef
+    owner: StructRef | Value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostExpr:
     """A kernel-level name for a number that the host computes: an expression over leaf names."""
 
+    expr: ast.expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostNumber:
+    """An integer that the host computes under a name of its own, which bodies see as ``name``."""
+
+    name: str
     expr: ast.expr
 
 
@@ -94,7 +102,7 @@ class Gone:
     hint: str
 
 
-Binding = LeafRef | StructRef | Value | BoundFunc | HostExpr | RangeRef | SlotRef | ScalarRef | Private | Gone
+Binding = LeafRef | StructRef | Value | BoundFunc | HostExpr | HostNumber | RangeRef | SlotRef | ScalarRef | Private | Gone
 
 
 def bind_type(path: str, type_: Type, leaves: Mapping[str, Leaf]) -> Binding:
@@ -108,3 +116,10 @@ def bind_type(path: str, type_: Type, leaves: Mapping[str, Leaf]) -> Binding:
     if hasattr(type_, "value"):
         return Value(type_.value)
     return LeafRef(leaves[path])
+
+
+def same(before: Binding | None, bound: Binding) -> bool:
+    """Whether a name means what it meant."""
+    if isinstance(before, Value) and isinstance(bound, Value):
+        return before.value is bound.value
+    return before == bound

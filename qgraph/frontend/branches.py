@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 
 from qgraph import language
-from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Value
 from qgraph.frontend.calls import evaluated
 from qgraph.frontend.deciding import decide, decide_test
-from qgraph.frontend.exits import assign
+from qgraph.frontend.flags import assign
 from qgraph.frontend.frames import ADDED
+from qgraph.frontend.matching import as_if, cases_of, is_one_of
 from qgraph.frontend.rebinding import arrays_that_move, put_back
 from qgraph.frontend.region import Region, header, merge, needs_region, statically
 from qgraph.frontend.resolve import Body
@@ -51,12 +51,12 @@ def if_statement(region: Region, scope: Scope, node: ast.If) -> None:
 
 def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
     """A SWITCH node, or one thread's `if`/`elif`."""
-    cases = [(_values(scope, case), case.body) for case in node.cases]
+    cases = cases_of(scope, node)
     if not needs_region(region.unit, scope, [node]):
         callee, held = f"{ADDED}match_subject", f"{ADDED}subject{node.lineno}_{node.col_offset}"
         scope.names[callee] = Value(language.match_subject)
         keep = assign(held, ast.Call(ast.Name(callee, ast.Load()), [node.subject], []), node.subject)
-        region.block(scope, [keep, *_as_if(node, cases, held)])
+        region.block(scope, [keep, *as_if(node, cases, held)])
         return
     places = arrays_that_move(region, scope, [block for _, block in cases], node)
     subject = evaluated(region, scope, node.subject)
@@ -73,7 +73,7 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
         if values is None:
             number = chosen
             continue
-        number = ast.IfExp(_is_one_of("_subject", values), chosen, number)
+        number = ast.IfExp(is_one_of("_subject", values), chosen, number)
     keep = ast.copy_location(ast.Assign([ast.Name("_subject", ast.Store())], value), node.subject)
     choose = decide(body, decided, ast.unparse(number))
     deciding = small_task(unit, "decide", span, body, [keep, choose], writes=[decided])
@@ -87,50 +87,3 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
     region.add(Branch("switch", span, decided, deciding, tuple(regions), f"match {ast.unparse(node.subject)}"))
     complete = any(values is None for values, _ in cases)
     merge(scope, scopes if complete else [*scopes, scope.inner({})], span)
-
-
-def _values(scope: Scope, case: ast.match_case) -> list[int] | None:
-    """The integers that a case stands for; None for ``case _``."""
-    if case.guard is not None:
-        raise KernelSyntaxError(
-            "a `case` with an `if`", scope.span(case.guard), hint="write an `if` inside the case, or if/elif instead of match"
-        )
-    pattern = case.pattern
-    if isinstance(pattern, ast.MatchAs) and pattern.pattern is None and pattern.name is None:
-        return None
-    values = []
-    for part in pattern.patterns if isinstance(pattern, ast.MatchOr) else [pattern]:
-        value = _value(scope, part.value) if isinstance(part, ast.MatchValue) else None
-        if value is None:
-            raise KernelSyntaxError(
-                f"`case {ast.unparse(part)}` is not an integer",
-                scope.span(part),
-                hint="kernels match integers: `case 0:`, `case 1 | 2:`, `case Color.RED:`, `case _:`",
-            )
-        values.append(value)
-    return values
-
-
-def _value(scope: Scope, node: ast.expr) -> int | None:
-    try:
-        value = ast.literal_eval(node)
-    except ValueError:
-        value = getattr(scope.static(node), "value", None)
-    return int(value) if isinstance(value, int) else None
-
-
-def _as_if(node: ast.Match, cases: list[tuple[list[int] | None, list[ast.stmt]]], subject: str) -> list[ast.stmt]:
-    """The same as if/elif over a name that holds the subject."""
-    rest: list[ast.stmt] = []
-    for values, block in reversed(cases):
-        rest = block if values is None else [ast.If(_is_one_of(subject, values), block, rest)]
-    return [_placed(statement, node) for statement in rest]
-
-
-def _placed(statement: ast.stmt, node: ast.AST) -> ast.stmt:
-    return statement if hasattr(statement, "lineno") else ast.fix_missing_locations(ast.copy_location(statement, node))
-
-
-def _is_one_of(name: str, values: list[int]) -> ast.expr:
-    tests: list[ast.expr] = [ast.Compare(ast.Name(name, ast.Load()), [ast.Eq()], [ast.Constant(value)]) for value in values]
-    return tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), tests)

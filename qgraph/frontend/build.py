@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.frontend import assignments, branches, loops
 from qgraph.frontend.bindings import LeafRef, ScalarRef, bind_type
-from qgraph.frontend.calls import enter_function
+from qgraph.frontend.calls import enter_function, pruned
 from qgraph.frontend.frames import Frame, Structure
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.region import Region
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
-from qgraph.program import ArrayType, Leaf, Program, Result, Type
+from qgraph.program import HOST, ArrayType, Effects, EventMark, HostCall, Leaf, Program, Result, Statement, Type
 
 
 def build_program(
@@ -40,13 +41,14 @@ def build_program(
     unit = Unit(source.name, leaves, float_type_of(leaves), same, overlapping)
     by_path = {leaf.path: leaf for leaf in leaves}
     names = {name: bind_type(name, type_, by_path) for name, type_ in types}
-    frame = Frame(unit, source.tree)
+    tree = pruned(Scope(source, names, unit.frozen), source.tree)
+    frame = Frame(unit, tree)
     scope = Scope(source, names, unit.frozen, frame)
     unit.calling.append(source.function)
     region = Region(unit, _HANDLERS)
-    enter_function(region, scope, source.tree)
+    enter_function(region, scope, tree)
     result = None if frame.returns is None else _result(region, scope, frame.returns)
-    body = region.finish()
+    body = tuple(_as_barrier(unit, statement) for statement in region.finish())
     program = Program(
         name=source.name,
         span=source.span,
@@ -60,16 +62,26 @@ def build_program(
         flags=tuple(unit.flags),
         frozen=tuple(unit.frozen.values()),
         result=result,
+        temporaries=tuple(unit.temporaries),
     )
     _check_readonly(program)
     return program
+
+
+def _as_barrier(unit: Unit, statement: Statement) -> Statement:
+    """A host call or event mark comes after everything before it and before everything after it: it touches all there is."""
+    if not isinstance(statement, (HostCall, EventMark)):
+        return statement
+    everything = frozenset({HOST, *unit.leaves, *(slot.name for slot in unit.slots)})
+    return replace(statement, effects=Effects(everything, everything))
 
 
 def _result(region: Region, scope: Scope, structure: Structure) -> Result:
     """Where the numbers are that the kernel returns, at its end."""
     if not structure.name:
         return Result(None, structure.cls, tuple(_result(region, scope, part) for part in structure.parts))
-    bound = scope.names.get(structure.name)
+    assert scope.frame is not None
+    bound = scope.frame.result(structure.name, scope.names.get(structure.name))
     if not isinstance(bound, ScalarRef):
         value = ast.copy_location(ast.Name(structure.name, ast.Load()), scope.source.tree)
         if isinstance(bound, LeafRef) and bound.is_array:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Container
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, LeafRef, ScalarRef, SlotRef, StructRef
-from qgraph.frontend.exits import lower_returns
+from qgraph.frontend.bindings import Binding, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
+from qgraph.frontend.compile_time import known_test
+from qgraph.frontend.definite import names_assigned
+from qgraph.frontend.exits import falls_through, lower_returns, returns_structure
+from qgraph.frontend.flags import assign, placed
 from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.host import binding, host_expression
-from qgraph.frontend.region import Region, callee, callee_needs_region, is_parallel_loop
+from qgraph.frontend.ranges import refuse_array
+from qgraph.frontend.region import Region, callee, callee_needs_region, is_parallel_loop, numpy_reduction
 from qgraph.frontend.resolve import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.scope import Scope
+from qgraph.frontend.slices import reduce_elements
 from qgraph.language import Func
 from qgraph.program import StructType
 
@@ -29,11 +35,43 @@ def enter_function(region: Region, scope: Scope, tree: ast.FunctionDef) -> None:
     region.block(scope, lower_returns(frame, scope, statements, lambda node: is_parallel_loop(scope, node)))
 
 
+def pruned(scope: Scope, tree: ast.FunctionDef) -> ast.FunctionDef:
+    """``tree`` without the branches that are dropped at compile time, as far as the start of the function decides them.
+
+    What they return or assign is then nothing that the function does.
+    """
+    tree = copy.deepcopy(tree)
+    tree.body = _Pruning(scope, names_assigned(tree.body)).block(tree.body)
+    return tree
+
+
+class _Pruning(ast.NodeTransformer):
+    def __init__(self, scope: Scope, assigned: Container[str]) -> None:
+        self._scope = scope
+        self._assigned = assigned
+
+    def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for statement in statements:
+            kept = self.visit(statement)
+            result += kept if isinstance(kept, list) else [kept]
+            if isinstance(kept, list) and not falls_through(kept):
+                break
+        return result
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        names = {child.id for child in ast.walk(node.test) if isinstance(child, ast.Name)}
+        known = None if any(name in self._assigned for name in names) else known_test(self._scope, node.test)
+        if known is None:
+            return self.generic_visit(node)
+        return self.block(node.body if known else node.orelse) or [ast.copy_location(ast.Pass(), node)]
+
+
 def _is_number(bound: Binding) -> bool:
     return not bound.is_array if isinstance(bound, LeafRef) else isinstance(bound, (ScalarRef, SlotRef))
 
 
-def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | None, node: ast.Call) -> Binding | None:
+def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | Value | None, node: ast.Call) -> Binding | None:
     """The statements of a func, with its parameters bound to what the call passes; what it returns, or None."""
     unit = region.unit
     refuse_recursion(unit, function, scope, node)
@@ -41,10 +79,11 @@ def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | N
     names: dict[str, Binding] = {}
     for parameter, argument in bind_call(scope, source, owner, node).items():
         names[parameter] = bind_value(region, scope, argument) if isinstance(argument, ast.expr) else argument
-    frame = Frame(unit, source.tree)
+    tree = pruned(scope.of(source, names), source.tree)
+    frame = Frame(unit, tree)
     inner = scope.of(source, names, frame)
     unit.calling.append(function)
-    enter_function(region, inner, source.tree)
+    enter_function(region, inner, tree)
     unit.calling.pop()
     return None if frame.returns is None else result_of(inner, frame.returns, node)
 
@@ -52,7 +91,10 @@ def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | N
 def result_of(scope: Scope, structure: Structure, node: ast.AST) -> Binding:
     """The binding of what a function returned, at the end of its ``scope``."""
     if structure.name:
-        return scope.lookup(ast.copy_location(ast.Name(structure.name, ast.Load()), node))
+        assert scope.frame is not None
+        bound = scope.frame.result(structure.name, scope.names.get(structure.name))
+        assert bound is not None, "every path to the end assigns what is returned"
+        return bound
     children = {str(k): result_of(scope, part, node) for k, part in enumerate(structure.parts)}
     return StructRef(StructType(structure.cls or tuple, ()), "the result", children)
 
@@ -61,33 +103,73 @@ def bind_value(region: Region, scope: Scope, value: ast.expr) -> Binding:
     """What a name stands for that is bound to ``value``: a thing known now, a number of the host, or a new kernel scalar."""
     known = binding(region.unit, scope, value)
     if known is not None:
-        return known
+        return held_range(region, known) if isinstance(known, RangeRef) else known
     name = f"{ADDED}argument{len(region.unit.slots)}"
-    region.run(scope).assign(scope, name, evaluated(region, scope, value))
+    # Before the run is asked for: a call in the value may end it.
+    value = evaluated(region, scope, value)
+    known = binding(region.unit, scope, value)
+    if known is not None:
+        return known
+    region.run(scope).assign(scope, name, value)
     return scope.names.pop(name)
 
 
-def evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
-    """``node`` in which calls of funcs with kernel-level loops have been made, and stand as names of their results."""
-    if not any(isinstance(child, ast.Call) and callee_needs_region(region.unit, scope, child) for child in ast.walk(node)):
+def held_range(region: Region, bound: RangeRef) -> RangeRef:
+    """``bound``, a range that gets a name: its bounds are what they are now, whatever happens to the scalars in them."""
+    scope = bound.scope
+    call = copy.deepcopy(bound.call)
+    call.args = [_held_bound(region, scope, argument) for argument in call.args]
+    return RangeRef(call, scope)
+
+
+def _held_bound(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    if isinstance(node, ast.Tuple):
+        parts = [_held_bound(region, scope, part) for part in node.elts]
+        return ast.copy_location(ast.Tuple(parts, ast.Load()), node)
+    if isinstance(node, ast.Starred) or host_expression(region.unit, scope, node) is not None:
         return node
-    if host_expression(region.unit, scope, node) is not None:
+    refuse_array(scope, node)
+    name = f"{ADDED}bound{len(region.unit.slots)}"
+    scope.names[name] = bind_value(region, scope, node)
+    return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+
+def evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    """``node`` in which calls of funcs that have kernel-level loops, or give tuples, have been made: names of their results."""
+    if not has_calls(region, scope, node) or host_expression(region.unit, scope, node) is not None:
         return node
     result: ast.expr = _Calls(region, scope).visit(copy.deepcopy(node))
     return result
 
 
+def has_calls(region: Region, scope: Scope, node: ast.expr) -> bool:
+    """Whether something in ``node`` has to be called before it."""
+    return any(isinstance(child, ast.Call) and _is_made(region, scope, child) for child in ast.walk(node))
+
+
+def _is_made(region: Region, scope: Scope, node: ast.Call) -> bool:
+    """Whether the statements of the callee become the kernel's."""
+    if numpy_reduction(scope, node) is not None:
+        return True
+    return callee_needs_region(region.unit, scope, node) or returns_structure(region.unit, scope, node)
+
+
 class _Calls(ast.NodeTransformer):
-    """Makes the calls in the order in which Python would."""
+    """Makes the calls in the order in which Python would; what is read before a call is held, since the call may change it."""
 
     def __init__(self, region: Region, scope: Scope) -> None:
         self._region = region
         self._scope = scope
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        if not callee_needs_region(self._region.unit, self._scope, node):
-            self.generic_visit(node)
+        if not _is_made(self._region, self._scope, node):
+            values = self._in_order([*node.args, *(keyword.value for keyword in node.keywords)])
+            node.args = values[: len(node.args)]
+            for keyword, value in zip(node.keywords, values[len(node.args) :], strict=True):
+                keyword.value = value
             return node
+        if numpy_reduction(self._scope, node) is not None:
+            return reduce_elements(self._region, self._scope, node)
         found = callee(self._scope, node)
         assert found is not None
         result = call_func(self._region, self._scope, *found, node)
@@ -95,28 +177,76 @@ class _Calls(ast.NodeTransformer):
             raise KernelSyntaxError(
                 f"`{ast.unparse(node)}` returns nothing", self._scope.span(node), hint="give the func a `return`"
             )
-        name = f"{ADDED}call{len(self._region.unit.slots)}_{node.lineno}_{node.col_offset}"
+        name = self._name("call", node)
         self._scope.names[name] = result
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        node.values[0] = self.visit(node.values[0])
-        for value in node.values[1:]:
-            self._refuse(value, "and" if isinstance(node.op, ast.And) else "or")
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        node.left, node.right = self._in_order([node.left, node.right])
         return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        if len(node.ops) == 1:
+            node.left, node.comparators[0] = self._in_order([node.left, node.comparators[0]])
+            return node
+        # `a < b < c` is `a < b and b < c`, with one b.
+        middle = self._name("middle", node)
+        node.left, value = self._in_order([node.left, node.comparators[0]])
+        self._scope.names[middle] = bind_value(self._region, self._scope, value)
+        first = ast.Compare(node.left, node.ops[:1], [ast.Name(middle, ast.Load())])
+        rest = ast.Compare(ast.Name(middle, ast.Load()), node.ops[1:], node.comparators[1:])
+        return self._visited(ast.BoolOp(ast.And(), [first, rest]), node)
+
+    def visit_Tuple(self, node: ast.Tuple) -> ast.expr:
+        node.elts = self._in_order(node.elts)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        if not any(has_calls(self._region, self._scope, value) for value in node.values[1:]):
+            node.values[0] = self.visit(node.values[0])
+            return node
+        first, *others = node.values
+        rest = others[0] if len(others) == 1 else ast.BoolOp(node.op, others)
+        name = self._name("either", node)
+        test: ast.expr = ast.Name(name, ast.Load())
+        if isinstance(node.op, ast.Or):
+            test = ast.UnaryOp(ast.Not(), test)
+        return self._stated([assign(name, first, node), placed(ast.If(test, [assign(name, rest, node)], []), node)], name, node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        node.test = self.visit(node.test)
-        self._refuse(node.body, "if")
-        self._refuse(node.orelse, "else")
-        return node
+        if not any(has_calls(self._region, self._scope, value) for value in (node.body, node.orelse)):
+            node.test = self.visit(node.test)
+            return node
+        name = self._name("either", node)
+        choice = ast.If(node.test, [assign(name, node.body, node)], [assign(name, node.orelse, node)])
+        return self._stated([placed(choice, node)], name, node)
 
-    def _refuse(self, node: ast.expr, word: str) -> None:
-        """A call that may not be made at all needs a branch of its own."""
-        for child in ast.walk(node):
-            if isinstance(child, ast.Call) and callee_needs_region(self._region.unit, self._scope, child):
-                raise KernelSyntaxError(
-                    f"`{ast.unparse(child)}`, which has loops, stands behind `{word}`: it runs only in some cases",
-                    self._scope.span(child),
-                    hint="write an `if` statement, and call it in the branch",
-                )
+    def _name(self, word: str, node: ast.expr) -> str:
+        return f"{ADDED}{word}{len(self._region.unit.slots)}_{node.lineno}_{node.col_offset}"
+
+    def _stated(self, statements: list[ast.stmt], name: str, node: ast.expr) -> ast.expr:
+        """What runs in some cases only, as statements that leave the value under ``name``."""
+        self._region.block(self._scope, statements)
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    def _visited(self, made: ast.expr, node: ast.expr) -> ast.expr:
+        result: ast.expr = self.visit(ast.fix_missing_locations(ast.copy_location(made, node)))
+        return result
+
+    def _in_order(self, nodes: list[ast.expr]) -> list[ast.expr]:
+        result = []
+        for position, node in enumerate(nodes):
+            value = self.visit(node)
+            if any(has_calls(self._region, self._scope, later) for later in nodes[position + 1 :]):
+                value = held(self._region, self._scope, value)
+            result.append(value)
+        return result
+
+
+def held(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    """``node``, or where it reads array elements, the name of a scalar that keeps its value of now."""
+    if not any(isinstance(child, (ast.Subscript, ast.Call)) for child in ast.walk(node)):
+        return node
+    name = f"{ADDED}held{len(region.unit.slots)}_{node.lineno}_{node.col_offset}"
+    scope.names[name] = bind_value(region, scope, node)
+    return ast.copy_location(ast.Name(name, ast.Load()), node)

@@ -43,6 +43,13 @@ class Judgement:
     atomics: tuple[Access, ...]
     accesses: Accesses
 
+    def also(self, other: Judgement) -> Judgement:
+        """What holds where either of two judgements on the same loop may apply."""
+        weaker = other.verdict if other.verdict.kind == "assumed" else self.verdict
+        known = {id(access.node) for access in self.atomics}
+        more = tuple(access for access in other.atomics if id(access.node) not in known)
+        return Judgement(weaker, self.owned & other.owned, self.atomics + more, self.accesses)
+
 
 Relation = Literal["apart", "meet", "may"]
 

@@ -82,7 +82,7 @@ def ranges_of(scope: Scope, call: ast.Call) -> tuple[WrittenAxis, ...]:
         )
     for argument in call.args:
         for part in argument.elts if isinstance(argument, ast.Tuple) else [argument]:
-            _refuse_array(scope, part)
+            refuse_array(scope, part)
     zero, one = ast.copy_location(ast.Constant(0), call), ast.copy_location(ast.Constant(1), call)
     if is_range:
         parts = call.args
@@ -95,7 +95,7 @@ def ranges_of(scope: Scope, call: ast.Call) -> tuple[WrittenAxis, ...]:
     return tuple(axes)
 
 
-def _refuse_array(scope: Scope, bound: ast.expr) -> None:
+def refuse_array(scope: Scope, bound: ast.expr) -> None:
     """An array is no number, though Python takes one without dimensions for a bound; nor is a float an integer."""
     if isinstance(bound, ast.Subscript):
         array = scope.static(bound.value) if isinstance(bound.value, (ast.Name, ast.Attribute)) else None

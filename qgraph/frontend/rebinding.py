@@ -15,6 +15,8 @@ from qgraph.frontend.bindings import Gone, LeafRef
 from qgraph.frontend.definite import names_assigned, needed_before
 from qgraph.frontend.region import Region
 from qgraph.frontend.scope import Scope
+from qgraph.frontend.tasks import get_slot
+from qgraph.frontend.unit import Unit
 from qgraph.program import Leaf
 
 
@@ -26,11 +28,7 @@ class Places:
 
 
 def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stmt]], node: ast.stmt) -> Places:
-    """Prepare for a region made of ``blocks``, of which each may run: names of arrays that they bind again get slots.
-
-    Raises:
-        KernelTypeError: the arrays have different types.
-    """
+    """Prepare for a region made of ``blocks``, of which each may run: names of arrays that they bind again get slots."""
     assigned = {name for block in blocks for name in names_assigned(block)}
     moving = sorted(name for name in assigned if _is_array(scope, name))
     needed = {name for block in blocks for name in needed_before(block, moving)}
@@ -40,12 +38,28 @@ def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stm
                 f"`{name}` is an array that a loop or branch binds again", scope.span(node), "use another name after it"
             )
     moving = [name for name in moving if name in needed]
-    if not moving:
-        return Places({})
-    leaves = [_leaf(scope, name) for name in moving]
-    if any(leaf.name not in region.unit.selections for leaf in leaves):
-        leaves = _make_selections(region, scope, moving, leaves, node)
-    return Places(dict(zip(moving, leaves, strict=True)))
+    places: dict[str, Leaf] = {}
+    for names in _by_type(scope, moving):
+        leaves = [_leaf(scope, name) for name in names]
+        candidates = {_candidates(region.unit, leaf) for leaf in leaves}
+        if len(candidates) > 1 or any(leaf.name not in region.unit.selections for leaf in leaves):
+            leaves = _make_selections(region, scope, names, leaves, node)
+        places |= dict(zip(names, leaves, strict=True))
+    return Places(places)
+
+
+def _by_type(scope: Scope, names: list[str]) -> list[list[str]]:
+    """Names of arrays of one type may get each other's place."""
+    groups: dict[object, list[str]] = {}
+    for name in names:
+        groups.setdefault(_leaf(scope, name).type, []).append(name)
+    return list(groups.values())
+
+
+def _candidates(unit: Unit, leaf: Leaf) -> tuple[str, ...]:
+    """The arrays of the caller that ``leaf`` may be."""
+    selection = unit.selections.get(leaf.name)
+    return (leaf.name,) if selection is None else selection.leaves
 
 
 def put_back(region: Region, scope: Scope, places: Places, node: ast.stmt) -> None:
@@ -58,6 +72,14 @@ def put_back(region: Region, scope: Scope, places: Places, node: ast.stmt) -> No
     moved = [name for name, leaf in places.names.items() if sources[name] != leaf]
     if not moved:
         return
+    for name in moved:
+        source = sources[name]
+        if source is not None and source.type != places.names[name].type:
+            raise KernelTypeError(
+                f"`{name}` is {places.names[name].type}, and becomes {source.type} in a loop or branch",
+                scope.span(names_assigned([node])[name][0]),
+                hint="give it an array of the same dtype, number of dimensions and memory layout",
+            )
     before = {places.names[name].name for name in moved}
     after = {leaf.name for leaf in (sources[name] for name in moved) if leaf is not None}
     if after != before:
@@ -69,35 +91,43 @@ def put_back(region: Region, scope: Scope, places: Places, node: ast.stmt) -> No
     selections = region.unit.selections
     targets = [selections[places.names[name].name].slot for name in moved]
     values = [selections[leaf.name].slot for leaf in (sources[name] for name in moved) if leaf is not None]
-    region.run(scope).rotate(targets, values, node)
+    region.run(scope).rotate(targets, values, [get_slot(slot) for slot in values], node)
     for name, leaf in places.names.items():
         scope.names[name] = LeafRef(leaf)
 
 
 def _make_selections(region: Region, scope: Scope, names: list[str], leaves: list[Leaf], node: ast.stmt) -> list[Leaf]:
+    """A slot for each of ``names``, which tells its array among all that they stand for now."""
     unit = region.unit
-    first = leaves[0]
-    for name, leaf in zip(names, leaves, strict=True):
-        if leaf.type != first.type:
-            raise KernelTypeError(
-                f"`{names[0]}` is {first.type}, `{name}` is {leaf.type}: a loop or branch cannot give them each other's place",
-                scope.span(node),
-                hint="pass arrays of one dtype, number of dimensions and memory layout",
-            )
-        if leaf.name in unit.selections or len({each.name for each in leaves}) < len(leaves):
-            raise KernelSyntaxError(
-                f"`{name}` is one of several names of an array that a loop or branch binds again",
-                scope.span(node),
-                hint="give each array one name",
-            )
-    made = [unit.selection(name, tuple(leaves)) for name in names]
-    for name, leaf in zip(names[1:], leaves[1:], strict=True):
-        same = f"int({first.name}.shape == {leaf.name}.shape)"
-        text = f"`{names[0]}` and `{name}` change places, and they have different shapes"
+    if len({leaf.name for leaf in leaves}) < len(leaves):
+        raise KernelSyntaxError(
+            f"{' and '.join(f'`{name}`' for name in names)} are names of the same array, and a loop or branch binds them again",
+            scope.span(node),
+            hint="give each array one name",
+        )
+    candidates: list[str] = []
+    starts: list[ast.expr] = []
+    for leaf in leaves:
+        mine = _candidates(unit, leaf)
+        if not set(mine) <= set(candidates):
+            candidates += mine
+        first: ast.expr = ast.Constant(candidates.index(mine[0]))
+        selection = unit.selections.get(leaf.name)
+        # A name that had a slot before counts from where its arrays stand in the longer list.
+        starts.append(first if selection is None else ast.BinOp(get_slot(selection.slot), ast.Add(), first))
+    arrays = [unit.leaves[name] for name in candidates]
+    made = [unit.selection(name, tuple(arrays)) for name in names]
+    for name in candidates[1:]:
+        same = f"int({unit.shape_of(candidates[0])} == {unit.shape_of(name)})"
+        text = f"`{arrays[0].path}` and `{unit.leaves[name].path}` change places, and they have different shapes"
         unit.host_value(ast.parse(same, mode="eval").body, scope.span(node), "same", text=text)
-    unit.alike(leaves, made)
-    slots = [unit.selections[leaf.name].slot for leaf in made]
-    region.run(scope).set_slots(slots, [ast.Constant(number) for number in range(len(slots))], node)
+    unit.alike(arrays, made, [leaf for leaf in leaves if leaf.name in unit.selections])
+    region.run(scope).rotate(
+        [unit.selections[leaf.name].slot for leaf in made],
+        [unit.selections[leaf.name].slot for leaf in leaves if leaf.name in unit.selections],
+        starts,
+        node,
+    )
     for name, leaf in zip(names, made, strict=True):
         scope.names[name] = LeafRef(leaf)
     return made

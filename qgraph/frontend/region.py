@@ -5,17 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
+
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, StructRef, Value
+from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.ranges import loop_call
-from qgraph.frontend.resolve import is_do_while, known_test
+from qgraph.frontend.resolve import is_do_while
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.serial import SerialRun
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
-from qgraph.program import Statement, Task, TaskStatement
+from qgraph.program import ArrayType, Statement, Task, TaskStatement
 from qgraph.source import Span
 
 Handler = Callable[["Region", Scope, ast.stmt], None]
@@ -81,21 +84,80 @@ class Region:
 def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
     """Whether something under ``nodes`` is more than one thread's work.
 
-    That is a loop over a range, a device loop, a call with one, or an array that gets another name.
+    That is a loop over a range, a device loop, a call with one, an array or a tuple that gets another name, or a word for
+    the host.
     """
     nodes = list(nodes)
     if any(_is_parallel(unit, scope, child) for node in nodes for child in ast.walk(node)):
         return True
     bound = (scope.names.get(name) for name in names_assigned(nodes))
-    return any(isinstance(each, LeafRef) and each.is_array for each in bound)
+    return any((isinstance(each, LeafRef) and each.is_array) or isinstance(each, StructRef) for each in bound)
 
 
 def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
+    if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute)):
+        bound = _static(scope, node.value)
+        return isinstance(bound, StructRef) or (isinstance(bound, LeafRef) and bound.is_array)
     if isinstance(node, ast.While):
         return is_do_while(scope, node.test)
     if isinstance(node, ast.For):
-        return is_parallel_loop(scope, node)
-    return isinstance(node, ast.Call) and callee_needs_region(unit, scope, node)
+        # An unrolled loop binds its names to anything.
+        return is_parallel_loop(scope, node) or _is_unrolled(scope, node)
+    if isinstance(node, ast.Subscript):
+        return not isinstance(node.ctx, ast.Load) and is_array_statement(scope, node) and covers_elements(scope, node)
+    if not isinstance(node, ast.Call):
+        return False
+    if is_host_word(scope, node) or numpy_reduction(scope, node) is not None:
+        return True
+    return callee_needs_region(unit, scope, node)
+
+
+_NUMPY_REDUCTIONS = {
+    np.sum: "sum",
+    np.min: "min",
+    np.max: "max",
+    np.amin: "min",
+    np.amax: "max",
+    np.any: "any",
+    np.all: "all",
+    np.dot: "dot",
+    np.mean: "mean",
+}
+
+
+def numpy_reduction(scope: Scope, node: ast.Call) -> str | None:
+    """What a call of NumPy makes of all elements of an array, None for any other call."""
+    bound = _static(scope, node.func)
+    value = bound.value if isinstance(bound, Value) else None
+    return next((kind for function, kind in _NUMPY_REDUCTIONS.items() if value is function), None)
+
+
+def is_array_statement(scope: Scope, node: ast.Subscript) -> bool:
+    """Whether a subscript is of an array."""
+    bound = _static(scope, node.value)
+    return isinstance(bound, LeafRef) and bound.is_array
+
+
+def covers_elements(scope: Scope, node: ast.Subscript) -> bool:
+    """Whether a subscript of an array names part of it, not one element."""
+    bound = _static(scope, node.value)
+    assert isinstance(bound, LeafRef)
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if any(isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts):
+        return True
+    if len(parts) == 1 and isinstance(parts[0], ast.Name) and isinstance(scope.names.get(parts[0].id), StructRef):
+        return False
+    return isinstance(bound.leaf.type, ArrayType) and len(parts) < bound.leaf.type.ndim
+
+
+def is_host_word(scope: Scope, node: ast.Call) -> bool:
+    """Whether a call is of ``host_callback``, ``record`` or ``wait``."""
+    bound = _static(scope, node.func)
+    return isinstance(bound, Value) and any(bound.value is word for word in language.HOST_WORDS)
+
+
+def _is_unrolled(scope: Scope, node: ast.For) -> bool:
+    return isinstance(node.iter, ast.Call) and _static(scope, node.iter.func) == Value(language.static)
 
 
 def is_parallel_loop(scope: Scope, node: ast.For) -> bool:
@@ -104,7 +166,7 @@ def is_parallel_loop(scope: Scope, node: ast.For) -> bool:
     return found is not None and found.word is not language.serial
 
 
-def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | None] | None:
+def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | Value | None] | None:
     """The func, or the kernel as one, that a call calls, and the object it is a method of."""
     bound = _static(scope, node.func)
     if isinstance(bound, BoundFunc):
@@ -152,6 +214,12 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
             scope.names[name] = first
         elif any(isinstance(other, Gone) for other in found):
             scope.names[name] = next(other for other in found if isinstance(other, Gone))
+        elif all(other is not None for other in found):
+            scope.names[name] = Gone(
+                f"`{name}` does not mean the same on each path that leads here",
+                span,
+                "only numbers can: use it in the branches",
+            )
         else:
             scope.names[name] = Gone(
                 f"`{name}` may be read before it is assigned", span, "assign it on every path that leads here"

@@ -11,7 +11,7 @@ from qgraph.frontend.definite import check_private, names_assigned, needed_befor
 from qgraph.frontend.frames import Frame
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
-from qgraph.frontend.tasks import get_slot, selected, set_slot, touched_by
+from qgraph.frontend.tasks import selected, set_slot, touched_by
 from qgraph.frontend.unit import Unit
 from qgraph.program import ArrayType, Effects, Slot, Task
 from qgraph.source import Span
@@ -58,19 +58,15 @@ class SerialRun:
             self._add(ast.Assign([ast.Name(ref.name, ast.Store())], self._cast(ref, part)), value)
             self._bind(scope, name, ref)
 
-    def set_slots(self, slots: Sequence[Slot], values: Sequence[ast.expr], node: ast.AST) -> None:
-        """Integers into slots, all values computed before any slot changes."""
+    def rotate(self, slots: Sequence[Slot], reads: Sequence[Slot], values: Sequence[ast.expr], node: ast.AST) -> None:
+        """Integers into ``slots``; all ``values``, which may read the slots ``reads``, are computed before any slot changes."""
         held = [f"_held{len(self._statements)}_{k}" for k in range(len(values))]
         for name, value in zip(held, values, strict=True):
             self._add(ast.Assign([ast.Name(name, ast.Store())], value), node)
         for name, slot in zip(held, slots, strict=True):
             self._add(set_slot(slot, ast.Name(name, ast.Load())), node)
+        self._slots_read.update(reads)
         self._slots_written.update(slots)
-
-    def rotate(self, slots: Sequence[Slot], sources: Sequence[Slot], node: ast.AST) -> None:
-        """Each of ``slots`` gets what its source held."""
-        self._slots_read.update(sources)
-        self.set_slots(slots, [get_slot(source) for source in sources], node)
 
     def statement(self, scope: Scope, node: ast.stmt) -> None:
         """An assignment to elements, or a call."""
@@ -173,6 +169,8 @@ def _check_targets(scope: Scope, node: ast.stmt) -> None:
         while isinstance(base, ast.Subscript):
             base = base.value
         bound = scope.static(base)
+        if isinstance(bound, Gone):
+            raise KernelSyntaxError(bound.reason, scope.span(child), hint=bound.hint)
         leaf = getattr(bound, "leaf", None)
         if bound is not None and (leaf is None or not isinstance(leaf.type, ArrayType)):
             raise KernelSyntaxError(

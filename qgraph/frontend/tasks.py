@@ -15,7 +15,7 @@ from qgraph.frontend import accesses
 from qgraph.frontend.accesses import Access, LoopFacts
 from qgraph.frontend.definite import check_private, names_assigned
 from qgraph.frontend.host import host_expression
-from qgraph.frontend.races import judge
+from qgraph.frontend.races import Judgement, judge
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of
 from qgraph.frontend.reductions import find_reductions
 from qgraph.frontend.resolve import Body, free_names
@@ -76,7 +76,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
     if found is not None:
         statements = found.statements
         facts = replace(facts, body=statements)
-    judgement = judge(facts)
+    judgement = _judge_all(unit, facts)
     touched = found.touched if found is not None else judgement.accesses
     _refuse_partial_overlap(unit, touched.all, span)
     _make_atomic(unit, body, statements, judgement.atomics)
@@ -86,7 +86,8 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         effects |= found.effects
     # A scalar that is reduced is loaded only where something else needs it: the bounds of the loop.
     outside = [part for axis in settled for part in (axis.start, axis.step, axis.count)]
-    used = free_names([*statements, *outside, *(found.elements if found is not None else ())])
+    everywhere = [*statements, *outside, *(found.elements if found is not None else ())]
+    used = free_names(everywhere)
     task = Task(
         name=unit.task_name(node.lineno, "loop"),
         role="loop",
@@ -95,7 +96,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         body=tuple(statements),
         names=body.names.values,
         effects=unit.touched(effects | _slot_reads(body)),
-        selections=selected(unit, [*statements, *outside]),
+        selections=selected(unit, everywhere),
         verdict=judgement.verdict if found is None else found.verdict(judgement.verdict),
         index_tuple=index_tuple,
         scalars=tuple((name, slot) for name, slot in body.scalars.items() if name in used),
@@ -103,6 +104,18 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         ticket=None if found is None else found.ticket,
     )
     return save, task
+
+
+def _judge_all(unit: Unit, facts: LoopFacts) -> Judgement:
+    """The judgement that holds whichever arrays happen to be the same: names that change places may be."""
+    judgement = judge(facts)
+    arrays = {access.array for access in judgement.accesses.all}
+    for pair in unit.sometimes_same:
+        names = {unit.same.get(name, name) for name in pair}
+        if len(names) == 2 and names <= arrays and names & judgement.accesses.written:
+            first, second = sorted(names)
+            judgement = judgement.also(judge(replace(facts, same={**facts.same, second: first})))
+    return judgement
 
 
 def small_task(
@@ -270,6 +283,8 @@ def _refuse_exits(scope: Scope, statements: list[ast.stmt], inside: bool = False
         nested = inside or isinstance(node, (ast.For, ast.While))
         for name in ("body", "orelse"):
             _refuse_exits(scope, getattr(node, name, []), nested if name == "body" else inside)
+        for case in node.cases if isinstance(node, ast.Match) else []:
+            _refuse_exits(scope, case.body, inside)
 
 
 def _refuse_partial_overlap(unit: Unit, touched: tuple[Access, ...], span: Span) -> None:

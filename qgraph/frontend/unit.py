@@ -8,10 +8,10 @@ from typing import Literal
 
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.language import Func
-from qgraph.program import ArrayType, Cast, Effects, FrozenName, HostValue, Leaf, Selection, Slot
+from qgraph.program import ArrayType, Cast, Effects, FrozenName, HostValue, Leaf, Selection, Slot, Temporary
 from qgraph.source import Span
 
-Check = Literal["", "step", "max_iter", "same"]
+Check = Literal["", "step", "max_iter", "same", "size"]
 
 
 class Unit:
@@ -31,6 +31,11 @@ class Unit:
         # For arrays that are the identical memory: the first of them. Pairs that share some memory.
         self.same = dict(same)
         self.overlapping = set(overlapping)
+        self.temporaries: list[Temporary] = []
+        # The extents of temporaries as expressions of the host, by leaf name.
+        self.extents: dict[str, tuple[ast.expr, ...]] = {}
+        # Pairs that are the identical memory at some moments, and disjoint at others.
+        self.sometimes_same: set[frozenset[str]] = set()
         self.slots: list[Slot] = []
         self.host_values: list[HostValue] = []
         self.host_names: dict[str, object] = {}
@@ -81,24 +86,43 @@ class Unit:
     def selection(self, path: str, leaves: tuple[Leaf, ...]) -> Leaf:
         """A new name for one of ``leaves``, arrays of one type, as a number in a slot tells; it is a leaf itself."""
         slot = self.slot(f"which_{path}")
-        leaf = Leaf(f"_{path}_{len(self.slots)}", path, leaves[0].type)
+        leaf = Leaf(self.array_name(path), path, leaves[0].type)
         self.leaves[leaf.name] = leaf
         self.selections[leaf.name] = Selection(leaf.name, slot, tuple(each.name for each in leaves))
         return leaf
 
-    def alike(self, leaves: Sequence[Leaf], made: Sequence[Leaf]) -> None:
-        """Note that each of ``made`` stands for one of ``leaves``, no two for the same one."""
+    def alike(self, leaves: Sequence[Leaf], made: Sequence[Leaf], replaced: Sequence[Leaf]) -> None:
+        """Note that each of ``made`` stands for one of ``leaves``, no two for the same one, as ``replaced`` did before."""
         names = {leaf.name for leaf in leaves}
-        related = {name for pair in self.overlapping if pair & names for name in pair}
-        related |= {name for name in self.leaves if self.same.get(name, name) in {self.same.get(leaf, leaf) for leaf in names}}
-        self.overlapping |= {frozenset({name, leaf.name}) for name in related | names for leaf in made}
-        if any(pair <= names for pair in self.overlapping) or len({self.same.get(name, name) for name in names}) < len(names):
+        groups = {self.same.get(name, name) for name in names}
+        related = {name for pair in self.overlapping if pair & names for name in pair - self.selections.keys()}
+        identical = {name for name in self.leaves if self.same.get(name, name) in groups and name not in self.selections}
+        identical |= {leaf.name for leaf in replaced}
+        shared = len(groups) < len(names) or any(pair <= names for pair in self.overlapping)
+        self.overlapping |= {frozenset({name, leaf.name}) for name in related for leaf in made}
+        self.sometimes_same |= {frozenset({name, leaf.name}) for name in identical - related for leaf in made}
+        if shared:
             self.overlapping |= {frozenset({a.name, b.name}) for a in made for b in made if a is not b}
 
     def host_name(self, leaf: Leaf) -> str:
         """The name by which the host knows the shape of ``leaf``: arrays that change places have one shape."""
         selection = self.selections.get(leaf.name)
         return leaf.name if selection is None else selection.leaves[0]
+
+    def array_name(self, path: str) -> str:
+        """A new name for an array that is no argument."""
+        return f"_{path.strip('.').replace('.', '_')}_a{len(self.leaves)}"
+
+    def add_temporary(self, temporary: Temporary, extents: tuple[ast.expr, ...]) -> None:
+        """Take note of a temporary: from now on its leaf is one."""
+        self.temporaries.append(temporary)
+        self.leaves[temporary.leaf.name] = temporary.leaf
+        self.extents[temporary.leaf.name] = extents
+
+    def shape_of(self, name: str) -> str:
+        """The code by which the host knows the shape of the array ``name``."""
+        extents = self.extents.get(name)
+        return f"{name}.shape" if extents is None else f"({''.join(f'{ast.unparse(extent)}, ' for extent in extents)})"
 
     def touched(self, effects: Effects) -> Effects:
         """Effects on the arrays themselves: a name for several of them may be any."""

@@ -115,7 +115,7 @@ def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast
     assert isinstance(full, ast.For)
     assert isinstance(rest, ast.For)
     body = list(task.body)
-    exact.body += [*_prologue(task, dtypes), *_unravel(task, "_t", task.axes), *_replace_continue(copy.deepcopy(body))]
+    exact.body += [*_prologue(task, dtypes), *_unravel(task, "_t", task.axes), *replace_continue(copy.deepcopy(body))]
     exact.orelse[:-1] += _prologue(task, dtypes)
     full.body += [*_unravel(task, "_t", task.axes), *copy.deepcopy(body)]
     rest.body = [*_unravel(task, "_t", task.axes), *copy.deepcopy(body)]
@@ -125,7 +125,7 @@ def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast
 def _one_thread(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
     """One thread an iteration; threads past the end return before they read anything."""
     guard = _statements(f"_t = _cuda.grid(1)\nif _t >= {_product(counts)}: return")
-    body = _replace_continue(copy.deepcopy(list(task.body)))
+    body = replace_continue(copy.deepcopy(list(task.body)))
     return [*guard, *_prologue(task, dtypes), *_unravel(task, "_t", task.axes), *body]
 
 
@@ -348,7 +348,7 @@ def parameters_of(program: Program, task: Task, body: Sequence[ast.stmt]) -> tup
 
 def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
     """The parameters among the names ``used``: leaves, host values, slots, handle."""
-    parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.leaves if leaf.name in used]
+    parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.arrays_and_scalars if leaf.name in used]
     parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
     parameters += [parameter for parameter in (SLOTS, *VIEWS, HANDLE) if parameter.name in used]
     return tuple(parameters)
@@ -416,7 +416,8 @@ class _Continue(ast.NodeTransformer):
     visit_While = _leave
 
 
-def _replace_continue(statements: list[ast.stmt]) -> list[ast.stmt]:
+def replace_continue(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """A loop's body as that of a function for one iteration."""
     transformer = _Continue()
     return [transformer.visit(statement) for statement in statements]
 

@@ -25,6 +25,7 @@ from qgraph.program import ArrayType, ConstantType, Leaf, ScalarType, StructType
 from qgraph.runtime.adopt import DTYPE_NAMES, adopt, adopter_of, refuse, watch_of
 from qgraph.runtime.array_view import ArrayView, host_pointer
 from qgraph.runtime.call import Value
+from qgraph.runtime.events import event_handle, is_event_class
 
 MAX_LEAVES = 512
 _MAX_DEPTH = 64
@@ -40,7 +41,7 @@ _INSTEAD: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (memoryview, "pass numpy.asarray(x)"),
 )
 
-Kind = Literal["number", "numpy scalar", "constant", "array", "tuple", "dataclass", "callable", "other"]
+Kind = Literal["number", "numpy scalar", "constant", "array", "tuple", "dataclass", "event", "callable", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +53,28 @@ class Arguments:
     values: tuple[Value, ...]
 
 
-def describe(parameters: Sequence[str], values: Sequence[object], reserved: frozenset[str] = frozenset()) -> Arguments:
+def describe(
+    parameters: Sequence[str],
+    values: Sequence[object],
+    reserved: frozenset[str] = frozenset(),
+    static: frozenset[str] = frozenset(),
+) -> Arguments:
     """Flatten the arguments of one call.
 
     Args:
         parameters: the kernel's parameter names.
         values: what the call passed, one for each.
         reserved: identifiers that no leaf may be named, such as the kernel's local variables.
+        static: parameters whose values are part of the types.
 
     Raises:
         ArgumentError: something that is no argument, named by its path.
     """
     describer = _Describer(parameters, reserved)
-    types = tuple((name, describer.visit(name, name, value)) for name, value in zip(parameters, values, strict=True))
+    types = tuple(
+        (name, _static(name, value) if name in static else describer.visit(name, name, value))
+        for name, value in zip(parameters, values, strict=True)
+    )
     return Arguments(types, tuple(describer.leaves), tuple(describer.values))
 
 
@@ -87,6 +97,8 @@ class _Describer:
             return self._add(path, stem, *_number(value, path))
         if kind == "numpy scalar":
             return self._add(path, stem, *_numpy_scalar(value, path))
+        if kind == "event":
+            return self._add(path, stem, *_event(value, path))
         if kind == "tuple":
             return self._tuple(path, stem, value)
         if kind == "dataclass":
@@ -176,6 +188,7 @@ def _find_kind(cls: type) -> Kind:
         ("array", adopter_of(cls) is not None),
         ("tuple", issubclass(cls, tuple)),
         ("dataclass", dataclasses.is_dataclass(cls)),
+        ("event", is_event_class(cls)),
         ("callable", any("__call__" in vars(base) for base in cls.__mro__)),
     )
     return next((kind for kind, holds in kinds if holds), "other")
@@ -200,12 +213,43 @@ def _numpy_scalar(value: numpy.generic, path: str) -> tuple[ScalarType, Value]:
     return ScalarType(name, weak=False), value
 
 
+def _event(value: object, path: str) -> tuple[ScalarType, Value]:
+    try:
+        return ScalarType("uint64", weak=False), numpy.uint64(event_handle(value))
+    except ArgumentError as error:
+        refuse(path, error.found, error.hint or "")
+
+
 def _constant(path: str, value: object) -> ConstantType:
     try:
-        hash(value)
+        hash(ConstantType(value))
     except TypeError:
         refuse(path, f"this {type(value).__name__} cannot be hashed, so it cannot be a constant", "pass a plain function")
     return ConstantType(value)
+
+
+def _static(path: str, value: Any) -> ConstantType:
+    """The type of a ``Static`` argument, which is its value."""
+    _check_static(path, value)
+    return _constant(path, value)
+
+
+def _check_static(path: str, value: Any) -> None:
+    kind = kind_of(value)
+    if isinstance(value, enum.Enum) or kind in ("number", "constant", "callable"):
+        return
+    if kind == "tuple":
+        for index, part in enumerate(value):
+            _check_static(f"{path}[{index}]", part)
+    elif kind == "dataclass" and type(value).__dataclass_params__.frozen:
+        for field in dataclasses.fields(value):
+            _check_static(f"{path}.{field.name}", getattr(value, field.name))
+    else:
+        what = f"a {type(value).__name__}{', which is not frozen,' if kind == 'dataclass' else ''}"
+        hint = (
+            "a Static argument is a number, an enumeration member, a string, None, a function, or a frozen dataclass of these"
+        )
+        refuse(path, f"{what} cannot be Static", hint)
 
 
 def _unsupported(path: str, value: object) -> ArgumentError:
@@ -315,23 +359,28 @@ class Reader:
         leaves = iter(zip(arguments.leaves, arguments.values, strict=True))
         results: list[str] = []
 
-        def visit(name: str, path: str, value: Any) -> None:
+        def visit(name: str, path: str, value: Any, type_: Type) -> None:
             kind = kind_of(value)
-            if kind in ("tuple", "dataclass"):
-                for part, suffix, item in source.open_struct(name, value):
-                    visit(part, path + suffix, item)
-            elif kind in ("constant", "callable"):
+            if isinstance(type_, ConstantType):
                 _require_constant(source, name, value)
+            elif kind in ("tuple", "dataclass"):
+                assert isinstance(type_, StructType)
+                for (part, suffix, item), (_, inner) in zip(source.open_struct(name, value), type_.fields, strict=True):
+                    visit(part, path + suffix, item, inner)
             elif kind == "array":
                 leaf, view = next(leaves)
                 assert isinstance(view, ArrayView)
                 results.append(_read_array(source, name, path, value, leaf.type, view.device))
+            elif kind == "event":
+                next(leaves)
+                results.append(_read_event(source, name, value))
             else:
                 next(leaves)
                 results.append(_read_scalar(source, name, value))
 
-        for parameter, name, value in zip(parameters, source.unpack("values", len(values)), values, strict=True):
-            visit(name, parameter, value)
+        names = source.unpack("values", len(values))
+        for parameter, name, value, (_, type_) in zip(parameters, names, values, arguments.types, strict=True):
+            visit(name, parameter, value, type_)
         simple = _simple(source, results, arguments.leaves, written, single)
         source.line(f"return ({''.join(f'{result}, ' for result in results)}), {simple}")
         self.read: Callable[[Sequence[object]], tuple[tuple[Value, ...], bool] | None] = source.compile("read")
@@ -390,11 +439,19 @@ def _apart(lows: list[int], highs: list[int]) -> bool:
     return all(map(operator.le, highs, lows[1:]))
 
 
-def _require_constant(source: _Source, name: str, value: object) -> None:
+def _require_constant(source: _Source, name: str, value: Any) -> None:
+    kind = kind_of(value)
+    if kind in ("tuple", "dataclass"):
+        for part, _, item in source.open_struct(name, value):
+            _require_constant(source, part, item)
+        return
+    if kind == "number" and not isinstance(value, enum.Enum):
+        _watch_scalar(source, name, value)
+        return
     constant = source.constant(value)
     if isinstance(value, str) and not isinstance(value, enum.Enum):
         source.require(f"type({name}) is {source.constant(type(value))}", f"{name} == {constant}")
-    elif kind_of(value) == "callable":
+    elif kind == "callable":
         # Bound methods are made anew each time they are looked up.
         source.require(f"({name} is {constant} or type({name}) is type({constant}) and {name} == {constant})")
     else:
@@ -485,6 +542,11 @@ def key_maker(count: int, numbers: Sequence[int]) -> Callable[..., tuple[Any, ..
     return function
 
 
+def _read_event(source: _Source, name: str, value: object) -> str:
+    source.require(f"type({name}) is {source.constant(type(value))}")
+    return f"{source.constant(numpy.uint64)}({source.constant(event_handle)}({name}))"
+
+
 class Unchanged:
     """Tells whether a later call passes the very arrays and scalars of this one, and nothing about them changed.
 
@@ -530,6 +592,9 @@ def _watch(source: _Source, name: str, value: Any) -> None:
             _watch(source, part, item)
     elif kind == "array":
         _watch_array(source, name, value)
+    elif kind == "event":
+        held, handle = source.constant(_weakly(value)), source.constant(event_handle)
+        source.require(f"{held}() is {name}", f"{handle}({name}) == {event_handle(value)}")
     elif kind == "callable":
         # A function may hold arrays in its closure.
         source.require(f"{source.constant(_weakly(value))}() is {name}")

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from qgraph.errors import BackendError, CudaError
+from qgraph.runtime.host_calls import Kept
 
 try:
     from cuda.bindings import driver as _bindings
@@ -103,6 +104,8 @@ class DeviceContext:
 
     def __init__(self, ordinal: int) -> None:
         self.ordinal = ordinal
+        # What host functions on a thread of the driver raised.
+        self.kept = Kept()
         # Guards epoch and notes. Finalizers may run on this thread while it holds the lock.
         self.lock = threading.RLock()
         self._device = call(driver.cuDeviceGet, ordinal)
@@ -183,7 +186,11 @@ class DeviceContext:
             self._retired.pop()()
 
     def synchronize(self) -> None:
-        """Wait for all work on the device; ``CudaError`` if some of it failed."""
+        """Wait for all work on the device; raises what a host callback raised, ``CudaError`` if some of the work failed."""
+        self._wait()
+        self.kept.tell()
+
+    def _wait(self) -> None:
         with self.activate():
             call(driver.cuCtxSynchronize)
 
@@ -196,7 +203,7 @@ class DeviceContext:
         self.free_retired()
         if not destroy:
             try:
-                self.synchronize()
+                self._wait()
             except CudaError:  # a poisoned context refuses all further calls: nothing in it can be used again
                 destroy = True
         with self.lock:

@@ -12,7 +12,13 @@ from qgraph.program import HostValue, Program
 _INT64 = 1 << 63
 _ACCEPT = "__qgraph_accept__"
 # What else an integer must satisfy, by ``HostValue.check``.
-_MORE = {"": "", "step": " and {} != 0", "same": " and {} == 1", "max_iter": " and {} >= 1"}
+_MORE = {
+    "size": " and {0} >= 0",
+    "": "",
+    "step": " and {} != 0",
+    "same": " and {} == 1",
+    "max_iter": " and {} >= 1",
+}
 
 
 class HostValues:
@@ -89,6 +95,8 @@ def _checked(value: HostValue, result: Any) -> int:
         raise _zero_step(value)
     if value.check == "same" and number != 1:
         raise ArgumentError(value.text, value.span, hint="pass arrays of one shape, or copy the elements in a loop")
+    if value.check == "size" and number < 0:
+        raise ArgumentError(f"the size `{value.text}` of a temporary is {number}", value.span, hint="a size is 0 or more")
     if value.check == "max_iter" and number < 1:
         raise ArgumentError(
             f"max_iter is {number}", value.span, hint="a do-while runs its body at least once; pass 1 or more, or None"

@@ -122,7 +122,7 @@ def test_different_shapes_are_refused(rig):
 
 def test_different_types_are_refused(rig):
     u, v = rig.device(numbers(4)), rig.device(numbers(4).astype(np.float32))
-    with pytest.raises(qgraph.KernelTypeError, match="each other's place"):
+    with pytest.raises(qgraph.KernelTypeError, match="and becomes float32"):
         rig.kernel(heat)(u, v, 2)
 
 
@@ -142,3 +142,64 @@ def test_the_same_array_twice_is_refused(rig):
     u = rig.device(numbers(6))
     with pytest.raises(qgraph.ArgumentError, match="overlap"):
         rig.kernel(heat)(u, u, 2)
+
+
+def two_groups_and_a_third_array(a, b, c, d, e, n):
+    for _ in qgraph.serial(range(n)):
+        a, c = c, a
+        d, e = e, d
+        for i in range(a.shape[0]):
+            a[i] += d[i]
+    if n > 1:
+        a, b = b, a
+        for i in range(a.shape[0]):
+            a[i] = 2 * b[i] + c[i]
+    while n > 0:
+        a, b, c = c, a, b
+        n -= 1
+    a[0] = 30
+    b[0] = 31
+    c[0] = 32
+    d[0] = 1
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_groups_of_arrays_that_move(check, n):
+    def arguments():
+        return (*(numbers(5) + k for k in range(3)), np.arange(5, dtype=np.float32), np.ones(5, np.float32), n)
+
+    check(two_groups_and_a_third_array, arguments)
+
+
+def result_handed_over(wave, scratch, n):
+    psi, new = wave, scratch
+    t = 0
+    while t < n:
+        for i in range(psi.shape[0]):
+            new[i] = 2.0 * psi[i] + i
+        psi, new = new, psi
+        t += 1
+    for i in range(wave.shape[0]):
+        wave[i] = psi[i]
+    for i in range(wave.shape[0]):
+        scratch[i] = 0
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_a_result_that_is_handed_over_after_the_loop(check, n):
+    check(result_handed_over, lambda: (numbers(6), numbers(6) + 1, n))
+
+
+def shifted_onto_one_that_may_be_the_same(wave, scratch, n):
+    psi, new = wave, scratch
+    for _ in qgraph.serial(range(n)):
+        for i in range(psi.shape[0]):
+            new[i] = psi[i]
+        psi, new = new, psi
+    for i in range(wave.shape[0] - 1):
+        wave[i] = psi[i + 1]
+
+
+def test_a_loop_that_is_dependent_if_they_are_the_same_is_refused(rig):
+    with pytest.raises(qgraph.DataRaceError):
+        rig.kernel(shifted_onto_one_that_may_be_the_same)(rig.device(numbers(4)), rig.device(numbers(4)), 2)

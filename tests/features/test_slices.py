@@ -1,0 +1,160 @@
+"""Arrays as wholes at kernel level, as NumPy means them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+
+
+def numbers(*shape, dtype=np.float64):
+    return (np.random.default_rng(sum(shape)).random(shape) * 9).astype(dtype)
+
+
+def one_dimension(x, y, z, a, n):
+    x[:] = 0
+    y[1:-1] = a * z[:-2] + z[2:]
+    x[1:] = y[:-1] * 2
+    x[2:n] = 5
+    z[::2] += 1
+    z[1::3] -= x[1::3]
+    y[-3:] = x[-3:]
+    x[n:] = y[n:]
+    x[-1::-2] = z[::2]
+    y[...] = np.where(y > 1, y, z)
+
+
+@pytest.mark.parametrize("n", [-2, 0, 3, 6, 20])
+def test_bounds_steps_and_broadcasting(check, n):
+    check(one_dimension, lambda: (numbers(9), numbers(9) + 1, numbers(9) + 2, 0.5, n))
+
+
+def where_they_overlap(x, u):
+    x[1:] = x[:-1]
+    x[:] = x[::-1]
+    x[:-2] += x[2:]
+    x[:] = x[0] * 2 + x
+    u[:] = u.T
+    u[0, :] = u[1, :]
+    u[:, -1] = u[:, -2]
+    u[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+    u[1] = x[:4]
+    u[2, ...] = 3
+
+
+def test_the_right_side_comes_first(check):
+    check(where_they_overlap, lambda: (numbers(6), numbers(4, 4)))
+
+
+def between_arguments(a, b):
+    a[1:] = b[:-1]
+    b[:] = a * 2
+
+
+@pytest.mark.parametrize("shift", [0, 1, 3])
+def test_arguments_that_overlap(check, shift):
+    def arguments():
+        memory = numbers(12)
+        return memory[:8], memory[shift : shift + 8]
+
+    check(between_arguments, arguments)
+
+
+def reductions(x, y, u, out):
+    s = np.sum(x[1:-1] * y[1:-1]) + np.max(u)
+    c = 0
+    while np.sum(y * y) > 10 and c < 5:
+        y[:] = y / 2
+        c += 1
+    if np.any(x > 3):
+        x[:] = x[0]
+    out[0] = s
+    out[1] = np.min(u[1:, :]) + np.mean(x)
+    out[2] = np.dot(x, y)
+    out[3] = np.sqrt(np.sum((x - y) ** 2))
+    out[4] = 1 if np.all(x > 0) else 0
+    out[5] = np.sum(u[:, 0])
+    out[6] = c
+
+
+def test_reductions_of_expressions(check):
+    check(reductions, lambda: (numbers(7), numbers(7) + 1, numbers(3, 5), np.full(7, 77.0)))
+
+
+def in_loops_and_branches(x, y, n):
+    t = qgraph.zeros(x.shape)
+    for k in qgraph.serial(range(n)):
+        t[:] = x + k
+        if k % 2 == 0:
+            y[:] = t
+        else:
+            y[1:] = t[:-1]
+        x, y = y, x
+    x[0] = -1
+    x[1:] *= 2
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_in_loops_branches_and_of_temporaries(check, n):
+    check(in_loops_and_branches, lambda: (numbers(5), numbers(5) + 1, n))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.bool_, np.float32, np.complex128])
+def test_dtypes(check, dtype):
+    check(kernel_of_dtypes, lambda: ((numbers(5) > 4).astype(dtype), np.arange(5).astype(dtype)))
+
+
+def kernel_of_dtypes(x, y):
+    x[1:] = y[:-1]
+    y[0] = x[1]
+    y[2:] = x[2:]
+
+
+def test_empty_arrays(check):
+    check(between_arguments, lambda: (np.zeros(0), np.zeros(0)), noop=True)
+
+
+def different(x, y):
+    x[:] = y
+
+
+def test_different_shapes_are_refused_before_anything_runs(rig):
+    x, y = rig.device(np.zeros(4)), rig.device(np.ones(5))
+    with pytest.raises(qgraph.ArgumentError, match="have different shapes"):
+        rig.kernel(different)(x, y)
+    assert not qgraph.to_numpy(x).any()
+
+
+def of_nothing(x, out):
+    out[0] = np.max(x)
+
+
+def test_the_maximum_of_nothing_is_refused(rig):
+    with pytest.raises(qgraph.ArgumentError, match="np.max of no elements"):
+        rig.kernel(of_nothing)(rig.device(np.zeros(0)), rig.device(np.zeros(1)))
+
+
+def too_many(x, y):
+    x[:] = y
+
+
+def bound_on_the_device(x, k):
+    x[: k[0]] = 0
+
+
+def along_an_axis(x):
+    x[0, 0] = np.sum(x, axis=0)[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "text"),
+    [
+        (too_many, (np.zeros(4), np.zeros((4, 4))), "has 2 dimensions"),
+        (bound_on_the_device, (np.zeros(4), np.ones(1, np.int64)), "known on the device only"),
+        (along_an_axis, (np.zeros((4, 4)),), "arguments that kernels do not know"),
+    ],
+)
+def test_what_is_refused(function, args, text):
+    with pytest.raises(qgraph.KernelSyntaxError, match=text):
+        qgraph.kernel(function).plan(*args)
