@@ -16,14 +16,15 @@ from qgraph.source import Span
 class Box:
     """The part of the C-contiguous array ``target`` that a memset or memcpy node writes.
 
-    On each axis ``counts`` (names of host values) elements from ``starts`` on. A memcpy takes the same part of ``source``; a
-    memset repeats ``value``, of ``size`` bytes.
+    On each axis of the array ``counts`` (a name of a host value, or 1) elements from ``starts`` on. A memcpy takes as many of
+    ``source`` from ``source_starts`` on; a memset repeats ``value``, of ``size`` bytes.
     """
 
     target: str
     starts: tuple[int, ...]
-    counts: tuple[str, ...]
+    counts: tuple[str | int, ...]
     source: str = ""
+    source_starts: tuple[int, ...] = ()
     value: int = 0
     size: int = 1
 

@@ -7,7 +7,8 @@ a graph, and launches one by one, run the loop as any other.
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,70 +40,103 @@ def _box(program: Program, task: Task) -> Box | None:
             pass
         case _:
             return None
-    arrays = {leaf.name: leaf.type for leaf in program.arrays_and_scalars if isinstance(leaf.type, ArrayType)}
-    type_ = arrays.get(target)
-    starts = _starts(task.axes)
-    if type_ is None or type_.layout != "C" or type_.ndim != len(task.axes) or starts is None or not _is_index(task, index):
+    type_ = _arrays(program).get(target)
+    places = _places(task, index)
+    if type_ is None or type_.layout != "C" or places is None or len(places.starts) != type_.ndim:
         return None
-    counts = tuple(axis.count.id for axis in task.axes if isinstance(axis.count, ast.Name))
-    whole = _whole_axes(program, target, starts, counts)
+    box = Box(target, places.starts, places.counts)
     if isinstance(value, ast.Subscript):
-        return _copy(program, task, Box(target, starts, counts), value, all(whole))
-    # Of three axes and more, only what is one stretch of memory.
+        return _copy(program, task, box, value)
     pattern = _pattern(task, value, type_.dtype)
-    if pattern is None or (type_.ndim > 2 and not all(whole[1:])):
+    if pattern is None or not _is_rows(program, box):
         return None
     size = min(_WIDEST, len(pattern))
     if pattern != pattern[:size] * (len(pattern) // size):
         return None
-    return Box(target, starts, counts, value=int.from_bytes(pattern[:size], "little"), size=size)
+    return replace(box, value=int.from_bytes(pattern[:size], "little"), size=size)
 
 
-def _copy(program: Program, task: Task, box: Box, value: ast.Subscript, whole: bool) -> Box | None:
-    """The box with its source, if the loop copies from the same places of an array that shares no memory with the target.
+def _copy(program: Program, task: Task, box: Box, value: ast.Subscript) -> Box | None:
+    """The box with its source, if the loop copies a box of an array that shares no memory with the target.
 
     Parts of two-dimensional arrays stay kernels: a copy with a pitch cannot be told of other arrays.
     """
-    if not isinstance(value.value, ast.Name) or not _is_index(task, value.slice):
+    places = _places(task, value.slice)
+    if not isinstance(value.value, ast.Name) or places is None or places.counts != box.counts:
         return None
-    source = value.value.id
-    types = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
-    alike = types.get(source) is not None and _unlocked(types[source]) == _unlocked(types[box.target])
+    source, types = value.value.id, _arrays(program)
+    alike = source in types and replace(types[source], readonly=False) == replace(types[box.target], readonly=False)
     shared = source == box.target or any({source, box.target} == set(pair) for pair in program.aliases)
-    fits = len(box.counts) == 1 or (len(box.counts) == 2 and whole)
-    return replace(box, source=source) if alike and fits and not shared else None
+    fits = len(box.counts) == 1 or (len(box.counts) == 2 and all(_whole_axes(program, box)))
+    return replace(box, source=source, source_starts=places.starts) if alike and fits and not shared else None
 
 
-def _unlocked(type_: object) -> object:
-    return replace(type_, readonly=False) if isinstance(type_, ArrayType) else None
+def _arrays(program: Program) -> dict[str, ArrayType]:
+    return {leaf.name: leaf.type for leaf in program.arrays_and_scalars if isinstance(leaf.type, ArrayType)}
 
 
-def _starts(axes: tuple[Axis, ...]) -> tuple[int, ...] | None:
-    """The first index on each axis, if they are constants, not negative, and each step is 1 and each count the host's."""
-    starts = []
-    for axis in axes:
-        match axis:
-            case Axis(start=ast.Constant(value=int(start)), step=ast.Constant(value=1), count=ast.Name()) if start >= 0:
-                starts.append(start)
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The elements that an index takes while the loop runs: on each axis of the array the first one, and how many."""
+
+    starts: tuple[int, ...]
+    counts: tuple[str | int, ...]
+
+
+def _places(task: Task, index: ast.expr) -> _Places | None:
+    """The box of elements that ``index`` takes: all loop variables in order, plus constants, and constants between them."""
+    parts: Sequence[ast.expr] = index.elts if isinstance(index, ast.Tuple) else [index]
+    if isinstance(index, ast.Name) and index.id == task.index_tuple:
+        parts = [ast.Name(axis.variable, ast.Load()) for axis in task.axes]
+    axes = list(task.axes)
+    starts: list[int] = []
+    counts: list[str | int] = []
+    for part in parts:
+        start: int
+        count: str | int = 1
+        match part:
+            case ast.Constant(value=int(start)):
+                pass
+            case ast.Name(id=name):
+                start, count = _along(axes, name)
+            case ast.BinOp(op=ast.Add(), left=ast.Constant(value=int(offset)), right=ast.Name(id=name)):
+                start, count = _along(axes, name)
+                start = offset + start if start >= 0 else start
             case _:
                 return None
-    return tuple(starts)
+        if start < 0:
+            return None
+        starts.append(start)
+        counts.append(count)
+    return None if axes else _Places(tuple(starts), tuple(counts))
 
 
-def _is_index(task: Task, index: ast.expr) -> bool:
-    """Whether ``index`` is all loop variables, in order."""
-    if isinstance(index, ast.Name) and index.id == task.index_tuple:
-        return True
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    names = [part.id for part in parts if isinstance(part, ast.Name)]
-    return len(names) == len(parts) and names == [axis.variable for axis in task.axes]
+def _along(axes: list[Axis], name: str) -> tuple[int, str | int]:
+    """First value and number of values of loop variable ``name``, which must be the next one; -1 where it cannot be told."""
+    axis = axes.pop(0) if axes and axes[0].variable == name else None
+    match axis:
+        case Axis(start=ast.Constant(value=int(first)), step=ast.Constant(value=1), count=ast.Name(id=count)):
+            return (first, count) if first >= 0 else (-1, 0)
+        case _:
+            return -1, 0
 
 
-def _whole_axes(program: Program, leaf: str, starts: tuple[int, ...], counts: tuple[str, ...]) -> list[bool]:
-    """Which axes are covered from end to end, whatever the arguments."""
-    sources = {value.name: value.source for value in program.host_values}
-    extents = [f"max(0, {leaf}.shape[{axis}])" for axis in range(len(counts))]
-    return [start == 0 and sources[count] == extent for start, count, extent in zip(starts, counts, extents, strict=True)]
+def _whole_axes(program: Program, box: Box) -> list[bool]:
+    """Which axes of the array are covered from end to end, whatever the arguments."""
+    sources: dict[str | int, str] = {value.name: value.source for value in program.host_values}
+    extents = [f"max(0, {box.target}.shape[{axis}])" for axis in range(len(box.counts))]
+    triples = zip(box.starts, box.counts, extents, strict=True)
+    return [start == 0 and sources.get(count) == extent for start, count, extent in triples]
+
+
+def _is_rows(program: Program, box: Box) -> bool:
+    """Whether the box is rows of one length, one distance apart, whatever the arguments.
+
+    The whole axes at the end and the one before them are one stretch of memory; of the others, one may have several places.
+    """
+    whole = _whole_axes(program, box)
+    partial = [axis for axis, covered in enumerate(whole) if not covered]
+    return sum(count != 1 for count in box.counts[: partial[-1]]) <= 1 if partial else True
 
 
 def _pattern(task: Task, value: ast.expr, dtype: str) -> bytes | None:

@@ -5,6 +5,7 @@ Importing this module needs neither a driver nor ``cuda-bindings``: without them
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import threading
 from collections.abc import Callable, Iterator
@@ -106,6 +107,7 @@ class DeviceContext:
         self.ordinal = ordinal
         # What host functions on a thread of the driver raised.
         self.kept = Kept()
+        self._waits_at_exit = False
         # Guards epoch and notes. Finalizers may run on this thread while it holds the lock.
         self.lock = threading.RLock()
         self._device = call(driver.cuDeviceGet, ordinal)
@@ -189,6 +191,17 @@ class DeviceContext:
         """Wait for all work on the device; raises what a host callback raised, ``CudaError`` if some of the work failed."""
         self._wait()
         self.kept.tell()
+
+    def wait_at_exit(self) -> None:
+        """Before the interpreter ends, wait for the work that may still call its functions, and tell what they raised."""
+        with self.lock:
+            if not self._waits_at_exit:
+                self._waits_at_exit = True
+                atexit.register(self._last_wait)
+
+    def _last_wait(self) -> None:
+        if self.alive(self.epoch):
+            self.synchronize()
 
     def _wait(self) -> None:
         with self.activate():

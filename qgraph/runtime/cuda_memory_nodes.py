@@ -30,7 +30,7 @@ def rows_of(view: ArrayView, starts: Sequence[int], counts: Sequence[int], *, jo
     Args:
         view: the array.
         starts: first index on each axis.
-        counts: how many from there on; of three axes and more, all but the first are whole.
+        counts: how many from there on.
         joined: rows without a gap between them count as one.
     """
     item = view.dtype.itemsize
@@ -39,10 +39,16 @@ def rows_of(view: ArrayView, starts: Sequence[int], counts: Sequence[int], *, jo
     pointer = view.pointer + sum(start * step for start, step in zip(starts, steps, strict=True))
     if 0 in counts:
         return Rows(pointer, 0)
-    whole = all(count == extent for count, extent in zip(counts[1:], view.shape[1:], strict=True))
-    if len(counts) != 2 or (whole and joined):
-        return Rows(pointer, math.prod(counts) * item)
-    return Rows(pointer, counts[1] * item, counts[0], steps[0])
+    # The last axis that is not covered from end to end; all behind it is one stretch.
+    axis = len(counts) - 1
+    while axis > 0 and joined and counts[axis] == view.shape[axis]:
+        axis -= 1
+    width = counts[axis] * steps[axis]
+    outer = [before for before in range(axis) if counts[before] != 1]
+    if not outer:
+        return Rows(pointer, width)
+    (row,) = outer
+    return Rows(pointer, width, counts[row], steps[row])
 
 
 class MemoryNode(OtherNode):
@@ -57,13 +63,15 @@ class MemoryNode(OtherNode):
         super().__init__(node)
         self.box = box
         self._arrays = tuple(leaves[name] for name in (box.target, box.source) if name)
-        self._counts = tuple(hosts[name] for name in box.counts)
+        self._starts = (box.starts, box.source_starts)
+        # Where the host's number is, None for one that is 1.
+        self._counts = tuple(None if isinstance(count, int) else hosts[count] for count in box.counts)
         self._known: tuple[Any, ...] = ()
         self._enabled = True
 
     def update(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
         """Take the arrays and sizes of a call."""
-        counts = [host[index] for index in self._counts]
+        counts = [1 if index is None else host[index] for index in self._counts]
         rows = self._rows([values[index] for index in self._arrays], counts)
         if rows == self._known:
             return False
@@ -89,11 +97,12 @@ class MemoryNode(OtherNode):
         raise AssertionError("memory nodes live in graphs")
 
     def _rows(self, views: Sequence[ArrayView], counts: Sequence[int]) -> tuple[Rows, ...]:
-        joined = [rows_of(view, self.box.starts, counts) for view in views]
-        if len({part.height for part in joined}) == 1:
-            return tuple(joined)
+        places = list(zip(views, self._starts, strict=False))
+        joined = tuple(rows_of(view, starts, counts) for view, starts in places)
+        if len({(part.width, part.height) for part in joined}) == 1:
+            return joined
         # One of the two arrays is larger than the box.
-        return tuple(rows_of(view, self.box.starts, counts, joined=False) for view in views)
+        return tuple(rows_of(view, starts, counts, joined=False) for view, starts in places)
 
     @abstractmethod
     def _set(self, rows: tuple[Rows, ...]) -> None:

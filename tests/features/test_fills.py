@@ -67,6 +67,31 @@ def test_a_copy_out_of_a_larger_matrix(rig):
         )
 
 
+def parts(m, c, x, y):
+    for j in range(m.shape[1]):
+        m[1, j] = 0
+    for i in range(m.shape[0]):
+        m[i, 2] = 0
+    for i, k in qgraph.ndrange(2, c.shape[2]):
+        c[1 + i, 1, k] = 0
+    for i in range(1, x.shape[0]):
+        y[2 + i] = x[i]
+
+
+def test_rows_columns_and_moved_copies(rig):
+    kernel = rig.kernel(parts)
+    for width in (3, 5, 3):
+        rig.compare(
+            kernel,
+            lambda width=width: (
+                np.ones((4, width)),
+                np.ones((3, 2, width)),
+                np.arange(float(width)),
+                np.full(width + 2, 3.0),
+            ),
+        )
+
+
 def test_order_with_what_stands_around(check):
     def kernel(x, y, z):
         for i in range(x.shape[0]):
