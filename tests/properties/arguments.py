@@ -93,12 +93,10 @@ def make(arguments: tuple[Argument, ...], call: int, seed: int) -> list[Any]:
             size = shape[0]
             made.append(base[argument.shift : argument.shift + size] if argument.shift else base[:size].reshape(shape))
             continue
-        if len(shape) == 1:
-            # Room for those that overlap it.
-            memories[array.memory] = _numbers(random, array.dtype, (shape[0] + 2,))
-            base = memories[array.memory][: shape[0]]
-        else:
-            base = memories[array.memory] = _numbers(random, array.dtype, shape)
+        # A vector has room for those that overlap it.
+        room = _numbers(random, array.dtype, (shape[0] + 2,) if len(shape) == 1 else shape)
+        memories.setdefault(array.memory, room)
+        base = room[: shape[0]] if len(shape) == 1 else room
         made.append(_laid_out(base, argument.layout))
     return made
 
