@@ -85,6 +85,10 @@ class _Reading:
     stream: Callable[[tuple[Any, ...]], int] | None
 
 
+# The specialisation, the call as its executable took it, and what the kernel returned.
+_Launched = tuple[Specialisation, Call, Any]
+
+
 def _no_key(*values: Any) -> None:
     """The key of any arguments, before there was a call."""
 
@@ -131,7 +135,7 @@ class Kernel:
         # Arguments by key: those that came lately, and those that came back.
         self._numbers: tuple[int, ...] | None = None
         self._key: Callable[..., tuple[Any, ...] | None] = _no_key
-        self._seen: dict[tuple[Any, ...] | None, None] = {}
+        self._seen: dict[tuple[Any, ...], None] = {}
         self._recent: dict[tuple[Any, ...] | None, _Last] = {}
         self._counts = Stats()
         _KERNELS.add(self)
@@ -144,7 +148,7 @@ class Kernel:
         if not kwargs:
             try:
                 key = self._key(*args)
-            except TypeError:  # another number of arguments: defaults are used, or the call is wrong
+            except TypeError:  # another number of arguments: there are defaults, or the call is wrong
                 key = None
             last = self._recent.get(key)
             if last is not None and last.unchanged(args) and last.still_right():
@@ -155,7 +159,8 @@ class Kernel:
                 else:
                     self.last_launch = last.specialisation.launched
                     return None if numbers is None else last.specialisation.value(numbers)
-        return self._run(self._bind(args, kwargs), key)
+        # Only complete positional arguments have a key.
+        return self._run(self._bind(args, kwargs) if key is None else args, key)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The values of all parameters, defaults included."""
@@ -175,38 +180,35 @@ class Kernel:
     def _run(self, values: tuple[Any, ...], key: tuple[Any, ...] | None = None) -> Any:
         """Everything from values to a launch, nothing assumed. ``key`` is theirs, where it is known."""
         reading, leaves, simple = self._read(values)
-        variant, find_stream = reading.variant, reading.stream
-        if find_stream is not None:
-            stream = find_stream(leaves)
-        else:
-            views = [leaves[index] for index in variant.arrays]
-            streams = variant.streams.Streams(variant.device, views)
-            staged = variant.streams.stage_host_arrays(variant, leaves, streams)
-            if staged is not None:
-                _warn_staging()
-                moved, finish = staged
-                with streams:
-                    result = self._launch(variant, moved, False, streams.current())[2]
-                finish()
-                return result
-            stream = streams.current()
-            if streams.joined:
-                with streams:
-                    return self._launch(variant, leaves, simple, stream)[2]
-        specialisation, call, result = self._launch(variant, leaves, simple, stream)
-        if key is None:
-            key = self._key(*values)
-        if key in self._seen:
-            self._remember(key, values, specialisation, call, reading.default)
-        else:
-            # Watching arguments costs more than one call gains: only those that come back are worth it.
-            if len(self._seen) >= MAX_RECENT:
-                self._seen.clear()
-            self._seen[key] = None
-        return result
+        if reading.stream is None:
+            return self._run_between_streams(reading, values, leaves, simple, key)
+        launched = self._launch(reading.variant, leaves, simple, reading.stream(leaves))
+        self._notice(key or self._key(*values), values, launched, reading.default)
+        return launched[2]
 
-    def _launch(self, variant: Variant, leaves: tuple[Any, ...], simple: bool, stream: int) -> tuple[Specialisation, Call, Any]:
-        """Run; gives the specialisation, the call as its executable took it, and what the kernel returns."""
+    def _run_between_streams(
+        self, reading: _Reading, values: tuple[Any, ...], leaves: tuple[Any, ...], simple: bool, key: tuple[Any, ...] | None
+    ) -> Any:
+        """Run on CUDA where several streams may have to wait for each other, or host arrays must be copied."""
+        variant = reading.variant
+        views = [leaves[index] for index in variant.arrays]
+        streams = variant.streams.Streams(variant.device, views)
+        staged = variant.streams.stage_host_arrays(variant, leaves, streams)
+        if staged is not None:
+            _warn_staging()
+            moved, finish = staged
+            with streams:
+                result = self._launch(variant, moved, False, streams.current())[2]
+            finish()
+            return result
+        if streams.joined:
+            with streams:
+                return self._launch(variant, leaves, simple, streams.current())[2]
+        launched = self._launch(variant, leaves, simple, streams.current())
+        self._notice(key or self._key(*values), values, launched, reading.default)
+        return launched[2]
+
+    def _launch(self, variant: Variant, leaves: tuple[Any, ...], simple: bool, stream: int) -> _Launched:
         aliases = () if simple else variant.check(leaves)
         specialisation = self._specialisation(variant, aliases)
         call = Call(leaves, specialisation.host_values(leaves), stream)
@@ -227,15 +229,20 @@ class Kernel:
             raise error
         self._close_executables()
 
-    def _remember(
-        self,
-        key: tuple[Any, ...] | None,
-        values: tuple[Any, ...],
-        specialisation: Specialisation,
-        call: Call,
-        default: str | None,
-    ) -> None:
-        """Keep the way to run this very call again, for a next call with the same arguments."""
+    def _notice(self, key: tuple[Any, ...] | None, values: tuple[Any, ...], launched: _Launched, default: str | None) -> None:
+        """Keep the way to run this very call again, once its arguments came back."""
+        # Watching arguments costs more than one call gains.
+        if key is None:
+            return
+        if key in self._seen:
+            self._remember(key, values, launched, default)
+        else:
+            if len(self._seen) >= MAX_RECENT:
+                self._seen.clear()
+            self._seen[key] = None
+
+    def _remember(self, key: tuple[Any, ...], values: tuple[Any, ...], launched: _Launched, default: str | None) -> None:
+        specialisation, call, _ = launched
         executable = specialisation.executable
         run = None if executable is None else specialisation.again(executable, call)
         if executable is None or run is None:
@@ -282,7 +289,7 @@ class Kernel:
         from qgraph.runtime.arguments import key_maker, numbers_among
 
         numbers = numbers_among(values)
-        if numbers != self._numbers:
+        if numbers != self._numbers and len(values) == self._positional:
             self._key, self._numbers = key_maker(len(values), numbers), numbers
 
     def _reserved(self) -> frozenset[str]:

@@ -81,7 +81,7 @@ class Variant:
         if backend == "cpu":
             _refuse_half(leaves)
         self.program = build_program(source, types, leaves)
-        self.host_values = HostValues(self.program)
+        self.host_values = HostValues(self.program).of
         self.arrays = tuple(index for index, leaf in enumerate(leaves) if isinstance(leaf.type, ArrayType))
         written = self.program.written
         self.written = tuple(leaves[index].name in written for index in self.arrays)
@@ -143,7 +143,7 @@ class Specialisation:
         self.variant, self.aliases = variant, aliases
         self.plan: GraphPlan = build_plan(variant.program_for(aliases))
         # Arrays that share memory may need temporaries, and these numbers of their own.
-        self.host_values = HostValues(self.plan.program) if aliases else variant.host_values
+        self.host_values = HostValues(self.plan.program).of if aliases else variant.host_values
         self.executable: Executable | None = None
         self.launched: LastLaunch | None = None
         # What the kernel returns, from the numbers of a launch.

@@ -206,11 +206,20 @@ def callee_needs_region(unit: Unit, scope: Scope, node: ast.Call) -> bool:
     if found is None or found[0] in unit.calling:
         return False
     source = unit.source_of(found[0])
-    inner = scope.of(source, {name: Value(None) for name in source.signature.parameters})
+    inner = scope.of(source, _parameters(scope, list(source.signature.parameters), found[1], node))
     unit.calling.append(found[0])
     result = needs_region(unit, inner, source.tree.body)
     unit.calling.pop()
     return result
+
+
+def _parameters(scope: Scope, names: list[str], owner: Binding | None, call: ast.Call) -> dict[str, Binding]:
+    """What the parameters of a func stand for, as far as that is known before the call: arrays are."""
+    passed: list[tuple[str, ast.expr]] = list(zip(names[owner is not None :], call.args, strict=False))
+    passed += [(keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None]
+    known: dict[str, Binding] = dict.fromkeys(names, Value(None))
+    known |= {name: _static(scope, value) or Value(None) for name, value in passed if not isinstance(value, ast.Starred)}
+    return known if owner is None else {**known, names[0]: owner}
 
 
 def _static(scope: Scope, node: ast.expr) -> Binding | None:

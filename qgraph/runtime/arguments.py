@@ -627,6 +627,7 @@ def _weakly(value: object) -> weakref.ref[Any]:
 def _watch_scalar(source: _Source, name: str, value: Any) -> None:
     conditions = [f"type({name}) is {source.constant(type(value))}", f"{name} == {source.constant(value)}"]
     # 0.0 == -0.0, and so inside of complex numbers. A NaN equals nothing, not itself either.
-    if isinstance(value, float | complex | numpy.inexact) and 0 in (value.real, value.imag):
+    parts = (value.real, value.imag) if isinstance(value, complex | numpy.complexfloating) else (value,)
+    if isinstance(value, float | complex | numpy.inexact) and 0 in parts:
         conditions.append(f"repr({name}) == {source.constant(repr(value))}")
     source.require(*conditions)

@@ -314,11 +314,13 @@ class CudaExecutable(ABC):
         if request.host != parameters.host:
             self._resize(request.host)
             self._arena_values = self._arena.values(request.host)
-        parameters.update((*request.values, *self._arena_values) if self._arena_values else request.values)
-        values = (*request.values, *self._arena_values)
-        changed = self._others.update(values, request.host) or parameters.changed != 0
-        if self._others.rejected:
-            self._instantiate_again()
+        values = (*request.values, *self._arena_values) if self._arena_values else request.values
+        parameters.update(values)
+        changed = parameters.changed != 0
+        if self._others.changing:
+            changed = self._others.update(values, request.host) or changed
+            if self._others.rejected:
+                self._instantiate_again()
         if parameters.changed:
             self._apply(parameters.changed)
             # Only now: what an exception kept from the graph is applied by the next launch.

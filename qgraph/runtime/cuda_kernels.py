@@ -126,8 +126,9 @@ class _ArrayLeaf:
         self.layout = struct.Struct(f"={_SHAPE + 2 * ndim}q")
         self.users = 0
         self.pointer = -1
-        self.shape: tuple[int, ...] = ()
-        self.strides: tuple[int, ...] = ()
+        # None until an array is written.
+        self.shape: tuple[int, ...] | None = None
+        self.strides: tuple[int, ...] | None = None
 
 
 class _ScalarLeaf:
@@ -278,8 +279,11 @@ class Parameters:
         """Write the leaves that changed; ``ArgumentError`` for a number that does not fit its type."""
         for array in self._arrays:
             view = values[array.index]
-            if view.pointer != array.pointer or view.shape != array.shape or view.strides != array.strides:
+            if view.shape != array.shape or view.strides != array.strides:
                 self._write_array(array, view)
+            elif view.pointer != array.pointer:
+                self.changed |= array.users
+                self._integers[array.data] = array.pointer = view.pointer
         for scalar in self._scalars:
             value = values[scalar.index]
             if value is not scalar.value:
@@ -302,9 +306,6 @@ class Parameters:
         # The mask first, here and everywhere: should anything interrupt, the next launch patches the kernels.
         self.changed |= array.users
         shape, strides, pointer = view.shape, view.strides, view.pointer
-        if shape == array.shape and strides == array.strides and array.pointer != -1:
-            self._integers[array.data] = array.pointer = pointer
-            return
         head = (0, 0, math.prod(shape), view.dtype.itemsize, pointer)
         array.layout.pack_into(self._bytes, array.offset, *head, *shape, *strides)
         array.pointer, array.shape, array.strides = pointer, shape, strides

@@ -147,7 +147,8 @@ class OtherNodes:
                     self.nodes[node.index] = self._event_mark(node, node.host)
                 case None:
                     pass
-        self._changing = [node for node in self.nodes.values() if isinstance(node, EventNode | MemoryNode)]
+        # What a call's values may change.
+        self.changing = [node for node in self.nodes.values() if isinstance(node, EventNode | MemoryNode)]
 
     def _host_call(self, node: Node, host: HostCall) -> OtherNode:
         self._device.wait_at_exit()
@@ -176,14 +177,14 @@ class OtherNodes:
     def update(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
         """Take the values of a call; gives whether anything changed."""
         changed = False
-        for node in self._changing:
+        for node in self.changing:
             changed |= node.update(values, host)
         return changed
 
     @property
     def rejected(self) -> bool:
         """Whether some change could not be made in an executable graph."""
-        return any(node.rejected for node in self._changing)
+        return any(node.rejected for node in self.changing)
 
     def free(self) -> None:
         """Free the host memory: no graph with these nodes may run any more."""

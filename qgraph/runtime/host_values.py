@@ -32,7 +32,7 @@ class HostValues:
         scope: dict[str, object] = {"__builtins__": builtins, **program.host_names, _ACCEPT: self._accepting()}
         self._function: Callable[..., tuple[int, ...]] = eval(source, scope)
 
-    def __call__(self, values: Sequence[object]) -> tuple[int, ...]:
+    def of(self, values: Sequence[object]) -> tuple[int, ...]:
         """The integers for the values of one call, in the order of ``program.host_values``.
 
         Raises:

@@ -283,14 +283,6 @@ def syntax_for_over_enumerate():
 
 
 @bad(SYNTAX)
-def syntax_slice_assignment():
-    def kernel(x):
-        x[:] = 0
-
-    return kernel, (floats(),)
-
-
-@bad(SYNTAX)
 def syntax_statement_without_effect():
     def kernel(x):
         x[0] + 1

@@ -65,3 +65,37 @@ def arrays_of_blocks_without_loops(x, n):
 @pytest.mark.parametrize("n", [0, 2])
 def test_arrays_that_are_made_or_named_in_blocks_without_loops(check, n):
     check(arrays_of_blocks_without_loops, lambda: (np.arange(5) + 7, n))
+
+
+values = np.arange(3)
+
+
+@qgraph.func
+def one_more(values):
+    return values + 5
+
+
+def calls_a_func_with_a_parameter_named_as_a_global_array(x):
+    s = one_more(x[0])
+    x[1] = s
+
+
+def test_a_global_array_has_the_name_of_a_parameter(check):
+    check(calls_a_func_with_a_parameter_named_as_a_global_array, lambda: (np.arange(5) + 7,))
+
+
+@qgraph.func
+def halved(v):
+    v[1:] = v[1:] // 2
+    return v[1]
+
+
+def calls_a_func_with_slices(x):
+    s = halved(x)
+    x[0] = s
+    if s > 2:
+        x[2] = halved(v=x)
+
+
+def test_the_value_of_a_func_that_assigns_slices(check):
+    check(calls_a_func_with_slices, lambda: (np.arange(5) + 7,))
