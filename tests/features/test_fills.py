@@ -92,6 +92,22 @@ def test_rows_columns_and_moved_copies(rig):
         )
 
 
+def slices(x, y, m):
+    x[1:-1] = 0
+    y[2:] = x[:-2]
+    m[1:-1, 1:-1] = 0
+    m[:, 0] = -1
+    m[1, :] = 3
+
+
+def test_slices(rig):
+    kernel = rig.kernel(slices)
+    for n, shape in ((6, (4, 5)), (3, (3, 3)), (9, (6, 4)), (6, (4, 5))):
+        rig.compare(
+            kernel, lambda n=n, shape=shape: (np.arange(1, n + 1), np.full(n, 7), np.ones(shape, np.int32)), tolerance=0.0
+        )
+
+
 def test_order_with_what_stands_around(check):
     def kernel(x, y, z):
         for i in range(x.shape[0]):

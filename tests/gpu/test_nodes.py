@@ -202,6 +202,25 @@ def test_fills_without_one_graph(options):
         assert (qgraph.to_numpy(y) == 3).all()
 
 
+def test_slices():
+    def kernel(x, y, m):
+        x[1:-1] = 0
+        y[2:] = x[:-2]
+        m[1:-1, 1:-1] = 0
+        m[:, 0] = 7
+
+    k = cuda_kernel(kernel)
+    for n, shape in ((6, (4, 5)), (100, (30, 3)), (6, (4, 5))):
+        x, y, m = np.arange(1, n + 1), np.full(n, 9), np.ones(shape, np.int32)
+        device_arrays = [on_device(array) for array in (x, y, m)]
+        if n == 6:
+            assert kinds(k, *device_arrays) == ["MEMCPY", "MEMSET", "MEMSET", "MEMSET"]
+        k(*device_arrays)
+        kernel(x, y, m)
+        for got, expected in zip(device_arrays, (x, y, m), strict=True):
+            np.testing.assert_array_equal(qgraph.to_numpy(got), expected)
+
+
 # --- the host -----------------------------------------------------------------------------------------------------------
 
 

@@ -92,6 +92,24 @@ def test_constants_in_indices():
     assert kinds(rod, c) == ["kernel"]
 
 
+def test_slices_are_found():
+    def kernel(x, y, m, c):
+        x[:] = 0
+        x[1:-1] = 0
+        y[:] = x
+        y[2:] = x[:-2]
+        m[1:-1, 1:-1] = 0
+        m[...] = 0
+        m[0, :] = 0
+        m[:, 0] = 0
+        c[1] = 0
+        c[:] = 0
+
+    args = np.zeros(6), np.zeros(6), np.zeros((4, 5)), np.zeros((2, 3, 4))
+    found = kinds(kernel, *args)
+    assert found == ["memset"] * 2 + ["memcpy"] * 2 + ["memset"] * 6
+
+
 def test_patterns():
     assert box(everywhere, np.zeros((2, 2), np.int32)).value == 0xFFFFFFFF
     assert box(everywhere, np.zeros((2, 2), np.int8)).value == 0xFF
