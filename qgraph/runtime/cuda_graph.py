@@ -49,17 +49,17 @@ class RawGraph:
 
 
 class GraphInstance:
-    """A graph and its one executable: a graph with conditional nodes allows no second one.
+    """A graph and its one executable: one with conditional nodes, or with nodes that take memory, allows no second.
 
     The definition stays, since its nodes name the places where the executable is patched.
     """
 
-    __slots__ = ("_nodes", "conditional", "definition", "executable")
+    __slots__ = ("_nodes", "definition", "exclusive", "executable")
 
     def __init__(self) -> None:
         self.definition = GraphDefinition()
         self.executable: Any = None
-        self.conditional = False
+        self.exclusive = False
         self._nodes: tuple[KernelNode | OtherNode, ...] = ()
 
     def instantiate(self, nodes: Iterable[KernelNode | OtherNode]) -> None:
@@ -79,7 +79,7 @@ class GraphInstance:
         for node in others:
             node.define()
         with outside_captures():
-            if self.conditional:
+            if self.exclusive:
                 # Such a graph has one executable at a time, and that of a launch in flight counts.
                 call(driver.cuCtxSynchronize)
             old, self.executable = self.executable, None
@@ -456,7 +456,7 @@ class CudaGraphExecutable(CudaExecutable):
     def _begin(self) -> GraphInstance:
         instance = GraphInstance()
         self._resources.graphs.append(instance)
-        instance.conditional = any(node.control is not None for node in self.plan.plan.nodes)
+        instance.exclusive = any(node.control is not None or node.kind == "alloc" for node in self.plan.plan.nodes)
         return instance
 
     def _complete(self, sizes: tuple[int, ...]) -> None:
