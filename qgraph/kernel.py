@@ -22,7 +22,7 @@ from qgraph.program import FrozenName
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.backends import DEFAULTS, choose
 from qgraph.runtime.call import Call
-from qgraph.specialisation import Executable, LastLaunch, Run, Specialisation, Variant, still_holds
+from qgraph.specialisation import Executable, LastLaunch, Run, Specialisation, Variant, forget_code, still_holds
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
 MAX_SPECIALISATIONS = 64
@@ -406,6 +406,8 @@ class Kernel:
         with self._lock:
             self._close_executables()
             self._specialisations.clear()
+            if self._variants:
+                forget_code()
             self._variants.clear()
             self._readings = []
             self._latest = None

@@ -171,6 +171,13 @@ class Specialisation:
             executable.close()
 
 
+def forget_code() -> None:
+    """Let go of the machine code that the process keeps for kernels to come."""
+    from qgraph.lowering import numba_cpu
+
+    numba_cpu.forget()
+
+
 def _cpu(plan: GraphPlan, variant: Variant) -> Executable:
     from qgraph.lowering.compile import compile_cpu
     from qgraph.runtime.cpu import CpuExecutable
