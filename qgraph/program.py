@@ -242,11 +242,15 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Temporary:
-    """An array that lives during a launch: ``leaf`` as bodies know it, its extents as names of host values."""
+    """An array that lives during a launch: ``leaf`` as bodies know it, its extents as names of host values.
+
+    ``in_graph``: in a CUDA graph, nodes of it take and free the memory; it lies with the other temporaries everywhere else.
+    """
 
     leaf: Leaf
     shape: tuple[str, ...]
     span: Span
+    in_graph: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from qgraph.frontend.calls import call_func, evaluated, has_calls, held_range
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.host import binding
 from qgraph.frontend.host_calls import host_statement
-from qgraph.frontend.region import Region, callee, covers_elements, is_array_statement
+from qgraph.frontend.region import Region, callee, covers_elements, is_array_statement, refuse_gone
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.slices import assign_elements
@@ -303,6 +303,8 @@ def _check_scalars(scope: Scope, names: list[ast.Name]) -> None:
 
 def _is_part(scope: Scope, target: ast.expr) -> bool:
     """Whether a target is part of an array, as a slice is."""
+    if isinstance(target, ast.Subscript):
+        refuse_gone(scope, target.value)
     return isinstance(target, ast.Subscript) and is_array_statement(scope, target) and covers_elements(scope, target)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
-from qgraph.frontend import assignments, branches, loops
+from qgraph.frontend import assignments, branches, loops, temporaries
 from qgraph.frontend.bindings import Binding, LeafRef, ScalarRef, bind_type
 from qgraph.frontend.calls import enter_function, pruned
 from qgraph.frontend.frames import Frame, Structure
@@ -153,5 +153,6 @@ _HANDLERS: dict[type[ast.stmt], Any] = {
     ast.AnnAssign: assignments.annotated,
     ast.AugAssign: assignments.augmented,
     ast.Expr: assignments.expression,
+    ast.Delete: temporaries.delete,
     ast.Pass: lambda region, scope, node: None,
 }

@@ -15,7 +15,7 @@ from qgraph.frontend.flags import assign, placed
 from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.host import binding, host_expression
 from qgraph.frontend.ranges import refuse_array
-from qgraph.frontend.region import Region, callee, callee_needs_region, is_parallel_loop, numpy_reduction
+from qgraph.frontend.region import Region, callee, callee_needs_region, is_parallel_loop, numpy_reduction, refuse_gone
 from qgraph.frontend.resolve import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.slices import reduce_elements
@@ -169,6 +169,7 @@ class _Calls(ast.NodeTransformer):
                 keyword.value = value
             return node
         if numpy_reduction(self._scope, node) is not None:
+            refuse_gone(self._scope, node)
             return reduce_elements(self._region, self._scope, node)
         found = callee(self._scope, node)
         assert found is not None

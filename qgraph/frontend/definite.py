@@ -37,7 +37,7 @@ def _assigned(node: ast.AST, hidden: frozenset[str], found: dict[str, list[ast.A
 
 def bound_name(node: ast.AST) -> str | None:
     """The name that this very node binds, if any."""
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         return node.id
     if isinstance(node, ast.MatchAs | ast.MatchStar):
         return node.name

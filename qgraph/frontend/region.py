@@ -170,6 +170,14 @@ def covers_elements(scope: Scope, node: ast.Subscript) -> bool:
     return isinstance(bound.leaf.type, ArrayType) and len(parts) < bound.leaf.type.ndim
 
 
+def refuse_gone(scope: Scope, node: ast.expr) -> None:
+    """Say so where a name in ``node`` has no value any more."""
+    for child in ast.walk(node):
+        bound = scope.names.get(child.id) if isinstance(child, ast.Name) else None
+        if isinstance(bound, Gone):
+            raise KernelSyntaxError(bound.reason, scope.span(child), hint=bound.hint)
+
+
 def is_host_word(scope: Scope, node: ast.Call) -> bool:
     """Whether a call is of ``host_callback``, ``record`` or ``wait``."""
     bound = _static(scope, node.func)

@@ -43,6 +43,7 @@ from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
 from qgraph.program import ConstantType, Function, Slot, function_tree, is_array
+from qgraph.source import Span
 
 # Plain Python functions that are words of the language.
 _WORDS = (*language.ATOMICS, language.match_subject)
@@ -464,6 +465,13 @@ class _Rewriter(ast.NodeTransformer):
     ) -> tuple[str, tuple[str, ...]]:
         unit = self._body.unit
         refuse_recursion(unit, func, self._scope, node)
+        for statement in source.tree.body:
+            if isinstance(statement, ast.Delete):
+                raise KernelSyntaxError(
+                    f"{source.name}() is called in a loop, where `del` has no meaning",
+                    Span.of(statement, source.file),
+                    hint="leave it out: names end with the function",
+                )
         unit.calling.append(func)
         inner = Body(unit)
         scope = self._scope.of(source, fixed)
