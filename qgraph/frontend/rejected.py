@@ -49,6 +49,8 @@ def reject(tree: ast.FunctionDef, file: str) -> None:
             continue
         for node in ast.walk(statement):
             row = REJECTED.get(type(node))
+            if isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Store):
+                row = (f"`{ast.unparse(node)}`, which makes a list,", "name each part: a, b, c = values")
             if row is not None:
                 found, hint = row
                 raise KernelSyntaxError(f"{found} cannot be used in a kernel", _keyword_span(node, file), hint=hint)
