@@ -42,7 +42,7 @@ from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of, relocate
 from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
-from qgraph.program import ConstantType, Function, Slot, function_tree
+from qgraph.program import ConstantType, Function, Slot, function_tree, is_array
 from qgraph.source import Span
 
 # Plain Python functions that are words of the language.
@@ -156,8 +156,9 @@ class _Rewriter(ast.NodeTransformer):
     def _value(self, value: object, node: ast.expr) -> ast.expr:
         if value is None or type(value) in (bool, int, float, complex, str):
             return self._constant(value, node)
-        if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"):
-            raise self._error(f"`{ast.unparse(node)}` is a global array", node, "pass it to the kernel as an argument")
+        if is_array(value):
+            hint = "give it a name of its own in the module, or pass it to the kernel as an argument"
+            raise self._error(f"`{ast.unparse(node)}` is an array inside a global object", node, hint)
         if isinstance(value, ModuleType):
             raise self._error(f"the module `{ast.unparse(node)}` cannot be used as a value", node, "call one of its functions")
         if is_cuda_object(value):

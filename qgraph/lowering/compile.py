@@ -81,7 +81,7 @@ def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options)
 def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     """The kernels of all tasks for Numba's simulator; ``BackendError`` if Numba was imported without it."""
     cuda = numba_cuda.cuda_module()
-    dtypes = scalar_types(plan.program)
+    dtypes = scalar_types(plan.program, matches=True)
     codes: dict[str, TaskCode] = {}
     kernels = {}
     for task in plan.program.tasks():

@@ -99,3 +99,19 @@ def calls_a_func_with_slices(x):
 
 def test_the_value_of_a_func_that_assigns_slices(check):
     check(calls_a_func_with_slices, lambda: (np.arange(5) + 7,))
+
+
+def python_numbers_out_of_scratch(y, out):
+    total = 3
+    odd = True
+    for n in qgraph.serial(range(2)):
+        for i in range(y.shape[0]):
+            y[i] = (y[i] + n + total) & 3
+        total += n
+        odd = not odd
+        for i in range(out.shape[0]):
+            out[i] = int(odd) + total
+
+
+def test_python_numbers_out_of_scratch_meet_uint64(check):
+    check(python_numbers_out_of_scratch, lambda: (np.uint64([1, 2, 2**63]), np.full(2, 77)))
