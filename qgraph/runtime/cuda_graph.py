@@ -210,6 +210,8 @@ class CudaExecutable(ABC):
     _in_graphs = True
     # Whether there is one graph, in which nodes can take and free memory.
     _allocates = False
+    # Whether the graph was begun, and waits for its nodes to know what they work on.
+    _unfinished = False
 
     def __init__(self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None, reason: str) -> None:
         self.plan = plan
@@ -369,9 +371,10 @@ class CudaExecutable(ABC):
         changed = parameters.changed != 0
         if self._others.changing:
             changed = self._others.update(values, request.host) or changed
-        self._finish_building()
-        if self._others.rejected:
-            self._instantiate_again()
+            if self._others.rejected and not self._unfinished:
+                self._instantiate_again()
+        if self._unfinished:
+            self._finish_building()
         if parameters.changed:
             self._apply(parameters.changed)
             # Only now: what an exception kept from the graph is applied by the next launch.
@@ -447,11 +450,11 @@ class CudaGraphExecutable(CudaExecutable):
 
     def _build(self) -> None:
         self._launch_graph = driver.cuGraphLaunch
-        # The bytes of the memory that the graph takes, in the order of its allocation nodes; None while it is not complete.
+        # The bytes of the memory that the graph takes, in the order of its allocation nodes; None where there is no graph.
         self._sizes: tuple[int, ...] | None = None
         self._instance = self._begin()
         if not self._others.allocations:
-            self._complete(())
+            self._complete()
 
     def _begin(self) -> GraphInstance:
         instance = GraphInstance()
@@ -459,11 +462,10 @@ class CudaGraphExecutable(CudaExecutable):
         instance.exclusive = any(node.control is not None or node.kind == "alloc" for node in self.plan.plan.nodes)
         return instance
 
-    def _complete(self, sizes: tuple[int, ...]) -> None:
+    def _complete(self) -> None:
         instance = self._instance
         self._fill(instance.definition, instance.definition, 0)
         instance.instantiate(self._nodes.values())
-        self._sizes = sizes
 
     def _place(self, host: tuple[int, ...]) -> tuple[ArrayView, ...]:
         allocations = self._others.allocations
@@ -476,7 +478,7 @@ class CudaGraphExecutable(CudaExecutable):
             self._begin_again()
             for node, size in zip(allocations.values(), sizes, strict=True):
                 node.allocate(self._instance.definition.handle, size)
-            self._wanted = sizes
+            self._sizes = sizes
         return self._arena.values(host, {name: node.pointer for name, node in allocations.items()})
 
     def _begin_again(self) -> None:
@@ -488,14 +490,20 @@ class CudaGraphExecutable(CudaExecutable):
             kernel.executable = None
         self._others.forget()
         self._instance = self._begin()
+        self._unfinished = True
 
     def _finish_building(self) -> None:
-        if self._sizes is None:
-            self._complete(self._wanted)
-            # Each node was just made with what it works on.
-            self._parameters.changed = 0
-            for node in self._others.nodes.values():
-                node.rejected = False
+        try:
+            self._complete()
+        except BaseException:
+            # The next call begins again.
+            self._sizes = None
+            raise
+        self._unfinished = False
+        # Each node was just made with what it works on.
+        self._parameters.changed = 0
+        for node in self._others.nodes.values():
+            node.rejected = False
 
     def graph(self, request: Call) -> RawGraph:
         """The graph, with these arguments."""

@@ -186,7 +186,7 @@ def test_a_kernel_that_does_nothing(check):
 
 # For each backend: batches, topologies in each, and statements in a topology. On cuda these are 256 topologies.
 PLAIN = {"cpu": (1, 4, 5), "sim": (3, 2, 5), "cuda": (4, 40, 6)}
-NESTED = {"cpu": (1, 3, 3), "sim": (3, 2, 3), "cuda": (8, 12, 4)}
+NESTED = {"cpu": (1, 2, 3), "sim": (3, 2, 3), "cuda": (8, 12, 4)}
 RUNS = {"cpu": 2, "sim": 1, "cuda": 5}
 
 
