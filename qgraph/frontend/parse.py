@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CellType
@@ -13,6 +14,7 @@ from typing import Any
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.rejected import reject
+from qgraph.frontend.walrus import without_walrus
 from qgraph.source import Span
 
 
@@ -98,12 +100,13 @@ def parse(function: Callable[..., Any], word: str) -> SourceFunction:
         )
     tree, file = _tree_of(function, word)
     reject(tree, file)
+    closure = ClosureNamespace(function.__code__.co_freevars, function.__closure__ or ())
     return SourceFunction(
         function,
-        tree,
+        without_walrus(tree, file, ChainMap(dict(closure), function.__globals__)),
         file,
         function.__globals__,
-        ClosureNamespace(function.__code__.co_freevars, function.__closure__ or ()),
+        closure,
         inspect.signature(function),
         _static_parameters(function),
     )

@@ -37,7 +37,6 @@ REJECTED: dict[type[ast.AST], tuple[str, str]] = {
     ast.SetComp: ("a set comprehension", _LIST),
     ast.DictComp: ("a dict comprehension", _LIST),
     ast.GeneratorExp: ("a generator expression", "write a for loop"),
-    ast.NamedExpr: ("`:=`", "write the assignment as a statement of its own"),
     ast.JoinedStr: ("an f-string", "kernels have no strings; format on the host"),
 }
 
