@@ -183,6 +183,11 @@ def at_least(value: int, _bound: int) -> int:
     return value
 
 
+def wrapped(index: int, size: int) -> int:
+    """``index``, or where it is negative what it means in a dimension of ``size``: views are indexed as Python indexes."""
+    return index if index >= 0 else index + size
+
+
 def match_subject(value: int) -> int:
     """``value``, which must be an integer: kernels match nothing else."""
     return value

@@ -10,14 +10,19 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
 from qgraph.frontend.calls import call_func, evaluated, held_range
 from qgraph.frontend.host import binding
+from qgraph.frontend.ranks import rank
 from qgraph.frontend.region import Region, callee
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
+from qgraph.frontend.slices import assign_slice, is_slice
 from qgraph.program import ArrayType
 
 
 def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     """``targets = value``."""
+    if any(is_slice(scope, target) for target in node.targets):
+        _to_slices(region, scope, node)
+        return
     if all(_stores_elements(target) for target in node.targets):
         _to_elements(region, scope, node)
         return
@@ -45,6 +50,9 @@ def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
 
 def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     """``target += value``."""
+    if is_slice(scope, node.target):
+        assign_slice(region, scope, node, node.target, node.value)
+        return
     if _stores_elements(node.target):
         node = copy.copy(node)
         node.value = evaluated(region, scope, node.value)
@@ -87,6 +95,25 @@ def _called(region: Region, scope: Scope, value: ast.expr) -> ast.expr:
         parts: list[ast.expr] = [evaluated(region, scope, part) for part in value.elts]
         return ast.copy_location(ast.Tuple(parts, ast.Load()), value)
     return evaluated(region, scope, value)
+
+
+def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
+    """``x[:] = value``, also ``x[:] = s = value`` where the value is a number."""
+    value = _called(region, scope, node.value)
+    if len(node.targets) > 1:
+        if rank(scope, value):
+            raise KernelSyntaxError(
+                f"`{ast.unparse(node)}` assigns an array to several places",
+                scope.span(node),
+                hint="write one statement for each",
+            )
+        (value,) = _held(region, scope, [value])
+    for target in node.targets:
+        single = ast.copy_location(ast.Assign([target], value), node)
+        if is_slice(scope, target):
+            assign_slice(region, scope, single, target, value)
+        else:
+            assign(region, scope, single)
 
 
 def _to_elements(region: Region, scope: Scope, node: ast.Assign) -> None:
@@ -145,13 +172,17 @@ def _flattened(scope: Scope, target: ast.Tuple, parts: list[ast.expr]) -> tuple[
 
 def _mixed(region: Region, scope: Scope, targets: list[ast.expr], parts: list[ast.expr]) -> None:
     """``s, x[0] = ...``: all values first, under names of their own."""
-    held = [
-        ast.copy_location(ast.Name(f".held{k}_{part.lineno}_{part.col_offset}", ast.Load()), part)
-        for k, part in enumerate(parts)
-    ]
-    _bind(region, scope, [ast.copy_location(ast.Name(name.id, ast.Store()), name) for name in held], parts)
+    held = _held(region, scope, parts)
     for target, name in zip(targets, held, strict=True):
         assign(region, scope, ast.copy_location(ast.Assign([target], name), target))
+
+
+def _held(region: Region, scope: Scope, parts: list[ast.expr]) -> list[ast.expr]:
+    """Names for what ``parts`` are now."""
+    names = [f".held{k}_{part.lineno}_{part.col_offset}" for k, part in enumerate(parts)]
+    stores = [ast.copy_location(ast.Name(name, ast.Store()), part) for name, part in zip(names, parts, strict=True)]
+    _bind(region, scope, stores, parts)
+    return [ast.copy_location(ast.Name(name, ast.Load()), part) for name, part in zip(names, parts, strict=True)]
 
 
 def _parts(scope: Scope, value: ast.expr) -> list[ast.expr] | None:
@@ -179,7 +210,7 @@ def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.
     known: list[tuple[ast.Name, Binding]] = []
     computed: list[tuple[ast.Name, ast.expr]] = []
     for name, value in zip(names, values, strict=True):
-        bound = binding(region.unit, scope, value)
+        bound = binding(region.unit, scope, value) or region.arrays.bind(region, scope, value)
         if bound is None or (frame.varies(name.id) and _is_number(bound)):
             computed.append((name, value))
         else:

@@ -6,12 +6,12 @@ import ast
 from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
-from qgraph.frontend import assignments, branches, loops
+from qgraph.frontend import assignments, branches, loops, slices
 from qgraph.frontend.bindings import LeafRef, ScalarRef, bind_type
 from qgraph.frontend.calls import enter_function
 from qgraph.frontend.frames import Frame, Structure
 from qgraph.frontend.parse import SourceFunction
-from qgraph.frontend.region import Region
+from qgraph.frontend.region import ArrayWords, Region
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 from qgraph.program import ArrayType, Leaf, Program, Result, Type
@@ -43,7 +43,7 @@ def build_program(
     frame = Frame(unit, source.tree)
     scope = Scope(source, names, unit.frozen, frame)
     unit.calling.append(source.function)
-    region = Region(unit, _HANDLERS)
+    region = Region(unit, _HANDLERS, ArrayWords(slices.bind_view, slices.reduce_arrays))
     enter_function(region, scope, source.tree)
     result = None if frame.returns is None else _result(region, scope, frame.returns)
     body = region.finish()

@@ -11,6 +11,7 @@ from qgraph.frontend.exits import lower_returns
 from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.host import binding, host_expression
 from qgraph.frontend.ranges import refuse_array
+from qgraph.frontend.ranks import reduction
 from qgraph.frontend.region import Region, callee, callee_needs_region, is_parallel_loop
 from qgraph.frontend.resolve import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.scope import Scope
@@ -66,6 +67,9 @@ def bind_value(region: Region, scope: Scope, value: ast.expr) -> Binding:
     known = binding(region.unit, scope, value)
     if known is not None:
         return held_range(region, known) if isinstance(known, RangeRef) else known
+    view = region.arrays.bind(region, scope, value)
+    if view is not None:
+        return view
     name = f"{ADDED}argument{len(region.unit.slots)}"
     region.run(scope).assign(scope, name, evaluated(region, scope, value))
     return scope.names.pop(name)
@@ -93,12 +97,19 @@ def _held_bound(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
 
 def evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     """``node`` in which calls of funcs with kernel-level loops have been made, and stand as names of their results."""
-    if not any(isinstance(child, ast.Call) and callee_needs_region(region.unit, scope, child) for child in ast.walk(node)):
+    if not any(_needs_statements(region, scope, child) for child in ast.walk(node)):
         return node
     if host_expression(region.unit, scope, node) is not None:
         return node
     result: ast.expr = _Calls(region, scope).visit(copy.deepcopy(node))
     return result
+
+
+def _needs_statements(region: Region, scope: Scope, node: ast.AST) -> bool:
+    """Whether an expression takes loops of its own: a call of a func that has some, or a reduction of arrays."""
+    if reduction(scope, node):
+        return True
+    return isinstance(node, ast.Call) and callee_needs_region(region.unit, scope, node)
 
 
 class _Calls(ast.NodeTransformer):
@@ -111,7 +122,7 @@ class _Calls(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         if not callee_needs_region(self._region.unit, self._scope, node):
             self.generic_visit(node)
-            return node
+            return self._reduced(node)
         found = callee(self._scope, node)
         assert found is not None
         result = call_func(self._region, self._scope, *found, node)
@@ -122,6 +133,15 @@ class _Calls(ast.NodeTransformer):
         name = f"{ADDED}call{len(self._region.unit.slots)}_{node.lineno}_{node.col_offset}"
         self._scope.names[name] = result
         return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        return self._reduced(node)
+
+    def _reduced(self, node: ast.expr) -> ast.expr:
+        if not reduction(self._scope, node):
+            return node
+        return self._region.arrays.reduce(self._region, self._scope, node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         node.values[0] = self.visit(node.values[0])

@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from qgraph.frontend.bindings import Binding, Gone, ScalarRef
-from qgraph.frontend.unit import Unit
+from qgraph.frontend.unit import ADDED, Unit
 
-# Names that lowering of `break`, `continue` and `return` adds begin with this; no Python identifier of a user does.
-ADDED = "."
+__all__ = ["ADDED", "Frame", "Structure", "occurrences"]
 
 _COMPOUND = (ast.For, ast.While, ast.If, ast.Match)
 

@@ -11,7 +11,8 @@ from typing import cast
 import numpy as np
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, Value
+from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, Value, ViewRef
+from qgraph.frontend.indexing import constant_of
 from qgraph.frontend.ranges import loop_call
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
@@ -82,6 +83,12 @@ class _Host:
         known = self._static(node)
         if known is not None:
             return known
+        view = self._scope.static(node.value.value) if isinstance(node.value, ast.Attribute) else None
+        if isinstance(view, ViewRef):
+            axis = constant_of(node.slice)
+            if axis is None or not -len(view.along) <= axis < len(view.along):
+                return None
+            return copy.deepcopy(view.along[axis].count.host)
         base, index = self.visit(node.value), self.visit(node.slice)
         # Only `.shape` survives as a subscriptable host value: elements of arrays are the device's.
         if base is None or index is None or not isinstance(base, ast.Attribute):
@@ -150,6 +157,8 @@ class _Host:
             return None
         if bound.value is len and len(node.args) == 1:
             base = self._scope.static(node.args[0])
+            if isinstance(base, ViewRef) and base.along:
+                return copy.deepcopy(base.along[0].count.host)
             if not (isinstance(base, LeafRef) and base.is_array):
                 return None
             parts: list[ast.expr] | None = [ast.copy_location(ast.Name(self._unit.host_name(base.leaf), ast.Load()), node)]

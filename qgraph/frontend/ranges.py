@@ -8,6 +8,7 @@ import copy
 from qgraph import language
 from qgraph.errors import KernelSyntaxError, KernelTypeError
 from qgraph.frontend.bindings import LeafRef, RangeRef, StructRef, Value
+from qgraph.frontend.ranks import rank
 from qgraph.frontend.scope import Scope
 from qgraph.program import ArrayType
 
@@ -132,10 +133,10 @@ def _starred_axes(scope: Scope, argument: ast.Starred, zero: ast.expr, one: ast.
     """``ndrange(*x.shape)``: one axis for each dimension, known from the array's type."""
     value = argument.value
     if isinstance(value, ast.Attribute) and value.attr == "shape":
-        base = scope.static(value.value)
-        if isinstance(base, LeafRef) and isinstance(base.leaf.type, ArrayType):
+        ndim = rank(scope, value.value)
+        if ndim:
             axes = []
-            for dimension in range(base.leaf.type.ndim):
+            for dimension in range(ndim):
                 extent = ast.Subscript(copy.deepcopy(value), ast.Constant(dimension), ast.Load())
                 axes.append(WrittenAxis(zero, relocate(extent, value), one, value))
             return axes

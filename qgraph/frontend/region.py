@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, StructRef, Value
+from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, Ranked, StructRef, Value
 from qgraph.frontend.definite import names_assigned
+from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.ranges import loop_call
-from qgraph.frontend.resolve import is_do_while, known_test
+from qgraph.frontend.ranks import rank, reduction, stores_slice
+from qgraph.frontend.resolve import bind_call, is_do_while, known_test
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.serial import SerialRun
 from qgraph.frontend.unit import Unit
@@ -21,14 +24,23 @@ from qgraph.source import Span
 Handler = Callable[["Region", Scope, ast.stmt], None]
 
 
+@dataclass(frozen=True, slots=True)
+class ArrayWords:
+    """What a region does with arrays: a part of one gets a name; a reduction becomes the name of a number."""
+
+    bind: Callable[[Region, Scope, ast.expr], Binding | None]
+    reduce: Callable[[Region, Scope, ast.expr], ast.expr]
+
+
 class Region:
     """The kernel itself, or the body of a device loop or branch (``depth`` > 0).
 
     Consecutive statements for one thread are collected in a run, which becomes one task as soon as another kind follows.
     """
 
-    def __init__(self, unit: Unit, handlers: Mapping[type[ast.stmt], Handler], depth: int = 0) -> None:
+    def __init__(self, unit: Unit, handlers: Mapping[type[ast.stmt], Handler], arrays: ArrayWords, depth: int = 0) -> None:
         self.unit = unit
+        self.arrays = arrays
         self.depth = depth
         self._handlers = handlers
         self._statements: list[Statement] = []
@@ -36,7 +48,7 @@ class Region:
 
     def inner(self) -> Region:
         """An empty region inside this one."""
-        return Region(self.unit, self._handlers, self.depth + 1)
+        return Region(self.unit, self._handlers, self.arrays, self.depth + 1)
 
     def block(self, scope: Scope, statements: Iterable[ast.stmt]) -> None:
         """Handle ``statements`` in order; names that they bind change ``scope``."""
@@ -95,6 +107,8 @@ def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
         return is_do_while(scope, node.test)
     if isinstance(node, ast.For):
         return is_parallel_loop(scope, node)
+    if stores_slice(scope, node) or reduction(scope, node):
+        return True
     return isinstance(node, ast.Call) and callee_needs_region(unit, scope, node)
 
 
@@ -124,11 +138,32 @@ def callee_needs_region(unit: Unit, scope: Scope, node: ast.Call) -> bool:
     if found is None or found[0] in unit.calling:
         return False
     source = unit.source_of(found[0])
-    inner = scope.of(source, {name: Value(None) for name in source.signature.parameters})
+    inner = scope.of(
+        source, {name: Value(None) for name in source.signature.parameters} | _arrays_passed(scope, source, *found, node)
+    )
     unit.calling.append(found[0])
     result = needs_region(unit, inner, source.tree.body)
     unit.calling.pop()
     return result
+
+
+def _arrays_passed(
+    scope: Scope, source: SourceFunction, _func: Func, owner: StructRef | None, node: ast.Call
+) -> dict[str, Binding]:
+    """Parameters that are arrays, as far as it can be told before the call is made."""
+    try:
+        arguments = bind_call(scope, source, owner, node)
+    except KernelSyntaxError:
+        return {}
+    passed: dict[str, Binding] = {}
+    for name, argument in arguments.items():
+        bound = _static(scope, argument) if isinstance(argument, ast.expr) else argument
+        ndim = rank(scope, argument) if isinstance(argument, ast.expr) else 0
+        if isinstance(bound, StructRef):
+            passed[name] = bound
+        elif ndim:
+            passed[name] = Ranked(ndim)
+    return passed
 
 
 def _static(scope: Scope, node: ast.expr) -> Binding | None:

@@ -29,19 +29,22 @@ from qgraph.frontend.bindings import (
     SlotRef,
     StructRef,
     Value,
+    ViewRef,
 )
 from qgraph.frontend.definite import names_assigned
+from qgraph.frontend.indexing import constant_of, element, placed
 from qgraph.frontend.matching import as_if, cases_of
 from qgraph.frontend.names import Names
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of, relocate
+from qgraph.frontend.ranks import parts_of
 from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
 from qgraph.program import Function, Slot, function_tree
 
 # Plain Python functions that are words of the language.
-_WORDS = (*language.ATOMICS, language.match_subject)
+_WORDS = (*language.ATOMICS, language.match_subject, language.at_least, language.wrapped, language.trip_count)
 _REFUSED_BUILTINS = frozenset(
     {"open", "input", "eval", "exec", "getattr", "setattr", "globals", "locals", "vars", "type", "id"}
 )
@@ -117,9 +120,30 @@ class _Rewriter(ast.NodeTransformer):
         bound = self._scope.static(node)
         if bound is not None:
             return self._place(bound, node)
+        base = self._scope.static(node.value)
+        if isinstance(base, ViewRef):
+            indices = parts_of(node)
+            if len(indices) == len(base.along) and not any(isinstance(index, (ast.Slice, ast.Starred)) for index in indices):
+                code = element(base, indices, self._scope, node, natural=False)
+                assert isinstance(code, ast.Subscript)
+                code.ctx = node.ctx
+                node = code
+        known = self._length(node)
+        if known is not None:
+            return known
         node.value = self.visit(node.value)
         node.slice = self.visit(node.slice)
         return node
+
+    def _length(self, node: ast.Subscript) -> ast.expr | None:
+        """``w.shape[0]`` of a view."""
+        view = self._scope.static(node.value.value) if isinstance(node.value, ast.Attribute) else None
+        if not isinstance(view, ViewRef) or not isinstance(node.value, ast.Attribute) or node.value.attr != "shape":
+            return None
+        axis = constant_of(node.slice)
+        if axis is None or not -len(view.along) <= axis < len(view.along):
+            raise self._error(f"`{ast.unparse(node)}` does not exist", node, f"the array has {len(view.along)} dimensions")
+        return self.expression(placed(view.along[axis].count.code, node))
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         return self._constant(node.value, node)
@@ -134,6 +158,10 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(bound, (SlotRef, ScalarRef)):
             self._body.scalars[bound.name] = bound.slot
             return ast.copy_location(ast.Name(bound.name, ast.Load()), node)
+        if isinstance(bound, HostExpr) and bound.name:
+            return ast.copy_location(ast.Name(bound.name, ast.Load()), node)
+        if isinstance(bound, ViewRef):
+            return self._view(bound, node)
         if isinstance(bound, HostExpr):
             return relocate(_Literals(self).visit(copy.deepcopy(bound.expr)), node)
         if isinstance(bound, Value):
@@ -145,6 +173,26 @@ class _Rewriter(ast.NodeTransformer):
         raise self._error(
             f"`{text}` is {words}, and cannot be used as a value here", node, "use its fields, or pass it to a @qgraph.func"
         )
+
+    def _view(self, view: ViewRef, node: ast.expr) -> ast.expr:
+        """A view as a value, as a function inside a loop takes it: a slice of the array."""
+        axes = [along.axis for along in view.along]
+        if axes != sorted(axes) or -1 in axes or any((along.step.constant or 0) < 1 for along in view.along):
+            raise self._error(
+                f"`{ast.unparse(node)}` is a reversed or transposed view, and cannot be used as a value here",
+                node,
+                "use its elements",
+            )
+        parts: list[ast.expr] = [
+            copy.deepcopy(view.fixed.get(axis, ast.Constant(0))) for axis in range(len(axes) + len(view.fixed))
+        ]
+        for along in view.along:
+            extent = ast.BinOp(along.count.code, ast.Mult(), along.step.code)
+            stop = ast.BinOp(along.start.code, ast.Add(), extent)
+            parts[along.axis] = ast.Slice(copy.deepcopy(along.start.code), copy.deepcopy(stop), copy.deepcopy(along.step.code))
+        inside = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
+        array = ast.Name(view.leaf.name, ast.Load())
+        return placed(ast.Subscript(array, self.visit(placed(inside, node)), ast.Load()), node)
 
     def _value(self, value: object, node: ast.expr) -> ast.expr:
         if value is None or type(value) in (bool, int, float, complex, str):

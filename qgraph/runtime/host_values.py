@@ -34,7 +34,14 @@ class HostValues:
         except (ArithmeticError, TypeError, ValueError, IndexError):
             self._explain(values)
             raise
+        for value, result in zip(self._values, results, strict=True):
+            if value.check == "shape" and not result:
+                raise ArgumentError(self._note(value, values), value.span, hint=value.text)
         return tuple(_checked(value, result) for value, result in zip(self._values, results, strict=True))
+
+    def _note(self, value: HostValue, values: Sequence[object]) -> str:
+        names = self._function.__code__.co_varnames[: self._function.__code__.co_argcount]
+        return str(eval(value.note, self._function.__globals__, dict(zip(names, values, strict=True))))
 
     def _explain(self, values: Sequence[object]) -> None:
         """Find which value failed, and say so at its place."""

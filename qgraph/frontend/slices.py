@@ -1,0 +1,448 @@
+"""Array statements at kernel level, as the loops they mean: `y[1:-1] = a * x[:-2] + z[2:]`, `np.sum(x * y)`.
+
+Each becomes a parallel loop over the elements, in which a slice is an element; the rest of the frontend treats it like a loop
+that the user wrote. NumPy evaluates the right side first. The loop does the same where it reads no element that another
+iteration writes, which the race analysis decides; the others are refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from qgraph import language
+from qgraph.errors import DataRaceError, KernelSyntaxError, KernelTypeError
+from qgraph.frontend.bindings import Binding, LeafRef, Num, RangeRef, Value, ViewRef
+from qgraph.frontend.calls import bind_value, evaluated
+from qgraph.frontend.element_types import element_type
+from qgraph.frontend.host import host_expression
+from qgraph.frontend.indexing import element, number, word
+from qgraph.frontend.ranks import is_elementwise, known, rank, reduction
+from qgraph.frontend.region import Region, task_statements
+from qgraph.frontend.scope import Scope
+from qgraph.frontend.tasks import parallel_task
+from qgraph.frontend.unit import ADDED, SHARED, Unit
+from qgraph.frontend.views import view_of
+from qgraph.program import Leaf, Verdict
+from qgraph.source import Span
+
+_Tree = TypeVar("_Tree", bound=ast.AST)
+_EXTREMES = {"min": np.minimum, "max": np.maximum}
+
+
+def bind_view(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
+    """What a name stands for that is bound to a part of an array; None where ``node`` is no array, or known anyway."""
+    if rank(scope, node) == 0 or known(scope, node) is not None:
+        return None
+    return view_of(region, scope, node, keep=True)
+
+
+# --- assignments -------------------------------------------------------------------------------------------------------
+
+
+def is_slice(scope: Scope, target: ast.expr) -> bool:
+    """Whether an assignment to ``target`` is one to a part of an array."""
+    return isinstance(target, ast.Subscript) and rank(scope, target) > 0
+
+
+def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign, target: ast.expr, value: ast.expr) -> None:
+    """``target = value``, or ``target op= value``, element by element.
+
+    Raises:
+        KernelSyntaxError, KernelTypeError: the value does not fit the target.
+        DataRaceError: the right side reads elements that the statement writes, as other elements.
+    """
+    assert isinstance(target, ast.Subscript)
+    value = evaluated(region, scope, value)
+    place = copy.copy(target)
+    place.ctx = ast.Load()
+    if isinstance(node, ast.AugAssign):
+        _check_in_place(scope, node, place, value)
+        value = ast.copy_location(ast.BinOp(place, node.op, value), node)
+    if isinstance(value, ast.Tuple):
+        raise KernelSyntaxError(
+            f"`{ast.unparse(node)}` assigns a tuple to a part of an array",
+            scope.span(value),
+            hint="assign its parts to elements, one by one",
+        )
+    view = view_of(region, scope, place)
+    body = _Elements(region, scope, target, view)
+    body.frame(view, place)
+    computed = body.visit(value)
+    store = body.at(view, target)
+    store.ctx = ast.Store()
+    statement = ast.copy_location(ast.Assign([store], computed), node)
+    conflict = body.conflict(store)
+    loop = body.loop([statement], node)
+    try:
+        bounds, task = parallel_task(region.unit, body.scope, loop, declared=conflict is None)
+    except DataRaceError:
+        assert conflict is not None
+        raise _overlap(scope, node, place, conflict) from None
+    if conflict is not None and task.verdict is not None and task.verdict.kind != "independent":
+        raise _overlap(scope, node, place, conflict)
+    region.add(*task_statements(bounds, replace(task, verdict=_elementwise(scope.span(node)))))
+
+
+def _elementwise(span: Span) -> Verdict:
+    return Verdict("independent", "elementwise", span)
+
+
+def _overlap(scope: Scope, node: ast.stmt, target: ast.expr, operand: ast.expr) -> DataRaceError:
+    return DataRaceError(
+        f"`{ast.unparse(operand)}` may share elements with `{ast.unparse(target)}`, which the same statement assigns",
+        scope.span(operand),
+        also=(("the assignment is here", scope.span(target)),),
+        hint="NumPy evaluates the right side first; write it to another array, and copy that in a second statement",
+    )
+
+
+def _check_in_place(scope: Scope, node: ast.AugAssign, target: ast.expr, value: ast.expr) -> None:
+    """NumPy refuses an update whose result is of a wider kind than the array."""
+    of_target = element_type(scope, target)
+    result = element_type(scope, ast.copy_location(ast.BinOp(target, node.op, value), node))
+    if of_target is not None and result is not None and not np.can_cast(result, of_target, "same_kind"):
+        raise KernelTypeError(
+            f"`{ast.unparse(node)}` computes {result}, and `{ast.unparse(target)}` is of type {of_target}",
+            scope.span(node),
+            hint=f"NumPy refuses this too: write `{ast.unparse(target)} = ...`, which converts",
+        )
+
+
+# --- reductions --------------------------------------------------------------------------------------------------------
+
+
+def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    """``np.sum(...)`` and its kin as the name of a kernel scalar, which a loop computes."""
+    kind = reduction(scope, node)
+    operands = _operands(scope, node, kind)
+    name = f"{ADDED}{kind}{len(region.unit.slots)}_{node.lineno}"
+    value = _operand(scope, operands, kind, node)
+    body = _Elements(region, scope, node, None)
+    body.frame_all(value)
+    dtype = element_type(scope, value)
+    start, step = _step(body, body.visit(value), kind, dtype, node, name)
+    region.run(scope).assign(scope, name, _at(start, node))
+    inner = body.loop([_at(step, node)], node)
+    body.scope.names[name] = scope.names[name]
+    bounds, task = parallel_task(region.unit, body.scope, inner, declared=False)
+    region.add(*task_statements(bounds, task))
+    result: ast.expr = ast.Name(name, ast.Load())
+    if kind == "mean":
+        result = ast.BinOp(result, ast.Div(), body.size())
+    return _at(result, node)
+
+
+def _operands(scope: Scope, node: ast.expr, kind: str) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    assert isinstance(node, ast.Call)
+    is_method = rank(scope, node.func.value) > 0 if isinstance(node.func, ast.Attribute) else False
+    base = [node.func.value] if is_method and isinstance(node.func, ast.Attribute) else []
+    operands = [*base, *node.args]
+    wanted = 2 if kind in ("dot", "vdot") else 1
+    if len(operands) != wanted or node.keywords:
+        raise KernelSyntaxError(
+            f"`{ast.unparse(node)}` has arguments that are not supported at kernel level",
+            scope.span(node),
+            hint=f"`{ast.unparse(node.func)}` takes {'two vectors' if wanted == 2 else 'one array'} here, and gives one number",
+        )
+    if wanted == 2 and [rank(scope, operand) for operand in operands] != [1, 1]:
+        raise KernelSyntaxError(
+            f"`{ast.unparse(node)}` is no product of two vectors",
+            scope.span(node),
+            hint="write a loop for products of matrices",
+        )
+    return operands
+
+
+def _operand(scope: Scope, operands: list[ast.expr], kind: str, node: ast.expr) -> ast.expr:
+    """The array expression that is summed, or whose extreme is sought."""
+    first = operands[0]
+    if kind in ("dot", "vdot"):
+        if kind == "vdot":
+            first = word(scope, np.conjugate, first)
+        first = ast.BinOp(first, ast.Mult(), operands[1])
+    elif kind in ("any", "all", "count_nonzero") and element_type(scope, first) != np.bool_:
+        first = ast.Compare(first, [ast.NotEq()], [ast.Constant(0)])
+    return _at(first, node)
+
+
+def _step(
+    body: _Elements, value: ast.expr, kind: str, dtype: np.dtype[np.generic] | None, node: ast.expr, name: str
+) -> tuple[ast.expr, ast.stmt]:
+    """The value that a reduction starts with, and the statement of each iteration."""
+    total, result = ast.Name(name, ast.Store()), ast.Name(name, ast.Load())
+    if kind in ("any", "all"):
+        op: ast.boolop = ast.Or() if kind == "any" else ast.And()
+        return ast.Constant(kind == "all"), ast.Assign([total], ast.BoolOp(op, [result, value]))
+    if kind in _EXTREMES:
+        extreme = word(body.scope, _EXTREMES[kind], result, value)
+        return body.first(value, dtype, node), ast.Assign([total], extreme)
+    wide = _summed(kind, dtype)
+    identity: ast.expr = ast.Constant(1 if kind == "prod" else 0)
+    if wide is not None:
+        # Of the type that NumPy gives the sum, whatever the elements are.
+        identity = word(body.scope, wide, identity)
+        value = word(body.scope, wide, value)
+    return identity, ast.AugAssign(total, ast.Mult() if kind == "prod" else ast.Add(), value)
+
+
+def _summed(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] | None:
+    """The type of a sum of ``dtype``, None where it is that of the elements, or not known."""
+    if dtype is None:
+        return None
+    if kind in ("dot", "vdot") and dtype.kind != "b":
+        return None
+    return {"b": np.int64, "i": np.int64, "u": np.uint64}.get(dtype.kind)
+
+
+# --- elements ----------------------------------------------------------------------------------------------------------
+
+
+class _Elements:
+    """Turns an array expression into one of elements, and collects what the host must check before a launch."""
+
+    def __init__(self, region: Region, scope: Scope, node: ast.expr, target: ViewRef | None) -> None:
+        self.scope = scope
+        self._region = region
+        self._unit = region.unit
+        self._node = node
+        self._target = target
+        self._lengths: list[Num] = []
+        self._texts: list[str] = []
+        self._variables: list[ast.expr] = []
+        self._elements: list[tuple[ViewRef, ast.Subscript, ast.expr]] = []
+
+    # --- the loop ---
+
+    def frame(self, view: ViewRef, node: ast.expr) -> None:
+        """The loop goes over the elements of ``view``."""
+        self._lengths = [along.count for along in view.along]
+        self._texts = [ast.unparse(node)] * len(self._lengths)
+        self._name_variables()
+
+    def frame_all(self, value: ast.expr) -> None:
+        """The loop goes over the elements of an expression: the first operand with a length other than 1 tells it."""
+        ndim = rank(self.scope, value)
+        self._lengths, self._texts = [number(1)] * ndim, [""] * ndim
+        for operand in _array_operands(self.scope, value):
+            view = view_of(self._region, self.scope, operand)
+            for at, along in enumerate(view.along, ndim - len(view.along)):
+                if self._lengths[at].constant == 1 and along.count.constant != 1:
+                    self._lengths[at], self._texts[at] = along.count, ast.unparse(operand)
+        self._name_variables()
+
+    def _name_variables(self) -> None:
+        self._variables = [ast.Name(f"{ADDED}i{axis}", ast.Load()) for axis in range(len(self._lengths))]
+
+    def loop(self, statements: list[ast.stmt], node: ast.AST) -> ast.For:
+        """``for i0, i1 in ndrange(n0, n1): statements``, at the place of ``node``."""
+        call = word(self.scope, language.ndrange, *(length.code for length in self._lengths))
+        assert isinstance(call, ast.Call)
+        names: list[ast.expr] = [ast.Name(name.id, ast.Store()) for name in self._variables if isinstance(name, ast.Name)]
+        target = names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())
+        inner = self.scope.inner({f"{ADDED}elements": RangeRef(_at(call, node), self.scope)})
+        self.scope = inner
+        loop = ast.For(target, ast.Name(f"{ADDED}elements", ast.Load()), statements, [])
+        return _at(loop, node)
+
+    def size(self) -> ast.expr:
+        """The number of elements."""
+        result = self._lengths[0].code
+        for length in self._lengths[1:]:
+            result = ast.BinOp(result, ast.Mult(), length.code)
+        return copy.deepcopy(result)
+
+    def first(self, value: ast.expr, dtype: np.dtype[np.generic] | None, node: ast.expr) -> ast.expr:
+        """The first element, where an extreme starts."""
+        names = {name.id for name in self._variables if isinstance(name, ast.Name)}
+        result: ast.expr = _Zeros(names).visit(copy.deepcopy(value))
+        unknown = []
+        for length in self._lengths:
+            if length.host is None:
+                unknown.append(length)
+            elif length.constant is None:
+                note = ast.unparse(ast.Constant(f"`{ast.unparse(node)}` is of an array without elements"))
+                self._check(copy.deepcopy(length.host), node, note, "NumPy refuses this too")
+        if not unknown:
+            return result
+        if dtype is None:
+            raise KernelSyntaxError(
+                f"`{ast.unparse(node)}` is of a slice whose length only the device knows, and the type of its elements is not "
+                "known",
+                self.scope.span(node),
+                hint="write a loop: for i in range(...): s = max(s, ...)",
+            )
+        nothing = word(self.scope, dtype.type, ast.Constant(0))
+        tests: list[ast.expr] = [ast.Compare(copy.deepcopy(n.code), [ast.Gt()], [ast.Constant(0)]) for n in unknown]
+        return ast.IfExp(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests), result, nothing)
+
+    # --- expressions ---
+
+    def visit(self, node: ast.expr) -> ast.expr:
+        """``node`` for one element."""
+        if rank(self.scope, node) == 0:
+            return self._number(node)
+        match node:
+            case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.MatMult):
+                return _at(ast.BinOp(self.visit(left), node.op, self.visit(right)), node)
+            case ast.UnaryOp(operand=operand) if not isinstance(node.op, ast.Not):
+                return _at(ast.UnaryOp(node.op, self.visit(operand)), node)
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return _at(ast.Compare(self.visit(left), [op], [self.visit(right)]), node)
+            case ast.Call():
+                return self._call(node)
+            case ast.Name() | ast.Attribute() | ast.Subscript():
+                return self.at(view_of(self._region, self.scope, node), node)
+        raise KernelSyntaxError(
+            f"`{ast.unparse(node)}` is no elementwise expression",
+            self.scope.span(node),
+            hint="use operators, comparisons, np.where and NumPy's functions of numbers; `&`, `|`, `~` instead of and, or, not",
+        )
+
+    def _call(self, node: ast.Call) -> ast.expr:
+        bound = known(self.scope, node.func)
+        if not is_elementwise(self.scope, node.func) or node.keywords:
+            raise KernelSyntaxError(
+                f"`{ast.unparse(node)}` is no elementwise function",
+                self.scope.span(node),
+                hint="use NumPy's functions of numbers, such as np.sqrt; or write a loop",
+            )
+        assert isinstance(bound, Value)
+        arguments = [self.visit(argument) for argument in node.args]
+        if bound.value is np.where and len(arguments) == 3:
+            return _at(ast.IfExp(*arguments), node)
+        if bound.value is np.clip and len(arguments) == 3:
+            above = word(self.scope, np.maximum, arguments[0], arguments[1])
+            return _at(word(self.scope, np.minimum, above, arguments[2]), node)
+        if bound.value is np.clip or bound.value is np.where or len(arguments) != _arity(bound.value):
+            raise KernelSyntaxError(
+                f"`{ast.unparse(node)}` has {len(arguments)} arguments", self.scope.span(node), hint="see NumPy's manual"
+            )
+        return _at(ast.Call(copy.deepcopy(node.func), arguments, []), node)
+
+    def _number(self, node: ast.expr) -> ast.expr:
+        """A number, the same for all elements: computed before, where the statement may change what it reads."""
+        if self._target is None or not self._reads_target(node):
+            return copy.deepcopy(node)
+        name = f"{SHARED}held{len(self._unit.slots)}"
+        self.scope.names[name] = bind_value(self._region, self.scope, node)
+        return _at(ast.Name(name, ast.Load()), node)
+
+    def _reads_target(self, node: ast.expr) -> bool:
+        if host_expression(self._unit, self.scope, node) is not None:
+            return False
+        places = (child for child in ast.walk(node) if isinstance(child, (ast.Name, ast.Attribute, ast.Subscript)))
+        return any(
+            self._shares(bound.leaf)
+            for bound in (known(self.scope, p) for p in places)
+            if isinstance(bound, (LeafRef, ViewRef))
+        )
+
+    def _shares(self, leaf: Leaf) -> bool:
+        """Whether some memory of ``leaf`` may be the target's."""
+        assert self._target is not None
+        return may_share(self._unit, leaf, self._target.leaf)
+
+    def at(self, view: ViewRef, node: ast.expr) -> ast.Subscript:
+        """The element of ``view`` for this iteration; lengths other than the loop's are checked by the host."""
+        missing = len(self._variables) - len(view.along)
+        if missing < 0:
+            raise KernelSyntaxError(
+                f"`{ast.unparse(node)}` has {len(view.along)} dimensions, and `{self._texts[-1]}` {len(self._variables)}",
+                self.scope.span(node),
+            )
+        indices: list[ast.expr] = []
+        for axis, along in enumerate(view.along, missing):
+            stretched = along.count.constant == 1 and self._lengths[axis].constant != 1
+            indices.append(ast.Constant(0) if stretched else self._variables[axis])
+            if not stretched:
+                self._same_length(axis, along.count, node)
+        result = element(view, indices, self.scope, node, natural=True)
+        assert isinstance(result, ast.Subscript)
+        self._elements.append((view, result, node))
+        return result
+
+    def _same_length(self, axis: int, length: Num, node: ast.expr) -> None:
+        wanted = self._lengths[axis]
+        if ast.unparse(wanted.code) == ast.unparse(length.code):
+            return
+        text, other = ast.unparse(node), self._texts[axis]
+        if wanted.bounds is not None and length.bounds is not None and wanted.bounds[0] == length.bounds[0]:
+            # Clipped to equal sizes they are equal.
+            wanted, length = wanted.bounds[1], length.bounds[1]
+        if wanted.host is None or length.host is None:
+            raise KernelSyntaxError(
+                f"it cannot be told that `{text}` and `{other}` have one length: it is known on the device only",
+                self.scope.span(node),
+                hint="give both the same bounds and arrays of one size; or write a loop over a range",
+            )
+        first, second = ast.unparse(length.host), ast.unparse(wanted.host)
+        if first == second:
+            return
+        along = f" along axis {axis}" if len(self._lengths) > 1 else ""
+        note = f"'`%s` has length %d{along}, and `%s` has length %d' % ({text!r}, {first}, {other!r}, {second})"
+        hint = "the arrays of a statement have one shape; a length of 1 is repeated only where it is written: x[0], x[:, None]"
+        self._check(ast.parse(f"{first} == {second}", mode="eval").body, node, note, hint)
+
+    def _check(self, test: ast.expr, node: ast.expr, note: str, hint: str) -> None:
+        self._unit.host_value(_at(test, node), self.scope.span(node), "shape", text=hint, note=note)
+
+    def conflict(self, store: ast.expr) -> ast.expr | None:
+        """An operand that may share elements with the target, at other indices; None if there is none."""
+        place = ast.unparse(store)
+        for view, code, node in self._elements:
+            if code is not store and self._shares(view.leaf) and not self._is_same(view, ast.unparse(code), place):
+                return node
+        return None
+
+    def _is_same(self, view: ViewRef, code: str, place: str) -> bool:
+        assert self._target is not None
+        return view.leaf.name == self._target.leaf.name and code == place
+
+
+class _Zeros(ast.NodeTransformer):
+    """The first iteration: each variable of the loop is 0."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.copy_location(ast.Constant(0), node) if node.id in self._names else node
+
+
+def may_share(unit: Unit, first: Leaf, second: Leaf) -> bool:
+    """Whether two arrays may have memory in common."""
+    names = frozenset({first.name, second.name})
+    same = unit.same.get(first.name, first.name) == unit.same.get(second.name, second.name)
+    return same or names in unit.overlapping or names in unit.sometimes_same
+
+
+def _array_operands(scope: Scope, node: ast.expr) -> list[ast.expr]:
+    """The parts of arrays in an expression."""
+    if rank(scope, node) == 0:
+        return []
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+        return [node]
+    found: list[ast.expr] = []
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            found += _array_operands(scope, child)
+    return found
+
+
+def _arity(function: object) -> int:
+    return function.nin if isinstance(function, np.ufunc) else 1
+
+
+def _at(tree: _Tree, node: ast.AST) -> _Tree:
+    """``tree`` at the place of ``node``, where it has no place of its own."""
+    for child in ast.walk(tree):
+        if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
+            ast.copy_location(child, node)
+    return tree
