@@ -15,7 +15,6 @@ from qgraph.frontend.region import Region, callee
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.slices import assign_slice, is_slice
-from qgraph.program import ArrayType
 
 
 def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
@@ -194,9 +193,7 @@ def _parts(scope: Scope, value: ast.expr) -> list[ast.expr] | None:
     if isinstance(bound, StructRef):
         count = len(bound.children)
     elif isinstance(value, ast.Attribute) and value.attr == "shape":
-        base = scope.static(value.value)
-        if isinstance(base, LeafRef) and isinstance(base.leaf.type, ArrayType):
-            count = base.leaf.type.ndim
+        count = rank(scope, value.value)
     if count == 0:
         return None
     parts: list[ast.expr] = [ast.Subscript(value, ast.Constant(k), ast.Load()) for k in range(count)]

@@ -112,10 +112,11 @@ class RangeRef:
 
 @dataclass(frozen=True, slots=True)
 class SlotRef:
-    """The variable of a kernel-level serial loop: it lives in a scratch slot."""
+    """The variable of a kernel-level serial loop: it lives in a scratch slot. ``natural``: it is never negative."""
 
     name: str
     slot: Slot
+    natural: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Sequence
 
 from qgraph import language
-from qgraph.frontend.bindings import Along, LeafRef, Num, Value, ViewRef
+from qgraph.frontend.bindings import Along, LeafRef, Num, SlotRef, Value, ViewRef
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import SHARED
 
@@ -70,6 +70,17 @@ def constant_of(node: ast.expr) -> int | None:
     except ValueError:
         return None
     return value if type(value) is int else None
+
+
+def is_natural(scope: Scope, node: ast.expr) -> bool:
+    """Whether an integer is surely not negative: made of constants and of variables that count up from 0 or more."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
+        return is_natural(scope, node.left) and is_natural(scope, node.right)
+    if isinstance(node, ast.Name):
+        bound = scope.names.get(node.id)
+        return isinstance(bound, SlotRef) and bound.natural
+    constant = constant_of(node)
+    return constant is not None and constant >= 0
 
 
 def is_none(node: ast.expr | None) -> bool:

@@ -111,6 +111,10 @@ class _Rewriter(ast.NodeTransformer):
         bound = self._scope.static(node)
         if bound is not None:
             return self._place(bound, node)
+        base = self._scope.static(node.value)
+        if isinstance(base, ViewRef) and node.attr in ("size", "ndim"):
+            counts = [along.count.code for along in base.along] if node.attr == "size" else [ast.Constant(len(base.along))]
+            return self.expression(placed(_product([copy.deepcopy(count) for count in counts]), node))
         if isinstance(node.ctx, ast.Store):
             raise self._error("an attribute cannot be assigned in a kernel", node, "assign to an element of the array instead")
         node.value = self.visit(node.value)
@@ -400,6 +404,9 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(bound.value, Func):
                 return self._device_call(bound.value, None, node)
             self._check_callee(bound.value, node)
+            view = self._scope.static(node.args[0]) if bound.value is len and len(node.args) == 1 else None
+            if isinstance(view, ViewRef):
+                return self.expression(placed(view.along[0].count.code, node))
             if self._body.unit.float_type == "float32" and (bound.value is float or bound.value is complex):
                 return self._narrow_conversion(bound.value is complex, node)
         elif bound is not None and not isinstance(bound, Private):

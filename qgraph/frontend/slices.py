@@ -26,7 +26,7 @@ from qgraph.frontend.region import Region, task_statements
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.tasks import parallel_task
 from qgraph.frontend.unit import ADDED, SHARED, Unit
-from qgraph.frontend.views import view_of
+from qgraph.frontend.views import Seen, view_of
 from qgraph.program import Leaf, Verdict
 from qgraph.source import Span
 
@@ -69,9 +69,8 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
             scope.span(value),
             hint="assign its parts to elements, one by one",
         )
-    view = view_of(region, scope, place)
-    body = _Elements(region, scope, target, view)
-    body.frame(view, place)
+    body = _Elements(region, scope)
+    view = body.assigned(place)
     computed = body.visit(value)
     store = body.at(view, target)
     store.ctx = ast.Store()
@@ -122,7 +121,7 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     operands = _operands(scope, node, kind)
     name = f"{ADDED}{kind}{len(region.unit.slots)}_{node.lineno}"
     value = _operand(scope, operands, kind, node)
-    body = _Elements(region, scope, node, None)
+    body = _Elements(region, scope)
     body.frame_all(value)
     dtype = element_type(scope, value)
     start, step = _step(body, body.visit(value), kind, dtype, node, name)
@@ -207,12 +206,12 @@ def _summed(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] |
 class _Elements:
     """Turns an array expression into one of elements, and collects what the host must check before a launch."""
 
-    def __init__(self, region: Region, scope: Scope, node: ast.expr, target: ViewRef | None) -> None:
+    def __init__(self, region: Region, scope: Scope) -> None:
         self.scope = scope
         self._region = region
         self._unit = region.unit
-        self._node = node
-        self._target = target
+        self._target: ViewRef | None = None
+        self._seen: Seen = {}
         self._lengths: list[Num] = []
         self._texts: list[str] = []
         self._variables: list[ast.expr] = []
@@ -220,18 +219,20 @@ class _Elements:
 
     # --- the loop ---
 
-    def frame(self, view: ViewRef, node: ast.expr) -> None:
-        """The loop goes over the elements of ``view``."""
+    def assigned(self, node: ast.expr) -> ViewRef:
+        """The part of an array that a statement assigns: the loop goes over its elements."""
+        view = self._target = view_of(self._region, self.scope, node, seen=self._seen)
         self._lengths = [along.count for along in view.along]
         self._texts = [ast.unparse(node)] * len(self._lengths)
         self._name_variables()
+        return view
 
     def frame_all(self, value: ast.expr) -> None:
         """The loop goes over the elements of an expression: the first operand with a length other than 1 tells it."""
         ndim = rank(self.scope, value)
         self._lengths, self._texts = [number(1)] * ndim, [""] * ndim
         for operand in _array_operands(self.scope, value):
-            view = view_of(self._region, self.scope, operand)
+            view = view_of(self._region, self.scope, operand, seen=self._seen)
             for at, along in enumerate(view.along, ndim - len(view.along)):
                 if self._lengths[at].constant == 1 and along.count.constant != 1:
                     self._lengths[at], self._texts[at] = along.count, ast.unparse(operand)
@@ -298,7 +299,7 @@ class _Elements:
             case ast.Call():
                 return self._call(node)
             case ast.Name() | ast.Attribute() | ast.Subscript():
-                return self.at(view_of(self._region, self.scope, node), node)
+                return self.at(view_of(self._region, self.scope, node, seen=self._seen), node)
         raise KernelSyntaxError(
             f"`{ast.unparse(node)}` is no elementwise expression",
             self.scope.span(node),

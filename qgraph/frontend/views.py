@@ -12,7 +12,21 @@ from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.frontend.bindings import Along, HostExpr, LeafRef, Num, Value, ViewRef
 from qgraph.frontend.calls import bind_value
 from qgraph.frontend.host import host_expression
-from qgraph.frontend.indexing import ONE, ZERO, code_of, constant_of, is_none, is_whole, join, number, placed, plus, times, word
+from qgraph.frontend.indexing import (
+    ONE,
+    ZERO,
+    code_of,
+    constant_of,
+    is_natural,
+    is_none,
+    is_whole,
+    join,
+    number,
+    placed,
+    plus,
+    times,
+    word,
+)
 from qgraph.frontend.ranks import is_ellipsis, is_new_axis, known, parts_of, rank
 from qgraph.frontend.region import Region
 from qgraph.frontend.scope import Scope
@@ -22,20 +36,25 @@ from qgraph.program import ArrayType, Leaf
 _Bounds = tuple[ast.expr | None, ast.expr | None, ast.expr | None]
 
 
-def view_of(region: Region, scope: Scope, node: ast.expr, *, keep: bool = False) -> ViewRef:
+# Slices of which only the device knows the bounds, as written, with the size that clips them: each is computed once.
+Seen = dict[tuple[str, str], tuple[Num, Num]]
+
+
+def view_of(region: Region, scope: Scope, node: ast.expr, *, keep: bool = False, seen: Seen | None = None) -> ViewRef:
     """The part of an array that ``node`` means.
 
     ``keep``: it gets a name, so that its indices are what they are now. What only the device knows of its bounds is computed
-    here, by a statement of one thread.
+    here, by a statement of one thread. ``seen``: what other views of the same statement have computed.
 
     Raises:
         KernelSyntaxError: indices that are no integers and slices; or ``node`` makes a new array.
     """
-    return _Viewer(region, scope, keep).view(node)
+    return _Viewer(region, scope, keep, {} if seen is None else seen).view(node)
 
 
 class _Viewer:
-    def __init__(self, region: Region, scope: Scope, keep: bool) -> None:
+    def __init__(self, region: Region, scope: Scope, keep: bool, seen: Seen) -> None:
+        self._seen = seen
         self._region = region
         self._unit = region.unit
         self._scope = scope
@@ -111,6 +130,7 @@ class _Viewer:
         if base.axis < 0:
             return
         index: ast.expr = part
+        natural = is_natural(self._scope, part)
         if self._keep or self._reads_array(part):
             index = self._held(part).code
         if base.start.constant != 0 or base.step.constant != 1 or not is_whole(base):
@@ -120,6 +140,8 @@ class _Viewer:
             else:
                 inside = self._word(language.wrapped, index, base.count.code)
             index = join(base.start.code, ast.Add(), join(inside, ast.Mult(), base.step.code))
+        elif natural and constant_of(part) is None and not self._keep:
+            index = self._word(language.at_least, index, ast.Constant(0))
         fixed[base.axis] = placed(index, part)
 
     def _reads_array(self, part: ast.expr) -> bool:
@@ -224,17 +246,27 @@ class _Viewer:
                 self._scope.span(part),
                 hint="write a loop over a range",
             )
+        key = ast.unparse(part), ast.unparse(size.code)
+        if key in self._seen:
+            return self._seen[key]
         least = number(0 if step > 0 else -1)
         most = size if step > 0 else plus(size, number(-1))
         start = self._clipped(lower, size, least, most, least if step > 0 else most)
         stop = self._clipped(upper, size, least, most, most if step > 0 else least)
+        if upper is not None and stop.code is upper:
+            stop = self._scalar(self._word(min, upper, most.code), upper)
         count = self._word(language.trip_count, start.code, stop.code, ast.Constant(step))
         length = self._scalar(count, part)
-        return start, length if self._keep else replace(length, bounds=(ast.unparse(part), size))
+        found = start, length if self._keep else replace(length, bounds=(ast.unparse(part), size))
+        self._seen[key] = found
+        return found
 
     def _clipped(self, bound: ast.expr | None, size: Num, least: Num, most: Num, missing: Num) -> Num:
         if bound is None:
             return missing
+        if least.constant == 0 and not self._keep and is_natural(self._scope, bound):
+            # Beyond the end the slice is empty, and then its start does not matter: the race analysis sees it as written.
+            return Num(bound, None)
         held = self._scalar(self._word(operator.index, bound), bound).code
         wrapped = self._word(language.wrapped, held, size.code)
         clipped = self._word(min, self._word(max, wrapped, least.code), most.code)

@@ -281,10 +281,100 @@ def syntax_for_over_enumerate():
     return kernel, (floats(),)
 
 
-@bad(SYNTAX)
-def syntax_slice_assignment():
+@bad(RACE)
+def slice_of_the_same_array():
     def kernel(x):
-        x[:] = 0
+        x[1:] = x[:-1]
+
+    return kernel, (floats(),)
+
+
+@bad(ARGUMENT)
+def slice_of_another_length():
+    def kernel(x, y):
+        y[1:] = 2 * x[:]
+
+    return kernel, (floats(), floats())
+
+
+@bad(ARGUMENT)
+def slice_of_another_shape():
+    def kernel(u, v):
+        u[:, 1:] += v.T
+
+    return kernel, (np.ones((3, 5)), np.ones((4, 2)))
+
+
+@bad(SYNTAX)
+def slice_of_more_dimensions():
+    def kernel(x, u):
+        x[:] = u
+
+    return kernel, (floats(), np.ones((3, 5)))
+
+
+@bad(SYNTAX)
+def slice_with_a_length_of_the_device():
+    def kernel(x, y, n):
+        k = n[0]
+        x[k:] = y[:k]
+
+    return kernel, (floats(), floats(), ints(1))
+
+
+@bad(SYNTAX)
+def slice_index_is_an_array():
+    def kernel(x, i):
+        x[i] = 0
+
+    return kernel, (floats(), ints())
+
+
+@bad(SYNTAX)
+def slice_makes_a_new_array():
+    def kernel(x):
+        y = x[1:] + x[:-1]
+        x[1:] = y
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def slice_with_and():
+    def kernel(x):
+        x[:] = x > 1 and x < 3
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def slice_reduced_along_an_axis():
+    def kernel(u, x):
+        x[0] = np.sum(u, axis=0)
+
+    return kernel, (np.ones((3, 5)), floats())
+
+
+@bad(TYPE)
+def slice_updated_by_a_wider_type():
+    def kernel(n, x):
+        n[1:] += 0.5
+
+    return kernel, (ints(), floats())
+
+
+@bad(ARGUMENT)
+def slice_step_of_zero():
+    def kernel(x, k):
+        x[::k] = 0
+
+    return kernel, (floats(), 0)
+
+
+@bad(ARGUMENT)
+def slice_extreme_of_nothing():
+    def kernel(x):
+        x[0] = np.max(x[9:])
 
     return kernel, (floats(),)
 
