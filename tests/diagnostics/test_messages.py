@@ -355,7 +355,7 @@ def slice_reduced_along_an_axis():
     return kernel, (np.ones((3, 5)), floats())
 
 
-@bad(TYPE)
+@bad(TYPES)
 def slice_updated_by_a_wider_type():
     def kernel(n, x):
         n[1:] += 0.5
