@@ -110,6 +110,9 @@ def _selected(scope: Scope, node: ast.Subscript, ndim: int) -> int:
     parts = parts_of(node)
     if len(parts) == 1 and _may_be_tuple(scope, parts[0]):
         return 0
+    if any(rank(scope, part) for part in parts if not isinstance(part, ast.Slice)):
+        # Selected by an array: refused where it is laid out.
+        return 1
     kept = sum(isinstance(part, ast.Slice) or is_new_axis(scope, part) for part in parts)
     taken = sum(not is_new_axis(scope, part) and not is_ellipsis(part) for part in parts)
     return max(0, kept + ndim - taken)

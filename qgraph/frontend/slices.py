@@ -357,6 +357,7 @@ class _Elements:
             raise KernelSyntaxError(
                 f"`{ast.unparse(node)}` has {len(view.along)} dimensions, and `{self._texts[-1]}` {len(self._variables)}",
                 self.scope.span(node),
+                hint="leave dimensions out with an index, `u[0]`",
             )
         indices: list[ast.expr] = []
         for axis, along in enumerate(view.along, missing):

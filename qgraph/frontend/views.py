@@ -108,6 +108,7 @@ class _Viewer:
             raise KernelSyntaxError(
                 f"`{ast.unparse(node)}` has {taken} indices, and `{ast.unparse(node.value)}` {len(base.along)} dimensions",
                 self._scope.span(node),
+                hint="give one index for each dimension",
             )
         rest: list[ast.expr] = [ast.copy_location(ast.Slice(), node) for _ in range(len(base.along) - taken)]
         for at, part in enumerate(parts):
