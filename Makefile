@@ -44,10 +44,10 @@ test-cpu: $(READY_DEV)
 
 # Numba's simulator is chosen before numba is first imported, so it has a process of its own.
 test-sim: $(READY_DEV)
-	QGRAPH_BACKEND=sim $(PY) -m pytest -q tests/features
+	QGRAPH_BACKEND=sim $(PY) -m pytest -q tests/features tests/examples
 
 test-gpu: $(READY_DEV)
-	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests/features tests/gpu
+	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests/features tests/examples tests/gpu
 
 bench: $(READY_DEV)
 	$(PY) -m benchmarks.run --out $(OUT)

@@ -44,7 +44,10 @@ def bicgstab(matrix, x, b, tolerance, limit):
         for i in range(n):
             p[i] = r[i] + beta * (p[i] - omega * v[i])
         multiply(v, matrix, p)
-        alpha = rho / dot(shadow, v)
+        projected = dot(shadow, v)
+        if projected == 0.0:
+            break
+        alpha = rho / projected
         for i in range(n):
             x[i] += alpha * p[i]
             r[i] -= alpha * v[i]
@@ -62,11 +65,11 @@ def bicgstab(matrix, x, b, tolerance, limit):
     return iterations, residual
 
 
-def convection(n: int, wind: float) -> Csr:
-    """Convection and diffusion on a line of ``n`` points, by central differences: not symmetric where there is wind."""
+def convection(n: int, wind: float, decay: float) -> Csr:
+    """Convection, diffusion and decay on a line of ``n`` points, by central differences: not symmetric where there is wind."""
     start, column, value = [0], [], []
     for i in range(n):
-        for j, entry in ((i - 1, -1.0 - wind), (i, 2.0), (i + 1, -1.0 + wind)):
+        for j, entry in ((i - 1, -1.0 - wind), (i, 2.0 + decay), (i + 1, -1.0 + wind)):
             if 0 <= j < n:
                 column.append(j)
                 value.append(entry)
@@ -75,10 +78,10 @@ def convection(n: int, wind: float) -> Csr:
 
 
 def main() -> None:
-    """Solve a convection-diffusion problem."""
+    """Solve how a substance is blown along a line, where it decays."""
     n = 2000
-    matrix = Csr(*(qgraph.asarray(part) for part in convection(n, 0.2)))
-    b = qgraph.asarray(np.ones(n))
+    matrix = Csr(*(qgraph.asarray(part) for part in convection(n, 0.2, 0.01)))
+    b = qgraph.asarray(np.random.default_rng(1).normal(size=n))
     x = qgraph.zeros(n)
     iterations, residual = bicgstab(matrix, x, b, 1e-10, 10_000)
     print(f"BiCGSTAB: {n} unknowns, {iterations} iterations, |r| = {residual:.1e}, path {bicgstab.last_launch.path}")

@@ -46,7 +46,8 @@ def main() -> None:
     d = qgraph.asarray(lengths(edges))
     floyd_warshall(d, qgraph.asarray(np.zeros((n, n), np.int64)))
     longest = qgraph.to_numpy(d).max()
-    print(f"Floyd-Warshall: {n} nodes, the longest of the shortest paths is {longest:.2f}, {floyd_warshall.last_launch.path}")
+    path = floyd_warshall.last_launch.path
+    print(f"Floyd-Warshall: {n} nodes, the longest of the shortest paths is {longest:.2f}, path {path}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Plain Python loops that run as one CUDA graph. CPython is the specification; see docs/language.md."""
 
-from qgraph.arrays import asarray, empty, full, synchronize, to_numpy, zeros
+from qgraph.arrays import asarray, empty, empty_like, full, synchronize, to_numpy, zeros, zeros_like
 from qgraph.errors import (
     ArgumentError,
     BackendError,
@@ -15,6 +15,7 @@ from qgraph.errors import (
 from qgraph.info import info, set_backend, stream
 from qgraph.kernel import kernel, reset
 from qgraph.language import (
+    Static,
     atomic_add,
     atomic_and_,
     atomic_cas,
@@ -29,6 +30,7 @@ from qgraph.language import (
     ndrange,
     parallel,
     serial,
+    static,
 )
 from qgraph.options import prepare_simulator
 
@@ -47,6 +49,7 @@ __all__ = [
     "KernelTypeError",
     "PerformanceWarning",
     "QGraphError",
+    "Static",
     "__version__",
     "asarray",
     "atomic_add",
@@ -59,6 +62,7 @@ __all__ = [
     "atomic_sub",
     "atomic_xor",
     "empty",
+    "empty_like",
     "full",
     "func",
     "graph_do_while",
@@ -69,8 +73,10 @@ __all__ = [
     "reset",
     "serial",
     "set_backend",
+    "static",
     "stream",
     "synchronize",
     "to_numpy",
     "zeros",
+    "zeros_like",
 ]

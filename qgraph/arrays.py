@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from qgraph.language import in_reference, makes_array
 from qgraph.options import check_backend
 
 Shape = int | tuple[int, ...]
@@ -14,6 +15,8 @@ Shape = int | tuple[int, ...]
 
 def _side(backend: str | None) -> str:
     """'cuda' or 'host': where arrays of ``backend`` live; without one, where the default backend's do."""
+    if in_reference():
+        return "host"
     from qgraph.runtime.backends import default_backend, require
 
     name = check_backend(backend) if backend is not None else default_backend()
@@ -49,6 +52,7 @@ def asarray(x: Any, backend: str | None = None) -> Any:
     return to_device(np.asarray(x) if view is None or view.host is None else view.host, current_device())
 
 
+@makes_array("empty")
 def empty(shape: Shape, dtype: DTypeLike = float, backend: str | None = None) -> Any:
     """An array of ``shape`` and ``dtype`` with any contents."""
     if _side(backend) == "host":
@@ -59,6 +63,7 @@ def empty(shape: Shape, dtype: DTypeLike = float, backend: str | None = None) ->
     return device_array.empty(shape, dtype, current_device())
 
 
+@makes_array("full")
 def full(shape: Shape, value: Any, dtype: DTypeLike | None = None, backend: str | None = None) -> Any:
     """An array of ``shape`` filled with ``value``; without ``dtype``, of the type that NumPy gives the value."""
     array = empty(shape, np.asarray(value).dtype if dtype is None else dtype, backend)
@@ -66,9 +71,29 @@ def full(shape: Shape, value: Any, dtype: DTypeLike | None = None, backend: str 
     return array
 
 
+@makes_array("zeros")
 def zeros(shape: Shape, dtype: DTypeLike = float, backend: str | None = None) -> Any:
     """An array of ``shape`` and ``dtype`` filled with zeros."""
     return full(shape, 0, dtype, backend)
+
+
+@makes_array("empty_like")
+def empty_like(x: Any, dtype: DTypeLike | None = None) -> Any:
+    """An array of the shape, the dtype and on the side of ``x``, with any contents."""
+    from qgraph.runtime.adopt import adopt
+
+    view = adopt(x, "x")
+    if view is None or view.device is None:
+        return np.empty_like(x, dtype)
+    return empty(view.shape, view.dtype if dtype is None else dtype, "cuda")
+
+
+@makes_array("zeros_like")
+def zeros_like(x: Any, dtype: DTypeLike | None = None) -> Any:
+    """An array of the shape, the dtype and on the side of ``x``, filled with zeros."""
+    array = empty_like(x, dtype)
+    array.fill(0)
+    return array
 
 
 def to_numpy(a: Any) -> np.ndarray:

@@ -250,7 +250,7 @@ class Kernel:
                 return known, leaves
         from qgraph.runtime.arguments import Reader, describe
 
-        arguments = describe(self._names, values, self._reserved())
+        arguments = describe(self._names, values, self._reserved(), self._source.static)
         arrays = [value for value in arguments.values if isinstance(value, ArrayView)]
         backend, device = choose(self.options.backend, arrays)
         key = (arguments.types, backend, device)
@@ -364,7 +364,7 @@ class Kernel:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""
         from qgraph.runtime.arguments import describe
 
-        arguments = describe(self._names, values, self._reserved())
+        arguments = describe(self._names, values, self._reserved(), self._source.static)
         variant = Variant(self._source, arguments.types, arguments.leaves, "cuda", 0, self.options, runs=False)
         return variant, arguments.values
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import product
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
 
@@ -45,6 +45,29 @@ def serial(iterable: Iterable[T]) -> Iterable[T]:
 def parallel(iterable: Iterable[T]) -> Iterable[T]:
     """``for i in parallel(range(...))``: the author's word that the iterations are independent."""
     return iterable
+
+
+def static(value: T) -> T:
+    """``static(expr)``: the value of ``expr``, computed while the kernel is compiled.
+
+    ``if static(...)`` and ``a if static(...) else b`` keep one branch, ``for`` over ``static(range(3))`` or over a tuple of
+    functions, arrays or numbers unrolls.
+    """
+    return value
+
+
+class _StaticArgument:
+    """The mark of ``Static``."""
+
+    def __repr__(self) -> str:
+        return "qgraph.Static"
+
+
+Static = Annotated[Any, _StaticArgument()]
+"""``def kernel(x, mode: qgraph.Static)``: the value of ``mode`` is part of the specialisation, a constant in the kernel.
+
+An integer, float, bool, enumeration member, string, None, function, or a tuple or frozen dataclass of these.
+"""
 
 
 def graph_do_while(flag: Any, max_iter: int | None = None) -> bool:
@@ -186,6 +209,37 @@ def at_least(value: int, _bound: int) -> int:
 def wrapped(index: int, size: int) -> int:
     """``index``, or where it is negative what it means in a dimension of ``size``: views are indexed as Python indexes."""
     return index if index >= 0 else index + size
+
+
+_Maker = TypeVar("_Maker", bound=Callable[..., Any])
+# Filled while the modules are imported, and only then.
+_MAKERS: dict[int, tuple[object, str]] = {}
+
+
+def makes_array(kind: str) -> Callable[[_Maker], _Maker]:
+    """Mark a function that makes an array on the host as one that a kernel may call, to make a temporary."""
+
+    def mark(function: _Maker) -> _Maker:
+        _MAKERS[id(function)] = (function, kind)
+        return function
+
+    return mark
+
+
+def array_maker(function: object) -> str | None:
+    """What kind of array ``function`` makes (``zeros``, ``empty_like``, ...), None where it makes none."""
+    import numpy as np
+
+    numpy_makers = (np.empty, np.zeros, np.full, np.empty_like, np.zeros_like, np.full_like)
+    if any(function is maker for maker in numpy_makers):
+        return str(getattr(function, "__name__", ""))
+    found = _MAKERS.get(id(function))
+    return None if found is None or found[0] is not function else found[1]
+
+
+def in_reference() -> bool:
+    """Whether a kernel is running as plain Python, as its specification."""
+    return _REFERENCE.get() is not None
 
 
 def match_subject(value: int) -> int:

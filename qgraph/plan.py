@@ -57,7 +57,12 @@ class GraphPlan:
         program = self.program
         counts = f"{len(self.tasks)} tasks, {len(self.nodes)} nodes, {len(self.edges)} edges"
         head = f"{program.name}: {counts}, {program.float_type}"
-        return "\n".join([head, *self._region_lines(0, 1)])
+        sizes = {value.name: value.text for value in program.host_values}
+        arrays = [
+            f"  temporary {each.leaf.path}: {each.leaf.type.dtype}[{', '.join(sizes[name] for name in each.shape)}]"
+            for each in program.temporaries
+        ]
+        return "\n".join([head, *arrays, *self._region_lines(0, 1)])
 
     def _region_lines(self, region: int, depth: int) -> list[str]:
         lines = []

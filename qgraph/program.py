@@ -8,6 +8,7 @@ every other global is a key of ``Task.names``.
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -41,11 +42,32 @@ class ScalarType:
         return f"{'Python ' if self.weak else ''}{self.dtype}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ConstantType:
-    """An argument whose value is part of the specialisation (None, a string, a function)."""
+    """An argument whose value is part of the specialisation (None, a string, a function, anything that is ``Static``).
+
+    Two of them are equal where the values are, and their types too: 1, 1.0 and True are three constants.
+    """
 
     value: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConstantType) and _identity(self.value) == _identity(other.value)
+
+    def __hash__(self) -> int:
+        return hash(_identity(self.value))
+
+
+def _identity(value: object) -> object:
+    """What tells a constant from another."""
+    parts: object = value
+    if isinstance(value, (float, complex)):
+        parts = repr(value)
+    elif isinstance(value, tuple):
+        parts = tuple(map(_identity, value))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = tuple(_identity(getattr(value, each.name)) for each in dataclasses.fields(value))
+    return type(value), parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +168,15 @@ class HostValue:
     """An integer that the host computes before a launch, from shapes, scalar arguments and constants.
 
     ``source`` is a Python expression over leaf names; the kernels see the result under ``name``. ``check`` says what the
-    value must satisfy: a step is not 0, an iteration limit is at least 1, two things are the same (1), shapes agree (not 0;
-    else ``note``, an expression like ``source``, is the message, and ``text`` the hint). ``text`` is what the user wrote, for
-    messages.
+    value must satisfy: a step is not 0, an iteration limit is at least 1, two things are the same (1), a size is not negative,
+    shapes agree (not 0; else ``note``, an expression like ``source``, is the message, and ``text`` the hint). ``text`` is what
+    the user wrote, for messages.
     """
 
     name: str
     source: str
     span: Span
-    check: Literal["", "step", "max_iter", "same", "shape"] = ""
+    check: Literal["", "step", "max_iter", "same", "size", "shape"] = ""
     text: str = ""
     note: str = ""
 
@@ -211,6 +233,15 @@ class Cast:
 
     slot: Slot | None
     dtype: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Temporary:
+    """An array that lives during a launch: ``leaf`` as bodies know it, its extents as names of host values."""
+
+    leaf: Leaf
+    shape: tuple[str, ...]
+    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,6 +431,12 @@ class Program:
     flags: tuple[tuple[str, Span], ...]
     frozen: tuple[FrozenName, ...]
     result: Result | None = None
+    temporaries: tuple[Temporary, ...] = ()
+
+    @property
+    def arrays_and_scalars(self) -> tuple[Leaf, ...]:
+        """What the tasks take: the caller's leaves, then the temporaries."""
+        return (*self.leaves, *(temporary.leaf for temporary in self.temporaries))
 
     @property
     def scratch_words(self) -> int:

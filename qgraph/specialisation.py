@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from qgraph.plan import GraphPlan
 from qgraph.program import ArrayType, FrozenName, Leaf, Program, TaskStatement, Type
 from qgraph.runtime.aliasing import alias_pattern, overlaps_itself
 from qgraph.runtime.host_values import HostValues
-from qgraph.runtime.results import assemble
+from qgraph.runtime.results import assembler
 
 Aliases = tuple[tuple[int, int, str], ...]
 
@@ -136,6 +136,8 @@ class Specialisation:
         self.plan: GraphPlan = build_plan(variant.program_for(aliases))
         self.executable: Executable | None = None
         self.launched: LastLaunch | None = None
+        # What the kernel returns, from the numbers of a launch.
+        self.value: Callable[[tuple[Any, ...] | None], Any] = assembler(self.plan.program.result)
         self.lock = threading.Lock()
 
     def build(self) -> Executable:
@@ -145,11 +147,6 @@ class Specialisation:
         self.executable = executable
         self.launched = LastLaunch(len(self.plan.tasks), executable.nodes, executable.path, executable.reason)
         return executable
-
-    def value(self, numbers: tuple[Any, ...] | None) -> Any:
-        """What the kernel returns, from the numbers of a launch."""
-        result = self.plan.program.result
-        return None if numbers is None or result is None else assemble(result, numbers)
 
     def close(self) -> None:
         """Free the executable; the next launch builds another."""
@@ -188,16 +185,18 @@ def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
     if all(isinstance(statement, TaskStatement) for statement in plan.program.body):
         return CudaGraphExecutable(compiled, device, block_size=block, reason="the kernel has no device loop or branch")
     if options.conditional == "host":
-        reason = "conditional='host': the host drives the loops"
+        reason = "conditional='host': the host drives loops and branches"
         return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=True, reason=reason)
     probe = loop_probe(variant.device)
-    if probe.device_loops:
+    works = probe.device_branches if any(node.kind in ("if", "switch") for node in plan.nodes) else probe.device_loops
+    if works:
         return CudaGraphExecutable(compiled, device, block_size=block, reason=probe.reason)
     if options.conditional == "device":
         raise BackendError(
-            f"conditional='device', but device loops do not work here: {probe.reason}", hint="conditional='auto' falls back"
+            f"conditional='device', but the loops or branches of this kernel do not work here: {probe.reason}",
+            hint="conditional='auto' falls back",
         )
-    warnings.warn(f"the host drives device loops: {probe.reason}", PerformanceWarning, stacklevel=2)
+    warnings.warn(f"the host drives loops and branches: {probe.reason}", PerformanceWarning, stacklevel=2)
     return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=True, reason=probe.reason)
 
 

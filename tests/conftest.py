@@ -188,7 +188,7 @@ class Rig:
         return qgraph.kernel(backend=self.backend, **options)(function)
 
     def run(self, kernel: Any, *args: Any, **keywords: Any) -> Any:
-        """Call ``kernel`` on NumPy arguments, leave its results in them (on cuda by way of device arrays), give what it returns."""
+        """Call ``kernel`` on NumPy arguments and leave its results in them; on cuda by way of device arrays."""
         if self.backend != "cuda":
             return kernel(*args, **keywords)
         upload = Upload()

@@ -7,14 +7,17 @@ import copy
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
-from qgraph.frontend.calls import call_func, evaluated, held_range
+from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
+from qgraph.frontend.calls import call_func, evaluated, has_calls, held_range
+from qgraph.frontend.frames import ADDED
 from qgraph.frontend.host import binding
 from qgraph.frontend.ranks import rank
 from qgraph.frontend.region import Region, callee
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.slices import assign_slice, is_slice
+from qgraph.frontend.temporaries import temporary
+from qgraph.program import StructType
 
 
 def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
@@ -28,7 +31,8 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     value = _called(region, scope, node.value)
     for target in node.targets:
         if isinstance(target, ast.Name):
-            _bind(region, scope, [target], [value])
+            if not _bind_parts(region, scope, target, value):
+                _bind(region, scope, [target], [value])
         elif isinstance(target, ast.Tuple):
             _unpack(region, scope, target, value)
         elif _stores_elements(target):
@@ -52,9 +56,7 @@ def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     if is_slice(scope, node.target):
         assign_slice(region, scope, node, node.target, node.value)
         return
-    if _stores_elements(node.target):
-        node = copy.copy(node)
-        node.value = evaluated(region, scope, node.value)
+    if _stores_elements(node.target) and not has_calls(region, scope, node.value):
         region.run(scope).statement(scope, node)
         return
     load = copy.deepcopy(node.target)
@@ -89,10 +91,7 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
 
 
 def _called(region: Region, scope: Scope, value: ast.expr) -> ast.expr:
-    """``value``, its calls of funcs with loops made; a tuple part by part."""
-    if isinstance(value, ast.Tuple):
-        parts: list[ast.expr] = [evaluated(region, scope, part) for part in value.elts]
-        return ast.copy_location(ast.Tuple(parts, ast.Load()), value)
+    """``value``, its calls of funcs with loops made."""
     return evaluated(region, scope, value)
 
 
@@ -153,6 +152,57 @@ def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) ->
     )
 
 
+def _bind_parts(region: Region, scope: Scope, target: ast.Name, value: ast.expr) -> bool:
+    """``t = a, b``: a name for each part, `t.0` and so on, to be assigned again; False where there is no such tuple."""
+    bound = scope.static(value)
+    if isinstance(bound, StructRef):
+        if not _has_scalars(bound):
+            return False
+    elif not isinstance(value, ast.Tuple):
+        return False
+    if not _parts(scope, value):
+        return False
+    names: list[ast.Name] = []
+    values: list[ast.expr] = []
+    _lay_out(scope, target, value, names, values)
+    _bind(region, scope, names, values)
+    made = _made_of(scope, target.id, value)
+    _check_rebinding(scope, target, made)
+    scope.names[target.id] = made
+    return True
+
+
+def _lay_out(scope: Scope, target: ast.Name, value: ast.expr, names: list[ast.Name], values: list[ast.expr]) -> None:
+    """The names and values of all parts of ``value`` and of the tuples in it."""
+    for k, part in enumerate(_parts(scope, value) or []):
+        name = ast.copy_location(ast.Name(f"{target.id}{ADDED}{k}", ast.Store()), target)
+        if _is_tuple(scope, part):
+            _lay_out(scope, name, part, names, values)
+        else:
+            names.append(name)
+            values.append(part)
+
+
+def _made_of(scope: Scope, name: str, value: ast.expr) -> StructRef:
+    bound = scope.static(value)
+    parts = _parts(scope, value) or []
+    fields = list(bound.children) if isinstance(bound, StructRef) else [str(k) for k in range(len(parts))]
+    children: dict[str, Binding] = {}
+    for k, (field, part) in enumerate(zip(fields, parts, strict=True)):
+        inner = f"{name}{ADDED}{k}"
+        children[field] = _made_of(scope, inner, part) if _is_tuple(scope, part) else scope.names[inner]
+    return StructRef(StructType(bound.type.cls if isinstance(bound, StructRef) else tuple, ()), name, children)
+
+
+def _is_tuple(scope: Scope, value: ast.expr) -> bool:
+    return isinstance(value, ast.Tuple) or isinstance(scope.static(value), StructRef)
+
+
+def _has_scalars(bound: StructRef) -> bool:
+    children = bound.children.values()
+    return any(isinstance(child, ScalarRef) or (isinstance(child, StructRef) and _has_scalars(child)) for child in children)
+
+
 def _flattened(scope: Scope, target: ast.Tuple, parts: list[ast.expr]) -> tuple[ast.Tuple, list[ast.expr]]:
     """``(a, b), c = (x, y), z`` as ``a, b, c = x, y, z``."""
     targets: list[ast.expr] = []
@@ -196,7 +246,10 @@ def _parts(scope: Scope, value: ast.expr) -> list[ast.expr] | None:
         count = rank(scope, value.value)
     if count == 0:
         return None
-    parts: list[ast.expr] = [ast.Subscript(value, ast.Constant(k), ast.Load()) for k in range(count)]
+    if isinstance(bound, StructRef) and not all(key.isdigit() for key in bound.children):
+        parts: list[ast.expr] = [ast.Attribute(value, key, ast.Load()) for key in bound.children]
+    else:
+        parts = [ast.Subscript(value, ast.Constant(k), ast.Load()) for k in range(count)]
     return [ast.fix_missing_locations(ast.copy_location(part, value)) for part in parts]
 
 
@@ -207,7 +260,8 @@ def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.
     known: list[tuple[ast.Name, Binding]] = []
     computed: list[tuple[ast.Name, ast.expr]] = []
     for name, value in zip(names, values, strict=True):
-        bound = binding(region.unit, scope, value) or region.arrays.bind(region, scope, value)
+        bound = temporary(region, scope, name.id, value) or binding(region.unit, scope, value)
+        bound = bound or region.arrays.bind(region, scope, value)
         if bound is None or (frame.varies(name.id) and _is_number(bound)):
             computed.append((name, value))
         else:
@@ -216,23 +270,32 @@ def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.
         _check_scalars(scope, [name for name, _ in computed])
         region.run(scope).assign_all(scope, [name.id for name, _ in computed], [value for _, value in computed])
     for name, bound in known:
-        if region.depth > 0 and not _both_arrays(scope, name, bound) and _is_bound(scope, name):
-            raise KernelSyntaxError(
-                f"`{name.id}` is bound again inside a device loop or branch, to something that is no number",
-                scope.span(name),
-                hint="copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
-            )
+        _check_rebinding(scope, name, bound)
         scope.names[name.id] = held_range(region, bound) if isinstance(bound, RangeRef) else bound
+
+
+def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
+    """A name that means something at the start of a loop's body, or a branch, means the same in each iteration."""
+    before = scope.entry.get(name.id)
+    if before is None or isinstance(before, Gone) or _same(before, bound) or _both_arrays(scope, name, bound):
+        return
+    raise KernelSyntaxError(
+        f"`{name.id}` is bound again inside a device loop or branch, to something that is no number",
+        scope.span(name),
+        hint="copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
+    )
+
+
+def _same(before: Binding, bound: Binding) -> bool:
+    if isinstance(before, Value) and isinstance(bound, Value):
+        return before.value is bound.value
+    return before == bound
 
 
 def _both_arrays(scope: Scope, name: ast.Name, bound: Binding) -> bool:
     """Whether an array takes the place of another one: the region around settles that at its end."""
     before = scope.names.get(name.id)
     return all(isinstance(each, LeafRef) and each.is_array for each in (before, bound))
-
-
-def _is_bound(scope: Scope, name: ast.Name) -> bool:
-    return isinstance(scope.names.get(name.id), (LeafRef, ScalarRef, SlotRef))
 
 
 def _is_number(bound: Binding) -> bool:

@@ -41,10 +41,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class BoundFunc:
-    """A func found on a struct argument's class: ``state.update``."""
+    """A func found on the class of an argument, or of a constant: ``state.update``."""
 
     function: object
-    owner: StructRef
+    owner: StructRef | Value
 
 
 @dataclass(frozen=True, slots=True, eq=False)

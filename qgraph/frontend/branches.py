@@ -8,7 +8,7 @@ from qgraph import language
 from qgraph.frontend.bindings import Value
 from qgraph.frontend.calls import evaluated
 from qgraph.frontend.deciding import decide, decide_test
-from qgraph.frontend.exits import assign
+from qgraph.frontend.flags import assign
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.matching import as_if, cases_of, is_one_of
 from qgraph.frontend.rebinding import arrays_that_move, put_back

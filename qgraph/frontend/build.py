@@ -8,7 +8,7 @@ from typing import Any, Literal
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.frontend import assignments, branches, loops, slices
 from qgraph.frontend.bindings import LeafRef, ScalarRef, bind_type
-from qgraph.frontend.calls import enter_function
+from qgraph.frontend.calls import enter_function, pruned
 from qgraph.frontend.frames import Frame, Structure
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.region import ArrayWords, Region
@@ -40,11 +40,12 @@ def build_program(
     unit = Unit(source.name, leaves, float_type_of(leaves), same, overlapping)
     by_path = {leaf.path: leaf for leaf in leaves}
     names = {name: bind_type(name, type_, by_path) for name, type_ in types}
-    frame = Frame(unit, source.tree)
+    tree = pruned(Scope(source, names, unit.frozen), source.tree)
+    frame = Frame(unit, tree)
     scope = Scope(source, names, unit.frozen, frame)
     unit.calling.append(source.function)
     region = Region(unit, _HANDLERS, ArrayWords(slices.bind_view, slices.reduce_arrays))
-    enter_function(region, scope, source.tree)
+    enter_function(region, scope, tree)
     result = None if frame.returns is None else _result(region, scope, frame.returns)
     body = region.finish()
     program = Program(
@@ -60,6 +61,7 @@ def build_program(
         flags=tuple(unit.flags),
         frozen=tuple(unit.frozen.values()),
         result=result,
+        temporaries=tuple(unit.temporaries),
     )
     _check_readonly(program)
     return program

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Container
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef
-from qgraph.frontend.exits import lower_returns
+from qgraph.frontend.bindings import Binding, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
+from qgraph.frontend.compile_time import known_test
+from qgraph.frontend.definite import names_assigned
+from qgraph.frontend.exits import falls_through, lower_returns, returns_structure
 from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.host import binding, host_expression
 from qgraph.frontend.ranges import refuse_array
-from qgraph.frontend.ranks import reduction
+from qgraph.frontend.ranks import rank, reduction
 from qgraph.frontend.region import Region, callee, callee_needs_region, is_parallel_loop
 from qgraph.frontend.resolve import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.scope import Scope
@@ -31,11 +34,43 @@ def enter_function(region: Region, scope: Scope, tree: ast.FunctionDef) -> None:
     region.block(scope, lower_returns(frame, scope, statements, lambda node: is_parallel_loop(scope, node)))
 
 
+def pruned(scope: Scope, tree: ast.FunctionDef) -> ast.FunctionDef:
+    """``tree`` without the branches that are dropped at compile time, as far as the start of the function decides them.
+
+    What they return or assign is then nothing that the function does.
+    """
+    tree = copy.deepcopy(tree)
+    tree.body = _Pruning(scope, names_assigned(tree.body)).block(tree.body)
+    return tree
+
+
+class _Pruning(ast.NodeTransformer):
+    def __init__(self, scope: Scope, assigned: Container[str]) -> None:
+        self._scope = scope
+        self._assigned = assigned
+
+    def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for statement in statements:
+            kept = self.visit(statement)
+            result += kept if isinstance(kept, list) else [kept]
+            if isinstance(kept, list) and not falls_through(kept):
+                break
+        return result
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        names = {child.id for child in ast.walk(node.test) if isinstance(child, ast.Name)}
+        known = None if any(name in self._assigned for name in names) else known_test(self._scope, node.test)
+        if known is None:
+            return self.generic_visit(node)
+        return self.block(node.body if known else node.orelse) or [ast.copy_location(ast.Pass(), node)]
+
+
 def _is_number(bound: Binding) -> bool:
     return not bound.is_array if isinstance(bound, LeafRef) else isinstance(bound, (ScalarRef, SlotRef))
 
 
-def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | None, node: ast.Call) -> Binding | None:
+def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | Value | None, node: ast.Call) -> Binding | None:
     """The statements of a func, with its parameters bound to what the call passes; what it returns, or None."""
     unit = region.unit
     refuse_recursion(unit, function, scope, node)
@@ -43,10 +78,11 @@ def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | N
     names: dict[str, Binding] = {}
     for parameter, argument in bind_call(scope, source, owner, node).items():
         names[parameter] = bind_value(region, scope, argument) if isinstance(argument, ast.expr) else argument
-    frame = Frame(unit, source.tree)
+    tree = pruned(scope.of(source, names), source.tree)
+    frame = Frame(unit, tree)
     inner = scope.of(source, names, frame)
     unit.calling.append(function)
-    enter_function(region, inner, source.tree)
+    enter_function(region, inner, tree)
     unit.calling.pop()
     return None if frame.returns is None else result_of(inner, frame.returns, node)
 
@@ -71,7 +107,12 @@ def bind_value(region: Region, scope: Scope, value: ast.expr) -> Binding:
     if view is not None:
         return view
     name = f"{ADDED}argument{len(region.unit.slots)}"
-    region.run(scope).assign(scope, name, evaluated(region, scope, value))
+    # Before the run is asked for: a call in the value may end it.
+    value = evaluated(region, scope, value)
+    known = binding(region.unit, scope, value)
+    if known is not None:
+        return known
+    region.run(scope).assign(scope, name, value)
     return scope.names.pop(name)
 
 
@@ -96,33 +137,43 @@ def _held_bound(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
 
 
 def evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
-    """``node`` in which calls of funcs with kernel-level loops have been made, and stand as names of their results."""
-    if not any(_needs_statements(region, scope, child) for child in ast.walk(node)):
-        return node
-    if host_expression(region.unit, scope, node) is not None:
+    """``node`` in which calls of funcs that have kernel-level loops, or give tuples, have been made: names of their results."""
+    if not has_calls(region, scope, node) or host_expression(region.unit, scope, node) is not None:
         return node
     result: ast.expr = _Calls(region, scope).visit(copy.deepcopy(node))
     return result
 
 
-def _needs_statements(region: Region, scope: Scope, node: ast.AST) -> bool:
-    """Whether an expression takes loops of its own: a call of a func that has some, or a reduction of arrays."""
+def has_calls(region: Region, scope: Scope, node: ast.expr) -> bool:
+    """Whether something in ``node`` has to be computed before it: a call, or a reduction of arrays."""
+    return any(_is_made(region, scope, child) for child in ast.walk(node))
+
+
+def _is_made(region: Region, scope: Scope, node: ast.AST) -> bool:
+    """Whether an expression takes statements of its own: the callee's, or the loop of a reduction."""
     if reduction(scope, node):
         return True
-    return isinstance(node, ast.Call) and callee_needs_region(region.unit, scope, node)
+    if not isinstance(node, ast.Call):
+        return False
+    return callee_needs_region(region.unit, scope, node) or returns_structure(region.unit, scope, node)
 
 
 class _Calls(ast.NodeTransformer):
-    """Makes the calls in the order in which Python would."""
+    """Makes the calls in the order in which Python would; what is read before a call is held, since the call may change it."""
 
     def __init__(self, region: Region, scope: Scope) -> None:
         self._region = region
         self._scope = scope
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        if not callee_needs_region(self._region.unit, self._scope, node):
-            self.generic_visit(node)
+        if reduction(self._scope, node):
             return self._reduced(node)
+        if not _is_made(self._region, self._scope, node):
+            values = self._in_order([*node.args, *(keyword.value for keyword in node.keywords)])
+            node.args = values[: len(node.args)]
+            for keyword, value in zip(node.keywords, values[len(node.args) :], strict=True):
+                keyword.value = value
+            return node
         found = callee(self._scope, node)
         assert found is not None
         result = call_func(self._region, self._scope, *found, node)
@@ -135,13 +186,24 @@ class _Calls(ast.NodeTransformer):
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        self.generic_visit(node)
-        return self._reduced(node)
+        if reduction(self._scope, node):
+            return self._reduced(node)
+        node.left, node.right = self._in_order([node.left, node.right])
+        return node
 
     def _reduced(self, node: ast.expr) -> ast.expr:
-        if not reduction(self._scope, node):
-            return node
+        self.generic_visit(node)
         return self._region.arrays.reduce(self._region, self._scope, node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        node.left, node.comparators[0] = self._in_order([node.left, node.comparators[0]])
+        for value in node.comparators[1:]:
+            self._refuse(value, "a comparison")
+        return node
+
+    def visit_Tuple(self, node: ast.Tuple) -> ast.expr:
+        node.elts = self._in_order(node.elts)
+        return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         node.values[0] = self.visit(node.values[0])
@@ -155,6 +217,24 @@ class _Calls(ast.NodeTransformer):
         self._refuse(node.orelse, "else")
         return node
 
+    def _in_order(self, nodes: list[ast.expr]) -> list[ast.expr]:
+        result = []
+        for position, node in enumerate(nodes):
+            value = self.visit(node)
+            rest = nodes[position + 1 :]
+            if any(has_calls(self._region, self._scope, later) for later in rest) and not self._is_part(value, rest):
+                value = held(self._region, self._scope, value)
+            result.append(value)
+        return result
+
+    def _is_part(self, node: ast.expr, rest: list[ast.expr]) -> bool:
+        """Whether ``node`` is a part of an array, or an array that no call in ``rest`` can change."""
+        if rank(self._scope, node) == 0:
+            return False
+        calls = (child for later in rest for child in ast.walk(later) if isinstance(child, ast.Call))
+        changes = any(callee_needs_region(self._region.unit, self._scope, call) for call in calls)
+        return not changes or isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
+
     def _refuse(self, node: ast.expr, word: str) -> None:
         """A call that may not be made at all needs a branch of its own."""
         for child in ast.walk(node):
@@ -164,3 +244,12 @@ class _Calls(ast.NodeTransformer):
                     self._scope.span(child),
                     hint="write an `if` statement, and call it in the branch",
                 )
+
+
+def held(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    """``node``, or where it reads array elements, the name of a scalar that keeps its value of now."""
+    if not any(isinstance(child, (ast.Subscript, ast.Call)) for child in ast.walk(node)):
+        return node
+    name = f"{ADDED}held{len(region.unit.slots)}_{node.lineno}_{node.col_offset}"
+    scope.names[name] = bind_value(region, scope, node)
+    return ast.copy_location(ast.Name(name, ast.Load()), node)

@@ -1,8 +1,4 @@
-"""`break`, `continue` and `return` at kernel level as flags: a graph's loops end by their conditions alone.
-
-What follows a statement that may leave is put under `if not flag:`; the loop's condition looks at the flag first. The flags are
-kernel scalars under names that no user can write.
-"""
+"""`return` at kernel level: an assignment, and where something follows it, a flag and a `break`."""
 
 from __future__ import annotations
 
@@ -12,65 +8,13 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Value
+from qgraph.frontend.bindings import Binding, LeafRef, StructRef, Value
+from qgraph.frontend.flags import LOOPS, assign, placed, unless, within
 from qgraph.frontend.frames import ADDED, Frame, Structure
+from qgraph.frontend.region import callee
 from qgraph.frontend.scope import Scope
-
-_LOOPS = (ast.For, ast.While)
-_Block = tuple[list[ast.stmt], frozenset[str]]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class LoopBody:
-    """A loop's body without `break` and `continue`; ``broke`` names the flag that a `break` sets, if there is one."""
-
-    statements: list[ast.stmt]
-    broke: str | None
-
-
-def lower_loop(node: ast.For | ast.While) -> LoopBody:
-    """The body of a kernel-level loop whose `break` and `continue` are flags."""
-    broke, skipped = f"{ADDED}broke{node.lineno}_{node.col_offset}", f"{ADDED}skipped{node.lineno}_{node.col_offset}"
-    statements, flags = _loop_block(node.body, broke, skipped)
-    if skipped in flags:
-        statements = [assign(skipped, ast.Constant(False), node), *statements]
-    return LoopBody(statements, broke if broke in flags else None)
-
-
-def _loop_block(statements: Sequence[ast.stmt], broke: str, skipped: str) -> _Block:
-    result: list[ast.stmt] = []
-    for position, node in enumerate(statements):
-        if isinstance(node, (ast.Break, ast.Continue)):
-            flag = broke if isinstance(node, ast.Break) else skipped
-            return [*result, assign(flag, ast.Constant(True), node)], frozenset({flag})
-        lowered, flags = _inner(node, lambda block: _loop_block(block, broke, skipped))
-        result.append(lowered)
-        rest = statements[position + 1 :]
-        if flags:
-            if not rest:
-                return result, flags
-            guarded, more = _loop_block(rest, broke, skipped)
-            return [*result, unless(flags, guarded, rest[0])], flags | more
-    return result, frozenset()
-
-
-def _inner(node: ast.stmt, lower: Callable[[Sequence[ast.stmt]], _Block]) -> tuple[ast.stmt, frozenset[str]]:
-    """``node`` with the blocks in it lowered, and the flags that they set; a loop's body is the loop's own."""
-    if not isinstance(node, (ast.If, ast.For, ast.While, ast.Match)):
-        return node, frozenset()
-    flags: frozenset[str] = frozenset()
-    node = copy.copy(node)
-    if isinstance(node, ast.Match):
-        node.cases = [copy.copy(case) for case in node.cases]
-        for case in node.cases:
-            case.body, more = lower(case.body)
-            flags |= more
-        return node, flags
-    if isinstance(node, ast.If):
-        node.body, flags = lower(node.body)
-    node.orelse, more = lower(node.orelse)
-    return node, flags | more
-
+from qgraph.frontend.unit import Unit
+from qgraph.program import ArrayType
 
 # --- return ------------------------------------------------------------------------------------------------------------
 
@@ -86,7 +30,7 @@ def lower_returns(
     returns = [child for node in statements for child in ast.walk(node) if isinstance(child, ast.Return)]
     if not returns:
         return statements
-    lowering = _Returns(frame, scope, is_parallel)
+    lowering = _Returns(scope, is_parallel)
     structures = [lowering.structure(node) for node in returns]
     for node, structure in zip(returns, structures, strict=True):
         if structure != structures[0]:
@@ -109,15 +53,40 @@ def lower_returns(
     return [assign(_RETURNED, ast.Constant(False), statements[0]), *lowered]
 
 
+def returns_structure(unit: Unit, scope: Scope, node: ast.Call) -> bool:
+    """Whether a call is of a func that returns a tuple, a named tuple or a dataclass."""
+    structure = _structure_of_call(unit, scope, node)
+    return structure is not None and structure.cls is not None
+
+
+def _structure_of_call(unit: Unit, scope: Scope, node: ast.Call) -> Structure | None:
+    found = callee(scope, node)
+    if found is None or found[0] in unit.calling:
+        return None
+    source = unit.source_of(found[0])
+    inner = scope.of(source, {name: Value(None) for name in source.signature.parameters}, Frame(unit, source.tree))
+    returns = [child for child in ast.walk(source.tree) if isinstance(child, ast.Return)]
+    unit.calling.append(found[0])
+    structure = _Returns(inner, _never).structure(returns[0]) if returns else None
+    unit.calling.pop()
+    return structure
+
+
+def _never(_node: ast.For) -> bool:
+    return False
+
+
 _RETURNED = f"{ADDED}returned"
 
 
 class _Returns:
-    def __init__(self, frame: Frame, scope: Scope, is_parallel: Callable[[ast.For], bool]) -> None:
-        self._frame = frame
+    def __init__(self, scope: Scope, is_parallel: Callable[[ast.For], bool]) -> None:
+        assert scope.frame is not None
+        self._frame = scope.frame
         self._scope = scope
         self._is_parallel = is_parallel
         self.flagged = False
+        self._looking: list[ast.expr] = []
 
     def block(self, statements: Sequence[ast.stmt], *, tail: bool, in_loop: bool) -> list[ast.stmt]:
         """``tail``: nothing runs after the block, so no flag is needed."""
@@ -131,13 +100,13 @@ class _Returns:
                 continue
             if in_loop:
                 # A return inside is a `break` already; one in an inner loop has left only that.
-                result.append(self._loop(node) if isinstance(node, _LOOPS) else self._within(node, tail=False, in_loop=True))
-                if isinstance(node, _LOOPS):
-                    result.append(_place(ast.If(ast.Name(_RETURNED, ast.Load()), [ast.Break()], []), node))
+                result.append(self._loop(node) if isinstance(node, LOOPS) else self._within(node, tail=False, in_loop=True))
+                if isinstance(node, LOOPS):
+                    result.append(placed(ast.If(ast.Name(_RETURNED, ast.Load()), [ast.Break()], []), node))
                 continue
             if isinstance(node, ast.If) and (_always(node.body) or _always(node.orelse)):
                 return [*result, self._within(_with_rest(node, rest), tail=tail, in_loop=False)]
-            if isinstance(node, _LOOPS):
+            if isinstance(node, LOOPS):
                 result.append(self._loop(node))
             else:
                 result.append(self._within(node, tail=tail and not rest, in_loop=False))
@@ -147,7 +116,7 @@ class _Returns:
         return result
 
     def _within(self, node: ast.stmt, *, tail: bool, in_loop: bool) -> ast.stmt:
-        return _inner(node, lambda block: (self.block(block, tail=tail, in_loop=in_loop), frozenset()))[0]
+        return within(node, lambda block: (self.block(block, tail=tail, in_loop=in_loop), frozenset()))[0]
 
     def _loop(self, node: ast.For | ast.While) -> ast.stmt:
         node = copy.copy(node)
@@ -172,15 +141,39 @@ class _Returns:
 
     def _shape(self, value: ast.expr, name: str) -> Structure:
         parts = self._parts(value)
-        if parts is None:
-            return Structure(name)
-        cls, values = parts
-        return Structure("", cls, tuple(self._shape(part, f"{name}{k}") for k, part in enumerate(values)))
+        if parts is not None:
+            cls, values = parts
+            return Structure("", cls, tuple(self._shape(part, f"{name}{k}") for k, part in enumerate(values)))
+        if isinstance(value, ast.Call):
+            made = _structure_of_call(self._frame.unit, self._scope, value)
+            return Structure(name) if made is None else made.renamed(name)
+        bound = self._bound(value)
+        if isinstance(bound, StructRef):
+            return _structure_of(bound, name)
+        assigned = self._frame.values.get(value.id) if isinstance(value, ast.Name) and bound is None else None
+        if assigned is not None and assigned not in self._looking:
+            self._looking.append(assigned)
+            shape = self._shape(assigned, name)
+            self._looking.pop()
+            return shape
+        return Structure(name)
+
+    def _bound(self, value: ast.expr) -> Binding | None:
+        """What ``value`` is at the start of the function, if anything."""
+        if isinstance(value, ast.Name):
+            return self._scope.names.get(value.id)
+        if isinstance(value, (ast.Attribute, ast.Subscript)):
+            return None if self._bound(value.value) is None else self._scope.static(value)
+        return None
 
     def _parts(self, value: ast.expr) -> tuple[type, list[ast.expr]] | None:
-        """The class and the parts of a tuple, or of a call of a named tuple or dataclass."""
+        """The class and the parts of a tuple, a shape, or a call of a named tuple or dataclass."""
         if isinstance(value, ast.Tuple):
             return tuple, value.elts
+        base = self._bound(value.value) if isinstance(value, ast.Attribute) and value.attr == "shape" else None
+        if isinstance(base, LeafRef) and isinstance(base.leaf.type, ArrayType):
+            axes = [ast.Subscript(value, ast.Constant(k), ast.Load()) for k in range(base.leaf.type.ndim)]
+            return tuple, [ast.fix_missing_locations(ast.copy_location(axis, value)) for axis in axes]
         if not isinstance(value, ast.Call):
             return None
         bound = self._scope.static(value.func)
@@ -204,20 +197,25 @@ class _Returns:
     def _assignments(self, node: ast.Return) -> list[ast.stmt]:
         if node.value is None or self._frame.returns is None:
             return []
-        pairs = list(self._pairs(node.value, self._frame.returns))
-        if len(pairs) == 1:
-            return [assign(pairs[0][0], pairs[0][1], node)]
-        targets = ast.Tuple([ast.Name(name, ast.Store()) for name, _ in pairs], ast.Store())
-        values = ast.Tuple([value for _, value in pairs], ast.Load())
-        return [_place(ast.Assign([targets], values), node)]
+        target, value = self._targets(node.value, self._frame.returns)
+        return [placed(ast.Assign([target], value), node)]
 
-    def _pairs(self, value: ast.expr, structure: Structure) -> list[tuple[str, ast.expr]]:
+    def _targets(self, value: ast.expr, structure: Structure) -> tuple[ast.expr, ast.expr]:
+        """The names that ``value`` is assigned to, and the value, as far as possible tuples of the same shape."""
         if structure.name:
-            return [(structure.name, value)]
+            return ast.Name(structure.name, ast.Store()), value
         parts = self._parts(value)
-        assert parts is not None
-        pairs = zip(parts[1], structure.parts, strict=True)
-        return [pair for part, inner in pairs for pair in self._pairs(part, inner)]
+        if parts is None:
+            return structure.target(), value
+        pairs = [self._targets(part, inner) for part, inner in zip(parts[1], structure.parts, strict=True)]
+        return ast.Tuple([pair[0] for pair in pairs], ast.Store()), ast.Tuple([pair[1] for pair in pairs], ast.Load())
+
+
+def _structure_of(bound: StructRef, name: str) -> Structure:
+    parts = []
+    for k, child in enumerate(bound.children.values()):
+        parts.append(_structure_of(child, f"{name}{k}") if isinstance(child, StructRef) else Structure(f"{name}{k}"))
+    return Structure("", bound.type.cls, tuple(parts))
 
 
 def falls_through(statements: Sequence[ast.stmt]) -> bool:
@@ -248,7 +246,7 @@ def _breaks(statements: Sequence[ast.stmt]) -> bool:
         if isinstance(node, ast.Break):
             return True
         blocks = [getattr(node, "orelse", [])]
-        if not isinstance(node, _LOOPS):
+        if not isinstance(node, LOOPS):
             blocks.append(getattr(node, "body", []))
         blocks += [case.body for case in getattr(node, "cases", [])]
         if any(_breaks(block) for block in blocks):
@@ -278,25 +276,3 @@ def _always(statements: Sequence[ast.stmt]) -> bool:
     if isinstance(last, ast.If):
         return _always(last.body) and _always(last.orelse)
     return isinstance(last, ast.Return)
-
-
-# --- code --------------------------------------------------------------------------------------------------------------
-
-
-def assign(name: str, value: ast.expr, node: ast.AST) -> ast.stmt:
-    """``name = value`` at the place of ``node``."""
-    return _place(ast.Assign([ast.Name(name, ast.Store())], value), node)
-
-
-def unless(flags: frozenset[str], statements: list[ast.stmt], node: ast.AST) -> ast.stmt:
-    """``if not (flag or ...):`` around ``statements``."""
-    names: list[ast.expr] = [ast.Name(flag, ast.Load()) for flag in sorted(flags)]
-    any_set = names[0] if len(names) == 1 else ast.BoolOp(ast.Or(), names)
-    return _place(ast.If(ast.UnaryOp(ast.Not(), any_set), statements, []), node)
-
-
-def _place(node: ast.stmt, where: ast.AST) -> ast.stmt:
-    for child in ast.walk(node):
-        if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
-            ast.copy_location(child, where)
-    return node

@@ -30,21 +30,38 @@ class Structure:
         for part in self.parts:
             yield from part.names()
 
+    def renamed(self, name: str) -> Structure:
+        """The same structure with names that start with ``name``."""
+        if self.name:
+            return Structure(name)
+        return Structure("", self.cls, tuple(part.renamed(f"{name}{k}") for k, part in enumerate(self.parts)))
+
+    def target(self) -> ast.expr:
+        """Its names as the target of an assignment."""
+        if self.name:
+            return ast.Name(self.name, ast.Store())
+        return ast.Tuple([part.target() for part in self.parts], ast.Store())
+
 
 class Frame:
     """A kernel, or one call of a func whose statements became the kernel's."""
 
     def __init__(self, unit: Unit, tree: ast.FunctionDef) -> None:
-        self._unit = unit
+        self.unit = unit
+        # A value that each name is assigned somewhere.
+        self.values: dict[str, ast.expr] = {}
         self._scalars: dict[str, ScalarRef] = {}
         self._uses = occurrences(tree.body)
-        self._assignments: Counter[str] = Counter()
+        # A parameter is assigned by the call.
+        self._assignments: Counter[str] = Counter(node.arg for node in ast.walk(tree.args) if isinstance(node, ast.arg))
         self._nested: set[str] = set()
         self._collect(tree.body, nested=False)
         self.returns: Structure | None = None
 
     def _collect(self, statements: Iterable[ast.AST], *, nested: bool) -> None:
         for node in statements:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                self.values.setdefault(node.targets[0].id, node.value)
             if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
                 self._assignments[node.id] += 1
                 if nested:
@@ -54,7 +71,8 @@ class Frame:
 
     def varies(self, name: str) -> bool:
         """Whether ``name`` is assigned in some loop or branch, and elsewhere too: then its value lives on the device."""
-        return name.startswith(ADDED) or (name in self._nested and self._assignments[name] > 1)
+        owner = name.partition(ADDED)[0]
+        return not owner or (owner in self._nested and self._assignments[owner] > 1)
 
     def assigned_nested(self, name: str) -> bool:
         """Whether a loop or a branch assigns ``name``."""
@@ -72,7 +90,7 @@ class Frame:
         """The kernel scalar ``name``: one slot, whatever the number of assignments."""
         found = self._scalars.get(name)
         if found is None:
-            slot = self._unit.scalar(name.strip(ADDED).replace(ADDED, "_"))
+            slot = self.unit.scalar(name.strip(ADDED).replace(ADDED, "_"))
             found = self._scalars[name] = ScalarRef(slot.name, slot)
         return found
 

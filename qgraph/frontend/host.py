@@ -12,6 +12,7 @@ import numpy as np
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, Value, ViewRef
+from qgraph.frontend.compile_time import is_static_call, known_test
 from qgraph.frontend.indexing import constant_of
 from qgraph.frontend.ranges import loop_call
 from qgraph.frontend.scope import Scope
@@ -75,6 +76,9 @@ class _Host:
             return known
         base = self._scope.static(node.value)
         if node.attr in _SHAPES and isinstance(base, LeafRef) and base.is_array:
+            extents = self._unit.extents.get(self._unit.host_name(base.leaf))
+            if extents is not None:
+                return _of_extents(node, extents)
             node.value = ast.copy_location(ast.Name(self._unit.host_name(base.leaf), ast.Load()), node)
             return node
         return None
@@ -90,6 +94,8 @@ class _Host:
                 return None
             return copy.deepcopy(view.along[axis].count.host)
         base, index = self.visit(node.value), self.visit(node.slice)
+        if isinstance(base, ast.Tuple) and isinstance(index, ast.Constant) and isinstance(index.value, int):
+            return base.elts[index.value]
         # Only `.shape` survives as a subscriptable host value: elements of arrays are the device's.
         if base is None or index is None or not isinstance(base, ast.Attribute):
             return None
@@ -145,6 +151,9 @@ class _Host:
         return node
 
     def _ifexp(self, node: ast.IfExp) -> ast.expr | None:
+        known = known_test(self._scope, node.test)
+        if known is not None:
+            return self.visit(node.body if known else node.orelse)
         parts = self._all([node.test, node.body, node.orelse])
         if parts is None:
             return None
@@ -152,6 +161,8 @@ class _Host:
         return node
 
     def _call(self, node: ast.Call) -> ast.expr | None:
+        if is_static_call(self._scope, node):
+            return self._static(node)
         bound = self._scope.static(node.func)
         if not isinstance(bound, Value) or node.keywords or not any(bound.value is known for known in _FUNCTIONS):
             return None
@@ -161,6 +172,9 @@ class _Host:
                 return copy.deepcopy(base.along[0].count.host)
             if not (isinstance(base, LeafRef) and base.is_array):
                 return None
+            extents = self._unit.extents.get(self._unit.host_name(base.leaf))
+            if extents is not None:
+                return copy.deepcopy(extents[0]) if extents else None
             parts: list[ast.expr] | None = [ast.copy_location(ast.Name(self._unit.host_name(base.leaf), ast.Load()), node)]
         else:
             parts = self._all(node.args)
@@ -169,3 +183,16 @@ class _Host:
         node.func = ast.copy_location(ast.Name(self._host_name(bound.value, ast.unparse(node.func)), ast.Load()), node)
         node.args = parts
         return node
+
+
+def _of_extents(node: ast.Attribute, extents: tuple[ast.expr, ...]) -> ast.expr:
+    """``shape``, ``ndim`` or ``size`` of a temporary, which the host does not have as an array."""
+    copies = [copy.deepcopy(extent) for extent in extents]
+    if node.attr == "ndim":
+        return ast.copy_location(ast.Constant(len(copies)), node)
+    if node.attr == "shape":
+        return ast.copy_location(ast.Tuple(copies, ast.Load()), node)
+    result: ast.expr = ast.Constant(1)
+    for extent in copies:
+        result = ast.BinOp(result, ast.Mult(), extent)
+    return ast.fix_missing_locations(ast.copy_location(result, node))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import copy
+from collections.abc import Sequence
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError, KernelTypeError
-from qgraph.frontend.bindings import Gone, LeafRef, ScalarRef
+from qgraph.frontend.bindings import Binding, Gone, LeafRef, ScalarRef
 from qgraph.frontend.calls import evaluated
+from qgraph.frontend.compile_time import bind_items, static_items
 from qgraph.frontend.counted import counted_loop
 from qgraph.frontend.deciding import decide, decide_test, unless_broken
 from qgraph.frontend.definite import names_assigned
-from qgraph.frontend.exits import LoopBody, assign, lower_loop, unless
+from qgraph.frontend.flags import LoopBody, assign, lower_loop, unless
 from qgraph.frontend.host import host_expression
 from qgraph.frontend.ranges import loop_call
 from qgraph.frontend.rebinding import arrays_that_move, put_back
@@ -26,6 +29,10 @@ from qgraph.source import Span
 
 def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
     """A parallel loop, or a serial one: one thread's work, or a device loop around a region."""
+    items = static_items(scope, node.iter)
+    if items is not None:
+        _unrolled(region, scope, node, items)
+        return
     found = loop_call(scope, node.iter)
     if found is None:
         raise KernelSyntaxError(
@@ -34,7 +41,7 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
             hint="iterate over range(...), qgraph.ndrange(...), or qgraph.serial(range(...)) for iterations in order",
         )
     if found.word is language.serial:
-        if needs_region(region.unit, scope, node.body):
+        if needs_region(region.unit, scope, [*node.body, *node.orelse]):
             _serial_loop(region, scope, node)
         else:
             region.run(scope).compound(scope, node)
@@ -44,6 +51,17 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
     _forget(scope, node)
     # Nothing leaves a parallel loop, so its `else` always runs.
     region.block(scope, node.orelse)
+
+
+def _unrolled(region: Region, scope: Scope, node: ast.For, items: Sequence[Binding]) -> None:
+    """The statements of the body once for each item, whose names mean something else each time."""
+    lowered = lower_loop(node)
+    _start_flag(region, scope, lowered, node)
+    for item in items:
+        bind_items(scope, node.target, item)
+        statements = copy.deepcopy(lowered.statements)
+        region.block(scope, statements if lowered.broke is None else [unless(frozenset({lowered.broke}), statements, node)])
+    _else(region, scope, lowered, node)
 
 
 def _forget(scope: Scope, node: ast.For) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import CellType
 from typing import Any
 
+from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.rejected import reject
 from qgraph.source import Span
@@ -45,6 +46,19 @@ class SourceFunction:
     globals: Mapping[str, object]
     closure: Mapping[str, object]
     signature: inspect.Signature
+    # Parameters annotated with `qgraph.Static`.
+    static: frozenset[str] = frozenset()
+
+    @property
+    def looks_at_types(self) -> bool:
+        """Whether the function may ask for the types of its arguments at compile time."""
+        names = {
+            node.id if isinstance(node, ast.Name) else node.attr
+            for node in ast.walk(self.tree)
+            if hasattr(node, "ctx") and isinstance(node, (ast.Name, ast.Attribute))
+        }
+        values = [*(self.globals.get(name) for name in names), *(self.closure.get(name) for name in names)]
+        return language.static in values or "static" in names
 
     @property
     def name(self) -> str:
@@ -86,7 +100,29 @@ def parse(function: Callable[..., Any], word: str) -> SourceFunction:
         function.__globals__,
         ClosureNamespace(function.__code__.co_freevars, function.__closure__ or ()),
         inspect.signature(function),
+        _static_parameters(function),
     )
+
+
+def _static_parameters(function: Callable[..., Any]) -> frozenset[str]:
+    """The parameters whose annotation is ``qgraph.Static``, written out or as a string."""
+    closure = ClosureNamespace(function.__code__.co_freevars, function.__closure__ or ())
+    return frozenset(
+        name
+        for name, annotation in function.__annotations__.items()
+        if _annotation(annotation, function.__globals__, closure) is language.Static
+    )
+
+
+def _annotation(annotation: object, names: Mapping[str, Any], closure: Mapping[str, object]) -> object:
+    """What an annotation means; ``from __future__ import annotations`` leaves its text."""
+    if not isinstance(annotation, str):
+        return annotation
+    first, *rest = annotation.strip().split(".")
+    value = closure.get(first, names.get(first))
+    for attribute in rest:
+        value = getattr(value, attribute, None)
+    return value
 
 
 def _tree_of(function: Callable[..., Any], word: str) -> tuple[ast.FunctionDef, str]:

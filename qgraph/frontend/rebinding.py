@@ -118,7 +118,7 @@ def _make_selections(region: Region, scope: Scope, names: list[str], leaves: lis
     arrays = [unit.leaves[name] for name in candidates]
     made = [unit.selection(name, tuple(arrays)) for name in names]
     for name in candidates[1:]:
-        same = f"int({candidates[0]}.shape == {name}.shape)"
+        same = f"int({unit.shape_of(candidates[0])} == {unit.shape_of(name)})"
         text = f"`{arrays[0].path}` and `{unit.leaves[name].path}` change places, and they have different shapes"
         unit.host_value(ast.parse(same, mode="eval").body, scope.span(node), "same", text=text)
     unit.alike(arrays, made, [leaf for leaf in leaves if leaf.name in unit.selections])

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, Ranked, StructRef, Value
+from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.ranges import loop_call
 from qgraph.frontend.ranks import rank, reduction, stores_slice
-from qgraph.frontend.resolve import bind_call, is_do_while, known_test
+from qgraph.frontend.resolve import bind_call, is_do_while
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.serial import SerialRun
 from qgraph.frontend.unit import Unit
@@ -93,23 +94,28 @@ class Region:
 def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
     """Whether something under ``nodes`` is more than one thread's work.
 
-    That is a loop over a range, a device loop, a call with one, or an array that gets another name.
+    That is a loop over a range, a device loop, a call with one, or an array or a tuple that gets another name.
     """
     nodes = list(nodes)
     if any(_is_parallel(unit, scope, child) for node in nodes for child in ast.walk(node)):
         return True
     bound = (scope.names.get(name) for name in names_assigned(nodes))
-    return any(isinstance(each, LeafRef) and each.is_array for each in bound)
+    return any((isinstance(each, LeafRef) and each.is_array) or isinstance(each, StructRef) for each in bound)
 
 
 def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
     if isinstance(node, ast.While):
         return is_do_while(scope, node.test)
     if isinstance(node, ast.For):
-        return is_parallel_loop(scope, node)
+        # An unrolled loop binds its names to anything.
+        return is_parallel_loop(scope, node) or _is_unrolled(scope, node)
     if stores_slice(scope, node) or reduction(scope, node):
         return True
     return isinstance(node, ast.Call) and callee_needs_region(unit, scope, node)
+
+
+def _is_unrolled(scope: Scope, node: ast.For) -> bool:
+    return isinstance(node.iter, ast.Call) and _static(scope, node.iter.func) == Value(language.static)
 
 
 def is_parallel_loop(scope: Scope, node: ast.For) -> bool:
@@ -118,7 +124,7 @@ def is_parallel_loop(scope: Scope, node: ast.For) -> bool:
     return found is not None and found.word is not language.serial
 
 
-def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | None] | None:
+def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | Value | None] | None:
     """The func, or the kernel as one, that a call calls, and the object it is a method of."""
     bound = _static(scope, node.func)
     if isinstance(bound, BoundFunc):
@@ -138,18 +144,15 @@ def callee_needs_region(unit: Unit, scope: Scope, node: ast.Call) -> bool:
     if found is None or found[0] in unit.calling:
         return False
     source = unit.source_of(found[0])
-    inner = scope.of(
-        source, {name: Value(None) for name in source.signature.parameters} | _arrays_passed(scope, source, *found, node)
-    )
+    names: dict[str, Binding] = {name: Value(None) for name in source.signature.parameters}
+    inner = scope.of(source, names | _arrays_passed(scope, source, found[1], node))
     unit.calling.append(found[0])
     result = needs_region(unit, inner, source.tree.body)
     unit.calling.pop()
     return result
 
 
-def _arrays_passed(
-    scope: Scope, source: SourceFunction, _func: Func, owner: StructRef | None, node: ast.Call
-) -> dict[str, Binding]:
+def _arrays_passed(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Binding]:
     """Parameters that are arrays, as far as it can be told before the call is made."""
     try:
         arguments = bind_call(scope, source, owner, node)

@@ -9,7 +9,7 @@ import ast
 import builtins
 import copy
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -31,7 +31,10 @@ from qgraph.frontend.bindings import (
     Value,
     ViewRef,
 )
+from qgraph.frontend.compile_time import bind_items, is_static_call, known_test, known_value, static_items, static_value
 from qgraph.frontend.definite import names_assigned
+from qgraph.frontend.flags import assign, lower_loop, unless
+from qgraph.frontend.frames import ADDED
 from qgraph.frontend.indexing import constant_of, element, placed
 from qgraph.frontend.matching import as_if, cases_of
 from qgraph.frontend.names import Names
@@ -41,7 +44,7 @@ from qgraph.frontend.ranks import parts_of
 from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
-from qgraph.program import Function, Slot, function_tree
+from qgraph.program import ConstantType, Function, Slot, function_tree
 
 # Plain Python functions that are words of the language.
 _WORDS = (*language.ATOMICS, language.match_subject, language.at_least, language.wrapped, language.trip_count)
@@ -293,6 +296,9 @@ class _Rewriter(ast.NodeTransformer):
     # --- statements ----------------------------------------------------------------------------------------------------
 
     def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
+        items = static_items(self._scope, node.iter)
+        if items is not None:
+            return self._unrolled(node, items)
         found = loop_call(self._scope, node.iter)
         if found is None:
             node.iter = self.visit(node.iter)
@@ -308,6 +314,23 @@ class _Rewriter(ast.NodeTransformer):
         node.body = self._block([*again, *node.body])
         node.orelse = self._block(node.orelse)
         return node
+
+    def _unrolled(self, node: ast.For, items: Sequence[Binding]) -> list[ast.stmt]:
+        """The body once for each item; a `break` is a flag."""
+        lowered = lower_loop(node)
+        for name in names_assigned(lowered.statements):
+            if name.startswith(ADDED):
+                self._scope.names[name] = Private(name.replace(ADDED, "_"))
+        flags = frozenset() if lowered.broke is None else frozenset({lowered.broke})
+        start = [assign(flag, ast.Constant(False), node) for flag in flags]
+        result = self._block(start)
+        for item in items:
+            bind_items(self._scope, node.target, item)
+            body = copy.deepcopy(lowered.statements)
+            result += self._block([unless(flags, body, node)] if flags else body)
+        if node.orelse:
+            result += self._block([unless(flags, node.orelse, node)] if flags else node.orelse)
+        return result or [ast.copy_location(ast.Pass(), node)]
 
     def _range(self, axis: WrittenAxis, node: ast.expr) -> ast.expr:
         arguments = [self.visit(copy.deepcopy(part)) for part in (axis.start, axis.stop, axis.step)]
@@ -397,6 +420,8 @@ class _Rewriter(ast.NodeTransformer):
     # --- calls ---------------------------------------------------------------------------------------------------------
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        if is_static_call(self._scope, node):
+            return self._place(static_value(self._scope, node), node)
         bound = self._scope.static(node.func)
         if isinstance(bound, BoundFunc):
             return self._device_call(bound.function, bound.owner, node)
@@ -451,7 +476,7 @@ class _Rewriter(ast.NodeTransformer):
                 "mark it with @qgraph.func (or @numba.njit) to call it from a kernel",
             )
 
-    def _device_call(self, function: object, owner: StructRef | None, node: ast.Call) -> ast.expr:
+    def _device_call(self, function: object, owner: StructRef | Value | None, node: ast.Call) -> ast.expr:
         assert isinstance(function, Func)
         arguments = bind_call(self._scope, self._body.unit.source_of(function), owner, node)
         name, extra, dynamic = self._device_function(function, arguments, node)
@@ -468,7 +493,7 @@ class _Rewriter(ast.NodeTransformer):
         fixed: dict[str, Binding] = {}
         for parameter, argument in arguments.items():
             bound = argument if not isinstance(argument, ast.expr) else self._scope.static(argument)
-            if isinstance(bound, (StructRef, BoundFunc)) or (isinstance(bound, Value) and not _is_number(bound.value)):
+            if bound is not None and (parameter in source.static or _is_fixed(bound, source)):
                 fixed[parameter] = bound
         dynamic = tuple(parameter for parameter in arguments if parameter not in fixed)
         key = (func, tuple((name, _identity(bound)) for name, bound in fixed.items()))
@@ -519,8 +544,8 @@ class _Literals(ast.NodeTransformer):
 # --- calls -------------------------------------------------------------------------------------------------------------
 
 
-def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | None, node: ast.Call) -> dict[str, Any]:
-    """The arguments of a call by parameter: an expression of the caller, or a ``Value`` (a default) or ``owner`` (self)."""
+def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Any]:
+    """The arguments of a call by parameter: the caller's expression, or what is known: a default, ``owner``, a ``Static``."""
     if any(isinstance(argument, ast.Starred) for argument in node.args) or any(k.arg is None for k in node.keywords):
         raise KernelSyntaxError("`*` and `**` cannot be used in this call", scope.span(node), hint="write the arguments out")
     positional: list[Any] = ([owner] if owner is not None else []) + list(node.args)
@@ -544,7 +569,10 @@ def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | None, nod
         if value is parameter:
             # A default is an expression of no caller: its value stands in for it.
             default = Value(parameter.default)
-            result[name] = _at(ast.Constant(parameter.default), node) if _is_number(parameter.default) else default
+            is_number = _is_number(parameter.default) and name not in source.static
+            result[name] = _at(ast.Constant(parameter.default), node) if is_number else default
+        elif name in source.static and isinstance(value, ast.expr):
+            result[name] = known_value(scope, value, f"`{name}` of {source.name}(), which is Static,")
         else:
             result[name] = value
     return result
@@ -555,20 +583,6 @@ def refuse_recursion(unit: Unit, func: object, scope: Scope, node: ast.AST) -> N
     if func in unit.calling:
         name = getattr(func, "__name__", "the function")
         raise KernelSyntaxError(f"{name}() calls itself", scope.span(node), hint="recursion is not supported; write a loop")
-
-
-def known_test(scope: Scope, node: ast.expr) -> bool | None:
-    """The outcome of ``x is None`` or ``x is not None`` where ``x`` is an argument or a constant, else None."""
-    if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
-        return None
-    right = node.comparators[0]
-    if not isinstance(right, ast.Constant) or right.value is not None:
-        return None
-    bound = scope.static(node.left)
-    if not isinstance(bound, (LeafRef, StructRef, Value, HostExpr)):
-        return None
-    is_none = isinstance(bound, Value) and bound.value is None
-    return is_none == isinstance(node.ops[0], ast.Is)
 
 
 def is_do_while(scope: Scope, node: ast.expr) -> bool:
@@ -599,12 +613,23 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (bool, int, float, complex, np.generic)) and not isinstance(value, (np.str_, np.bytes_))
 
 
+def _is_fixed(bound: Binding, source: SourceFunction) -> bool:
+    """Whether an argument is compiled into a copy of the function."""
+    if isinstance(bound, LeafRef):
+        return bound.is_array and source.looks_at_types
+    return isinstance(bound, (StructRef, BoundFunc)) or (isinstance(bound, Value) and not _is_number(bound.value))
+
+
 def _identity(bound: Binding) -> object:
     if isinstance(bound, StructRef):
-        return bound.path
+        return (bound.path, *map(_identity, bound.children.values()))
     if isinstance(bound, BoundFunc):
-        return (id(bound.function), bound.owner.path)
-    return id(bound.value) if isinstance(bound, Value) else id(bound)
+        return (id(bound.function), _identity(bound.owner))
+    if isinstance(bound, (LeafRef, SlotRef, ScalarRef)):
+        return (bound.leaf if isinstance(bound, LeafRef) else bound.slot).name
+    if isinstance(bound, Value):
+        return ConstantType(bound.value) if isinstance(bound.value, Hashable) else id(bound.value)
+    return id(bound)
 
 
 def _name(name: str) -> ast.Name:

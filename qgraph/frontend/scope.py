@@ -11,6 +11,7 @@ from types import ModuleType
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, StructRef, Value
+from qgraph.frontend.compile_time import is_static_call, known_test, static_value
 from qgraph.frontend.frames import Frame
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.unit import SHARED
@@ -36,9 +37,12 @@ class Scope:
         names: Mapping[str, Binding],
         frozen: dict[tuple[int, str], FrozenName],
         frame: Frame | None = None,
+        entry: Mapping[str, Binding] | None = None,
     ) -> None:
         self.source = source
         self.names = dict(names)
+        # What names meant where the loop's body or branch begins; nothing for a function.
+        self.entry = entry or {}
         # At kernel level: what is known of the function as a whole.
         self.frame = frame
         self._frozen = frozen
@@ -54,7 +58,8 @@ class Scope:
 
     def inner(self, names: Mapping[str, Binding]) -> Scope:
         """The same function with some names bound anew, as in the body of a loop."""
-        return Scope(self.source, {**self.names, **names}, self._frozen, self.frame)
+        entry = {**self.names, **names}
+        return Scope(self.source, entry, self._frozen, self.frame, entry)
 
     def of(self, source: SourceFunction, names: Mapping[str, Binding], frame: Frame | None = None) -> Scope:
         """The scope of another function, called from this one."""
@@ -94,6 +99,11 @@ class Scope:
                 return self._item(base, index, node)
             if index is not None and isinstance(base, Value) and isinstance(base.value, tuple):
                 return Value(base.value[index])
+        if isinstance(node, ast.Call) and is_static_call(self, node):
+            return static_value(self, node)
+        if isinstance(node, ast.IfExp):
+            known = known_test(self, node.test)
+            return None if known is None else self.static(node.body if known else node.orelse)
         return None
 
     def _attribute(self, base: Binding, node: ast.Attribute) -> Binding | None:
@@ -124,6 +134,8 @@ class Scope:
             self._freeze(vars(owner), node.attr, value, node)
         elif is_cuda_object(owner):
             raise KernelSyntaxError(f"`{ast.unparse(node)}` is a CUDA intrinsic", self.span(node), hint=CUDA_HINT)
+        elif isinstance(getattr(type(owner), node.attr, None), Func):
+            return BoundFunc(getattr(type(owner), node.attr), base)
         elif not _is_constant_owner(owner):
             raise KernelSyntaxError(
                 f"`{ast.unparse(node)}` reads an attribute of a {type(owner).__name__} that is not an argument",

@@ -8,15 +8,16 @@ from typing import Literal
 
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.language import Func
-from qgraph.program import ArrayType, Cast, Effects, FrozenName, HostValue, Leaf, Selection, Slot
+from qgraph.program import ArrayType, Cast, Effects, FrozenName, HostValue, Leaf, Selection, Slot, Temporary
 from qgraph.source import Span
 
-# Names that the frontend adds at kernel level begin with this; no Python identifier of a user does.
+# Names that the frontend adds at kernel level begin with this; no Python identifier of a user does. After a user's name comes
+# the part of the tuple under it: `t.0`.
 ADDED = "."
 # Names that mean the same in every function: the integers of views.
 SHARED = f"{ADDED}{ADDED}"
 
-Check = Literal["", "step", "max_iter", "same", "shape"]
+Check = Literal["", "step", "max_iter", "same", "size", "shape"]
 
 
 class Unit:
@@ -36,6 +37,9 @@ class Unit:
         # For arrays that are the identical memory: the first of them. Pairs that share some memory.
         self.same = dict(same)
         self.overlapping = set(overlapping)
+        self.temporaries: list[Temporary] = []
+        # The extents of temporaries as expressions of the host, by leaf name.
+        self.extents: dict[str, tuple[ast.expr, ...]] = {}
         # Pairs that are the identical memory at some moments, and disjoint at others.
         self.sometimes_same: set[frozenset[str]] = set()
         self.slots: list[Slot] = []
@@ -88,7 +92,7 @@ class Unit:
     def selection(self, path: str, leaves: tuple[Leaf, ...]) -> Leaf:
         """A new name for one of ``leaves``, arrays of one type, as a number in a slot tells; it is a leaf itself."""
         slot = self.slot(f"which_{path}")
-        leaf = Leaf(f"_{path}_{len(self.slots)}", path, leaves[0].type)
+        leaf = Leaf(self.array_name(path), path, leaves[0].type)
         self.leaves[leaf.name] = leaf
         self.selections[leaf.name] = Selection(leaf.name, slot, tuple(each.name for each in leaves))
         return leaf
@@ -110,6 +114,21 @@ class Unit:
         """The name by which the host knows the shape of ``leaf``: arrays that change places have one shape."""
         selection = self.selections.get(leaf.name)
         return leaf.name if selection is None else selection.leaves[0]
+
+    def array_name(self, path: str) -> str:
+        """A new name for an array that is no argument."""
+        return f"_{path.strip('.').replace('.', '_')}_a{len(self.leaves)}"
+
+    def add_temporary(self, temporary: Temporary, extents: tuple[ast.expr, ...]) -> None:
+        """Take note of a temporary: from now on its leaf is one."""
+        self.temporaries.append(temporary)
+        self.leaves[temporary.leaf.name] = temporary.leaf
+        self.extents[temporary.leaf.name] = extents
+
+    def shape_of(self, name: str) -> str:
+        """The code by which the host knows the shape of the array ``name``."""
+        extents = self.extents.get(name)
+        return f"{name}.shape" if extents is None else f"({''.join(f'{ast.unparse(extent)}, ' for extent in extents)})"
 
     def touched(self, effects: Effects) -> Effects:
         """Effects on the arrays themselves: a name for several of them may be any."""

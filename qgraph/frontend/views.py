@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
@@ -82,7 +83,9 @@ class _Viewer:
         return ViewRef(leaf, {}, tuple(Along(axis, ZERO, ONE, self._size(leaf, axis)) for axis in range(leaf.type.ndim)))
 
     def _size(self, leaf: Leaf, axis: int) -> Num:
-        expr = ast.parse(f"{self._unit.host_name(leaf)}.shape[{axis}]", mode="eval").body
+        host_name = self._unit.host_name(leaf)
+        extents = self._unit.extents.get(host_name)
+        expr = ast.parse(f"{host_name}.shape[{axis}]", mode="eval").body if extents is None else copy.deepcopy(extents[axis])
         name = f"{SHARED}{leaf.name}.shape[{axis}]"
         self._scope.names[name] = HostExpr(expr)
         return Num(ast.Name(name, ast.Load()), expr)

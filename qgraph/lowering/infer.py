@@ -51,7 +51,7 @@ class Noted:
         self._program = program
         self.types: dict[str, Any] = {}
         self._spans: dict[str, Span] = {}
-        self._leaves = {leaf.name: leaf.type for leaf in program.leaves}
+        self._leaves = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
         self._float_type = program.float_type
 
     def task(self, task: Task) -> None:

@@ -348,7 +348,7 @@ def parameters_of(program: Program, task: Task, body: Sequence[ast.stmt]) -> tup
 
 def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
     """The parameters among the names ``used``: leaves, host values, slots, handle."""
-    parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.leaves if leaf.name in used]
+    parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.arrays_and_scalars if leaf.name in used]
     parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
     parameters += [parameter for parameter in (SLOTS, *VIEWS, HANDLE) if parameter.name in used]
     return tuple(parameters)

@@ -49,19 +49,28 @@ class Arguments:
     values: tuple[Value, ...]
 
 
-def describe(parameters: Sequence[str], values: Sequence[object], reserved: frozenset[str] = frozenset()) -> Arguments:
+def describe(
+    parameters: Sequence[str],
+    values: Sequence[object],
+    reserved: frozenset[str] = frozenset(),
+    static: frozenset[str] = frozenset(),
+) -> Arguments:
     """Flatten the arguments of one call.
 
     Args:
         parameters: the kernel's parameter names.
         values: what the call passed, one for each.
         reserved: identifiers that no leaf may be named, such as the kernel's local variables.
+        static: parameters whose values are part of the types.
 
     Raises:
         ArgumentError: something that is no argument, named by its path.
     """
     describer = _Describer(parameters, reserved)
-    types = tuple((name, describer.visit(name, name, value)) for name, value in zip(parameters, values, strict=True))
+    types = tuple(
+        (name, _static(name, value) if name in static else describer.visit(name, name, value))
+        for name, value in zip(parameters, values, strict=True)
+    )
     return Arguments(types, tuple(describer.leaves), tuple(describer.values))
 
 
@@ -205,6 +214,30 @@ def _constant(path: str, value: object) -> ConstantType:
     return ConstantType(value)
 
 
+def _static(path: str, value: Any) -> ConstantType:
+    """The type of a ``Static`` argument, which is its value."""
+    _check_static(path, value)
+    return _constant(path, value)
+
+
+def _check_static(path: str, value: Any) -> None:
+    kind = kind_of(value)
+    if isinstance(value, enum.Enum) or kind in ("number", "constant", "callable"):
+        return
+    if kind == "tuple":
+        for index, part in enumerate(value):
+            _check_static(f"{path}[{index}]", part)
+    elif kind == "dataclass" and type(value).__dataclass_params__.frozen:
+        for field in dataclasses.fields(value):
+            _check_static(f"{path}.{field.name}", getattr(value, field.name))
+    else:
+        what = f"a {type(value).__name__}{', which is not frozen,' if kind == 'dataclass' else ''}"
+        hint = (
+            "a Static argument is a number, an enumeration member, a string, None, a function, or a frozen dataclass of these"
+        )
+        refuse(path, f"{what} cannot be Static", hint)
+
+
 def _unsupported(path: str, value: object) -> ArgumentError:
     hint = "pass arrays, numbers, and tuples or dataclasses of these"
     for classes, words in _INSTEAD:
@@ -302,21 +335,23 @@ class Reader:
         leaves = iter(arguments.leaves)
         results: list[str] = []
 
-        def visit(name: str, path: str, value: Any) -> None:
+        def visit(name: str, path: str, value: Any, type_: Type) -> None:
             kind = kind_of(value)
-            if kind in ("tuple", "dataclass"):
-                for part, suffix, item in source.open_struct(name, value):
-                    visit(part, path + suffix, item)
-            elif kind in ("constant", "callable"):
+            if isinstance(type_, ConstantType):
                 _require_constant(source, name, value)
+            elif kind in ("tuple", "dataclass"):
+                assert isinstance(type_, StructType)
+                for (part, suffix, item), (_, inner) in zip(source.open_struct(name, value), type_.fields, strict=True):
+                    visit(part, path + suffix, item, inner)
             elif kind == "array":
                 results.append(_read_array(source, name, path, value, next(leaves).type))
             else:
                 next(leaves)
                 results.append(_read_scalar(source, name, value))
 
-        for parameter, name, value in zip(parameters, source.unpack("values", len(values)), values, strict=True):
-            visit(name, parameter, value)
+        names = source.unpack("values", len(values))
+        for parameter, name, value, (_, type_) in zip(parameters, names, values, arguments.types, strict=True):
+            visit(name, parameter, value, type_)
         source.line(f"return ({''.join(f'{result}, ' for result in results)})")
         self._read = source.compile("read")
 
@@ -333,11 +368,19 @@ class Reader:
         return result
 
 
-def _require_constant(source: _Source, name: str, value: object) -> None:
+def _require_constant(source: _Source, name: str, value: Any) -> None:
+    kind = kind_of(value)
+    if kind in ("tuple", "dataclass"):
+        for part, _, item in source.open_struct(name, value):
+            _require_constant(source, part, item)
+        return
+    if kind == "number" and not isinstance(value, enum.Enum):
+        _watch_scalar(source, name, value)
+        return
     constant = source.constant(value)
     if isinstance(value, str) and not isinstance(value, enum.Enum):
         source.require(f"type({name}) is {source.constant(type(value))}", f"{name} == {constant}")
-    elif kind_of(value) == "callable":
+    elif kind == "callable":
         # Bound methods are made anew each time they are looked up.
         source.require(f"({name} is {constant} or type({name}) is type({constant}) and {name} == {constant})")
     else:

@@ -12,6 +12,7 @@ from qgraph.compiled import CpuPlan, slots_dtype
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
 from qgraph.runtime.results import ResultReader
+from qgraph.runtime.temporaries import Temporaries
 
 
 class CpuExecutable:
@@ -24,7 +25,8 @@ class CpuExecutable:
         self._call = plan.call
         program = plan.plan.program
         self._words = program.scratch_words
-        leaves = {leaf.name: index for index, leaf in enumerate(program.leaves)}
+        leaves = {leaf.name: index for index, leaf in enumerate(program.arrays_and_scalars)}
+        self._temporaries = Temporaries(program)
         hosts = {value.name: index for index, value in enumerate(program.host_values)}
         self._leaves = tuple(leaves[p.name] for p in plan.parameters if p.kind == "leaf")
         self._hosts = tuple(hosts[p.name] for p in plan.parameters if p.kind == "host")
@@ -36,7 +38,8 @@ class CpuExecutable:
 
     def launch(self, call: Call) -> tuple[Any, ...] | None:
         """Run the kernel; when this returns it has run. Gives the numbers that it returns, None if it returns nothing."""
-        values, host = call.values, call.host
+        host = call.host
+        values = (*call.values, *self._temporaries.on_host(host))
         arguments = [value.host if isinstance(value, ArrayView) else value for value in (values[k] for k in self._leaves)]
         # Scratch is made for each call: two threads may run the same kernel.
         scratch = np.zeros(self._words, np.int64)
@@ -47,6 +50,8 @@ class CpuExecutable:
     def again(self, call: Call) -> Callable[[], tuple[Any, ...] | None] | None:
         """A function that runs ``call`` once more while its arrays live, holding them weakly; None where it cannot."""
         getters: list[Callable[[], Any]] = []
+        if not self._temporaries.empty:
+            return None
         for value in (call.values[k] for k in self._leaves):
             if not isinstance(value, ArrayView):
                 getters.append(_constant(value))

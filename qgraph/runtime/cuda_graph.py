@@ -8,21 +8,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 from cuda.core.graph import GraphDefinition
 
 from qgraph.compiled import CudaPlan
 from qgraph.errors import CudaError
 from qgraph.plan import GraphPlan, Node
 from qgraph.program import WORD, Branch, Loop
+from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
+from qgraph.runtime.cuda_arena import Arena
 from qgraph.runtime.cuda_driver import ContextLost, DeviceContext, call, driver, failure, leak, outside_captures
 from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
-from qgraph.runtime.cuda_memory import Buffer, PinnedWord, copy_out, fill
+from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out, fill
 from qgraph.runtime.results import ResultReader
+from qgraph.runtime.temporaries import Temporaries
 
 # Bindings of CUDA 12 have edge data only in the _v2 entry; those of CUDA 13 have one entry, with edge data.
-_add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", None) or driver.cuGraphAddDependencies
+add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", None) or driver.cuGraphAddDependencies
 
 
 class GraphInstance:
@@ -68,7 +70,7 @@ def add_edges(graph: Any, edges: Iterable[tuple[int, int]], handles: dict[int, A
     if inside:
         befores = [handles[before] for before, _ in inside]
         afters = [handles[after] for _, after in inside]
-        call(_add_dependencies, graph, befores, afters, None, len(inside))
+        call(add_dependencies, graph, befores, afters, None, len(inside))
 
 
 def node_of_task(plan: GraphPlan) -> dict[str, int]:
@@ -88,7 +90,7 @@ def node_of_task(plan: GraphPlan) -> dict[str, int]:
 class Resources:
     """What an executable owns on the device, apart from it, so that a finalizer can let go of it."""
 
-    __slots__ = ("code", "device", "epoch", "graphs", "pinned", "released", "scratch")
+    __slots__ = ("arena", "code", "device", "epoch", "graphs", "pinned", "released", "scratch")
 
     def __init__(self, device: DeviceContext, epoch: int) -> None:
         self.device = device
@@ -97,7 +99,8 @@ class Resources:
         self.graphs: list[GraphInstance] = []
         self.code: LoadedCode | None = None
         self.scratch: Buffer | None = None
-        self.pinned: PinnedWord | None = None
+        self.arena: Arena | None = None
+        self.pinned: PinnedWords | None = None
 
     def release(self) -> None:
         """Free everything, after the launches in flight; never raises. Nothing happens the second time."""
@@ -121,7 +124,7 @@ class Resources:
         except CudaError:  # the context is poisoned: nothing in it can be used or freed any more
             for graph in graphs:
                 graph.abandon()
-        for memory in (self.scratch, self.pinned):
+        for memory in (self.scratch, self.pinned, self.arena):
             if memory is not None:
                 memory.free()
 
@@ -171,8 +174,12 @@ class CudaExecutable(ABC):
         # A launch on a non-blocking stream is not ordered after the default stream's fill.
         call(driver.cuStreamSynchronize, 0)
         self._parameters = Parameters(plan, scratch.pointer)
+        self._arena = resources.arena = Arena(self.device, Temporaries(plan.plan.program))
+        self._arena_values: tuple[ArrayView, ...] = ()
         result = plan.plan.program.result
         self._results = None if result is None else ResultReader(result, plan.dtypes)
+        words = self._words_read()
+        resources.pinned = PinnedWords(self.device, words) if words else None
         self._kernels: dict[int, KernelNode] = {}
         if plan.codes:
             resources.code = LoadedCode(plan.cubin)
@@ -193,6 +200,10 @@ class CudaExecutable(ABC):
     def _handle_loops(self, plan: GraphPlan) -> dict[str, int]:
         """Which tasks get a conditional handle: none, where the host decides."""
         return {}
+
+    def _words_read(self) -> int:
+        """How many words of scratch the host reads at once."""
+        return 0 if self._results is None else max(1, self._results.words)
 
     @abstractmethod
     def _build(self) -> None:
@@ -226,13 +237,11 @@ class CudaExecutable(ABC):
 
     def _read(self, results: ResultReader, stream: int) -> tuple[Any, ...]:
         # Under the lock: the next launch writes the same scratch.
-        scratch = self._resources.scratch
-        if scratch is None:
+        scratch, pinned = self._resources.scratch, self._resources.pinned
+        if scratch is None or pinned is None:
             raise CudaError("this executable was closed")
-        words = np.empty(results.words, np.int64)
-        if results.words:
-            copy_out(scratch.pointer + results.first * WORD, words.ctypes.data, words.nbytes, stream)
-        return results.read_range(words)
+        copy_out(scratch.pointer + results.first * WORD, pinned.pointer, results.words * WORD, stream)
+        return results.read(pinned.words, results.first)
 
     def replay(self, stream: int) -> None:
         """Run with the arguments of the last launch; raises as ``launch`` does."""
@@ -263,7 +272,8 @@ class CudaExecutable(ABC):
         self._token = None
         if parameters.host_changed(request.host):
             self._resize(request.host)
-        parameters.update(request.values)
+            self._arena_values = self._arena.values(request.host)
+        parameters.update((*request.values, *self._arena_values) if self._arena_values else request.values)
         if parameters.changed:
             self._apply(parameters.changed)
             # Only now: what an exception kept from the graph is applied by the next launch.
@@ -330,12 +340,15 @@ class CudaGraphExecutable(CudaExecutable):
         self._launch_graph = driver.cuGraphLaunch
 
     def _fill(self, root: Any, definition: Any, region: int) -> None:
-        # Both are GraphDefinitions; definition is the root itself, or the body of a while node below it.
+        # Both are GraphDefinitions; definition is the root itself, or a body of a conditional node below it.
         plan = self.plan.plan
         nodes = [plan.nodes[index] for index in plan.regions[region].nodes]
         conditions = {node.index: self._condition(root, node) for node in nodes if node.control is not None}
         graph = definition.handle
         handles: dict[int, Any] = {}
+        if not nodes:
+            # Drivers before 12.8 hang on a body without nodes.
+            call(driver.cuGraphAddEmptyNode, graph, None, 0)
         for node in nodes:
             if node.control is None:
                 handles[node.index] = add_kernel(graph, self._kernels[node.index])

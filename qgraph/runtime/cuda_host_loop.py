@@ -12,7 +12,7 @@ from qgraph.program import WORD, Branch, Loop
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure
 from qgraph.runtime.cuda_graph import CudaExecutable, GraphInstance, add_edges, add_kernel, segments_of
 from qgraph.runtime.cuda_kernels import KernelNode
-from qgraph.runtime.cuda_memory import PinnedWord, copy_out
+from qgraph.runtime.cuda_memory import copy_out
 from qgraph.runtime.cuda_stream import Event
 
 
@@ -69,9 +69,10 @@ class CudaHostLoopExecutable(CudaExecutable):
             self.path = "cuda-host-loop" if self._has_loops else "cuda-graph"
         super().__init__(plan, device, block_size=block_size, reason=reason)
 
+    def _words_read(self) -> int:
+        return max(super()._words_read(), int(self._has_loops))
+
     def _build(self) -> None:
-        if self._has_loops:
-            self._resources.pinned = PinnedWord(self.device)
         if self.plan.plan.program.slots:
             self._done = Event(self.device)
         self._steps = self._region(0)
@@ -140,7 +141,7 @@ class CudaHostLoopExecutable(CudaExecutable):
         if scratch is None or pinned is None:
             raise CudaError("this executable was closed")
         copy_out(scratch.pointer + slot * WORD, pinned.pointer, WORD, stream)
-        return pinned.value
+        return int(pinned.words[0])
 
 
 def _launch_kernels(kernels: tuple[KernelNode, ...], stream: int) -> None:

@@ -18,6 +18,7 @@ from qgraph.errors import ArgumentError, CudaError
 from qgraph.program import MAX_PARTIALS, ArrayType, Leaf, ScalarType, itemsize
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, outside_captures
+from qgraph.runtime.formats import FORMATS
 
 DEFAULT_BLOCK_SIZE = 256
 MAX_GRID = 2**31 - 1
@@ -29,23 +30,6 @@ _MAX_THREADS_PER_BLOCK = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 _SIZE = 2
 _DATA = 4
 _SHAPE = 5
-
-_FORMATS = {
-    "bool": "?",
-    "int8": "b",
-    "int16": "h",
-    "int32": "i",
-    "int64": "q",
-    "uint8": "B",
-    "uint16": "H",
-    "uint32": "I",
-    "uint64": "Q",
-    "float16": "e",
-    "float32": "f",
-    "float64": "d",
-    "complex64": "ff",
-    "complex128": "dd",
-}
 
 
 # --- code --------------------------------------------------------------------------------------------------------------
@@ -126,7 +110,7 @@ def _word_place(word: int) -> _Place:
 
 def _scalar_place(word: int, dtype: str) -> _Place:
     # A complex number is two parameters.
-    form = _FORMATS[dtype]
+    form = FORMATS[dtype]
     size = struct.calcsize(form[0])
     return _Place(word, tuple((word * _WORD + k * size, size) for k in range(len(form))))
 
@@ -159,7 +143,7 @@ class _ScalarLeaf:
 
 
 def _encoder(dtype: str) -> Callable[[Any], bytes]:
-    form = _FORMATS[dtype]
+    form = FORMATS[dtype]
     pack = struct.Struct("=" + form).pack
     if len(form) == 2:
         return lambda value: _pack_complex(pack, value)
@@ -202,7 +186,8 @@ class Parameters:
         self._arrays: list[_ArrayLeaf] = []
         self._scalars: list[_ScalarLeaf] = []
         self._used = 0
-        for index, leaf in enumerate(program.leaves):
+        leaves = program.arrays_and_scalars
+        for index, leaf in enumerate(leaves):
             self._place_leaf(index, leaf)
         self._host_words = [self._place_word("host", value.name) for value in program.host_values]
         self._host_users = [0] * len(self._host_words)
@@ -223,7 +208,7 @@ class Parameters:
         self._bytes = memoryview(self._words).cast("B")
         self._integers = self._bytes.cast("q")
         self._leaf_users: dict[str, _ArrayLeaf | _ScalarLeaf] = {}
-        self._leaf_users.update({program.leaves[array.index].name: array for array in self._arrays})
+        self._leaf_users.update({leaves[array.index].name: array for array in self._arrays})
         self._leaf_users.update({scalar.leaf.name: scalar for scalar in self._scalars})
         self.changed = 0
         for name, word in slots_words.items():

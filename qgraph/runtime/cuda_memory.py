@@ -55,25 +55,25 @@ def _free(device: DeviceContext, epoch: int, pointer: int) -> None:
         return
 
 
-class PinnedWord:
-    """One int64 of page-locked host memory, into which the device's copies really are asynchronous."""
+class PinnedWords:
+    """``count`` int64 of page-locked host memory, into which the device's copies really are asynchronous.
 
-    __slots__ = ("__weakref__", "_finalizer", "_word", "pointer")
+    Attributes:
+        pointer: the address of the first.
+        words: all of them, as the last copy that was waited for left them.
+    """
 
-    def __init__(self, device: DeviceContext) -> None:
+    __slots__ = ("__weakref__", "_finalizer", "pointer", "words")
+
+    def __init__(self, device: DeviceContext, count: int = 1) -> None:
         with device.activate(), outside_captures():
-            self.pointer = int(call(driver.cuMemHostAlloc, 8, 0))
+            self.pointer = int(call(driver.cuMemHostAlloc, 8 * count, 0))
             self._finalizer = weakref.finalize(self, _free_host, device, device.epoch, self.pointer)
         self._finalizer.atexit = False
-        self._word = ctypes.c_int64.from_address(self.pointer)
-
-    @property
-    def value(self) -> int:
-        """The word, as the last copy that was waited for left it."""
-        return self._word.value
+        self.words = (ctypes.c_int64 * count).from_address(self.pointer)
 
     def free(self) -> None:
-        """Free the word now. Nothing happens the second time."""
+        """Free the words now. Nothing happens the second time."""
         self._finalizer()
 
 

@@ -1,4 +1,4 @@
-"""Whether loops can run on the device, found out by running one."""
+"""Whether loops and branches can run on the device, found out by running some."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import ctypes
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from qgraph.errors import QGraphError
-from qgraph.runtime.cuda_driver import DeviceContext, call, device, driver, driver_version
-from qgraph.runtime.cuda_graph import GraphInstance
+from qgraph.runtime.cuda_driver import DeviceContext, call, driver, driver_version
+from qgraph.runtime.cuda_graph import GraphInstance, add_dependencies
 from qgraph.runtime.cuda_kernels import LoadedCode
 from qgraph.runtime.cuda_memory import Buffer, copy_in, copy_out
 
-ENTRY = "qgraph_probe"
-_TURNS = 3
+_TURNS = 5
 _NOTE = "probe"
 
-# One thread: counters[0] -= 1; counters[1] += 1; again if counters[0] > 0.
+# Counters: turns of the loop; odd and even ones, by an IF node; the first and the second, by a SWITCH node.
+_COUNTERS = struct.Struct("=5i")
+_EXPECTED = (_TURNS, _TURNS // 2, _TURNS - _TURNS // 2, 1, 1)
+
+# What `qgraph_probe_decide` sets its condition to.
+_PARITY, _TURN, _AGAIN = range(3)
+
+# One thread each. decide: the turn's parity, its number, or, after counting it, whether there is another. count: counter += 1.
 _PTX = """
 .version 7.8
 .target sm_{target}
@@ -29,26 +36,32 @@ _PTX = """
     .param .b32 value
 );
 
-.visible .entry qgraph_probe(
+.visible .entry qgraph_probe_decide(
     .param .u64 condition,
-    .param .u64 counters
+    .param .u64 counters,
+    .param .u32 what
 )
 {{
-    .reg .pred %again;
-    .reg .b32 %left, %turns, %value;
+    .reg .pred %test;
+    .reg .b32 %turn, %value, %what;
     .reg .b64 %handle, %at;
 
     ld.param.u64 %handle, [condition];
     ld.param.u64 %at, [counters];
+    ld.param.u32 %what, [what];
     cvta.to.global.u64 %at, %at;
-    ld.global.u32 %left, [%at];
-    add.s32 %left, %left, -1;
-    st.global.u32 [%at], %left;
-    ld.global.u32 %turns, [%at+4];
-    add.s32 %turns, %turns, 1;
-    st.global.u32 [%at+4], %turns;
-    setp.gt.s32 %again, %left, 0;
-    selp.u32 %value, 1, 0, %again;
+    ld.global.u32 %turn, [%at];
+    and.b32 %value, %turn, 1;
+    setp.eq.u32 %test, %what, {parity};
+    @%test bra SET;
+    mov.u32 %value, %turn;
+    setp.eq.u32 %test, %what, {turn};
+    @%test bra SET;
+    add.u32 %turn, %turn, 1;
+    st.global.u32 [%at], %turn;
+    setp.lt.u32 %test, %turn, {turns};
+    selp.u32 %value, 1, 0, %test;
+SET:
     {{
         .param .b64 first;
         .param .b32 second;
@@ -56,6 +69,21 @@ _PTX = """
         st.param.b32 [second], %value;
         call.uni cudaGraphSetConditional, (first, second);
     }}
+    ret;
+}}
+
+.visible .entry qgraph_probe_count(
+    .param .u64 counter
+)
+{{
+    .reg .b32 %count;
+    .reg .b64 %at;
+
+    ld.param.u64 %at, [counter];
+    cvta.to.global.u64 %at, %at;
+    ld.global.u32 %count, [%at];
+    add.u32 %count, %count, 1;
+    st.global.u32 [%at], %count;
     ret;
 }}
 """
@@ -66,17 +94,18 @@ class Probe:
     """What a device can do. ``reason`` says how that is known, as a sentence."""
 
     device_loops: bool
+    device_branches: bool
     reason: str
 
 
 def probe_ptx(capability: tuple[int, int]) -> str:
-    """The PTX of the probe's kernel: entry ``qgraph_probe`` (uint64 handle, pointer to two int32)."""
+    """The PTX of the probe's kernels."""
     major, minor = min(capability, (7, 5))  # newer devices run PTX of older targets
-    return _PTX.format(target=f"{major}{minor}")
+    return _PTX.format(target=f"{major}{minor}", parity=_PARITY, turn=_TURN, turns=_TURNS)
 
 
 def probe(context: DeviceContext, cubin_of: Callable[[str], bytes]) -> Probe:
-    """Whether conditional while nodes work on this device; decided on the first call for it, and again after a reset.
+    """Whether conditional nodes work on this device; decided on the first call for it, and again after a reset.
 
     Args:
         context: the device.
@@ -96,52 +125,95 @@ def probe(context: DeviceContext, cubin_of: Callable[[str], bytes]) -> Probe:
 def _decide(context: DeviceContext, cubin_of: Callable[[str], bytes]) -> Probe:
     where = f"{context.name}, driver for CUDA {'.'.join(map(str, driver_version()))}"
     try:
-        turns = _count_down(context, cubin_of(probe_ptx(context.capability)))
-    except Exception as error:  # noqa: BLE001 - linker, cuda.core, driver: whatever it was, device loops do not work here
-        first_line = (error.found if isinstance(error, QGraphError) else f"{type(error).__name__}: {error}").split("\n")[0]
-        return Probe(False, f"conditional while nodes do not work on {where}: {first_line}")
-    if turns != _TURNS:
-        return Probe(False, f"a while node ran {turns} times instead of {_TURNS} on {where}")
-    return Probe(True, f"a test loop ran on the device ({where})")
+        cubin = cubin_of(probe_ptx(context.capability))
+    except Exception as error:  # noqa: BLE001 - whatever the linker raised, device loops do not work here
+        return Probe(False, False, f"the kernels of a test loop do not link on {where}: {_words(error)}")
+    # A while node whose body has the others: some drivers run branches wrongly, or inside loops only.
+    trouble = _trouble(context, cubin, branches=True)
+    if not trouble:
+        return Probe(True, True, f"a test loop with branches ran on the device ({where})")
+    loop_trouble = _trouble(context, cubin, branches=False)
+    if not loop_trouble:
+        return Probe(True, False, f"a test loop ran on the device, but branches inside one do not work on {where}: {trouble}")
+    return Probe(False, False, f"conditional nodes do not work on {where}: {loop_trouble}")
 
 
-def _count_down(context: DeviceContext, cubin: bytes) -> int:
-    # Run the body _TURNS times on the device; return how often it ran.
+def _trouble(context: DeviceContext, cubin: bytes, *, branches: bool) -> str:
+    """What went wrong with a test graph, empty if nothing did."""
+    try:
+        counted = _run(context, cubin, branches=branches)
+    except Exception as error:  # noqa: BLE001 - cuda.core, driver: whatever it was, such a graph does not work here
+        return _words(error)
+    expected = _EXPECTED if branches else (_TURNS, 0, 0, 0, 0)
+    return "" if counted == expected else f"its bodies ran {counted} times instead of {expected}"
+
+
+def _words(error: Exception) -> str:
+    return (error.found if isinstance(error, QGraphError) else f"{type(error).__name__}: {error}").split("\n")[0]
+
+
+def _run(context: DeviceContext, cubin: bytes, *, branches: bool) -> tuple[int, ...]:
+    """Run a test graph; gives what it counted."""
     with context.activate():
         code = LoadedCode(cubin)
-        counters = Buffer(context, 8)
-        start = ctypes.create_string_buffer(struct.pack("=2i", _TURNS, 0), 8)
-        copy_in(counters, ctypes.addressof(start), 8)
+        counters = Buffer(context, _COUNTERS.size)
+        memory = ctypes.create_string_buffer(_COUNTERS.size)
+        copy_in(counters, ctypes.addressof(memory), _COUNTERS.size)
         instance = GraphInstance()
         try:
-            _build(instance, code, counters)
+            _TestGraph(instance.definition, code, counters).fill(branches)
+            instance.instantiate(())
             call(driver.cuGraphLaunch, instance.executable, 0)
             call(driver.cuStreamSynchronize, 0)
-            copy_out(counters, ctypes.addressof(start), 8)
-            left, turns = struct.unpack("=2i", start.raw)
-            return int(turns) if left == 0 else -1
+            copy_out(counters, ctypes.addressof(memory), _COUNTERS.size)
+            return _COUNTERS.unpack(memory.raw)
         finally:
             instance.destroy()
             code.unload()
             counters.free()
 
 
-def _build(instance: GraphInstance, code: LoadedCode, counters: Buffer) -> None:
-    condition = instance.definition.create_condition(default_value=1)
-    body = instance.definition.while_loop(condition).body
-    # The driver copies the parameters while the node is added: they need not outlive this function.
-    arguments = (ctypes.c_uint64(int(condition.handle)), ctypes.c_uint64(counters.pointer))
-    pointers = (ctypes.c_void_p * 2)(*(ctypes.addressof(argument) for argument in arguments))
-    node = driver.CUDA_KERNEL_NODE_PARAMS()
-    node.func = code.function(ENTRY)
-    node.gridDimX = node.gridDimY = node.gridDimZ = 1
-    node.blockDimX = node.blockDimY = node.blockDimZ = 1
-    node.kernelParams = ctypes.addressof(pointers)
-    call(driver.cuGraphAddKernelNode, body.handle, None, 0, node)
-    instance.instantiate(())
+class _TestGraph:
+    """``while: [if odd: count, else: count; switch turn: count, count]``, and the counters behind it."""
 
+    def __init__(self, root: Any, code: LoadedCode, counters: Buffer) -> None:
+        self._root = root
+        self._counters = counters.pointer
+        self._decide = code.function("qgraph_probe_decide")
+        self._count = code.function("qgraph_probe_count")
 
-def known_probe(ordinal: int) -> Probe | None:
-    """What ``probe`` found out about a device, None if it was not asked yet."""
-    known = device(ordinal).notes.get(_NOTE)
-    return known if isinstance(known, Probe) else None
+    def fill(self, branches: bool) -> None:
+        again = self._root.create_condition(default_value=1)
+        body = self._root.while_loop(again).body
+        last = self._add_branches(body) if branches else None
+        self._kernel(body, self._decide, self._arguments(again, _AGAIN), last)
+
+    def _add_branches(self, body: Any) -> Any:
+        parity = self._root.create_condition(default_value=1)
+        choice = self._root.create_condition(default_value=1)
+        by_parity = body.if_else(parity)
+        by_turn = body.switch(choice, 2)
+        for place, region in enumerate((by_parity.then, by_parity.else_, *by_turn.branches), start=1):
+            self._kernel(region, self._count, (ctypes.c_uint64(self._counters + 4 * place),), None)
+        last = self._kernel(body, self._decide, self._arguments(parity, _PARITY), None)
+        self._edge(body, last, by_parity.handle)
+        last = self._kernel(body, self._decide, self._arguments(choice, _TURN), by_parity.handle)
+        self._edge(body, last, by_turn.handle)
+        return by_turn.handle
+
+    def _arguments(self, condition: Any, what: int) -> tuple[Any, ...]:
+        return ctypes.c_uint64(int(condition.handle)), ctypes.c_uint64(self._counters), ctypes.c_uint32(what)
+
+    def _edge(self, body: Any, before: Any, after: Any) -> None:
+        call(add_dependencies, body.handle, [before], [after], None, 1)
+
+    def _kernel(self, body: Any, function: Any, arguments: tuple[Any, ...], after: Any) -> Any:
+        # The driver copies the parameters while the node is added: they need not outlive this function.
+        pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
+        node = driver.CUDA_KERNEL_NODE_PARAMS()
+        node.func = function
+        node.gridDimX = node.gridDimY = node.gridDimZ = 1
+        node.blockDimX = node.blockDimY = node.blockDimZ = 1
+        node.kernelParams = ctypes.addressof(pointers)
+        before = None if after is None else [after]
+        return call(driver.cuGraphAddKernelNode, body.handle, before, 0 if before is None else 1, node)

@@ -82,6 +82,8 @@ def _checked(value: HostValue, result: Any) -> int:
         raise _zero_step(value)
     if value.check == "same" and number != 1:
         raise ArgumentError(value.text, value.span, hint="pass arrays of one shape, or copy the elements in a loop")
+    if value.check == "size" and number < 0:
+        raise ArgumentError(f"the size `{value.text}` of a temporary is {number}", value.span, hint="a size is 0 or more")
     if value.check == "max_iter" and number < 1:
         raise ArgumentError(
             f"max_iter is {number}", value.span, hint="a do-while runs its body at least once; pass 1 or more, or None"

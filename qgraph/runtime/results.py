@@ -1,13 +1,18 @@
-"""What a kernel returns: numbers read out of its scratch, as Python's own."""
+"""What a kernel returns: numbers read out of its scratch, as Python's own, and put into tuples and dataclasses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from qgraph.program import WORD, Result
+from qgraph.runtime.formats import FORMATS
+
+Numbers = tuple[Any, ...]
+# Anything with the buffer protocol.
+Memory = Any
 
 
 class ResultReader:
@@ -24,26 +29,39 @@ class ResultReader:
         slots = list(result.slots())
         self.first = min((slot.index for slot in slots), default=0)
         self.words = max((slot.index + slot.words for slot in slots), default=0) - self.first
-        self._places = [((slot.index - self.first) * WORD, np.dtype(slot.dtype or dtypes[slot.name])) for slot in slots]
+        self._places = [(_decoder(slot.dtype or dtypes[slot.name]), slot.index * WORD) for slot in slots]
 
-    def read(self, scratch: np.ndarray) -> tuple[Any, ...]:
-        """The numbers, in order. ``scratch`` is all of it."""
-        return self.read_range(scratch[self.first : self.first + self.words])
-
-    def read_range(self, part: np.ndarray) -> tuple[Any, ...]:
-        """The numbers, from the words that hold them."""
-        data = part.tobytes()
-        return tuple(np.frombuffer(data, dtype, 1, offset).item() for offset, dtype in self._places)
+    def read(self, memory: Memory, word: int = 0) -> Numbers:
+        """The numbers, in order, from ``memory``, which starts with word number ``word`` of scratch."""
+        skipped = word * WORD
+        return tuple([decode(memory, place - skipped) for decode, place in self._places])
 
 
-def assemble(result: Result, numbers: Sequence[Any]) -> Any:
-    """What the kernel returns: a number, or tuples, named tuples and dataclasses of numbers."""
-    return _assemble(result, iter(numbers))
+def _decoder(dtype: str) -> Callable[[Memory, int], Any]:
+    form = FORMATS[dtype]
+    unpack = struct.Struct("=" + form).unpack_from
+    if len(form) == 2:
+        return lambda memory, place: complex(*unpack(memory, place))
+    return lambda memory, place: unpack(memory, place)[0]
+
+
+def assembler(result: Result | None) -> Callable[[Numbers | None], Any]:
+    """What makes the value of a call out of its numbers: a number, or tuples, named tuples and dataclasses of numbers."""
+    if result is None:
+        return lambda numbers: None
+    if result.slot is not None:
+        return lambda numbers: None if numbers is None else numbers[0]
+    return lambda numbers: None if numbers is None else _assemble(result, iter(numbers))
 
 
 def _assemble(result: Result, numbers: Iterator[Any]) -> Any:
-    if result.slot is not None:
+    cls = result.cls
+    if cls is None:
         return next(numbers)
     items = [_assemble(item, numbers) for item in result.items]
-    assert result.cls is not None
-    return tuple(items) if result.cls is tuple else result.cls(*items)
+    if cls is tuple:
+        return tuple(items)
+    if dataclasses.is_dataclass(cls):
+        names = (field.name for field in dataclasses.fields(cls) if field.init)
+        return cls(**dict(zip(names, items, strict=True)))
+    return cls(*items)

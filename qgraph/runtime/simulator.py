@@ -12,9 +12,10 @@ import numpy as np
 
 from qgraph.compiled import SEVERAL, SimulatorPlan, TaskCode
 from qgraph.program import ArrayType, Branch, Loop, Statement, Task, TaskStatement
-from qgraph.runtime.array_view import ArrayView
+from qgraph.runtime.array_view import ArrayView, view_of_host
 from qgraph.runtime.call import Call
 from qgraph.runtime.results import ResultReader
+from qgraph.runtime.temporaries import Temporaries
 
 # A simulated thread costs about 55 us, idle ones too: small blocks waste few. Grid-stride loops get fewer threads than
 # iterations, so that the stride is really taken.
@@ -33,7 +34,8 @@ class SimulatorExecutable:
     def __init__(self, plan: SimulatorPlan) -> None:
         self._plan = plan
         program = plan.plan.program
-        self._leaves = {leaf.name: index for index, leaf in enumerate(program.leaves)}
+        self._leaves = {leaf.name: index for index, leaf in enumerate(program.arrays_and_scalars)}
+        self._temporaries = Temporaries(program)
         self._hosts = {value.name: index for index, value in enumerate(program.host_values)}
         self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
         self.nodes = len(plan.plan.nodes)
@@ -43,6 +45,8 @@ class SimulatorExecutable:
     def launch(self, call: Call) -> tuple[Any, ...] | None:
         """Run the kernel; when this returns it has run. Gives the numbers that it returns, None if it returns nothing."""
         slots = np.zeros(self._plan.plan.program.scratch_words, np.int64)
+        temporaries = (view_of_host(array, array) for array in self._temporaries.on_host(call.host))
+        call = Call((*call.values, *temporaries), call.host)
         with _LOCK, warnings.catch_warnings():
             # Division by zero and overflow give inf, nan and wrapped integers; NumPy would warn of each.
             warnings.simplefilter("ignore", RuntimeWarning)

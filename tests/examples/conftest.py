@@ -10,24 +10,21 @@ from tests.conftest import Rig, backends
 
 # The programs that no backend runs yet, and what they wait for. Plain Python runs them all.
 NOT_YET = {
-    "conjugate_gradient": "temporaries",
-    "bicgstab": "temporaries",
     "pagerank": "temporaries, slice assignment",
     "breadth_first": "slice assignment",
     "kmeans": "temporaries, slice assignment",
     "channel_flow": "temporaries, slice assignment, np.sum",
     "dormand_prince": "temporaries, slice assignment",
     "plasma": "slice assignment",
-    "ground_state": "temporaries",
-    "sinkhorn": "temporaries",
 }
 
 
 class Way:
     """One way to run a kernel: ``run(kernel, *args)`` gives what it returns, and NumPy arguments hold what it wrote."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, kernels: dict[Any, Any]) -> None:
         self.name = name
+        self._kernels = kernels
 
     def size(self, most: int, simulated: int) -> int:
         """An extent: ``most``, but ``simulated`` on the simulator, where each thread is slow."""
@@ -40,7 +37,9 @@ class Way:
         if kernel.__name__ in NOT_YET:
             pytest.skip(f"no backend has {NOT_YET[kernel.__name__]} yet")
         rig = Rig(self.name)
-        here = rig.kernel(kernel.__wrapped__)
+        if (kernel, self.name) not in self._kernels:
+            self._kernels[kernel, self.name] = rig.kernel(kernel.__wrapped__)
+        here = self._kernels[kernel, self.name]
         returned = []
         rig.run(lambda *given: returned.append(here(*given)), *args)
         return returned[0]
@@ -52,7 +51,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("run", ["python", *backends()], indirect=True)
 
 
+@pytest.fixture(scope="session")
+def kernels() -> dict[Any, Any]:
+    """The kernels of this session by program and backend: each is compiled once for all its tests."""
+    return {}
+
+
 @pytest.fixture
-def run(request: pytest.FixtureRequest) -> Way:
+def run(request: pytest.FixtureRequest, kernels: dict[Any, Any]) -> Way:
     """Run kernels one way: ``"python"``, ``"cpu"``, ``"cuda"`` or ``"sim"``."""
-    return Way(request.param)
+    return Way(request.param, kernels)

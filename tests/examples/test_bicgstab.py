@@ -47,7 +47,7 @@ def test_it_takes_as_many_iterations_as_scipy(run):
 
 def test_convection_and_diffusion(run):
     n = run.size(40, 20)
-    matrix = convection(n, 0.2)
+    matrix = convection(n, 0.2, 0.01)
     assert abs(as_scipy(matrix) - as_scipy(matrix).T).max() > 0
     x, b = np.zeros(n), np.ones(n)
     run(bicgstab, matrix, x, b, 1e-12, 500)
@@ -56,7 +56,7 @@ def test_convection_and_diffusion(run):
 
 def test_it_stops_at_the_limit_and_where_a_half_step_is_exact(run):
     n = 20
-    matrix, b = convection(n, 0.2), np.ones(n)
+    matrix, b = convection(n, 0.2, 0.01), np.ones(n)
     x = np.zeros(n)
     iterations, residual = run(bicgstab, matrix, x, b, 1e-12, 3)
     assert iterations == 3

@@ -495,6 +495,7 @@ def test_match_on_elements(check, dtype):
         check(match_element, lambda value=value: (ints(), np.array([value], dtype)))
 
 
+@pytest.mark.needs("compiler")
 def test_match_on_a_float_is_refused(rig):
     with pytest.raises(KernelTypeError, match="float"):
         rig.run(rig.kernel(match_element), ints(), np.array([1.0]))
@@ -507,6 +508,7 @@ def match_float_in_a_body(x, y):
                 x[i] = 5
 
 
+@pytest.mark.needs("compiler")
 def test_so_it_is_in_a_loop(rig):
     with pytest.raises(KernelTypeError, match="float"):
         rig.run(rig.kernel(match_float_in_a_body), ints(), np.ones(6))
@@ -630,3 +632,20 @@ def test_continue_in_a_parallel_loop(check):
 def test_break_of_a_parallel_loop_is_refused(rig):
     with pytest.raises(KernelSyntaxError, match="break"):
         rig.run(rig.kernel(break_of_a_parallel_loop), ints())
+
+
+def loops_in_the_else_of_a_loop_for_one_thread(x, n):
+    t = 0
+    for k in qgraph.serial(range(n)):
+        t += k
+        if t > 100:
+            continue
+    else:
+        for i in range(x.shape[0]):
+            x[i] += t
+    return t
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_loops_in_the_else_of_a_loop_for_one_thread(check, n):
+    check(loops_in_the_else_of_a_loop_for_one_thread, lambda: (np.ones(5), n), noop=n == 0)

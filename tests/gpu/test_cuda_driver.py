@@ -14,7 +14,7 @@ import pytest
 
 from qgraph.errors import ArgumentError, BackendError, CudaError
 from qgraph.runtime.cuda_driver import call, check, current_device, device, device_count, driver, driver_version
-from qgraph.runtime.cuda_memory import Buffer, PinnedWord, copy_device, copy_in, copy_out, fill
+from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_device, copy_in, copy_out, fill
 from qgraph.runtime.cuda_stream import Event, handle_of, is_capturing, order_after, synchronize
 
 
@@ -221,14 +221,14 @@ def test_dropped_buffers_give_their_memory_back(gpu):
     assert buffer.pointer == 0
 
 
-def test_a_pinned_word_takes_copies(gpu):
-    word = PinnedWord(gpu)
+def test_pinned_words_take_copies(gpu):
+    pinned = PinnedWords(gpu, 2)
     buffer = upload(gpu, np.array([-5, 2**40]))
-    copy_out(buffer.pointer + 8, word.pointer, 8)
-    assert word.value == 2**40
-    copy_out(buffer, word.pointer, 8)
-    assert word.value == -5
-    word.free()
+    copy_out(buffer.pointer + 8, pinned.pointer, 8)
+    assert pinned.words[0] == 2**40
+    copy_out(buffer, pinned.pointer, 16)
+    assert list(pinned.words) == [-5, 2**40]
+    pinned.free()
 
 
 def test_a_buffer_may_be_dropped_during_a_capture(gpu):
@@ -342,7 +342,24 @@ def test_the_probe_runs_a_loop_where_the_driver_can(gpu, with_library):
     assert result.reason
     if with_library and driver_version() >= (12, 4):
         assert result.device_loops, result.reason
+    if with_library and driver_version() >= (13, 0):
+        assert result.device_branches, result.reason
     gpu.notes.clear()
+
+
+def test_a_driver_that_only_mishandles_branches_still_runs_loops(gpu, monkeypatch):
+    from qgraph.runtime import cuda_probe
+
+    # As if the first region of an IF node had run in the wrong turns.
+    turns, odd, even, *rest = cuda_probe._EXPECTED
+    monkeypatch.setattr(cuda_probe, "_EXPECTED", (turns, even, odd, *rest))
+    gpu.notes.clear()
+    result = cuda_probe.probe(gpu, lambda ptx: link(ptx, gpu.capability))
+    gpu.notes.clear()
+    if driver_version() >= (12, 4):
+        assert result.device_loops, result.reason
+    assert not result.device_branches
+    assert "branches" in result.reason
 
 
 def test_a_probe_that_cannot_link_says_why(gpu):

@@ -1,68 +1,166 @@
-"""Runs a random program on a backend, and compares it with the same function as CPython runs it."""
+"""Run a random program on a backend and as plain Python, and compare all that it left behind."""
 
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import shutil
+import sys
 import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 import qgraph
+from tests.properties.arguments import ArrayArgument, make
+from tests.properties.programs import Program
+
+# Of real numbers: relative to the largest magnitude, by the narrowest float that a program has.
+TOLERANCES = {"float32": 2e-3, "float64": 1e-8}
+
+_NUMBERS = itertools.count()
 
 
 class Mismatch(AssertionError):
-    """A backend gave another answer than CPython; the text holds the program."""
+    """A backend and plain Python differ."""
 
 
-def load(source: str, folder: str) -> Any:
-    """The function ``program`` of a module with this source, in a file that stays as long as ``folder``."""
-    path = Path(folder) / f"program_{abs(hash(source))}.py"
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.program
+class InvalidProgram(Exception):
+    """Plain Python refused a program: the generator is wrong."""
 
 
-def arguments(n: int, m: int, seed: int) -> list[Any]:
-    """Fresh arguments of ``program``: small integers in every array."""
-    random = np.random.default_rng(seed)
+class Runner:
+    """Runs programs on one backend; their modules live in a folder of its own."""
 
-    def small(*shape: int, dtype: Any = np.int64) -> np.ndarray:
-        return random.integers(0, 9, shape).astype(dtype)
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+        self.folder = Path(tempfile.mkdtemp(prefix="qgraph-programs-"))
 
-    integers = [small(n) for _ in range(3)]
-    floats = [small(n, dtype=np.float64) for _ in range(2)]
-    flags = [np.array(0) for _ in range(3)]
-    return [*integers, *floats, small(n, dtype=np.int32), small(m, n), np.zeros(0), *flags, np.array(3), n, m, 2]
+    def close(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __call__(self, program: Program) -> None:
+        """Compare every call.
+
+        Raises:
+            Mismatch: an array or a returned value differs.
+            InvalidProgram: plain Python cannot run it.
+            QGraphError, and whatever else the backend raises.
+        """
+        with self._module(program.source) as module:
+            kernel = qgraph.kernel(backend=self.backend)(module.program)
+            for call in range(program.calls):
+                self._compare(kernel, program, call)
+            kernel.clear_cache()
+
+    @contextmanager
+    def _module(self, source: str) -> Iterator[ModuleType]:
+        """``source`` as a module with a file, where inspect finds it."""
+        name = f"random_program_{next(_NUMBERS)}"
+        path = self.folder / f"{name}.py"
+        path.write_text(source)
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+            yield module
+        finally:
+            del sys.modules[name]
+            path.unlink()
+
+    def _compare(self, kernel: Any, program: Program, call: int) -> None:
+        expected, actual = (make(program.arguments, call, program.seed) for _ in range(2))
+        wanted = _reference(kernel, expected)
+        got = self._run(kernel, actual)
+        tolerance = _tolerance(program) if program.real else None
+        _same(f"call {call}: the result", got, wanted, tolerance)
+        for argument, mine, theirs in zip(program.arguments, actual, expected, strict=True):
+            if isinstance(argument, ArrayArgument):
+                _same(f"call {call}: {argument.array.name}", mine, theirs, tolerance)
+
+    def _run(self, kernel: Any, arguments: list[Any]) -> Any:
+        with warnings.catch_warnings():
+            # NumPy arrays are copied to the device and back, those that share memory together.
+            warnings.simplefilter("ignore", qgraph.PerformanceWarning)
+            result = kernel(*arguments)
+            qgraph.synchronize()
+        return result
 
 
-def run(source: str, backend: str, *, n: int, m: int, seed: int, alias: bool = False, **options: Any) -> None:
-    """Run ``source`` on ``backend`` and as plain Python.
+def _reference(kernel: Any, arguments: list[Any]) -> Any:
+    try:
+        with np.errstate(over="raise", divide="raise", invalid="raise"):
+            return kernel.reference(*arguments)
+    except (ArithmeticError, IndexError, TypeError, ValueError, NameError) as error:
+        raise InvalidProgram(f"{type(error).__name__}: {error}") from error
 
-    Raises:
-        Mismatch: they differ in an array or in what is returned.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        function = load(source, folder)
-        kernel = qgraph.kernel(backend=backend, **options)(function)
-        actual, expected = arguments(n, m, seed), arguments(n, m, seed)
-        if alias:
-            # Two names of one array, where the program does not write one of them through the other's loop.
-            actual[6], expected[6] = actual[6][:, ::-1], expected[6][:, ::-1]
-        wanted = kernel.reference(*expected)
-        if backend == "cuda":
-            given = [qgraph.asarray(x, backend="cuda") if isinstance(x, np.ndarray) else x for x in actual]
-            found = kernel(*given)
-            actual = [qgraph.to_numpy(x) if not isinstance(x, int) else x for x in given]
-        else:
-            found = kernel(*actual)
-        for name, left, right in zip("a b c d e g h z f0 f1 f2 k n m p".split(), actual, expected, strict=True):
-            if not np.array_equal(left, right):
-                raise Mismatch(f"{name} is {left}, CPython has {right}\n(n={n}, m={m}, seed={seed}, {backend})\n{source}")
-        if wanted is not None and tuple(found) != tuple(wanted):
-            raise Mismatch(f"returned {found}, CPython {wanted}\n(n={n}, m={m}, seed={seed}, {backend})\n{source}")
+
+def _tolerance(program: Program) -> float:
+    dtypes = {a.array.dtype for a in program.arguments if isinstance(a, ArrayArgument)}
+    return TOLERANCES["float32" if "float32" in dtypes or "np.float32" in program.source else "float64"]
+
+
+def _same(where: str, got: Any, wanted: Any, tolerance: float | None) -> None:
+    if isinstance(wanted, tuple):
+        if not isinstance(got, tuple) or len(got) != len(wanted):
+            raise Mismatch(f"{where} is {got!r}, plain Python's is {wanted!r}")
+        for at, (mine, theirs) in enumerate(zip(got, wanted, strict=True)):
+            _same(f"{where}[{at}]", mine, theirs, tolerance)
+        return
+    if wanted is None or got is None:
+        if wanted is not got:
+            raise Mismatch(f"{where} is {got!r}, plain Python's is {wanted!r}")
+        return
+    mine, theirs = np.asarray(got), np.asarray(wanted)
+    if mine.shape != theirs.shape or not _equal(mine, theirs, tolerance):
+        raise Mismatch(f"{where} is {_short(got)}, plain Python's is {_short(wanted)}{_place(mine, theirs)}")
+
+
+def _equal(mine: np.ndarray, theirs: np.ndarray, tolerance: float | None) -> bool:
+    if tolerance is None or mine.dtype.kind != "f":
+        return bool(np.array_equal(mine, theirs))
+    size = max(1.0, float(np.max(np.abs(theirs), initial=0.0)))
+    return bool(np.allclose(mine, theirs, rtol=0, atol=tolerance * size))
+
+
+def _short(value: Any) -> str:
+    return np.array_repr(value, max_line_width=100) if isinstance(value, np.ndarray) and value.size <= 40 else repr(value)
+
+
+def _place(mine: np.ndarray, theirs: np.ndarray) -> str:
+    if mine.shape != theirs.shape or mine.size <= 8:
+        return ""
+    where = np.argwhere(mine != theirs)
+    return f" (first at {where[0].tolist()}, {len(where)} in all)" if len(where) else ""
+
+
+def script(program: Program) -> str:
+    """The program with its arguments, as a file that can be run."""
+    lines = ["", "# Arguments of each call; names that are equal share memory."]
+    for call in range(program.calls):
+        values = make(program.arguments, call, program.seed)
+        shown = []
+        for argument, value in zip(program.arguments, values, strict=True):
+            if not isinstance(argument, ArrayArgument):
+                shown.append(f"{argument.name} = {value!r}")
+                continue
+            shared = ""
+            if argument.alias and argument.alias[call]:
+                shared = f", shares memory {argument.array.memory}, shifted by {argument.shift}"
+            array = np.array2string(value, separator=", ", threshold=40).replace("\n", "")
+            shown.append(
+                f"{argument.array.name} = np.array({array}, np.{value.dtype}).reshape{value.shape}  # {argument.layout}{shared}"
+            )
+        lines += [f"# call {call}", *(f"#   {line}" for line in shown)]
+    return program.source + "\n".join(lines) + "\n"
+
+
+Check = Callable[[Program], None]

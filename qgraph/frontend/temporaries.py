@@ -1,0 +1,190 @@
+"""Temporaries: arrays that a kernel makes for itself, of a size that the host knows, gone with the launch."""
+
+from __future__ import annotations
+
+import ast
+import copy
+
+import numpy as np
+
+from qgraph.errors import KernelSyntaxError, KernelTypeError
+from qgraph.frontend.bindings import LeafRef, StructRef, Value
+from qgraph.frontend.host import host_expression
+from qgraph.frontend.region import Region
+from qgraph.frontend.scope import Scope
+from qgraph.language import array_maker, ndrange
+from qgraph.program import SCALAR_DTYPES, ArrayType, Leaf, Temporary
+
+_DEFAULT = "float64"
+
+
+def temporary(region: Region, scope: Scope, name: str, value: ast.expr) -> LeafRef | None:
+    """The array that ``value``, a call such as ``qgraph.zeros(n)``, makes for ``name``; None where it is no such call.
+
+    The statements that fill it are added to ``region``.
+
+    Raises:
+        KernelSyntaxError: only the device knows its size, or an argument is not understood.
+        KernelTypeError: its dtype is none of an array of a kernel.
+    """
+    kind = _maker(scope, value)
+    if kind is None:
+        return None
+    assert isinstance(value, ast.Call)
+    arguments = _arguments(scope, value, kind)
+    like = scope.static(arguments["like"]) if "like" in arguments else None
+    if "like" in arguments and not (isinstance(like, LeafRef) and like.is_array):
+        raise KernelSyntaxError(
+            f"`{ast.unparse(arguments['like'])}` is no array", scope.span(arguments["like"]), hint="pass an array argument"
+        )
+    shape = _shape(region, scope, arguments["like"] if like is not None else arguments["shape"], like)
+    dtype = _dtype(scope, arguments.get("dtype"), like)
+    if "dtype" not in arguments and like is None and kind == "full":
+        dtype = _dtype_of_value(scope, arguments["value"])
+    unit = region.unit
+    names = []
+    for extent, text in shape:
+        known = unit.host_value(extent, scope.span(value), "size", text=text)
+        names.append(known.id)
+    leaf = Leaf(unit.array_name(name), name, ArrayType(dtype, len(names), "C"))
+    unit.add_temporary(Temporary(leaf, tuple(names), scope.span(value)), tuple(extent for extent, _ in shape))
+    filler = {"zeros": ast.Constant(0), "full": arguments.get("value")}.get(kind.removesuffix("_like"))
+    if filler is not None:
+        _fill(region, scope, leaf, filler, value)
+    return LeafRef(leaf)
+
+
+def _maker(scope: Scope, value: ast.expr) -> str | None:
+    if not isinstance(value, ast.Call) or not isinstance(value.func, (ast.Name, ast.Attribute)):
+        return None
+    bound = scope.names.get(value.func.id) if isinstance(value.func, ast.Name) else None
+    if bound is None:
+        try:
+            bound = scope.static(value.func)
+        except KernelSyntaxError:  # what is wrong with the name is said where it is used
+            return None
+    return array_maker(bound.value) if isinstance(bound, Value) else None
+
+
+_PARAMETERS = {
+    "empty": ("shape", "dtype"),
+    "zeros": ("shape", "dtype"),
+    "full": ("shape", "value", "dtype"),
+    "empty_like": ("like", "dtype"),
+    "zeros_like": ("like", "dtype"),
+    "full_like": ("like", "value", "dtype"),
+}
+_SPELLINGS = {"fill_value": "value", "a": "like", "x": "like", "prototype": "like"}
+
+
+def _arguments(scope: Scope, call: ast.Call, kind: str) -> dict[str, ast.expr]:
+    names = _PARAMETERS[kind]
+    found = dict(zip(names, call.args, strict=False))
+    for keyword in call.keywords:
+        found[_SPELLINGS.get(str(keyword.arg), str(keyword.arg))] = keyword.value
+    required = names[:-1]
+    if not set(required) <= found.keys() <= set(names) or len(call.args) + len(call.keywords) != len(found):
+        raise KernelSyntaxError(
+            f"`{ast.unparse(call)}` is not understood in a kernel",
+            scope.span(call),
+            hint=f"its arguments are {', '.join(names)}",
+        )
+    return found
+
+
+def _shape(region: Region, scope: Scope, node: ast.expr, like: object) -> list[tuple[ast.expr, str]]:
+    """The extents: expressions of the host, and how the user wrote them."""
+    source: ast.expr = node
+    if like is not None:
+        source = ast.copy_location(ast.Attribute(node, "shape", ast.Load()), node)
+    if isinstance(source, ast.Attribute) and source.attr == "shape":
+        bound = scope.static(source.value)
+        if isinstance(bound, LeafRef) and isinstance(bound.leaf.type, ArrayType):
+            axes = range(bound.leaf.type.ndim)
+            parts: list[ast.expr] = [ast.Subscript(copy.deepcopy(source), ast.Constant(axis), ast.Load()) for axis in axes]
+            return [_extent(region, scope, ast.fix_missing_locations(ast.copy_location(part, node))) for part in parts]
+    if isinstance(source, ast.Tuple):
+        return [_extent(region, scope, part) for part in source.elts]
+    bound = scope.static(source)
+    if isinstance(bound, StructRef):
+        elements = [ast.Subscript(copy.deepcopy(source), ast.Constant(k), ast.Load()) for k in range(len(bound.children))]
+        return [_extent(region, scope, ast.fix_missing_locations(ast.copy_location(part, node))) for part in elements]
+    return [_extent(region, scope, source)]
+
+
+def _extent(region: Region, scope: Scope, node: ast.expr) -> tuple[ast.expr, str]:
+    known = host_expression(region.unit, scope, node)
+    if known is None:
+        raise KernelSyntaxError(
+            f"the size `{ast.unparse(node)}` of a temporary is known on the device only",
+            scope.span(node),
+            hint="use shapes, scalar arguments and constants: memory is taken before the launch",
+        )
+    return known, ast.unparse(node)
+
+
+def _dtype(scope: Scope, node: ast.expr | None, like: object) -> str:
+    if node is None:
+        return like.leaf.type.dtype if isinstance(like, LeafRef) else _DEFAULT
+    value: object = None
+    if isinstance(node, ast.Attribute) and node.attr == "dtype":
+        bound = scope.static(node.value)
+        value = bound.leaf.type.dtype if isinstance(bound, LeafRef) else None
+    elif isinstance(node, ast.Constant):
+        value = node.value
+    else:
+        known = scope.static(node)
+        value = known.value if isinstance(known, Value) else None
+    try:
+        name = np.dtype(value).name if value is not None else ""  # type: ignore[call-overload]
+    except TypeError:
+        name = ""
+    if name not in SCALAR_DTYPES:
+        raise KernelTypeError(
+            f"`{ast.unparse(node)}` is no dtype of an array in a kernel",
+            scope.span(node),
+            hint="write numpy.float32, float, int, bool or x.dtype",
+        )
+    return name
+
+
+def _dtype_of_value(scope: Scope, node: ast.expr) -> str:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        bound = scope.static(node)
+        if isinstance(bound, LeafRef) and not bound.is_array:
+            return bound.leaf.type.dtype
+        value = bound.value if isinstance(bound, Value) else None
+    if not isinstance(value, (bool, int, float, complex, np.generic)):
+        raise KernelTypeError(
+            f"the dtype of an array full of `{ast.unparse(node)}` is not known", scope.span(node), hint="give a dtype"
+        )
+    return str(np.asarray(value).dtype)
+
+
+def _fill(region: Region, scope: Scope, leaf: Leaf, value: ast.expr, node: ast.expr) -> None:
+    """The loop that fills a temporary, at its place in the program."""
+    hidden = ".filled"
+    scope.names[hidden] = LeafRef(leaf)
+    assert isinstance(leaf.type, ArrayType)
+    axes = range(leaf.type.ndim)
+    index = ast.Tuple([ast.Name(f"_z{axis}", ast.Load()) for axis in axes], ast.Load())
+    target = ast.Subscript(ast.Name(hidden, ast.Load()), index, ast.Store())
+    statement: ast.stmt = ast.Assign([target], copy.deepcopy(value))
+    if axes:
+        word = ".ndrange"
+        scope.names[word] = Value(ndrange)
+        extents: list[ast.expr] = [
+            ast.Subscript(ast.Attribute(ast.Name(hidden, ast.Load()), "shape", ast.Load()), ast.Constant(axis), ast.Load())
+            for axis in axes
+        ]
+        names: list[ast.expr] = [ast.Name(f"_z{axis}", ast.Store()) for axis in axes]
+        over = names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())
+        if len(names) == 1:
+            target.slice = ast.Name("_z0", ast.Load())
+        statement = ast.For(over, ast.Call(ast.Name(word, ast.Load()), extents, []), [statement], [])
+    for child in ast.walk(statement):
+        if isinstance(child, (ast.expr, ast.stmt)):
+            ast.copy_location(child, node)
+    region.block(scope, [statement])

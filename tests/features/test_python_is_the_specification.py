@@ -1,0 +1,208 @@
+"""Programs that a reader of plain Python expects to work, and that a graph compiler easily gets wrong without a word."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+from qgraph.errors import KernelSyntaxError
+
+
+def do_while_with_a_keyword(x, c):
+    while qgraph.graph_do_while(flag=c):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        c[()] -= 1
+
+
+def test_the_flag_of_a_do_while_by_keyword(check):
+    check(do_while_with_a_keyword, lambda: (np.zeros(5), np.array(3)))
+
+
+def do_while_with_an_unknown_keyword(x, c):
+    while qgraph.graph_do_while(condition=c):
+        c[()] -= 1
+
+
+def do_while_on_an_element(x, c):
+    while qgraph.graph_do_while(c[0]):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        c[0] -= 1
+
+
+@pytest.mark.parametrize("kernel", [do_while_with_an_unknown_keyword, do_while_on_an_element])
+def test_a_do_while_on_anything_else_is_refused(rig, kernel):
+    with pytest.raises(KernelSyntaxError, match="graph_do_while|flag"):
+        rig.run(rig.kernel(kernel), np.zeros(5), np.array([3]))
+
+
+def do_while_in_an_if(x, c, n):
+    if n[0] > 0:
+        while qgraph.graph_do_while(c):
+            for i in range(x.shape[0]):
+                x[i] += 1
+            c[()] -= 1
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_a_do_while_in_an_if(rig, n):
+    rig.check(do_while_in_an_if, lambda: (np.zeros(5), np.array(3), np.array([n])), noop=n == 0)
+
+
+def value_read_before_a_loop(x, y, k):
+    n = y[0]
+    while qgraph.graph_do_while(k):
+        for i in range(x.shape[0]):
+            x[i] += n
+        y[0] += 1
+        k[()] -= 1
+
+
+def test_a_value_read_before_a_loop_stays(rig):
+    x = np.zeros(4)
+    args = x, np.array([1]), np.array(3)
+    rig.run(rig.kernel(value_read_before_a_loop), *args)
+    assert (x == 3).all()
+    rig.check(value_read_before_a_loop, lambda: (np.zeros(4), np.array([1]), np.array(3)))
+
+
+def local_sum(x, k, out):
+    s = 0
+    while qgraph.graph_do_while(k):
+        for i in range(x.shape[0]):
+            s += 1
+        k[()] -= 1
+    out[0] = s
+
+
+def test_a_local_sum_over_all_iterations(rig):
+    out = np.zeros(1, np.int64)
+    rig.run(rig.kernel(local_sum), np.zeros(4), np.array(3), out)
+    assert out[0] == 12
+
+
+def countdown_of_one(x, k):
+    while qgraph.graph_do_while(k):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        k[0] -= 1
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint64", "int8", "int32", "bool"])
+def test_flags_of_any_integer_type(rig, dtype):
+    start = 1 if dtype == "bool" else 3
+
+    def by_type(x, k):
+        while qgraph.graph_do_while(k):
+            for i in range(x.shape[0]):
+                x[i] += 1
+            k[0] = k[0] - 1 if x[0] < 3 else 0
+
+    kernel = countdown_of_one if dtype != "bool" else by_type
+    rig.check(kernel, lambda: (np.zeros(3), np.array([start], dtype)))
+
+
+def test_a_float_flag_is_refused(rig):
+    with pytest.raises(qgraph.QGraphError, match="float32"):
+        rig.run(rig.kernel(countdown_of_one), np.zeros(3), np.array([2], np.float32))
+
+
+def test_a_flag_of_several_elements_is_refused(rig):
+    with pytest.raises(qgraph.QGraphError, match="one element"):
+        rig.run(rig.kernel(countdown_of_one), np.zeros(3), np.array([2, 3]))
+
+
+def floors(out):
+    a = -7
+    out[0] = a // 2
+    out[1] = a % 3
+    for i in range(2, 4):
+        out[i] = a // 2 if i == 2 else a % 3
+
+
+def floors_of_arguments(out, a):
+    out[0] = a // 2
+    b = out[0] * 2 - 1
+    out[1] = b % 3
+    for i in range(2, 4):
+        out[i] = (a - i) // 2 if i == 2 else b % 3
+
+
+def test_floor_division_and_remainder_of_negative_numbers(check):
+    check(floors, lambda: (np.full(4, 77),))
+    check(floors_of_arguments, lambda: (np.full(4, 77), -7))
+
+
+def type_changes(out):
+    a = 1
+    a = 2.5
+    out[0] = a
+    b = 1
+    for i in range(1, 3):
+        out[i] = a + b
+    b = 0.25
+    out[3] = b
+
+
+def test_an_integer_name_becomes_a_float(rig):
+    out = np.zeros(4)
+    rig.run(rig.kernel(type_changes), out)
+    assert out.tolist() == [2.5, 3.5, 3.5, 0.25]
+
+
+@qgraph.func
+def factorial(n):
+    if n < 2:
+        return 1
+    return n * factorial(n - 1)
+
+
+def recursive(out):
+    for i in range(out.shape[0]):
+        out[i] = factorial(i)
+
+
+def recursive_at_kernel_level(out):
+    out[0] = factorial(3)
+
+
+@pytest.mark.parametrize("kernel", [recursive, recursive_at_kernel_level])
+def test_recursion_is_an_error(rig, kernel):
+    with pytest.raises(KernelSyntaxError, match="calls itself"):
+        rig.run(rig.kernel(kernel), np.zeros(3))
+
+
+def stale_bound(x, n, k):
+    while qgraph.graph_do_while(k):
+        for i in range(n[0]):
+            x[i] += 1
+        n[0] -= 2
+        k[()] -= 1
+
+
+def bound_changed_by_a_loop(x, n):
+    for t in qgraph.serial(range(3)):
+        for i in range(n[0]):
+            x[i] += 1
+        for i in range(1):
+            n[i] = n[i] // 2
+
+
+def test_a_bound_that_the_loop_changes(check):
+    check(stale_bound, lambda: (np.zeros(8), np.array([8]), np.array(3)))
+    check(bound_changed_by_a_loop, lambda: (np.zeros(8), np.array([8])))
+
+
+def loop_in_an_if(x, n):
+    if n[0] > 0:
+        for i in range(x.shape[0]):
+            x[i] = i
+
+
+def test_a_loop_in_an_if_is_parallel(rig):
+    kernel = rig.check(loop_in_an_if, lambda: (np.full(9, 77), np.array([1])))
+    loops = [task for task in kernel.plan(np.full(9, 77), np.array([1])).tasks if task.role == "loop"]
+    assert len(loops) == 1
+    assert loops[0].verdict.kind == "independent"

@@ -1,0 +1,134 @@
+"""Arrays that a kernel makes for itself, gone with the launch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+
+
+@qgraph.func
+def reversed_twice(x):
+    t = qgraph.empty_like(x)
+    for i in range(x.shape[0]):
+        t[i] = x[i] * 2
+    for i in range(x.shape[0]):
+        x[i] = t[t.shape[0] - 1 - i]
+    return t[0]
+
+
+def of_all_kinds(x, n):
+    z = qgraph.zeros((n, x.shape[0]), np.float32)
+    w = np.full(3, 2.5)
+    q = qgraph.zeros(())
+    for i, j in qgraph.ndrange(*z.shape):
+        z[i, j] += i + j
+    c = 0
+    while c < n:
+        t = qgraph.zeros_like(x)
+        for i in range(t.shape[0]):
+            t[i] += x[i] + w[0]
+        s = reversed_twice(t)
+        for i in range(len(t)):
+            x[i] = t[i]
+        q[()] += s
+        c += 1
+    return z[n - 1, 1], q[()], z.size, z.ndim
+
+
+def that_change_places(x, n):
+    u = qgraph.empty(x.shape)
+    v = qgraph.zeros(x.shape)
+    for r in qgraph.serial(range(n)):
+        for i in range(u.shape[0]):
+            u[i] = v[i] + r + x[i]
+        u, v = v, u
+    for i in range(x.shape[0]):
+        x[i] = v[i]
+
+
+def fresh_in_each_iteration(x, n):
+    for _ in qgraph.serial(range(n)):
+        t = qgraph.full(x.shape[0], 3, np.int64)
+        for i in range(x.shape[0]):
+            t[i] += i
+        for i in range(x.shape[0]):
+            x[i] += t[i]
+
+
+def sized(x, n):
+    t = qgraph.zeros(n)
+    for i in range(t.shape[0]):
+        t[i] = i + 1
+    for i in range(t.shape[0]):
+        x[i] = t[n - 1 - i]
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_kinds_dtypes_and_calls(check, n):
+    check(of_all_kinds, lambda: (np.arange(5.0), n))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_they_change_places(check, n):
+    check(that_change_places, lambda: (np.arange(4.0) + 1, n), noop=n == 1)
+
+
+def test_one_made_in_a_loop_is_new_each_time(check):
+    check(fresh_in_each_iteration, lambda: (np.zeros(4), 3))
+
+
+def test_sizes_grow_and_shrink(rig):
+    kernel = rig.kernel(sized)
+    for n in (3, 50, 1, 20, 51):
+        x = np.full(60, 77.0)
+        rig.run(kernel, x, n)
+        np.testing.assert_array_equal(x[:n], np.arange(n, 0, -1))
+        np.testing.assert_array_equal(x[n:], 77.0)
+    assert kernel.stats.graph_builds == 1
+
+
+def test_an_empty_one(check):
+    check(sized, lambda: (np.zeros(3), 0), noop=True)
+
+
+def test_a_negative_size_is_refused_before_anything_runs(rig):
+    x = np.zeros(3)
+    with pytest.raises(qgraph.ArgumentError, match="the size `n` of a temporary is -1"):
+        rig.run(rig.kernel(sized), x, -1)
+    assert not x.any()
+
+
+def test_the_plan_shows_them():
+    text = str(qgraph.kernel(of_all_kinds).plan(np.zeros(5), 2))
+    assert "temporary z: float32[n, x.shape[0]]" in text
+    assert "temporary q: float64[]" in text
+
+
+def sized_on_the_device(x, k):
+    t = qgraph.zeros(k[0])
+    x[0] = t[0]
+
+
+def no_dtype(x):
+    t = qgraph.zeros(3, "object")
+    x[0] = t[0]
+
+
+def not_understood(x):
+    t = qgraph.zeros(3, order="F")
+    x[0] = t[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "error", "text"),
+    [
+        (sized_on_the_device, (np.zeros(2), np.ones(1, np.int64)), qgraph.KernelSyntaxError, "known on the device only"),
+        (no_dtype, (np.zeros(2),), qgraph.KernelTypeError, "no dtype of an array"),
+        (not_understood, (np.zeros(2),), qgraph.KernelSyntaxError, "is not understood"),
+    ],
+)
+def test_what_is_refused(function, args, error, text):
+    with pytest.raises(error, match=text):
+        qgraph.kernel(function).plan(*args)

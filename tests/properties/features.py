@@ -1,0 +1,55 @@
+"""What random programs may use. Each switch is a feature of the language; a test or a command line turns them on and off."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Switches and sizes of the generator.
+
+    ``real``: floats are real numbers, compared within a tolerance, and decide nothing; otherwise they are small multiples of a
+    power of two, on which every operation that is generated is exact in float32.
+    """
+
+    ndrange: bool = True
+    serial: bool = True
+    do_while: bool = True
+    functions: bool = True
+    aliasing: bool = True
+    atomics: bool = True
+    layouts: bool = True
+    # Numbers assigned at kernel level.
+    scalars: bool = True
+    reductions: bool = True
+    # Around parallel loops.
+    branches: bool = True
+    matches: bool = True
+    whiles: bool = True
+    exits: bool = True
+    rebinding: bool = True
+    returns: bool = True
+    # Functions whose loops become the kernel's, and their values.
+    calls: bool = True
+    real: bool = False
+    extents: tuple[int, ...] = (3, 4, 2, 1, 0, 5, 8, 33, 300)
+    # Parallel loops and runs of statements in one kernel: compilation is what a program costs.
+    most_tasks: int = 6
+    # Executions of one statement.
+    most_executions: int = 4000
+
+    def without(self, *names: str) -> Features:
+        """These features with some switched off."""
+        return dataclasses.replace(self, **dict.fromkeys(names, False))
+
+
+EVERYTHING = Features()
+# A thread costs about 55 us on the simulator.
+SIMULATED = Features(extents=(3, 2, 1, 0, 4, 5), most_executions=120)
+
+
+def features_for(backend: str, *, real: bool = False) -> Features:
+    """What a backend can afford."""
+    return dataclasses.replace(SIMULATED if backend == "sim" else EVERYTHING, real=real)

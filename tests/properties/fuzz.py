@@ -1,0 +1,170 @@
+"""Random programs from the command line: for a time or a number, in several processes, with a report as JSON.
+
+    python -m tests.properties.fuzz --backend cpu --seconds 600
+    python -m tests.properties.fuzz --backend cuda --count 3000 --jobs 8 --out report.json
+
+A process that dies or hangs is a finding too: the program that it ran is in its folder, and is reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+# A program that runs longer than this hangs.
+PATIENCE = 240.0
+
+
+def main() -> int:
+    """Run, print, and say by the exit status whether anything was found."""
+    options = _options()
+    if options.worker:
+        _work(options)
+        return 0
+    start = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="qgraph-fuzz-"))
+    jobs = [_Job(options, number, folder) for number in range(options.jobs)]
+    while any(job.running() for job in jobs):
+        time.sleep(0.5)
+    findings = [finding for job in jobs for finding in job.findings()]
+    report = {
+        "backend": options.backend,
+        "seed": options.seed,
+        "jobs": options.jobs,
+        "programs": sum(job.programs() for job in jobs),
+        "seconds": round(time.monotonic() - start, 1),
+        "findings": findings,
+    }
+    for finding in findings:
+        print(f"{'=' * 100}\n{finding['error']}\n\n{finding['source']}")
+    print(f"{report['programs']} programs on {options.backend} in {report['seconds']} s, {len(findings)} findings")
+    if options.out:
+        Path(options.out).write_text(json.dumps(report, indent=1))
+    return 1 if findings else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="run random programs against plain Python")
+    parser.add_argument("--backend", choices=("cpu", "cuda", "sim"), default="cpu")
+    parser.add_argument("--count", type=int, default=10**9, help="programs in all")
+    parser.add_argument("--seconds", type=float, default=10**9)
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--real", action="store_true", help="real floats, within a tolerance")
+    parser.add_argument("--findings", type=int, default=10, help="a process stops after so many")
+    parser.add_argument("--without", default="", help="features to leave out, with commas between")
+    parser.add_argument("--out", default="", help="a file for the report as JSON")
+    parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.count == 10**9 and options.seconds == 10**9:
+        options.seconds = 600.0
+    return options
+
+
+class _Job:
+    """A process that hunts, watched by the programs that it says it runs."""
+
+    def __init__(self, options: argparse.Namespace, number: int, folder: Path) -> None:
+        self.options = options
+        self.path = folder / str(number)
+        self.path.mkdir()
+        self.number = number
+        self.losses: list[dict[str, Any]] = []
+        self.done = 0
+        self.start = time.monotonic()
+        self.process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        options = self.options
+        left = options.count // options.jobs + (self.number < options.count % options.jobs) - self.done
+        seconds = max(1.0, options.seconds - (time.monotonic() - self.start))
+        words = [sys.executable, "-m", "tests.properties.fuzz", "--worker", str(self.path), "--backend", options.backend]
+        words += ["--count", str(left), "--seconds", str(seconds), "--findings", str(options.findings)]
+        words += ["--seed", str(options.seed * 64 + self.number + 7919 * len(self.losses)), "--without", options.without]
+        words += ["--real"] if options.real else []
+        environment = {**os.environ, "QGRAPH_BACKEND": "sim"} if options.backend == "sim" else dict(os.environ)
+        if options.jobs > 1:
+            environment.setdefault("NUMBA_NUM_THREADS", "2")
+        return subprocess.Popen(words, env=environment)
+
+    def running(self) -> bool:
+        """Whether it still works; a process that died or hangs is noted, and another takes its place."""
+        now = self.path / "now.py"
+        status = self.process.poll()
+        hangs = status is None and now.exists() and time.time() - now.stat().st_mtime > PATIENCE
+        if status == 0 or (status is None and not hangs):
+            return status is None
+        if hangs:
+            self.process.kill()
+            self.process.wait()
+        what = "hangs" if hangs else f"the process ended with {status}"
+        self.losses.append({"error": what, "source": now.read_text() if now.exists() else "", "seed": self.options.seed})
+        now.unlink(missing_ok=True)
+        self.done = self.programs()
+        if len(self.losses) > self.options.findings or not self._time_left():
+            return False
+        self.process = self._started()
+        return True
+
+    def _time_left(self) -> bool:
+        return time.monotonic() - self.start < self.options.seconds and self.done < self.options.count // self.options.jobs
+
+    def programs(self) -> int:
+        """How many programs ran."""
+        return sum(int(path.read_text() or 0) for path in self.path.glob("count-*"))
+
+    def findings(self) -> list[dict[str, Any]]:
+        """What was found."""
+        return self.losses + [json.loads(path.read_text()) for path in sorted(self.path.glob("finding-*"))]
+
+
+def _work(options: argparse.Namespace) -> None:
+    """Hunt in this process, and leave what it does in files."""
+    from tests.properties.features import features_for
+    from tests.properties.hunting import Finding, hunt
+    from tests.properties.programs import Program
+    from tests.properties.running import Runner, script
+
+    folder = Path(options.worker)
+    mine = f"{os.getpid()}"
+    runner = Runner(options.backend)
+    ran = 0
+
+    def check(program: Program) -> None:
+        nonlocal ran
+        (folder / "now.py").write_text(script(program))
+        ran += 1
+        (folder / f"count-{mine}").write_text(str(ran))
+        runner(program)
+
+    def tell(finding: Finding) -> None:
+        number = len(list(folder.glob("finding-*")))
+        record = {"error": finding.error, "source": finding.source, "seed": finding.seed}
+        (folder / f"finding-{number:03d}-{mine}").write_text(json.dumps(record))
+
+    features = features_for(options.backend, real=options.real)
+    features = features.without(*(name for name in options.without.split(",") if name))
+    report = hunt(
+        features,
+        check,
+        seconds=options.seconds,
+        count=options.count,
+        seed=options.seed,
+        most_findings=options.findings,
+        tell=tell,
+    )
+    (folder / f"count-{mine}").write_text(str(report.programs))
+    (folder / "now.py").unlink(missing_ok=True)
+    runner.close()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
