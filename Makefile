@@ -2,6 +2,7 @@
 #   make demo       restore a damaged photograph with a solver that iterates inside one launch
 #   make test       the test suite: cpu and compile-only CUDA, then the simulator
 #   make test-gpu   the same tests on the GPU of this machine
+#   make fuzz       random programs against plain Python for SECONDS=600 on BACKEND=cpu (or sim, cuda), with JOBS=1 processes
 #   make bench      measure, and write benchmarks/results/
 #   make lint       ruff and strict mypy
 # PYTHON=/path/to/python uses that interpreter as it is: nothing is installed. CUDA=cu12 picks the toolkit for older drivers.
@@ -32,7 +33,7 @@ READY_DEV := $(VENV)/installed-dev
 READY_DEMO := $(VENV)/installed-demo
 endif
 
-.PHONY: demo test test-cpu test-sim test-gpu bench lint format clean
+.PHONY: demo test test-cpu test-sim test-gpu fuzz bench lint format clean
 
 demo: $(READY_DEMO)
 	$(PY) -m examples.inpaint
@@ -40,14 +41,20 @@ demo: $(READY_DEMO)
 test: test-cpu test-sim
 
 test-cpu: $(READY_DEV)
-	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests --ignore=tests/gpu
+	env -u QGRAPH_BACKEND $(PY) -m pytest -q -n auto tests --ignore=tests/gpu
 
 # Numba's simulator is chosen before numba is first imported, so it has a process of its own.
 test-sim: $(READY_DEV)
-	QGRAPH_BACKEND=sim $(PY) -m pytest -q tests/features tests/examples
+	QGRAPH_BACKEND=sim $(PY) -m pytest -q -n auto tests/features tests/examples tests/properties
 
 test-gpu: $(READY_DEV)
-	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests/features tests/examples tests/gpu
+	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests/features tests/examples tests/gpu tests/properties
+
+SECONDS := 600
+BACKEND := cpu
+JOBS := 1
+fuzz: $(READY_DEV)
+	env -u QGRAPH_BACKEND $(PY) -m tests.properties.fuzz --backend $(BACKEND) --seconds $(SECONDS) --jobs $(JOBS)
 
 bench: $(READY_DEV)
 	$(PY) -m benchmarks.run --out $(OUT)

@@ -27,10 +27,13 @@ from qgraph.language import (
     atomic_xor,
     func,
     graph_do_while,
+    host_callback,
     ndrange,
     parallel,
+    record,
     serial,
     static,
+    wait,
 )
 from qgraph.options import prepare_simulator
 
@@ -66,10 +69,12 @@ __all__ = [
     "full",
     "func",
     "graph_do_while",
+    "host_callback",
     "info",
     "kernel",
     "ndrange",
     "parallel",
+    "record",
     "reset",
     "serial",
     "set_backend",
@@ -77,6 +82,7 @@ __all__ = [
     "stream",
     "synchronize",
     "to_numpy",
+    "wait",
     "zeros",
     "zeros_like",
 ]

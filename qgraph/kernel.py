@@ -18,10 +18,11 @@ from qgraph.frontend.reference import run_reference
 from qgraph.language import Func
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
+from qgraph.program import FrozenName
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.backends import DEFAULTS, choose
 from qgraph.runtime.call import Call
-from qgraph.specialisation import Executable, LastLaunch, Specialisation, Variant
+from qgraph.specialisation import Executable, LastLaunch, Run, Specialisation, Variant, still_holds
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
 MAX_SPECIALISATIONS = 64
@@ -53,10 +54,6 @@ class Stats:
     evictions: int = 0
 
 
-# Runs a call once more; gives the numbers that the kernel returns.
-_Run = Callable[[], tuple[Any, ...] | None]
-
-
 @dataclass(slots=True)
 class _Last:
     """The last call, for the next one with the very same arguments: it holds no array."""
@@ -64,12 +61,40 @@ class _Last:
     unchanged: Callable[[tuple[Any, ...]], bool]
     specialisation: Specialisation
     executable: Executable
-    run: _Run
+    run: Run
+    # What ``set_backend`` had chosen.
+    default: str | None
+    frozen: tuple[FrozenName, ...]
 
     def still_right(self) -> bool:
         """Whether the executable is still the one to run, and the names compiled in mean what they meant."""
-        specialisation = self.specialisation
-        return specialisation.executable is self.executable and specialisation.variant.frozen_still_holds()
+        if self.specialisation.executable is not self.executable or DEFAULTS.backend is not self.default:
+            return False
+        return not self.frozen or still_holds(self.frozen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How arguments of types that were seen before are read, and what they mean."""
+
+    read: Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], bool] | None]
+    variant: Variant
+    # What ``set_backend`` had chosen.
+    default: str | None
+    # The stream of such a call, from its leaves, where it is one only and nothing is copied; 0 where there are no streams.
+    stream: Callable[[tuple[Any, ...]], int] | None
+
+
+# The specialisation, the call as its executable took it, and what the kernel returned.
+_Launched = tuple[Specialisation, Call, Any]
+
+
+def _no_key(*values: Any) -> None:
+    """The key of any arguments, before there was a call."""
+
+
+def _no_stream(leaves: tuple[Any, ...]) -> int:
+    return 0
 
 
 class Kernel:
@@ -103,10 +128,15 @@ class Kernel:
         self._positional = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
         self._lock = threading.RLock()
         self._variants: dict[Any, Variant] = {}
-        self._readers: list[tuple[Any, Variant, list[int | None], str | None]] = []
-        self._identities: OrderedDict[tuple[int, ...], None] = OrderedDict()
+        self._readings: list[_Reading] = []
         self._specialisations: OrderedDict[Any, Specialisation] = OrderedDict()
-        self._recent: OrderedDict[tuple[int, ...], _Last] = OrderedDict()
+        # The one used last.
+        self._latest: Specialisation | None = None
+        # Arguments by key: those that came lately, and those that came back.
+        self._numbers: tuple[int, ...] | None = None
+        self._key: Callable[..., tuple[Any, ...] | None] = _no_key
+        self._seen: dict[tuple[Any, ...], None] = {}
+        self._recent: dict[tuple[Any, ...] | None, _Last] = {}
         self._counts = Stats()
         _KERNELS.add(self)
 
@@ -114,16 +144,23 @@ class Kernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel. Gives what it returns, for which the call then waits."""
-        last = None if kwargs else self._recent.get(tuple(map(id, args)))
-        if last is not None and last.unchanged(args) and last.still_right():
+        key = None
+        if not kwargs:
             try:
-                numbers = last.run()
-            except CudaError as error:
-                self._recover(error)
-            else:
-                self.last_launch = last.specialisation.launched
-                return None if numbers is None else last.specialisation.value(numbers)
-        return self._run(self._bind(args, kwargs))
+                key = self._key(*args)
+            except TypeError:  # another number of arguments: there are defaults, or the call is wrong
+                key = None
+            last = self._recent.get(key)
+            if last is not None and last.unchanged(args) and last.still_right():
+                try:
+                    numbers = last.run()
+                except CudaError as error:
+                    self._recover(error)
+                else:
+                    self.last_launch = last.specialisation.launched
+                    return None if numbers is None else last.specialisation.value(numbers)
+        # Only complete positional arguments have a key.
+        return self._run(self._bind(args, kwargs) if key is None else args, key)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The values of all parameters, defaults included."""
@@ -140,18 +177,20 @@ class Kernel:
         bound.apply_defaults()
         return tuple(bound.arguments.values())
 
-    def _run(self, values: tuple[Any, ...]) -> Any:
-        """Everything from values to a launch, nothing assumed."""
-        variant, leaves = self._variant_of(values)
-        if variant.backend == "cuda":
-            return self._run_cuda(variant, values, leaves)
-        specialisation, call, result = self._launch(variant, leaves, 0)
-        again = getattr(specialisation.executable, "again", None)
-        if again is not None:
-            self._remember(values, specialisation, lambda: again(call))
-        return result
+    def _run(self, values: tuple[Any, ...], key: tuple[Any, ...] | None = None) -> Any:
+        """Everything from values to a launch, nothing assumed. ``key`` is theirs, where it is known."""
+        reading, leaves, simple = self._read(values)
+        if reading.stream is None:
+            return self._run_between_streams(reading, values, leaves, simple, key)
+        launched = self._launch(reading.variant, leaves, simple, reading.stream(leaves))
+        self._notice(key or self._key(*values), values, launched, reading.default)
+        return launched[2]
 
-    def _run_cuda(self, variant: Variant, values: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
+    def _run_between_streams(
+        self, reading: _Reading, values: tuple[Any, ...], leaves: tuple[Any, ...], simple: bool, key: tuple[Any, ...] | None
+    ) -> Any:
+        """Run on CUDA where several streams may have to wait for each other, or host arrays must be copied."""
+        variant = reading.variant
         views = [leaves[index] for index in variant.arrays]
         streams = variant.streams.Streams(variant.device, views)
         staged = variant.streams.stage_host_arrays(variant, leaves, streams)
@@ -159,42 +198,28 @@ class Kernel:
             _warn_staging()
             moved, finish = staged
             with streams:
-                result = self._launch(variant, moved, streams.current())[2]
+                result = self._launch(variant, moved, False, streams.current())[2]
             finish()
             return result
         if streams.joined:
             with streams:
-                return self._launch(variant, leaves, streams.current())[2]
-        specialisation, call, result = self._launch(variant, leaves, streams.current())
+                return self._launch(variant, leaves, simple, streams.current())[2]
+        launched = self._launch(variant, leaves, simple, streams.current())
+        self._notice(key or self._key(*values), values, launched, reading.default)
+        return launched[2]
 
-        def way() -> _Run | None:
-            executable, bare = specialisation.executable, call.without_owners()
-            if executable is None:
-                return None
-            streams.forget()
-
-            def run() -> tuple[Any, ...] | None:
-                stream = streams.current()
-                return executable.launch(bare if stream == bare.stream else bare.on(stream))
-
-            return run
-
-        self._remember(values, specialisation, way)
-        return result
-
-    def _launch(self, variant: Variant, leaves: tuple[Any, ...], stream: int) -> tuple[Specialisation, Any, Any]:
-        """Run; gives the specialisation, the call as its executable took it, and what the kernel returns."""
-        aliases = variant.check(leaves)
-        call = Call(leaves, variant.host_values(leaves), stream)
+    def _launch(self, variant: Variant, leaves: tuple[Any, ...], simple: bool, stream: int) -> _Launched:
+        aliases = () if simple else variant.check(leaves)
         specialisation = self._specialisation(variant, aliases)
+        call = Call(leaves, specialisation.host_values(leaves), stream)
         try:
-            numbers = self._executable(specialisation).launch(call)
+            numbers = (specialisation.executable or self._executable(specialisation)).launch(call)
         except CudaError as error:
             self._recover(error)
             specialisation = self._specialisation(variant, aliases)
             numbers = self._executable(specialisation).launch(call)
         self.last_launch = specialisation.launched
-        return specialisation, call, specialisation.value(numbers)
+        return specialisation, call, None if numbers is None else specialisation.value(numbers)
 
     def _recover(self, error: CudaError) -> None:
         """After the primary context was reset, everything is built anew; any other failure is the caller's to see."""
@@ -204,50 +229,42 @@ class Kernel:
             raise error
         self._close_executables()
 
-    def _remember(
-        self,
-        values: tuple[Any, ...],
-        specialisation: Specialisation,
-        way: Callable[[], Callable[[], tuple[Any, ...] | None] | None],
-    ) -> None:
-        """Keep the way to run this very call again, for a next call with the same arguments."""
-        # Watching arguments costs more than one call gains: only those that come back are worth it.
-        identity = tuple(map(id, values))
-        executable = specialisation.executable
-        if executable is None or not self._comes_back(identity):
+    def _notice(self, key: tuple[Any, ...] | None, values: tuple[Any, ...], launched: _Launched, default: str | None) -> None:
+        """Keep the way to run this very call again, once its arguments came back."""
+        # Watching arguments costs more than one call gains.
+        if key is None:
             return
-        run = way()
-        if run is None:
+        if key in self._seen:
+            self._remember(key, values, launched, default)
+        else:
+            if len(self._seen) >= MAX_RECENT:
+                self._seen.clear()
+            self._seen[key] = None
+
+    def _remember(self, key: tuple[Any, ...], values: tuple[Any, ...], launched: _Launched, default: str | None) -> None:
+        specialisation, call, _ = launched
+        executable = specialisation.executable
+        run = None if executable is None else specialisation.again(executable, call)
+        if executable is None or run is None:
             return
         from qgraph.runtime.arguments import Unchanged
 
+        last = _Last(Unchanged(values).check, specialisation, executable, run, default, specialisation.variant.program.frozen)
         with self._lock:
-            self._recent[identity] = _Last(Unchanged(values).check, specialisation, executable, run)
-            self._recent.move_to_end(identity)
+            self._recent.pop(key, None)
+            self._recent[key] = last
             while len(self._recent) > MAX_RECENT:
-                self._recent.popitem(last=False)
-
-    def _comes_back(self, identity: tuple[int, ...]) -> bool:
-        """Whether these arguments were among the last few; they are now."""
-        known = identity in self._identities
-        self._identities[identity] = None
-        self._identities.move_to_end(identity)
-        while len(self._identities) > MAX_RECENT:
-            self._identities.popitem(last=False)
-        return known
+                del self._recent[next(iter(self._recent))]
 
     # --- specialising --------------------------------------------------------------------------------------------------
 
-    def _variant_of(self, values: tuple[Any, ...]) -> tuple[Variant, tuple[Any, ...]]:
-        """The variant for these values, and their leaves."""
+    def _read(self, values: tuple[Any, ...]) -> tuple[_Reading, tuple[Any, ...], bool]:
+        """How these values are read, their leaves, and whether a glance told that they share no memory."""
         default = DEFAULTS.backend
-        for reader, known, devices, chosen in self._readers:
-            leaves = reader(values)
-            if leaves is None or chosen is not default:
-                continue
-            here = [leaves[index].device for index in known.arrays]
-            if here == devices and known.frozen_still_holds():
-                return known, leaves
+        for reading in self._readings:
+            found = reading.read(values)
+            if found is not None and reading.default is default and reading.variant.frozen_still_holds():
+                return reading, *found
         from qgraph.runtime.arguments import Reader, describe
 
         arguments = describe(self._names, values, self._reserved(), self._source.static)
@@ -260,9 +277,20 @@ class Kernel:
                 self._forget_variant(key)
                 variant = Variant(self._source, arguments.types, arguments.leaves, backend, device, self.options)
                 self._variants[key] = variant
-        reading = (Reader(self._names, values, arguments), variant, [view.device for view in arrays], default)
-        self._readers = [reading, *self._readers[: MAX_RECENT - 1]]
-        return variant, arguments.values
+        read = Reader(self._names, values, arguments, variant.written_leaves, variant.single_leaves).read
+        stream = _no_stream if backend != "cuda" else variant.streams.one_stream(arguments.values)
+        reading = _Reading(read, variant, default, stream)
+        self._readings = [reading, *self._readings[: MAX_RECENT - 1]]
+        self._watch_numbers(values)
+        return reading, arguments.values, False
+
+    def _watch_numbers(self, values: tuple[Any, ...]) -> None:
+        """Let the keys of calls go by the values of what is a number now."""
+        from qgraph.runtime.arguments import key_maker, numbers_among
+
+        numbers = numbers_among(values)
+        if numbers != self._numbers and len(values) == self._positional:
+            self._key, self._numbers = key_maker(len(values), numbers), numbers
 
     def _reserved(self) -> frozenset[str]:
         """Names of the function that no leaf may take."""
@@ -273,17 +301,20 @@ class Kernel:
         variant = self._variants.pop(key, None)
         for other in [k for k, s in self._specialisations.items() if s.variant is variant]:
             self._retire(self._specialisations.pop(other))
-        self._readers.clear()
+        self._readings = []
+        self._latest = None
 
     def _specialisation(self, variant: Variant, aliases: Any) -> Specialisation:
+        latest = self._latest
+        if latest is not None and latest.variant is variant and latest.aliases == aliases:
+            return latest
         key = (variant, aliases)
         with self._lock:
             found = self._specialisations.get(key)
-            if found is not None:
-                self._specialisations.move_to_end(key)
-                return found
-            found = Specialisation(variant, aliases)
-            self._specialisations[key] = found
+            if found is None:
+                found = self._specialisations[key] = Specialisation(variant, aliases)
+            self._specialisations.move_to_end(key)
+            self._latest = found
             if len(self._specialisations) > MAX_SPECIALISATIONS:
                 _, oldest = self._specialisations.popitem(last=False)
                 self._retire(oldest)
@@ -374,7 +405,8 @@ class Kernel:
             self._close_executables()
             self._specialisations.clear()
             self._variants.clear()
-            self._readers.clear()
+            self._readings = []
+            self._latest = None
 
     def __get__(self, owner: object, cls: type | None = None) -> Any:
         return self if owner is None else Method(self, owner)
@@ -405,9 +437,11 @@ class Bound:
     def __init__(self, kernel_: Kernel, values: tuple[Any, ...]) -> None:
         self._kernel = kernel_
         self._values = values
-        self._variant, self._leaves = kernel_._variant_of(values)
-        aliases = self._variant.check(self._leaves)
-        self._call = Call(self._leaves, self._variant.host_values(self._leaves), 0)
+        reading, self._leaves, simple = kernel_._read(values)
+        self._variant = reading.variant
+        aliases = () if simple else self._variant.check(self._leaves)
+        # Of the program for this alias pattern: another one may need other numbers.
+        self._call = Call(self._leaves, kernel_._specialisation(self._variant, aliases).host_values(self._leaves), 0)
         self._aliases = aliases
         self._streams: Any = None
         self._staged = False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+from _ctypes import CFuncPtr
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -172,6 +174,68 @@ def atomic_cas(array: Any, index: Any, compare: Any, value: Any) -> Any:
     return old
 
 
+def host_callback(fn: Callable[..., object], *scalars: Any) -> None:
+    """Call ``fn`` on the host with the values that ``scalars`` have at this point of the kernel.
+
+    At kernel level only, outside loops and branches. On CUDA ``fn`` runs on a driver's thread and may not use CUDA; what it
+    raises is raised by the next call that waits. A C function made by ctypes is called without the interpreter's lock; it
+    takes one pointer, which is the second argument (a ctypes object or an address known when the kernel is compiled) or null.
+    """
+    if is_c_function(fn):
+        call_c_function(fn, *scalars)
+    else:
+        fn(*scalars)
+
+
+def is_c_function(function: object) -> bool:
+    """Whether ``function`` is a C function pointer made by ctypes."""
+    return isinstance(function, CFuncPtr)
+
+
+def call_c_function(function: Any, data: Any = None) -> None:
+    """Call a C function of one pointer, whatever ctypes was told of its parameters."""
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(pointer_to(function))(pointer_to(data))
+
+
+def pointer_to(data: Any) -> int:
+    """The address of a ctypes object, or the one that it is; 0 for None.
+
+    Raises:
+        ArgumentError: ``data`` is neither an address nor anything of ctypes.
+    """
+    if data is None or isinstance(data, int):
+        return data or 0
+    try:
+        # Pointers, arrays and functions are addresses themselves,
+        return ctypes.cast(data, ctypes.c_void_p).value or 0
+    except ctypes.ArgumentError:
+        pass
+    try:
+        # structures and numbers have one.
+        return ctypes.addressof(data)
+    except TypeError:
+        raise ArgumentError(
+            f"{type(data).__name__} is not data of ctypes", hint="pass a ctypes object, or an address"
+        ) from None
+
+
+def record(event: Any) -> None:
+    """Record a CUDA event after all of the kernel before this point. At kernel level only, outside loops and branches.
+
+    ``event``: an event of PyTorch, CuPy or cuda.core, or a handle. Nothing happens on the CPU, where None will do.
+    """
+
+
+def wait(event: Any) -> None:
+    """Let all of the kernel after this point wait for a CUDA event. At kernel level only, outside loops and branches.
+
+    ``event``: an event of PyTorch, CuPy or cuda.core, or a handle. Nothing happens on the CPU, where None will do.
+    """
+
+
+# Statements of the kernel itself: CUDA has no such nodes in the bodies of loops and branches.
+HOST_WORDS = (host_callback, record, wait)
+
 ATOMICS = (
     atomic_add,
     atomic_sub,
@@ -209,6 +273,11 @@ def at_least(value: int, _bound: int) -> int:
 def wrapped(index: int, size: int) -> int:
     """``index``, or where it is negative what it means in a dimension of ``size``: views are indexed as Python indexes."""
     return index if index >= 0 else index + size
+
+
+def call_host(address: int, data: Any) -> int:
+    """Call the C function at ``address`` with the address of the array ``data``, or with ``data``; gives its result."""
+    raise AssertionError("generated code for the CPU calls this")
 
 
 _Maker = TypeVar("_Maker", bound=Callable[..., Any])

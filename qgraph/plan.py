@@ -8,22 +8,45 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from qgraph.program import Branch, Loop, Program, Task
+from qgraph.program import Branch, EventMark, HostCall, Loop, Program, Task
 from qgraph.source import Span
 
 
 @dataclass(frozen=True, slots=True)
+class Box:
+    """The part of the C-contiguous array ``target`` that a memset or memcpy node writes.
+
+    On each axis of the array ``counts`` (a name of a host value, or 1) elements from ``starts`` on. A memcpy takes as many of
+    ``source`` from ``source_starts`` on; a memset repeats ``value``, of ``size`` bytes.
+    """
+
+    target: str
+    starts: tuple[int, ...]
+    counts: tuple[str | int, ...]
+    source: str = ""
+    source_starts: tuple[int, ...] = ()
+    value: int = 0
+    size: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
-    """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``."""
+    """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``.
+
+    A loop that only fills or copies (``box``) is a ``memset`` or ``memcpy`` node where nodes live in a graph. A host call
+    (``host``) is a ``memcpy`` node that brings its numbers to the host, if it has any, and a ``callback`` node.
+    """
 
     index: int
-    kind: Literal["kernel", "while", "if", "switch"]
+    kind: Literal["kernel", "while", "if", "switch", "callback", "memset", "memcpy", "record", "wait"]
     label: str
     span: Span
     region: int
     task: Task | None = None
     control: Loop | Branch | None = None
     bodies: tuple[int, ...] = ()
+    host: HostCall | EventMark | None = None
+    box: Box | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +93,8 @@ class GraphPlan:
             node = self.nodes[index]
             after = ", ".join(f"n{before}" for before in self.predecessors(index))
             order = f"  after {after}" if after else ""
-            lines.append(f"{'  ' * depth}n{index} {node.label}  [line {node.span.line}]{order}")
+            kind = f" ({node.kind})" if node.box is not None else ""
+            lines.append(f"{'  ' * depth}n{index} {node.label}{kind}  [line {node.span.line}]{order}")
             task = node.task
             if task is not None:
                 lines += [f"{'  ' * (depth + 2)}{text}" for text in _task_lines(task)]
@@ -92,7 +116,8 @@ class GraphPlan:
         lines = []
         for index in self.regions[region].nodes:
             node = self.nodes[index]
-            label = _dot_text(f"{node.label}\nline {node.span.line}: {node.span.first_line()}")
+            kind = f" ({node.kind})" if node.box is not None else ""
+            label = _dot_text(f"{node.label}{kind}\nline {node.span.line}: {node.span.first_line()}")
             if not node.bodies:
                 lines.append(f"{pad}n{index} [label={label}];")
                 continue

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from _ctypes import CFuncPtr
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -67,6 +68,9 @@ def _identity(value: object) -> object:
         parts = tuple(map(_identity, value))
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         parts = tuple(_identity(getattr(value, each.name)) for each in dataclasses.fields(value))
+    elif isinstance(value, CFuncPtr):
+        # Compared by identity anyway, and without a hash.
+        parts = id(value)
     return type(value), parts
 
 
@@ -384,7 +388,46 @@ class Branch:
         return value if 0 <= value < len(self.regions) else None
 
 
-Statement = TaskStatement | Loop | Branch
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """Call ``function`` on the host, after everything before it and before everything after it; never in a loop or branch.
+
+    It gets ``arguments``: the numbers that lie in slots, and constants. A C function (made by ctypes) gets one pointer: its
+    one constant, or none. ``effects`` are all leaves and slots there are: the function may look at any memory.
+    """
+
+    name: str
+    span: Span
+    function: Callable[..., object] = field(compare=False)
+    arguments: tuple[Slot | ConstantType, ...]
+    label: str
+    effects: Effects = Effects()
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The slots among the arguments."""
+        return tuple(argument for argument in self.arguments if isinstance(argument, Slot))
+
+
+@dataclass(frozen=True, slots=True)
+class EventMark:
+    """Record ``event`` after everything before it, or let everything after it wait for ``event``; never in a loop or branch.
+
+    ``event`` is a leaf that holds the handle, or a constant: an event object, a handle, or None, which only backends without
+    events accept.
+    """
+
+    kind: Literal["record", "wait"]
+    span: Span
+    event: Leaf | ConstantType
+    label: str
+    effects: Effects = Effects()
+
+
+Statement = TaskStatement | Loop | Branch | HostCall | EventMark
+
+# What host calls and event marks touch besides all memory: so two of them have an order in a kernel without any.
+HOST = "_host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,10 +513,14 @@ def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
                     yield statement.enter
                 yield from tasks_of(statement.body)
                 yield statement.condition
+            case HostCall() | EventMark():
+                pass
 
 
 def effects_of(statement: Statement) -> Effects:
     """Everything that a statement touches, loop bodies included."""
+    if isinstance(statement, (HostCall, EventMark)):
+        return statement.effects
     result = Effects()
     for task in tasks_of((statement,)):
         result |= task.effects

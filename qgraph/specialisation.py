@@ -15,12 +15,16 @@ from qgraph.frontend.parse import SourceFunction
 from qgraph.lowering.build import build_plan
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
-from qgraph.program import ArrayType, FrozenName, Leaf, Program, TaskStatement, Type
+from qgraph.program import ArrayType, Branch, FrozenName, Leaf, Loop, Program, Type
 from qgraph.runtime.aliasing import alias_pattern, overlaps_itself
+from qgraph.runtime.call import Call
 from qgraph.runtime.host_values import HostValues
 from qgraph.runtime.results import assembler
 
 Aliases = tuple[tuple[int, int, str], ...]
+
+# Runs a call once more; gives the numbers that the kernel returns.
+Run = Callable[[], tuple[Any, ...] | None]
 
 
 class Executable(Protocol):
@@ -77,12 +81,15 @@ class Variant:
         if backend == "cpu":
             _refuse_half(leaves)
         self.program = build_program(source, types, leaves)
-        self.host_values = HostValues(self.program)
+        self.host_values = HostValues(self.program).of
         self.arrays = tuple(index for index, leaf in enumerate(leaves) if isinstance(leaf.type, ArrayType))
         written = self.program.written
         self.written = tuple(leaves[index].name in written for index in self.arrays)
         flags = dict(self.program.flags)
         self._flags = tuple((index, flags[leaf.name]) for index, leaf in enumerate(leaves) if leaf.name in flags)
+        # What ``check`` looks at, for those who can tell at a glance that it has nothing to say.
+        self.single_leaves = frozenset(index for index, _ in self._flags)
+        self.written_leaves = frozenset(index for index in self.arrays if leaves[index].name in written)
 
     def check(self, values: tuple[Any, ...]) -> Aliases:
         """Refuse values that do not fit, and tell which arrays share memory.
@@ -119,7 +126,8 @@ class Variant:
 
     def frozen_still_holds(self) -> bool:
         """Whether every global and closure value that was compiled in is still the same object."""
-        return still_holds(self.program.frozen)
+        frozen = self.program.frozen
+        return not frozen or still_holds(frozen)
 
 
 def still_holds(frozen: Iterable[FrozenName]) -> bool:
@@ -132,8 +140,10 @@ class Specialisation:
     """A variant for one alias pattern: its plan, and the executable, built at the first launch."""
 
     def __init__(self, variant: Variant, aliases: Aliases) -> None:
-        self.variant = variant
+        self.variant, self.aliases = variant, aliases
         self.plan: GraphPlan = build_plan(variant.program_for(aliases))
+        # Arrays that share memory may need temporaries, and these numbers of their own.
+        self.host_values = HostValues(self.plan.program).of if aliases else variant.host_values
         self.executable: Executable | None = None
         self.launched: LastLaunch | None = None
         # What the kernel returns, from the numbers of a launch.
@@ -147,6 +157,10 @@ class Specialisation:
         self.executable = executable
         self.launched = LastLaunch(len(self.plan.tasks), executable.nodes, executable.path, executable.reason)
         return executable
+
+    def again(self, executable: Executable, call: Call) -> Run | None:
+        """A function that runs ``call`` once more while its arrays live; it holds none of them. None where there is none."""
+        return _AGAIN[self.variant.backend](executable, call, self.variant)
 
     def close(self) -> None:
         """Free the executable; the next launch builds another."""
@@ -182,7 +196,7 @@ def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
     if not options.graph:
         reason = "graph=False: one stream launch a task"
         return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=False, reason=reason)
-    if all(isinstance(statement, TaskStatement) for statement in plan.program.body):
+    if not any(isinstance(statement, (Loop, Branch)) for statement in plan.program.body):
         return CudaGraphExecutable(compiled, device, block_size=block, reason="the kernel has no device loop or branch")
     if options.conditional == "host":
         reason = "conditional='host': the host drives loops and branches"
@@ -215,6 +229,26 @@ def loop_probe(ordinal: int) -> Any:
 
 
 _EXECUTABLES = {"cpu": _cpu, "sim": _simulator, "cuda": _cuda}
+
+
+def _again_on_cuda(executable: Any, call: Call, variant: Variant) -> Run:
+    views = [call.values[index] for index in variant.arrays]
+    find_stream = variant.streams.Streams(variant.device, views).forget()
+    launch, bare = executable.launch, call.without_owners()
+
+    def run() -> tuple[Any, ...] | None:
+        stream = find_stream()
+        numbers: tuple[Any, ...] | None = launch(bare if stream == bare.stream else bare.on(stream))
+        return numbers
+
+    return run
+
+
+_AGAIN: dict[str, Callable[[Any, Call, Variant], Run | None]] = {
+    "cpu": lambda executable, call, _variant: executable.again(call),
+    "sim": lambda _executable, _call, _variant: None,
+    "cuda": _again_on_cuda,
+}
 
 
 def _refuse_half(leaves: tuple[Leaf, ...]) -> None:

@@ -7,10 +7,11 @@ import copy
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
+from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value, same
 from qgraph.frontend.calls import call_func, evaluated, has_calls, held_range
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.host import binding
+from qgraph.frontend.host_calls import host_statement
 from qgraph.frontend.ranks import rank
 from qgraph.frontend.region import Region, callee
 from qgraph.frontend.resolve import Body
@@ -76,6 +77,9 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
             call_func(region, scope, *found, value)
             return
         bound = scope.static(value.func)
+        if isinstance(bound, Value) and any(bound.value is word for word in language.HOST_WORDS):
+            host_statement(region, scope, value, bound.value)
+            return
         if isinstance(bound, Value) and (bound.value is print or bound.value in language.ATOMICS):
             node = copy.copy(node)
             node.value = evaluated(region, scope, value)
@@ -277,19 +281,13 @@ def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.
 def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
     """A name that means something at the start of a loop's body, or a branch, means the same in each iteration."""
     before = scope.entry.get(name.id)
-    if before is None or isinstance(before, Gone) or _same(before, bound) or _both_arrays(scope, name, bound):
+    if before is None or isinstance(before, Gone) or same(before, bound) or _both_arrays(scope, name, bound):
         return
     raise KernelSyntaxError(
         f"`{name.id}` is bound again inside a device loop or branch, to something that is no number",
         scope.span(name),
         hint="copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
     )
-
-
-def _same(before: Binding, bound: Binding) -> bool:
-    if isinstance(before, Value) and isinstance(bound, Value):
-        return before.value is bound.value
-    return before == bound
 
 
 def _both_arrays(scope: Scope, name: ast.Name, bound: Binding) -> bool:

@@ -159,3 +159,10 @@ def bind_type(path: str, type_: Type, leaves: Mapping[str, Leaf]) -> Binding:
     if hasattr(type_, "value"):
         return Value(type_.value)
     return LeafRef(leaves[path])
+
+
+def same(before: Binding | None, bound: Binding) -> bool:
+    """Whether a name means what it meant."""
+    if isinstance(before, Value) and isinstance(bound, Value):
+        return before.value is bound.value
+    return before == bound

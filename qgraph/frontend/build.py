@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
@@ -14,7 +15,7 @@ from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.region import ArrayWords, Region
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
-from qgraph.program import ArrayType, Leaf, Program, Result, Type
+from qgraph.program import HOST, ArrayType, Effects, EventMark, HostCall, Leaf, Program, Result, Statement, Type
 
 
 def build_program(
@@ -47,7 +48,7 @@ def build_program(
     region = Region(unit, _HANDLERS, ArrayWords(slices.bind_view, slices.reduce_arrays))
     enter_function(region, scope, tree)
     result = None if frame.returns is None else _result(region, scope, frame.returns)
-    body = region.finish()
+    body = tuple(_as_barrier(unit, statement) for statement in region.finish())
     program = Program(
         name=source.name,
         span=source.span,
@@ -65,6 +66,14 @@ def build_program(
     )
     _check_readonly(program)
     return program
+
+
+def _as_barrier(unit: Unit, statement: Statement) -> Statement:
+    """A host call or event mark comes after everything before it and before everything after it: it touches all there is."""
+    if not isinstance(statement, (HostCall, EventMark)):
+        return statement
+    everything = frozenset({HOST, *unit.leaves, *(slot.name for slot in unit.slots)})
+    return replace(statement, effects=Effects(everything, everything))
 
 
 def _result(region: Region, scope: Scope, structure: Structure) -> Result:

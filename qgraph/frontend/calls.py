@@ -11,6 +11,7 @@ from qgraph.frontend.bindings import Binding, LeafRef, RangeRef, ScalarRef, Slot
 from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.exits import falls_through, lower_returns, returns_structure
+from qgraph.frontend.flags import assign, placed
 from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.host import binding, host_expression
 from qgraph.frontend.ranges import refuse_array
@@ -181,7 +182,7 @@ class _Calls(ast.NodeTransformer):
             raise KernelSyntaxError(
                 f"`{ast.unparse(node)}` returns nothing", self._scope.span(node), hint="give the func a `return`"
             )
-        name = f"{ADDED}call{len(self._region.unit.slots)}_{node.lineno}_{node.col_offset}"
+        name = self._name("call", node)
         self._scope.names[name] = result
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
@@ -196,26 +197,52 @@ class _Calls(ast.NodeTransformer):
         return self._region.arrays.reduce(self._region, self._scope, node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        node.left, node.comparators[0] = self._in_order([node.left, node.comparators[0]])
-        for value in node.comparators[1:]:
-            self._refuse(value, "a comparison")
-        return node
+        if len(node.ops) == 1:
+            node.left, node.comparators[0] = self._in_order([node.left, node.comparators[0]])
+            return node
+        # `a < b < c` is `a < b and b < c`, with one b.
+        middle = self._name("middle", node)
+        node.left, value = self._in_order([node.left, node.comparators[0]])
+        self._scope.names[middle] = bind_value(self._region, self._scope, value)
+        first = ast.Compare(node.left, node.ops[:1], [ast.Name(middle, ast.Load())])
+        rest = ast.Compare(ast.Name(middle, ast.Load()), node.ops[1:], node.comparators[1:])
+        return self._visited(ast.BoolOp(ast.And(), [first, rest]), node)
 
     def visit_Tuple(self, node: ast.Tuple) -> ast.expr:
         node.elts = self._in_order(node.elts)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        node.values[0] = self.visit(node.values[0])
-        for value in node.values[1:]:
-            self._refuse(value, "and" if isinstance(node.op, ast.And) else "or")
-        return node
+        if not any(has_calls(self._region, self._scope, value) for value in node.values[1:]):
+            node.values[0] = self.visit(node.values[0])
+            return node
+        first, *others = node.values
+        rest = others[0] if len(others) == 1 else ast.BoolOp(node.op, others)
+        name = self._name("either", node)
+        test: ast.expr = ast.Name(name, ast.Load())
+        if isinstance(node.op, ast.Or):
+            test = ast.UnaryOp(ast.Not(), test)
+        return self._stated([assign(name, first, node), placed(ast.If(test, [assign(name, rest, node)], []), node)], name, node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        node.test = self.visit(node.test)
-        self._refuse(node.body, "if")
-        self._refuse(node.orelse, "else")
-        return node
+        if not any(has_calls(self._region, self._scope, value) for value in (node.body, node.orelse)):
+            node.test = self.visit(node.test)
+            return node
+        name = self._name("either", node)
+        choice = ast.If(node.test, [assign(name, node.body, node)], [assign(name, node.orelse, node)])
+        return self._stated([placed(choice, node)], name, node)
+
+    def _name(self, word: str, node: ast.expr) -> str:
+        return f"{ADDED}{word}{len(self._region.unit.slots)}_{node.lineno}_{node.col_offset}"
+
+    def _stated(self, statements: list[ast.stmt], name: str, node: ast.expr) -> ast.expr:
+        """What runs in some cases only, as statements that leave the value under ``name``."""
+        self._region.block(self._scope, statements)
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    def _visited(self, made: ast.expr, node: ast.expr) -> ast.expr:
+        result: ast.expr = self.visit(ast.fix_missing_locations(ast.copy_location(made, node)))
+        return result
 
     def _in_order(self, nodes: list[ast.expr]) -> list[ast.expr]:
         result = []
@@ -234,16 +261,6 @@ class _Calls(ast.NodeTransformer):
         calls = (child for later in rest for child in ast.walk(later) if isinstance(child, ast.Call))
         changes = any(callee_needs_region(self._region.unit, self._scope, call) for call in calls)
         return not changes or isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
-
-    def _refuse(self, node: ast.expr, word: str) -> None:
-        """A call that may not be made at all needs a branch of its own."""
-        for child in ast.walk(node):
-            if isinstance(child, ast.Call) and callee_needs_region(self._region.unit, self._scope, child):
-                raise KernelSyntaxError(
-                    f"`{ast.unparse(child)}`, which has loops, stands behind `{word}`: it runs only in some cases",
-                    self._scope.span(child),
-                    hint="write an `if` statement, and call it in the branch",
-                )
 
 
 def held(region: Region, scope: Scope, node: ast.expr) -> ast.expr:

@@ -107,6 +107,14 @@ def needed_before(statements: Sequence[ast.stmt], names: Iterable[str]) -> froze
     return never_assigned | kept | flow.exposed
 
 
+def read_before(statements: Sequence[ast.stmt], names: Iterable[str]) -> list[str]:
+    """Those of ``names`` that ``statements`` may read before they assign them, sorted."""
+    assigned = {name: places for name, places in names_assigned(statements).items() if name in set(names)}
+    flow = _Flow(assigned, "", exposed=set())
+    flow.block(statements, frozenset())
+    return sorted(flow.exposed or ())
+
+
 # The names surely assigned where control stands; None where control cannot stand.
 State = frozenset[str] | None
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError, KernelTypeError
-from qgraph.frontend.bindings import Binding, Gone, LeafRef, ScalarRef
+from qgraph.frontend.bindings import Binding, Gone, LeafRef, ScalarRef, same
 from qgraph.frontend.calls import evaluated
 from qgraph.frontend.compile_time import bind_items, static_items
 from qgraph.frontend.counted import counted_loop
 from qgraph.frontend.deciding import decide, decide_test, unless_broken
-from qgraph.frontend.definite import names_assigned
+from qgraph.frontend.definite import names_assigned, read_before
 from qgraph.frontend.flags import LoopBody, assign, lower_loop, unless
 from qgraph.frontend.host import host_expression
 from qgraph.frontend.ranges import loop_call
@@ -66,8 +66,9 @@ def _unrolled(region: Region, scope: Scope, node: ast.For, items: Sequence[Bindi
 
 def _forget(scope: Scope, node: ast.For) -> None:
     """After a parallel loop, what only it assigned has no value: each iteration had its own."""
+    own = names_assigned([node.target])
     for name in names_assigned([node.target, *node.body]):
-        if isinstance(scope.names.get(name), ScalarRef):
+        if name not in own and isinstance(scope.names.get(name), ScalarRef):
             continue
         scope.names[name] = Gone(
             f"`{name}` is read after the loop that assigns it",
@@ -196,11 +197,26 @@ def _else(region: Region, scope: Scope, lowered: LoopBody, node: ast.For | ast.W
 def _after(scope: Scope, inner: Scope, node: ast.For | ast.While, *, surely: bool) -> None:
     """The names after a loop: those of its body too, where that has surely run."""
     span = header(scope, node)
+    _refuse_stale(scope, inner, node)
     merge(scope, [inner] if surely else [inner, scope.inner({})], span)
     if isinstance(node, ast.For):
         for name in names_assigned([node.target]):
             reason = f"`{name}` is read after the loop that assigns it"
             scope.names[name] = Gone(reason, scope.span(node.target), "keep its value under another name in the body")
+
+
+def _refuse_stale(scope: Scope, inner: Scope, node: ast.For | ast.While) -> None:
+    """A name that the body gives another meaning, for which there is no slot, cannot be read by the next iteration."""
+    changed = [
+        name for name, bound in inner.entry.items() if not isinstance(bound, Gone) and not same(inner.names.get(name), bound)
+    ]
+    for name in read_before(node.body, changed):
+        found = inner.names[name]
+        raise KernelSyntaxError(
+            f"`{name}` is read in this loop before it is bound again, which the next iteration would see",
+            found.span if isinstance(found, Gone) else scope.span(names_assigned(node.body)[name][0]),
+            hint=found.hint if isinstance(found, Gone) else "only numbers can change from one iteration to the next",
+        )
 
 
 # --- arguments ---------------------------------------------------------------------------------------------------------

@@ -58,7 +58,8 @@ class SourceFunction:
             if hasattr(node, "ctx") and isinstance(node, (ast.Name, ast.Attribute))
         }
         values = [*(self.globals.get(name) for name in names), *(self.closure.get(name) for name in names)]
-        return language.static in values or "static" in names
+        # By identity: a global may be an array, whose comparison is one.
+        return any(value is language.static for value in values) or "static" in names
 
     @property
     def name(self) -> str:

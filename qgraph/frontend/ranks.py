@@ -147,7 +147,7 @@ def reduction(scope: Scope, node: ast.AST) -> str:
 
 
 def stores_slice(scope: Scope, node: ast.AST) -> bool:
-    """Whether a statement assigns part of an array as a whole, or binds a name to one."""
+    """Whether a statement assigns part of an array as a whole."""
     if isinstance(node, ast.Assign):
         targets: Sequence[ast.expr] = node.targets
     elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
@@ -155,8 +155,4 @@ def stores_slice(scope: Scope, node: ast.AST) -> bool:
     else:
         return False
     flat = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
-    if any(isinstance(target, ast.Subscript) and rank(scope, target) for target in flat):
-        return True
-    value = node.value
-    views = isinstance(value, (ast.Subscript, ast.Attribute)) and known(scope, value) is None and rank(scope, value) > 0
-    return views and any(isinstance(target, ast.Name) for target in flat)
+    return any(isinstance(target, ast.Subscript) and rank(scope, target) for target in flat)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, Ranked, StructRef, Value
+from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, Ranked, StructRef, Value, ViewRef
 from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.parse import SourceFunction
@@ -94,13 +94,14 @@ class Region:
 def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
     """Whether something under ``nodes`` is more than one thread's work.
 
-    That is a loop over a range, a device loop, a call with one, or an array or a tuple that gets another name.
+    That is a loop over a range, a device loop, a call with one, an array that is made, an array or a tuple that gets another
+    name, or a word for the host.
     """
     nodes = list(nodes)
     if any(_is_parallel(unit, scope, child) for node in nodes for child in ast.walk(node)):
         return True
     bound = (scope.names.get(name) for name in names_assigned(nodes))
-    return any((isinstance(each, LeafRef) and each.is_array) or isinstance(each, StructRef) for each in bound)
+    return any((isinstance(each, LeafRef) and each.is_array) or isinstance(each, (StructRef, ViewRef)) for each in bound)
 
 
 def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
@@ -109,9 +110,37 @@ def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
     if isinstance(node, ast.For):
         # An unrolled loop binds its names to anything.
         return is_parallel_loop(scope, node) or _is_unrolled(scope, node)
+    if isinstance(node, (ast.Assign, ast.AnnAssign)) and _renames(scope, node):
+        return True
     if stores_slice(scope, node) or reduction(scope, node):
         return True
-    return isinstance(node, ast.Call) and callee_needs_region(unit, scope, node)
+    if not isinstance(node, ast.Call):
+        return False
+    if is_host_word(scope, node) or made_array(scope, node) is not None:
+        return True
+    return callee_needs_region(unit, scope, node)
+
+
+def _renames(scope: Scope, node: ast.Assign | ast.AnnAssign) -> bool:
+    """Whether an array, part of one, or a tuple gets another name."""
+    values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+    places = [value for value in values if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript))]
+    return any(rank(scope, place) > 0 or isinstance(_static(scope, place), StructRef) for place in places)
+
+
+def made_array(scope: Scope, value: ast.expr) -> str | None:
+    """The word of a call such as ``qgraph.zeros(n)``, which makes an array at kernel level; None for anything else."""
+    if not isinstance(value, ast.Call) or not isinstance(value.func, (ast.Name, ast.Attribute)):
+        return None
+    bound = scope.names.get(value.func.id) if isinstance(value.func, ast.Name) else None
+    bound = bound or _static(scope, value.func)
+    return language.array_maker(bound.value) if isinstance(bound, Value) else None
+
+
+def is_host_word(scope: Scope, node: ast.Call) -> bool:
+    """Whether a call is of ``host_callback``, ``record`` or ``wait``."""
+    bound = _static(scope, node.func)
+    return isinstance(bound, Value) and any(bound.value is word for word in language.HOST_WORDS)
 
 
 def _is_unrolled(scope: Scope, node: ast.For) -> bool:
@@ -144,29 +173,25 @@ def callee_needs_region(unit: Unit, scope: Scope, node: ast.Call) -> bool:
     if found is None or found[0] in unit.calling:
         return False
     source = unit.source_of(found[0])
-    names: dict[str, Binding] = {name: Value(None) for name in source.signature.parameters}
-    inner = scope.of(source, names | _arrays_passed(scope, source, found[1], node))
+    inner = scope.of(source, _parameters(scope, source, found[1], node))
     unit.calling.append(found[0])
     result = needs_region(unit, inner, source.tree.body)
     unit.calling.pop()
     return result
 
 
-def _arrays_passed(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Binding]:
-    """Parameters that are arrays, as far as it can be told before the call is made."""
+def _parameters(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Binding]:
+    """What the parameters of a func stand for, as far as that is known before the call: arrays are."""
+    known: dict[str, Binding] = dict.fromkeys(source.signature.parameters, Value(None))
     try:
         arguments = bind_call(scope, source, owner, node)
-    except KernelSyntaxError:
-        return {}
-    passed: dict[str, Binding] = {}
+    except KernelSyntaxError:  # what is wrong with the call is said where it is made
+        return known
     for name, argument in arguments.items():
         bound = _static(scope, argument) if isinstance(argument, ast.expr) else argument
-        ndim = rank(scope, argument) if isinstance(argument, ast.expr) else 0
-        if isinstance(bound, StructRef):
-            passed[name] = bound
-        elif ndim:
-            passed[name] = Ranked(ndim)
-    return passed
+        ndim = rank(scope, argument) if bound is None and isinstance(argument, ast.expr) else 0
+        known[name] = Ranked(ndim) if ndim else bound or Value(None)
+    return known
 
 
 def _static(scope: Scope, node: ast.expr) -> Binding | None:
@@ -190,6 +215,12 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
             scope.names[name] = first
         elif any(isinstance(other, Gone) for other in found):
             scope.names[name] = next(other for other in found if isinstance(other, Gone))
+        elif all(other is not None for other in found):
+            scope.names[name] = Gone(
+                f"`{name}` does not mean the same on each path that leads here",
+                span,
+                "only numbers can: use it in the branches",
+            )
         else:
             scope.names[name] = Gone(
                 f"`{name}` may be read before it is assigned", span, "assign it on every path that leads here"

@@ -360,6 +360,8 @@ class _Rewriter(ast.NodeTransformer):
             if position:
                 value = _binary(value, ast.Mod(), _name(counts[position]))
             values.append(_binary(value, ast.Add(), _name(lows[position])))
+        if isinstance(node.target, ast.Tuple):
+            values = [self._cast(place, value) for place, value in zip(node.target.elts, values, strict=False)]
         target = self.visit(node.target)
         inner.append(ast.copy_location(ast.Assign([target], ast.Tuple(values, ast.Load())), node))
         loop = ast.For(
@@ -461,6 +463,12 @@ class _Rewriter(ast.NodeTransformer):
         text = ast.unparse(node.func)
         if callee is language.graph_do_while:
             raise self._error("graph_do_while() is not the condition of a `while`", node, "write `while graph_do_while(flag):`")
+        if any(callee is word for word in language.HOST_WORDS):
+            raise self._error(
+                f"`{text}(...)` is used in the body of a loop, or as a value: it is a statement of the kernel itself",
+                node,
+                "call it as a statement at kernel level: before or after the loop",
+            )
         if callee in (language.serial, language.parallel, language.ndrange):
             raise self._error(f"`{text}(...)` is used as a value", node, f"write `for ... in {text}(...)`")
         if is_cuda_object(callee):

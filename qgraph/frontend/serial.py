@@ -169,6 +169,8 @@ def _check_targets(scope: Scope, node: ast.stmt) -> None:
         while isinstance(base, ast.Subscript):
             base = base.value
         bound = scope.static(base)
+        if isinstance(bound, Gone):
+            raise KernelSyntaxError(bound.reason, scope.span(child), hint=bound.hint)
         leaf = getattr(bound, "leaf", None)
         if bound is not None and (leaf is None or not isinstance(leaf.type, ArrayType)):
             raise KernelSyntaxError(

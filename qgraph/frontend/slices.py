@@ -1,8 +1,8 @@
 """Array statements at kernel level, as the loops they mean: `y[1:-1] = a * x[:-2] + z[2:]`, `np.sum(x * y)`.
 
 Each becomes a parallel loop over the elements, in which a slice is an element; the rest of the frontend treats it like a loop
-that the user wrote. NumPy evaluates the right side first. The loop does the same where it reads no element that another
-iteration writes, which the race analysis decides; the others are refused.
+that the user wrote. NumPy evaluates the right side first. The loop means the same where it reads no element that another
+iteration writes, which the race analysis decides; else the right side goes to a temporary before.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ import numpy as np
 
 from qgraph import language
 from qgraph.errors import DataRaceError, KernelSyntaxError, KernelTypeError
-from qgraph.frontend.bindings import Binding, LeafRef, Num, RangeRef, Value, ViewRef
+from qgraph.frontend.bindings import Along, Binding, LeafRef, Num, RangeRef, Value, ViewRef
 from qgraph.frontend.calls import bind_value, evaluated
 from qgraph.frontend.element_types import element_type
 from qgraph.frontend.host import host_expression
-from qgraph.frontend.indexing import element, number, word
+from qgraph.frontend.indexing import ONE, ZERO, element, number, word
 from qgraph.frontend.ranks import is_elementwise, known, rank, reduction
 from qgraph.frontend.region import Region, task_statements
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.tasks import parallel_task
 from qgraph.frontend.unit import ADDED, SHARED, Unit
-from qgraph.frontend.views import Seen, view_of
-from qgraph.program import Leaf, Verdict
-from qgraph.source import Span
+from qgraph.frontend.views import Seen, size_of, view_of
+from qgraph.program import ArrayType, Leaf, Task, Temporary, Verdict
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
 _EXTREMES = {"min": np.minimum, "max": np.maximum}
@@ -54,7 +53,6 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
 
     Raises:
         KernelSyntaxError, KernelTypeError: the value does not fit the target.
-        DataRaceError: the right side reads elements that the statement writes, as other elements.
     """
     assert isinstance(target, ast.Subscript)
     value = evaluated(region, scope, value)
@@ -73,31 +71,10 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
     view = body.assigned(place)
     computed = body.visit(value)
     store = body.at(view, target)
-    store.ctx = ast.Store()
-    statement = ast.copy_location(ast.Assign([store], computed), node)
-    conflict = body.conflict(store)
-    loop = body.loop([statement], node)
-    try:
-        bounds, task = parallel_task(region.unit, body.scope, loop, declared=conflict is None)
-    except DataRaceError:
-        assert conflict is not None
-        raise _overlap(scope, node, place, conflict) from None
-    if conflict is not None and task.verdict is not None and task.verdict.kind != "independent":
-        raise _overlap(scope, node, place, conflict)
-    region.add(*task_statements(bounds, replace(task, verdict=_elementwise(scope.span(node)))))
-
-
-def _elementwise(span: Span) -> Verdict:
-    return Verdict("independent", "elementwise", span)
-
-
-def _overlap(scope: Scope, node: ast.stmt, target: ast.expr, operand: ast.expr) -> DataRaceError:
-    return DataRaceError(
-        f"`{ast.unparse(operand)}` may share elements with `{ast.unparse(target)}`, which the same statement assigns",
-        scope.span(operand),
-        also=(("the assignment is here", scope.span(target)),),
-        hint="NumPy evaluates the right side first; write it to another array, and copy that in a second statement",
-    )
+    if not body.store_at_once(store, computed, node):
+        copied = body.copied(view, target, node)
+        body.store(copied, computed, node)
+        body.store(store, copied, node)
 
 
 def _check_in_place(scope: Scope, node: ast.AugAssign, target: ast.expr, value: ast.expr) -> None:
@@ -126,9 +103,7 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     dtype = element_type(scope, value)
     start, step = _step(body, body.visit(value), kind, dtype, node, name)
     region.run(scope).assign(scope, name, _at(start, node))
-    inner = body.loop([_at(step, node)], node)
-    body.scope.names[name] = scope.names[name]
-    bounds, task = parallel_task(region.unit, body.scope, inner, declared=False)
+    bounds, task = parallel_task(region.unit, *body.loop([_at(step, node)], node), declared=False)
     region.add(*task_statements(bounds, task))
     result: ast.expr = ast.Name(name, ast.Load())
     if kind == "mean":
@@ -241,16 +216,15 @@ class _Elements:
     def _name_variables(self) -> None:
         self._variables = [ast.Name(f"{ADDED}i{axis}", ast.Load()) for axis in range(len(self._lengths))]
 
-    def loop(self, statements: list[ast.stmt], node: ast.AST) -> ast.For:
-        """``for i0, i1 in ndrange(n0, n1): statements``, at the place of ``node``."""
+    def loop(self, statements: list[ast.stmt], node: ast.AST) -> tuple[Scope, ast.For]:
+        """``for i0, i1 in ndrange(n0, n1): statements``, at the place of ``node``, and the scope that it stands in."""
         call = word(self.scope, language.ndrange, *(length.code for length in self._lengths))
         assert isinstance(call, ast.Call)
         names: list[ast.expr] = [ast.Name(name.id, ast.Store()) for name in self._variables if isinstance(name, ast.Name)]
         target = names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())
         inner = self.scope.inner({f"{ADDED}elements": RangeRef(_at(call, node), self.scope)})
-        self.scope = inner
         loop = ast.For(target, ast.Name(f"{ADDED}elements", ast.Load()), statements, [])
-        return _at(loop, node)
+        return inner, _at(loop, node)
 
     def size(self) -> ast.expr:
         """The number of elements."""
@@ -395,17 +369,57 @@ class _Elements:
     def _check(self, test: ast.expr, node: ast.expr, note: str, hint: str) -> None:
         self._unit.host_value(_at(test, node), self.scope.span(node), "shape", text=hint, note=note)
 
-    def conflict(self, store: ast.expr) -> ast.expr | None:
-        """An operand that may share elements with the target, at other indices; None if there is none."""
-        place = ast.unparse(store)
-        for view, code, node in self._elements:
-            if code is not store and self._shares(view.leaf) and not self._is_same(view, ast.unparse(code), place):
-                return node
-        return None
+    # --- stores ---
 
-    def _is_same(self, view: ViewRef, code: str, place: str) -> bool:
+    def store_at_once(self, place: ast.Subscript, value: ast.expr, node: ast.stmt) -> bool:
+        """Add the loop that stores ``value`` in ``place``; False where it may read what another iteration has stored."""
+        shared = [view for view, code, _ in self._elements if code is not place and self._reaches(view, code, place)]
+        if not shared:
+            self.store(place, value, node)
+            return True
         assert self._target is not None
-        return view.leaf.name == self._target.leaf.name and code == place
+        if any(frozenset({view.leaf.name, self._target.leaf.name}) in self._unit.overlapping for view in shared):
+            return False
+        scope, loop = self._storing(place, value, node)
+        try:
+            bounds, task = parallel_task(self._unit, scope, loop, declared=False)
+        except DataRaceError:
+            return False
+        if task.verdict is None or task.verdict.kind != "independent":
+            return False
+        self._add(bounds, task, node)
+        return True
+
+    def store(self, place: ast.Subscript, value: ast.expr, node: ast.stmt) -> None:
+        """Add the loop that stores ``value`` in ``place``: no two elements are one, and none is read by another iteration."""
+        scope, loop = self._storing(place, value, node)
+        self._add(*parallel_task(self._unit, scope, loop, declared=True), node)
+
+    def _storing(self, place: ast.Subscript, value: ast.expr, node: ast.stmt) -> tuple[Scope, ast.For]:
+        target = copy.copy(place)
+        target.ctx = ast.Store()
+        return self.loop([ast.copy_location(ast.Assign([target], value), node)], node)
+
+    def _add(self, bounds: Task | None, task: Task, node: ast.stmt) -> None:
+        verdict = Verdict("independent", "elementwise", self.scope.span(node))
+        self._region.add(*task_statements(bounds, replace(task, verdict=verdict)))
+
+    def copied(self, view: ViewRef, node: ast.expr, statement: ast.stmt) -> ast.Subscript:
+        """The element of a new array, of the shape and dtype of ``view``; where only the device knows that, it is larger."""
+        unit, span = self._unit, self.scope.span(statement)
+        assert isinstance(view.leaf.type, ArrayType)
+        sizes = [along.count.host or size_of(unit, view.leaf, along.axis) for along in view.along]
+        names = tuple(unit.host_value(size, span, "size", text=ast.unparse(node)).id for size in sizes)
+        leaf = Leaf(unit.array_name("copy"), "a copy of the right side", ArrayType(view.leaf.type.dtype, len(names), "C"))
+        unit.add_temporary(Temporary(leaf, names, span), tuple(sizes))
+        along = tuple(Along(axis, ZERO, ONE, old.count) for axis, old in enumerate(view.along))
+        return self.at(ViewRef(leaf, {}, along), node)
+
+    def _reaches(self, view: ViewRef, code: ast.expr, place: ast.expr) -> bool:
+        """Whether an operand may share elements with the target, at other indices."""
+        assert self._target is not None
+        same = view.leaf.name == self._target.leaf.name and ast.unparse(code) == ast.unparse(place)
+        return self._shares(view.leaf) and not same
 
 
 class _Zeros(ast.NodeTransformer):

@@ -86,7 +86,8 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         effects |= found.effects
     # A scalar that is reduced is loaded only where something else needs it: the bounds of the loop.
     outside = [part for axis in settled for part in (axis.start, axis.step, axis.count)]
-    used = free_names([*statements, *outside, *(found.elements if found is not None else ())])
+    everywhere = [*statements, *outside, *(found.elements if found is not None else ())]
+    used = free_names(everywhere)
     task = Task(
         name=unit.task_name(node.lineno, "loop"),
         role="loop",
@@ -95,7 +96,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         body=tuple(statements),
         names=body.names.values,
         effects=unit.touched(effects | _slot_reads(body)),
-        selections=selected(unit, [*statements, *outside]),
+        selections=selected(unit, everywhere),
         verdict=judgement.verdict if found is None else found.verdict(judgement.verdict),
         index_tuple=index_tuple,
         scalars=tuple((name, slot) for name, slot in body.scalars.items() if name in used),

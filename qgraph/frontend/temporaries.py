@@ -10,9 +10,9 @@ import numpy as np
 from qgraph.errors import KernelSyntaxError, KernelTypeError
 from qgraph.frontend.bindings import LeafRef, StructRef, Value
 from qgraph.frontend.host import host_expression
-from qgraph.frontend.region import Region
+from qgraph.frontend.region import Region, made_array
 from qgraph.frontend.scope import Scope
-from qgraph.language import array_maker, ndrange
+from qgraph.language import ndrange
 from qgraph.program import SCALAR_DTYPES, ArrayType, Leaf, Temporary
 
 _DEFAULT = "float64"
@@ -27,7 +27,7 @@ def temporary(region: Region, scope: Scope, name: str, value: ast.expr) -> LeafR
         KernelSyntaxError: only the device knows its size, or an argument is not understood.
         KernelTypeError: its dtype is none of an array of a kernel.
     """
-    kind = _maker(scope, value)
+    kind = made_array(scope, value)
     if kind is None:
         return None
     assert isinstance(value, ast.Call)
@@ -52,18 +52,6 @@ def temporary(region: Region, scope: Scope, name: str, value: ast.expr) -> LeafR
     if filler is not None:
         _fill(region, scope, leaf, filler, value)
     return LeafRef(leaf)
-
-
-def _maker(scope: Scope, value: ast.expr) -> str | None:
-    if not isinstance(value, ast.Call) or not isinstance(value.func, (ast.Name, ast.Attribute)):
-        return None
-    bound = scope.names.get(value.func.id) if isinstance(value.func, ast.Name) else None
-    if bound is None:
-        try:
-            bound = scope.static(value.func)
-        except KernelSyntaxError:  # what is wrong with the name is said where it is used
-            return None
-    return array_maker(bound.value) if isinstance(bound, Value) else None
 
 
 _PARAMETERS = {

@@ -31,7 +31,7 @@ from qgraph.frontend.indexing import (
 from qgraph.frontend.ranks import is_ellipsis, is_new_axis, known, parts_of, rank
 from qgraph.frontend.region import Region
 from qgraph.frontend.scope import Scope
-from qgraph.frontend.unit import SHARED
+from qgraph.frontend.unit import SHARED, Unit
 from qgraph.program import ArrayType, Leaf
 
 _Bounds = tuple[ast.expr | None, ast.expr | None, ast.expr | None]
@@ -51,6 +51,13 @@ def view_of(region: Region, scope: Scope, node: ast.expr, *, keep: bool = False,
         KernelSyntaxError: indices that are no integers and slices; or ``node`` makes a new array.
     """
     return _Viewer(region, scope, keep, {} if seen is None else seen).view(node)
+
+
+def size_of(unit: Unit, leaf: Leaf, axis: int) -> ast.expr:
+    """The size of a dimension of an array, as the host computes it."""
+    host_name = unit.host_name(leaf)
+    extents = unit.extents.get(host_name)
+    return ast.parse(f"{host_name}.shape[{axis}]", mode="eval").body if extents is None else copy.deepcopy(extents[axis])
 
 
 class _Viewer:
@@ -83,9 +90,7 @@ class _Viewer:
         return ViewRef(leaf, {}, tuple(Along(axis, ZERO, ONE, self._size(leaf, axis)) for axis in range(leaf.type.ndim)))
 
     def _size(self, leaf: Leaf, axis: int) -> Num:
-        host_name = self._unit.host_name(leaf)
-        extents = self._unit.extents.get(host_name)
-        expr = ast.parse(f"{host_name}.shape[{axis}]", mode="eval").body if extents is None else copy.deepcopy(extents[axis])
+        expr = size_of(self._unit, leaf, axis)
         name = f"{SHARED}{leaf.name}.shape[{axis}]"
         self._scope.names[name] = HostExpr(expr)
         return Num(ast.Name(name, ast.Load()), expr)

@@ -179,6 +179,29 @@ def _float_loop(builder: Any, dtype: Any, pointer: Any, value: ir.Value, better:
     return old
 
 
+def host_word() -> CodeWord:
+    """The Numba type of ``language.call_host``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        data = args[1] if isinstance(args[1], types.Array) else types.uint64
+        return context.make_signature(types.int32, types.uint64, data)
+
+    return CodeWord("call_host", typer, _call_host)
+
+
+def _call_host(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    pointer = ir.IntType(8).as_pointer()
+    result = context.get_value_type(sig.return_type)
+    if isinstance(sig.args[1], types.Array):
+        array = context.make_array(sig.args[1])(context, builder, args[1])
+        function_type = ir.FunctionType(result, [pointer])
+        function = builder.inttoptr(args[0], function_type.as_pointer())
+        return builder.call(function, [builder.bitcast(array.data, pointer)])
+    function = builder.inttoptr(args[0], ir.FunctionType(ir.VoidType(), [pointer]).as_pointer())
+    builder.call(function, [builder.inttoptr(args[1], pointer)])
+    return ir.Constant(result, 0)
+
+
 def condition_word() -> CodeWord:
     """The Numba type of ``language.set_condition``."""
 

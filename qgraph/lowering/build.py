@@ -6,20 +6,33 @@ from dataclasses import replace
 from typing import Literal
 
 from qgraph.lowering.dependencies import edges_of
+from qgraph.lowering.fills import mark_fills_and_copies
 from qgraph.plan import GraphPlan, Node, Region
-from qgraph.program import Branch, Effects, Loop, Program, Statement, Task, TaskStatement, effects_of
+from qgraph.program import (
+    Branch,
+    Effects,
+    EventMark,
+    HostCall,
+    Loop,
+    Program,
+    Statement,
+    Task,
+    TaskStatement,
+    effects_of,
+)
 
 
 def build_plan(program: Program) -> GraphPlan:
     """The graph of ``program``, bodies of device loops included."""
     builder = _Builder(program)
     builder.region(program.body, None, None)
-    return GraphPlan(
+    plan = GraphPlan(
         program,
         tuple(builder.nodes),
         tuple(sorted(builder.edges)),
         tuple(Region(index, parent, tuple(nodes)) for index, (parent, nodes) in enumerate(builder.regions)),
     )
+    return mark_fills_and_copies(plan)
 
 
 class _Builder:
@@ -37,6 +50,9 @@ class _Builder:
         self.regions.append((parent, []))
         touched: list[tuple[int, Effects]] = []
         for statement in statements:
+            if isinstance(statement, (HostCall, EventMark)):
+                touched += self._host(index, statement)
+                continue
             before = statement.task if isinstance(statement, TaskStatement) else _before(statement)
             if before is not None:
                 touched.append((self._kernel(index, before), before.effects))
@@ -53,6 +69,23 @@ class _Builder:
         self.nodes.append(Node(index, "kernel", label, task.span, region, task=task))
         self.regions[region][1].append(index)
         return index
+
+    def _host(self, region: int, statement: HostCall | EventMark) -> list[tuple[int, Effects]]:
+        """The nodes of a host call or event mark: first the numbers that the host gets are copied, if there are any."""
+        first = len(self.nodes)
+        if isinstance(statement, EventMark):
+            self.nodes.append(Node(first, statement.kind, statement.label, statement.span, region, host=statement))
+            self.regions[region][1].append(first)
+            return [(first, statement.effects)]
+        kinds: list[Literal["memcpy", "callback"]] = ["memcpy", "callback"] if statement.slots else ["callback"]
+        for index, kind in enumerate(kinds, first):
+            label = f"callback {statement.label}" if kind == "callback" else f"memcpy of the numbers for {statement.label}"
+            self.nodes.append(Node(index, kind, label, statement.span, region, host=statement))
+            self.regions[region][1].append(index)
+        slots = frozenset(slot.name for slot in statement.slots)
+        copied = Effects(slots, frozenset({statement.name}))
+        called = statement.effects | Effects(frozenset({statement.name}))
+        return list(zip(range(first, first + len(kinds)), [copied, called][-len(kinds) :], strict=True))
 
     def _conditional(self, region: int, control: Loop | Branch) -> int:
         index = len(self.nodes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Set
 from dataclasses import replace
 
 from qgraph.compiled import CpuPlan, CudaPlan, Parameter, SimulatorPlan, TaskCode
@@ -29,9 +30,16 @@ def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
 
 
 def compile_ptx(
-    plan: GraphPlan, capability: tuple[int, int], options: Options, dtypes: Dtypes | None = None
+    plan: GraphPlan,
+    capability: tuple[int, int],
+    options: Options,
+    dtypes: Dtypes | None = None,
+    without: Set[str] = frozenset(),
 ) -> tuple[dict[str, TaskCode], dict[str, str]]:
-    """The kernel of every task as PTX, by task name. ``dtypes`` are the types of kernel scalars, if they are known."""
+    """The kernel of every task as PTX, by task name. ``dtypes`` are the types of kernel scalars, if they are known.
+
+    Tasks named in ``without`` are left out.
+    """
     cuda = numba_cuda.cuda_module()
     codes: dict[str, TaskCode] = {}
     texts: dict[str, str] = {}
@@ -39,6 +47,8 @@ def compile_ptx(
     if dtypes is None:
         dtypes = scalar_types(plan.program)
     for task in plan.program.tasks():
+        if task.name in without:
+            continue
         code, function = cuda_code(plan.program, task, cuda, dtypes)
         # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
         twin = compiled.setdefault(_meaning(code, function), code)
@@ -69,7 +79,9 @@ def _meaning(code: TaskCode, function: Function) -> object:
 def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options) -> CudaPlan:
     """All tasks linked to one cubin, with the device runtime where the toolkit has it."""
     dtypes = scalar_types(plan.program)
-    codes, texts = compile_ptx(plan, capability, options, dtypes)
+    # In a graph, fills and copies are no kernels.
+    filled = {node.task.name for node in plan.nodes if node.task is not None and node.box is not None and options.graph}
+    codes, texts = compile_ptx(plan, capability, options, dtypes, filled)
     device_runtime = link.device_runtime_path() is not None
     cubin = link.link(list(dict.fromkeys(texts.values())), capability, device_runtime=device_runtime) if texts else b""
     return CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeGuard, cast
 
+from qgraph import language
 from qgraph.compiled import Parameter
 from qgraph.lowering.slot_source import SLOTS, Dtypes, dtype_of, slot_place, slots_name
 from qgraph.lowering.task_source import (
@@ -20,7 +21,19 @@ from qgraph.lowering.task_source import (
     selected_leaf,
     serial_function,
 )
-from qgraph.program import Branch, Function, Loop, ParallelFunction, Program, Statement, Task, TaskStatement, function_tree
+from qgraph.program import (
+    Branch,
+    EventMark,
+    Function,
+    HostCall,
+    Loop,
+    ParallelFunction,
+    Program,
+    Statement,
+    Task,
+    TaskStatement,
+    function_tree,
+)
 from qgraph.source import Span
 
 # A loop is cut into at most this many chunks. Fixed: the chunks must not depend on the number of threads.
@@ -42,18 +55,18 @@ def control_function(program: Program, dtypes: Dtypes) -> tuple[tuple[Parameter,
     builder = _Control(program, dtypes)
     body = builder.block(program.body)
     # The slots are always passed, the handle never: on the CPU a condition is a slot.
-    parameters = ordered(program, (builder.used | {SLOTS.name}) - {HANDLE.name})
+    parameters = (*ordered(program, (builder.used | {SLOTS.name}) - {HANDLE.name}), *builder.callbacks)
     first = next(program.tasks(), None)
     if first is None:
-        return parameters, _empty(program, parameters)
+        return parameters, _taskless(program, parameters, body, builder.names)
     return parameters, make_function(program.name, [p.name for p in parameters], body, builder.names, first)
 
 
-def _empty(program: Program, parameters: Sequence[Parameter]) -> Function:
-    tree = function_tree(program.name, [parameter.name for parameter in parameters], [])
+def _taskless(program: Program, parameters: Sequence[Parameter], body: list[ast.stmt], names: dict[str, object]) -> Function:
+    tree = function_tree(program.name, [parameter.name for parameter in parameters], body)
     for node in ast.walk(tree):
         _place(node, program.span)
-    return Function(program.name, tree, {}, program.span.file)
+    return Function(program.name, tree, names, program.span.file)
 
 
 class _Control:
@@ -64,6 +77,7 @@ class _Control:
         self._dtypes = dtypes
         self.names: dict[str, object] = {"_split": _SPLIT}
         self.used: set[str] = set()
+        self.callbacks: list[Parameter] = []
 
     def block(self, statements: Sequence[Statement]) -> list[ast.stmt]:
         lines: list[str] = []
@@ -85,6 +99,21 @@ class _Control:
                     self._loop(statement, lines, pad)
                 case Branch():
                     self._branch(statement, lines, pad)
+                case HostCall():
+                    self._host_call(statement, lines, pad)
+                case EventMark():
+                    pass  # What the CPU was told before has been done.
+
+    def _host_call(self, call: HostCall, lines: list[str], pad: str) -> None:
+        self.names["_call_host"] = language.call_host
+        self.callbacks.append(Parameter("callback", call.name))
+        if language.is_c_function(call.function):
+            data = Parameter("callback", f"{call.name}_data")
+            self.callbacks.append(data)
+            lines.append(f"{pad}_call_host({call.name}, {data.name})")
+            return
+        # Not 0 where the function raised: then the kernel ends here, as in Python.
+        lines += [f"{pad}if _call_host({call.name}, {SLOTS.name}) != 0:", f"{pad}    return"]
 
     def _branch(self, branch: Branch, lines: list[str], pad: str) -> None:
         decided = f"_slots[{branch.condition_slot.index}]"

@@ -16,7 +16,7 @@ from qgraph.errors import KernelTypeError
 from qgraph.lowering import numba_cpu
 from qgraph.lowering.numba_types import numba_type
 from qgraph.lowering.numbers import NumberError, join, plain
-from qgraph.lowering.task_source import make_function
+from qgraph.lowering.task_source import make_function, replace_continue
 from qgraph.program import NUMBER, SCALAR_DTYPES, Cast, Program, Slot, Task
 from qgraph.source import Span
 
@@ -60,7 +60,8 @@ class Noted:
             return
         locals_ = dict((*task.scalars, *task.results))
         for reduction in task.reductions:
-            locals_ |= {variable.local: variable.slot for variable in reduction.variables if variable.slot is not None}
+            # An array element has no slot, but its partial results have its type.
+            locals_ |= {variable.local: variable.slot or variable.partials for variable in reduction.variables}
         body = copy.deepcopy(list(task.body))
         names = {child.id for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)}
         parameters, types = [], []
@@ -74,7 +75,7 @@ class Noted:
             for name, value in task.names.items()
             if isinstance(value, Cast) and value.slot is not None
         }
-        function = make_function(task.name, parameters, body, {**task.names, **recorders}, task)
+        function = make_function(task.name, parameters, replace_continue(body), {**task.names, **recorders}, task)
         numba_cpu.infer(function, types, float_type=self._float_type)
 
     def _by_sight(self, task: Task) -> bool:

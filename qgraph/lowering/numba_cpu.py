@@ -25,7 +25,16 @@ from numba.core.typing import Context, signature
 from numba.np.numpy_support import from_dtype
 
 from qgraph import language
-from qgraph.lowering.atomics import CodeWord, atomic_word, bound_word, cast_word, check_scalar, condition_word, match_word
+from qgraph.lowering.atomics import (
+    CodeWord,
+    atomic_word,
+    bound_word,
+    cast_word,
+    check_scalar,
+    condition_word,
+    host_word,
+    match_word,
+)
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, plain, python_function
@@ -137,6 +146,7 @@ def _make_typing(float_type: str) -> _Typing:
     typing._words = {}
     special: dict[int, Any] = {id(function): atomic_word(function) for function in language.ATOMICS}
     special[id(language.set_condition)] = condition_word()
+    special[id(language.call_host)] = host_word()
     special[id(language.match_subject)] = match_word()
     special[id(language.at_least)] = bound_word(assume=True)
     typing.special = special

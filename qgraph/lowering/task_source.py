@@ -115,7 +115,7 @@ def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast
     assert isinstance(full, ast.For)
     assert isinstance(rest, ast.For)
     body = list(task.body)
-    exact.body += [*_prologue(task, dtypes), *_unravel(task, "_t", task.axes), *_replace_continue(copy.deepcopy(body))]
+    exact.body += [*_prologue(task, dtypes), *_unravel(task, "_t", task.axes), *replace_continue(copy.deepcopy(body))]
     exact.orelse[:-1] += _prologue(task, dtypes)
     full.body += [*_unravel(task, "_t", task.axes), *copy.deepcopy(body)]
     rest.body = [*_unravel(task, "_t", task.axes), *copy.deepcopy(body)]
@@ -125,7 +125,7 @@ def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast
 def _one_thread(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
     """One thread an iteration; threads past the end return before they read anything."""
     guard = _statements(f"_t = _cuda.grid(1)\nif _t >= {_product(counts)}: return")
-    body = _replace_continue(copy.deepcopy(list(task.body)))
+    body = replace_continue(copy.deepcopy(list(task.body)))
     return [*guard, *_prologue(task, dtypes), *_unravel(task, "_t", task.axes), *body]
 
 
@@ -416,7 +416,8 @@ class _Continue(ast.NodeTransformer):
     visit_While = _leave
 
 
-def _replace_continue(statements: list[ast.stmt]) -> list[ast.stmt]:
+def replace_continue(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """A loop's body as that of a function for one iteration."""
     transformer = _Continue()
     return [transformer.visit(statement) for statement in statements]
 

@@ -93,7 +93,7 @@ def watch_of(cls: type) -> tuple[str, ...] | None:
 
 def current_stream(value: object) -> int | None:
     """The stream that ``value``'s library, PyTorch or CuPy, works on now (0: the default stream); None for other values."""
-    getter = _stream_getter_of(type(value))
+    getter = stream_getter_of(type(value))
     return None if getter is None else getter(value)
 
 
@@ -105,7 +105,8 @@ def _find_stream_getter(cls: type) -> Callable[[Any], int | None] | None:
     return None
 
 
-_stream_getter_of: Callable[[type], Callable[[Any], int | None] | None] = lru_cache(maxsize=1024)(_find_stream_getter)
+#: What tells the stream that the library of a type works on now; None for types of other libraries.
+stream_getter_of: Callable[[type], Callable[[Any], int | None] | None] = lru_cache(maxsize=1024)(_find_stream_getter)
 
 
 def _torch_stream(value: Any) -> int | None:

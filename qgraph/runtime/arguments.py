@@ -1,14 +1,17 @@
 """A call's arguments -> their types and leaves: arrays and scalars, out of tuples and dataclasses nested in any way.
 
 ``describe`` looks at everything and explains what it refuses. What it found is the key of the specialisation, and makes the
-two short cuts of later calls: a ``Reader`` re-reads the leaves of arguments of the same types, and ``Unchanged`` tells that
-nothing changed at all. Both are generated functions: straight-line checks, without loops or look-ups.
+short cuts of later calls: a ``Reader`` re-reads the leaves of arguments of the same types, and ``Unchanged`` tells that
+nothing changed at all; ``key_maker`` finds the one to ask. They are generated functions: straight-line checks, without loops
+or look-ups.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
+import operator
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +25,7 @@ from qgraph.program import ArrayType, ConstantType, Leaf, ScalarType, StructType
 from qgraph.runtime.adopt import DTYPE_NAMES, adopt, adopter_of, refuse, watch_of
 from qgraph.runtime.array_view import ArrayView, host_pointer
 from qgraph.runtime.call import Value
+from qgraph.runtime.events import event_handle, is_event_class
 
 MAX_LEAVES = 512
 _MAX_DEPTH = 64
@@ -37,7 +41,7 @@ _INSTEAD: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (memoryview, "pass numpy.asarray(x)"),
 )
 
-Kind = Literal["number", "numpy scalar", "constant", "array", "tuple", "dataclass", "callable", "other"]
+Kind = Literal["number", "numpy scalar", "constant", "array", "tuple", "dataclass", "event", "callable", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,8 @@ class _Describer:
             return self._add(path, stem, *_number(value, path))
         if kind == "numpy scalar":
             return self._add(path, stem, *_numpy_scalar(value, path))
+        if kind == "event":
+            return self._add(path, stem, *_event(value, path))
         if kind == "tuple":
             return self._tuple(path, stem, value)
         if kind == "dataclass":
@@ -182,6 +188,7 @@ def _find_kind(cls: type) -> Kind:
         ("array", adopter_of(cls) is not None),
         ("tuple", issubclass(cls, tuple)),
         ("dataclass", dataclasses.is_dataclass(cls)),
+        ("event", is_event_class(cls)),
         ("callable", any("__call__" in vars(base) for base in cls.__mro__)),
     )
     return next((kind for kind, holds in kinds if holds), "other")
@@ -206,9 +213,16 @@ def _numpy_scalar(value: numpy.generic, path: str) -> tuple[ScalarType, Value]:
     return ScalarType(name, weak=False), value
 
 
+def _event(value: object, path: str) -> tuple[ScalarType, Value]:
+    try:
+        return ScalarType("uint64", weak=False), numpy.uint64(event_handle(value))
+    except ArgumentError as error:
+        refuse(path, error.found, error.hint or "")
+
+
 def _constant(path: str, value: object) -> ConstantType:
     try:
-        hash(value)
+        hash(ConstantType(value))
     except TypeError:
         refuse(path, f"this {type(value).__name__} cannot be hashed, so it cannot be a constant", "pass a plain function")
     return ConstantType(value)
@@ -285,8 +299,9 @@ class _Source:
         self.line(f"if not ({' and '.join(conditions)}): return {self._failed}")
 
     def compile(self, name: str) -> Callable[[Sequence[object]], Any]:
-        """The function."""
-        text = "\n".join([f"def {name}(values):", *self._lines])
+        """The function. A field that is not set any more is a check that does not hold."""
+        head, tail = [f"def {name}(values):", "  try:"], ["  except AttributeError:", f"    return {self._failed}"]
+        text = "\n".join([*head, *self._lines, *tail])
         exec(compile(text, f"<qgraph {name}>", "exec"), self.namespace)
         function: Callable[[Sequence[object]], Any] = self.namespace[name]
         return function
@@ -317,22 +332,31 @@ class _Source:
 
 
 class Reader:
-    """Re-reads the leaves of calls whose arguments have the types of one that ``describe`` saw.
+    """Re-reads the leaves of calls whose arguments have the types of one that ``describe`` saw, on the same devices.
 
     Args:
         parameters: the kernel's parameter names.
         values: the arguments of that call; nothing of them is kept but their types and constants.
         arguments: what ``describe`` said of them.
+        written: the leaves that are arrays which the kernel writes.
+        single: the leaves that must be arrays of one element.
     """
 
-    __slots__ = ("_read",)
+    __slots__ = ("read",)
 
-    def __init__(self, parameters: Sequence[str], values: Sequence[object], arguments: Arguments) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[str],
+        values: Sequence[object],
+        arguments: Arguments,
+        written: frozenset[int] = frozenset(),
+        single: frozenset[int] = frozenset(),
+    ) -> None:
         source = _Source("None")
         source.namespace.update(
             View=ArrayView, ndarray=numpy.ndarray, pointer=host_pointer, adopt=adopt, LOWEST=_LOWEST, HIGHEST=_HIGHEST
         )
-        leaves = iter(arguments.leaves)
+        leaves = iter(zip(arguments.leaves, arguments.values, strict=True))
         results: list[str] = []
 
         def visit(name: str, path: str, value: Any, type_: Type) -> None:
@@ -344,7 +368,12 @@ class Reader:
                 for (part, suffix, item), (_, inner) in zip(source.open_struct(name, value), type_.fields, strict=True):
                     visit(part, path + suffix, item, inner)
             elif kind == "array":
-                results.append(_read_array(source, name, path, value, next(leaves).type))
+                leaf, view = next(leaves)
+                assert isinstance(view, ArrayView)
+                results.append(_read_array(source, name, path, value, leaf.type, view.device))
+            elif kind == "event":
+                next(leaves)
+                results.append(_read_event(source, name, value))
             else:
                 next(leaves)
                 results.append(_read_scalar(source, name, value))
@@ -352,20 +381,62 @@ class Reader:
         names = source.unpack("values", len(values))
         for parameter, name, value, (_, type_) in zip(parameters, names, values, arguments.types, strict=True):
             visit(name, parameter, value, type_)
-        source.line(f"return ({''.join(f'{result}, ' for result in results)})")
-        self._read = source.compile("read")
+        simple = _simple(source, results, arguments.leaves, written, single)
+        source.line(f"return ({''.join(f'{result}, ' for result in results)}), {simple}")
+        self.read: Callable[[Sequence[object]], tuple[tuple[Value, ...], bool] | None] = source.compile("read")
+        """``read(values)`` gives the leaves, and True where a glance tells that no written array shares memory with
+        another or with itself and single ones are; then nobody needs to look. It raises as calling this object does."""
 
     def __call__(self, values: Sequence[object]) -> tuple[Value, ...] | None:
-        """The values of all leaves, in order; None where some type differs, then ``describe`` must look.
+        """The values of all leaves, in order; None where some type or device differs, then ``describe`` must look.
 
         Raises:
             ArgumentError: an array that a kernel cannot use.
         """
-        try:
-            result: tuple[Value, ...] | None = self._read(values)
-        except AttributeError:  # a field that is not set any more: describe says which
-            return None
-        return result
+        found = self.read(values)
+        return None if found is None else found[0]
+
+
+# So many pairs of arrays are compared one by one; more are sorted.
+_MAX_PAIRS = 6
+
+
+def _simple(
+    source: _Source, results: Sequence[str], leaves: Sequence[Leaf], written: frozenset[int], single: frozenset[int]
+) -> str:
+    # An expression: whether aliases need no further look. It says True of spans that do not meet only, never wrongly.
+    types = {index: leaf.type for index, leaf in enumerate(leaves) if isinstance(leaf.type, ArrayType)}
+    if any(types[index].layout == "A" for index in written):
+        return "False"
+    conditions = [f"{results[index]}.size == 1" for index in sorted(single)]
+    pairs = [(a, b) for a, b in itertools.combinations(types, 2) if a in written or b in written]
+    spans = {index: _span(source, results[index], types[index]) for index in types} if pairs else {}
+    if len(pairs) <= _MAX_PAIRS:
+        for a, b in pairs:
+            (low, high), (other_low, other_high) = spans[a], spans[b]
+            conditions.append(f"({high} <= {other_low} or {other_high} <= {low})")
+    else:
+        lows, highs = (", ".join(ends) for ends in zip(*spans.values(), strict=True))
+        conditions.append(f"{source.constant(_apart)}([{lows}], [{highs}])")
+    return " and ".join(conditions) or "True"
+
+
+def _span(source: _Source, view: str, type_: ArrayType) -> tuple[str, str]:
+    low, high = source.local(), source.local()
+    if type_.layout == "A":
+        source.line(f"{low}, {high} = {view}.span()")
+    else:
+        extents = [f"{view}.shape[{axis}]" for axis in range(type_.ndim)]
+        source.line(f"{low} = {view}.pointer")
+        source.line(f"{high} = {low} + {' * '.join([*extents, str(numpy.dtype(type_.dtype).itemsize)])}")
+    return low, high
+
+
+def _apart(lows: list[int], highs: list[int]) -> bool:
+    # Where each end comes before the next start, no span ends behind the start of a later one.
+    lows.sort()
+    highs.sort()
+    return all(map(operator.le, highs, lows[1:]))
 
 
 def _require_constant(source: _Source, name: str, value: Any) -> None:
@@ -398,7 +469,7 @@ def _flags_of(type_: ArrayType) -> tuple[int, int]:
     return contiguity | _ALIGNED | _WRITEABLE, expected
 
 
-def _read_array(source: _Source, name: str, path: str, value: object, type_: ArrayType | ScalarType) -> str:
+def _read_array(source: _Source, name: str, path: str, value: object, type_: ArrayType | ScalarType, device: int | None) -> str:
     assert isinstance(type_, ArrayType)
     dtype = source.constant(numpy.dtype(type_.dtype))
     result = source.local()
@@ -417,9 +488,13 @@ def _read_array(source: _Source, name: str, path: str, value: object, type_: Arr
         return result
     adopter = adopter_of(type(value))
     source.require(f"type({name}) is {source.constant(type(value))}")
-    source.line(f"{result} = {'adopt' if adopter is None else source.constant(adopter)}({name}, {path!r})")
+    if hasattr(type(value), "__qgraph_place__"):
+        source.line(f"{result} = {name}.__qgraph_place__()")
+    else:
+        source.line(f"{result} = {'adopt' if adopter is None else source.constant(adopter)}({name}, {path!r})")
     source.require(
         f"{result} is not None",
+        f"{result}.device == {device}",
         f"{result}.dtype is {dtype}",
         f"len({result}.shape) == {type_.ndim}",
         f"{result}.layout == {type_.layout!r}",
@@ -441,6 +516,35 @@ def _read_scalar(source: _Source, name: str, value: object) -> str:
     if base is int:
         source.require(f"LOWEST <= {result} <= HIGHEST")
     return result
+
+
+# Numbers are the same where type and value are; arrays where the object is.
+_NUMBERS = frozenset({bool, int, float, complex, *(numpy.dtype(name).type for name in DTYPE_NAMES)})
+
+
+def numbers_among(values: Sequence[object]) -> tuple[int, ...]:
+    """The positions of plain numbers."""
+    return tuple(index for index, value in enumerate(values) if type(value) in _NUMBERS)
+
+
+def key_maker(count: int, numbers: Sequence[int]) -> Callable[..., tuple[Any, ...]]:
+    """A function of ``count`` values that gives a key: equal for equal numbers at ``numbers``, and for the same objects.
+
+    Other values may have the same key (0.0 and -0.0, or an object made in the place of another): ``Unchanged`` can tell.
+    """
+    names = [f"v{index}" for index in range(count)]
+    parts = [
+        f"{name} if type({name}) in NUMBERS else id({name})" if index in numbers else f"id({name})"
+        for index, name in enumerate(names)
+    ]
+    source = f"lambda {', '.join(names)}: ({''.join(f'{part}, ' for part in parts)})"
+    function: Callable[..., tuple[Any, ...]] = eval(source, {"NUMBERS": _NUMBERS})
+    return function
+
+
+def _read_event(source: _Source, name: str, value: object) -> str:
+    source.require(f"type({name}) is {source.constant(type(value))}")
+    return f"{source.constant(numpy.uint64)}({source.constant(event_handle)}({name}))"
 
 
 class Unchanged:
@@ -470,10 +574,7 @@ class Unchanged:
 
     def __call__(self, values: Sequence[object]) -> bool:
         """Whether ``values`` are what they were."""
-        try:
-            return self.check(values)
-        except AttributeError:  # a field that is not set any more
-            return False
+        return self.check(values)
 
 
 class _CannotWatch(Exception):  # noqa: N818 - an answer, never an error
@@ -491,6 +592,9 @@ def _watch(source: _Source, name: str, value: Any) -> None:
             _watch(source, part, item)
     elif kind == "array":
         _watch_array(source, name, value)
+    elif kind == "event":
+        held, handle = source.constant(_weakly(value)), source.constant(event_handle)
+        source.require(f"{held}() is {name}", f"{handle}({name}) == {event_handle(value)}")
     elif kind == "callable":
         # A function may hold arrays in its closure.
         source.require(f"{source.constant(_weakly(value))}() is {name}")
@@ -523,6 +627,7 @@ def _weakly(value: object) -> weakref.ref[Any]:
 def _watch_scalar(source: _Source, name: str, value: Any) -> None:
     conditions = [f"type({name}) is {source.constant(type(value))}", f"{name} == {source.constant(value)}"]
     # 0.0 == -0.0, and so inside of complex numbers. A NaN equals nothing, not itself either.
-    if isinstance(value, float | complex | numpy.inexact) and 0 in (value.real, value.imag):
+    parts = (value.real, value.imag) if isinstance(value, complex | numpy.complexfloating) else (value,)
+    if isinstance(value, float | complex | numpy.inexact) and 0 in parts:
         conditions.append(f"repr({name}) == {source.constant(repr(value))}")
     source.require(*conditions)

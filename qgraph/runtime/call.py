@@ -11,9 +11,9 @@ from qgraph.runtime.array_view import ArrayView
 Value = ArrayView | int | float | complex | bool | numpy.generic
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
-    """The values of one call.
+    """The values of one call; nobody changes it.
 
     Args:
         values: one for each of ``program.leaves``, in their order.
@@ -23,10 +23,11 @@ class Call:
             instead of the call, which owns the caller's arrays.
     """
 
+    # Not frozen: a frozen dataclass takes twice as long to make, and every call with new arrays makes one.
     values: tuple[Value, ...]
     host: tuple[int, ...]
     stream: int = 0
-    token: object = field(default_factory=object, compare=False, repr=False)
+    token: object = field(default_factory=object, repr=False)
 
     def on(self, stream: int) -> Call:
         """The same call on another stream."""

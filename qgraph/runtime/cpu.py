@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from qgraph.compiled import CpuPlan, slots_dtype
+from qgraph.program import HostCall
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
+from qgraph.runtime.host_calls import CheckedFunction
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
@@ -32,6 +34,13 @@ class CpuExecutable:
         self._hosts = tuple(hosts[p.name] for p in plan.parameters if p.kind == "host")
         self._views = tuple(slots_dtype(p) for p in plan.parameters if p.kind == "slots")
         self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
+        calls = {call.name: CheckedFunction(call, plan.dtypes) for call in program.body if isinstance(call, HostCall)}
+        self._host_calls = tuple(calls.values())
+        self._addresses = tuple(
+            calls[p.name].address if p.name in calls else calls[p.name.removesuffix("_data")].data
+            for p in plan.parameters
+            if p.kind == "callback"
+        )
         self.nodes = len(plan.plan.nodes)
         self.replays = 0
         self.argument_updates = 0
@@ -43,12 +52,17 @@ class CpuExecutable:
         arguments = [value.host if isinstance(value, ArrayView) else value for value in (values[k] for k in self._leaves)]
         # Scratch is made for each call: two threads may run the same kernel.
         scratch = np.zeros(self._words, np.int64)
-        self._call(*arguments, *(host[k] for k in self._hosts), *(scratch.view(dtype) for dtype in self._views))
+        views = (scratch.view(dtype) for dtype in self._views)
+        self._call(*arguments, *(host[k] for k in self._hosts), *views, *self._addresses)
         self.replays += 1
+        for function in self._host_calls:
+            function.tell()
         return None if self._results is None else self._results.read(scratch)
 
     def again(self, call: Call) -> Callable[[], tuple[Any, ...] | None] | None:
         """A function that runs ``call`` once more while its arrays live, holding them weakly; None where it cannot."""
+        if self._host_calls:
+            return None
         getters: list[Callable[[], Any]] = []
         if not self._temporaries.empty:
             return None

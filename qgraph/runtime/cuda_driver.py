@@ -5,6 +5,7 @@ Importing this module needs neither a driver nor ``cuda-bindings``: without them
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from qgraph.errors import BackendError, CudaError
+from qgraph.runtime.host_calls import Kept
 
 try:
     from cuda.bindings import driver as _bindings
@@ -103,6 +105,9 @@ class DeviceContext:
 
     def __init__(self, ordinal: int) -> None:
         self.ordinal = ordinal
+        # What host functions on a thread of the driver raised.
+        self.kept = Kept()
+        self._waits_at_exit = False
         # Guards epoch and notes. Finalizers may run on this thread while it holds the lock.
         self.lock = threading.RLock()
         self._device = call(driver.cuDeviceGet, ordinal)
@@ -183,7 +188,22 @@ class DeviceContext:
             self._retired.pop()()
 
     def synchronize(self) -> None:
-        """Wait for all work on the device; ``CudaError`` if some of it failed."""
+        """Wait for all work on the device; raises what a host callback raised, ``CudaError`` if some of the work failed."""
+        self._wait()
+        self.kept.tell()
+
+    def wait_at_exit(self) -> None:
+        """Before the interpreter ends, wait for the work that may still call its functions, and tell what they raised."""
+        with self.lock:
+            if not self._waits_at_exit:
+                self._waits_at_exit = True
+                atexit.register(self._last_wait)
+
+    def _last_wait(self) -> None:
+        if self.alive(self.epoch):
+            self.synchronize()
+
+    def _wait(self) -> None:
         with self.activate():
             call(driver.cuCtxSynchronize)
 
@@ -196,7 +216,7 @@ class DeviceContext:
         self.free_retired()
         if not destroy:
             try:
-                self.synchronize()
+                self._wait()
             except CudaError:  # a poisoned context refuses all further calls: nothing in it can be used again
                 destroy = True
         with self.lock:

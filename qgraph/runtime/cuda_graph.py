@@ -20,6 +20,8 @@ from qgraph.runtime.cuda_arena import Arena
 from qgraph.runtime.cuda_driver import ContextLost, DeviceContext, call, driver, failure, leak, outside_captures
 from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
 from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out, fill
+from qgraph.runtime.cuda_nodes import OtherNodes
+from qgraph.runtime.cuda_other import OtherNode
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
@@ -33,17 +35,43 @@ class GraphInstance:
     The definition stays, since its nodes name the places where the executable is patched.
     """
 
-    __slots__ = ("definition", "executable")
+    __slots__ = ("_nodes", "conditional", "definition", "executable")
 
     def __init__(self) -> None:
         self.definition = GraphDefinition()
         self.executable: Any = None
+        self.conditional = False
+        self._nodes: tuple[KernelNode | OtherNode, ...] = ()
 
-    def instantiate(self, kernels: Iterable[KernelNode]) -> None:
-        """Make it executable, and tell its kernels where they are patched from now on."""
+    def instantiate(self, nodes: Iterable[KernelNode | OtherNode]) -> None:
+        """Make it executable, and tell its nodes where they are patched from now on."""
+        self._nodes = tuple(nodes)
         self.executable = call(driver.cuGraphInstantiate, self.definition.handle, 0)
-        for kernel in kernels:
-            kernel.executable = self.executable
+        for node in self._nodes:
+            node.executable = self.executable
+            if isinstance(node, OtherNode):
+                node.instantiated()
+
+    def instantiate_again(self) -> bool:
+        """Where a node could not be patched: another executable, in which kernels have the parameters of the definition."""
+        others = [node for node in self._nodes if isinstance(node, OtherNode)]
+        if not any(node.rejected for node in others):
+            return False
+        for node in others:
+            node.define()
+        with outside_captures():
+            if self.conditional:
+                # Such a graph has one executable at a time, and that of a launch in flight counts.
+                call(driver.cuCtxSynchronize)
+            old, self.executable = self.executable, None
+            for member in self._nodes:
+                member.executable = None
+            if old is not None:
+                call(driver.cuGraphExecDestroy, old)
+            self.instantiate(self._nodes)
+        for node in others:
+            node.rejected = False
+        return True
 
     def destroy(self) -> None:
         """Executable first, then the graph. Launches in flight finish: the driver frees the executable after them."""
@@ -58,8 +86,10 @@ class GraphInstance:
         self.executable = self.definition = None
 
 
-def add_kernel(graph: Any, kernel: KernelNode) -> Any:
-    """Add a kernel node without edges to ``graph`` (a CUgraph)."""
+def add_node(graph: Any, kernel: KernelNode | OtherNode) -> Any:
+    """Add a node without edges to ``graph`` (a CUgraph)."""
+    if isinstance(kernel, OtherNode):
+        return kernel.add(graph)
     kernel.handle = call(driver.cuGraphAddKernelNode, graph, None, 0, kernel.launch)
     return kernel.handle
 
@@ -90,7 +120,7 @@ def node_of_task(plan: GraphPlan) -> dict[str, int]:
 class Resources:
     """What an executable owns on the device, apart from it, so that a finalizer can let go of it."""
 
-    __slots__ = ("arena", "code", "device", "epoch", "graphs", "pinned", "released", "scratch")
+    __slots__ = ("arena", "code", "device", "epoch", "graphs", "others", "pinned", "released", "scratch")
 
     def __init__(self, device: DeviceContext, epoch: int) -> None:
         self.device = device
@@ -101,6 +131,7 @@ class Resources:
         self.scratch: Buffer | None = None
         self.arena: Arena | None = None
         self.pinned: PinnedWords | None = None
+        self.others: OtherNodes | None = None
 
     def release(self) -> None:
         """Free everything, after the launches in flight; never raises. Nothing happens the second time."""
@@ -124,7 +155,7 @@ class Resources:
         except CudaError:  # the context is poisoned: nothing in it can be used or freed any more
             for graph in graphs:
                 graph.abandon()
-        for memory in (self.scratch, self.pinned, self.arena):
+        for memory in (self.scratch, self.pinned, self.arena, self.others):
             if memory is not None:
                 memory.free()
 
@@ -139,10 +170,13 @@ class CudaExecutable(ABC):
         reason: why it runs that way, as a sentence.
         nodes: nodes of the plan's graph, bodies of loops included.
         replays: launches so far.
+        reinstantiations: how often a graph was made executable again, for a fill or copy of another shape.
         argument_updates: launches so far that had to patch arguments or sizes (the first one only fills them in).
     """
 
     path: str
+    # Whether nodes live in graphs: fills and copies are kernels where they are launched one by one.
+    _in_graphs = True
 
     def __init__(self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None, reason: str) -> None:
         self.plan = plan
@@ -151,6 +185,7 @@ class CudaExecutable(ABC):
         self.nodes = len(plan.plan.nodes)
         self.replays = 0
         self.argument_updates = 0
+        self.reinstantiations = 0
         self._lock = threading.Lock()
         self._token: object = None
         self._launched = False
@@ -178,12 +213,17 @@ class CudaExecutable(ABC):
         self._arena_values: tuple[ArrayView, ...] = ()
         result = plan.plan.program.result
         self._results = None if result is None else ResultReader(result, plan.dtypes)
+        self._others = resources.others = OtherNodes(
+            plan.plan, plan.dtypes, self.device, scratch.pointer, with_boxes=self._in_graphs
+        )
         words = self._words_read()
         resources.pinned = PinnedWords(self.device, words) if words else None
         self._kernels: dict[int, KernelNode] = {}
         if plan.codes:
             resources.code = LoadedCode(plan.cubin)
             self._make_kernels(plan, resources.code, block_size)
+        # What stands at each node that decides nothing.
+        self._nodes: dict[int, KernelNode | OtherNode] = {**self._kernels, **self._others.nodes}
         self._sized = [kernel for kernel in self._kernels.values() if kernel.sized]
 
     def _make_kernels(self, plan: CudaPlan, loaded: LoadedCode, block_size: int | None) -> None:
@@ -191,7 +231,7 @@ class CudaExecutable(ABC):
         setting = KernelSetting(loaded, self._parameters, self.device, block_size, host_index)
         loops = self._handle_loops(plan.plan)
         for node in plan.plan.nodes:
-            if node.task is not None:
+            if node.task is not None and node.index not in self._others.nodes:
                 code = plan.codes[node.task.name]
                 bit = 1 << len(self._kernels)
                 loop = loops.get(node.task.name)
@@ -241,6 +281,7 @@ class CudaExecutable(ABC):
         if scratch is None or pinned is None:
             raise CudaError("this executable was closed")
         copy_out(scratch.pointer + results.first * WORD, pinned.pointer, results.words * WORD, stream)
+        self.device.kept.tell()
         return results.read(pinned.words, results.first)
 
     def replay(self, stream: int) -> None:
@@ -270,18 +311,31 @@ class CudaExecutable(ABC):
     def _patch(self, request: Call) -> None:
         parameters = self._parameters
         self._token = None
-        if parameters.host_changed(request.host):
+        if request.host != parameters.host:
             self._resize(request.host)
             self._arena_values = self._arena.values(request.host)
-        parameters.update((*request.values, *self._arena_values) if self._arena_values else request.values)
+        values = (*request.values, *self._arena_values) if self._arena_values else request.values
+        parameters.update(values)
+        changed = parameters.changed != 0
+        if self._others.changing:
+            changed = self._others.update(values, request.host) or changed
+            if self._others.rejected:
+                self._instantiate_again()
         if parameters.changed:
             self._apply(parameters.changed)
             # Only now: what an exception kept from the graph is applied by the next launch.
             parameters.changed = 0
-            if self._launched:
-                self.argument_updates += 1
+        if changed and self._launched:
+            self.argument_updates += 1
         self._launched = True
         self._token = request.token
+
+    def _instantiate_again(self) -> None:
+        """A fill or copy has another shape than the executable was made for."""
+        # The mask first: should anything interrupt, the next launch patches all kernels.
+        self._parameters.changed |= (1 << len(self._kernels)) - 1
+        for graph in self._resources.graphs:
+            self.reinstantiations += graph.instantiate_again()
 
     def _resize(self, host: tuple[int, ...]) -> None:
         # All grids are computed, and may be refused, before any changes.
@@ -334,9 +388,10 @@ class CudaGraphExecutable(CudaExecutable):
     def _build(self) -> None:
         instance = GraphInstance()
         self._resources.graphs.append(instance)
+        instance.conditional = any(node.control is not None for node in self.plan.plan.nodes)
         self._fill(instance.definition, instance.definition, 0)
-        instance.instantiate(self._kernels.values())
-        self._executable = instance.executable
+        instance.instantiate(self._nodes.values())
+        self._instance = instance
         self._launch_graph = driver.cuGraphLaunch
 
     def _fill(self, root: Any, definition: Any, region: int) -> None:
@@ -351,7 +406,7 @@ class CudaGraphExecutable(CudaExecutable):
             call(driver.cuGraphAddEmptyNode, graph, None, 0)
         for node in nodes:
             if node.control is None:
-                handles[node.index] = add_kernel(graph, self._kernels[node.index])
+                handles[node.index] = add_node(graph, self._nodes[node.index])
                 continue
             added, bodies = _add_conditional(definition, node, conditions[node.index])
             handles[node.index] = added.handle
@@ -370,7 +425,7 @@ class CudaGraphExecutable(CudaExecutable):
 
     def _run(self, stream: int) -> None:
         # Launches of one executable graph run one after another, on whatever streams: they share the scratch slots.
-        code = self._launch_graph(self._executable, stream)[0]
+        code = self._launch_graph(self._instance.executable, stream)[0]
         if code != 0:
             raise failure(code, "cuGraphLaunch")
 
@@ -391,7 +446,7 @@ def _add_conditional(definition: Any, node: Node, condition: Any) -> tuple[Any, 
 
 
 def segments_of(plan: GraphPlan, region: int) -> Iterator[Sequence[Node] | Node]:
-    """A region in program order: runs of kernel nodes, and between them the conditional nodes."""
+    """A region in program order: runs of nodes that decide nothing, and between them the conditional nodes."""
     run: list[Node] = []
     for index in plan.regions[region].nodes:
         node = plan.nodes[index]

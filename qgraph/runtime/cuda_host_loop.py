@@ -10,17 +10,18 @@ from qgraph.errors import CudaError
 from qgraph.plan import Node
 from qgraph.program import WORD, Branch, Loop
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure
-from qgraph.runtime.cuda_graph import CudaExecutable, GraphInstance, add_edges, add_kernel, segments_of
+from qgraph.runtime.cuda_graph import CudaExecutable, GraphInstance, add_edges, add_node, segments_of
 from qgraph.runtime.cuda_kernels import KernelNode
 from qgraph.runtime.cuda_memory import copy_out
+from qgraph.runtime.cuda_other import OtherNode
 from qgraph.runtime.cuda_stream import Event
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Kernels with no loop between them, in program order; ``graph`` is None where each is launched by itself."""
+    """Nodes with no loop between them, in program order; ``graph`` is None where each is launched by itself."""
 
-    kernels: tuple[KernelNode, ...]
+    nodes: tuple[KernelNode | OtherNode, ...]
     graph: GraphInstance | None
 
 
@@ -58,7 +59,7 @@ class CudaHostLoopExecutable(CudaExecutable):
     def __init__(
         self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None = None, as_graphs: bool, reason: str
     ) -> None:
-        self._as_graphs = as_graphs
+        self._as_graphs = self._in_graphs = as_graphs
         self._has_loops = any(node.control is not None for node in plan.plan.nodes)
         # One launch at a time may use the scratch slots; other streams wait for this event.
         self._done: Event | None = None
@@ -73,7 +74,7 @@ class CudaHostLoopExecutable(CudaExecutable):
         return max(super()._words_read(), int(self._has_loops))
 
     def _build(self) -> None:
-        if self.plan.plan.program.slots:
+        if self.plan.plan.program.slots or self._others.nodes:
             self._done = Event(self.device)
         self._steps = self._region(0)
 
@@ -82,16 +83,16 @@ class CudaHostLoopExecutable(CudaExecutable):
         return tuple(self._control(part) if isinstance(part, Node) else self._segment(part) for part in parts)
 
     def _segment(self, nodes: Sequence[Node]) -> Segment:
-        kernels = tuple(self._kernels[node.index] for node in nodes)
+        members = tuple(self._nodes[node.index] for node in nodes)
         if not self._as_graphs:
-            return Segment(kernels, None)
+            return Segment(members, None)
         instance = GraphInstance()
         self._resources.graphs.append(instance)
         graph = instance.definition.handle
-        handles = {kernel.index: add_kernel(graph, kernel) for kernel in kernels}
+        handles = {member.index: add_node(graph, member) for member in members}
         add_edges(graph, self.plan.plan.edges, handles)
-        instance.instantiate(kernels)
-        return Segment(kernels, instance)
+        instance.instantiate(members)
+        return Segment(members, instance)
 
     def _control(self, node: Node) -> HostLoop | HostBranch:
         regions = tuple(self._region(body) for body in node.bodies)
@@ -123,7 +124,7 @@ class CudaHostLoopExecutable(CudaExecutable):
                 chosen = step.branch.region(self._read_slot(step.branch.condition_slot.index, stream))
                 self._run_steps(() if chosen is None else step.regions[chosen], stream)
             elif step.graph is None:
-                _launch_kernels(step.kernels, stream)
+                _launch_nodes(step.nodes, stream)
             else:
                 call(driver.cuGraphLaunch, step.graph.executable, stream)
 
@@ -144,9 +145,12 @@ class CudaHostLoopExecutable(CudaExecutable):
         return int(pinned.words[0])
 
 
-def _launch_kernels(kernels: tuple[KernelNode, ...], stream: int) -> None:
+def _launch_nodes(nodes: tuple[KernelNode | OtherNode, ...], stream: int) -> None:
     launch = driver.cuLaunchKernel
-    for kernel in kernels:
+    for kernel in nodes:
+        if isinstance(kernel, OtherNode):
+            kernel.run(stream)
+            continue
         shape = kernel.launch
         parameters = shape.kernelParams
         code = launch(kernel.function, kernel.grid, 1, 1, kernel.block, 1, 1, 0, stream, parameters, 0)[0]

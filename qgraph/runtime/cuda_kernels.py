@@ -117,21 +117,22 @@ def _scalar_place(word: int, dtype: str) -> _Place:
 
 class _ArrayLeaf:
     # What the block holds of one array: plain ints, so that nothing of the caller's stays alive.
-    __slots__ = ("index", "layout", "offset", "pointer", "shape", "strides", "users", "word")
+    __slots__ = ("data", "index", "layout", "offset", "pointer", "shape", "strides", "users")
 
     def __init__(self, index: int, word: int, ndim: int) -> None:
         self.index = index
-        self.word = word
         self.offset = word * _WORD
+        self.data = word + _DATA
         self.layout = struct.Struct(f"={_SHAPE + 2 * ndim}q")
         self.users = 0
         self.pointer = -1
-        self.shape: tuple[int, ...] = ()
-        self.strides: tuple[int, ...] = ()
+        # None until an array is written.
+        self.shape: tuple[int, ...] | None = None
+        self.strides: tuple[int, ...] | None = None
 
 
 class _ScalarLeaf:
-    __slots__ = ("encode", "index", "last", "leaf", "offset", "users")
+    __slots__ = ("encode", "index", "last", "leaf", "offset", "users", "value")
 
     def __init__(self, index: int, word: int, leaf: Leaf, dtype: str) -> None:
         self.index = index
@@ -139,6 +140,8 @@ class _ScalarLeaf:
         self.offset = word * _WORD
         self.encode = _encoder(dtype)
         self.users = 0
+        # What the block holds: numbers never change, so the very same object needs no second look.
+        self.value: object = self
         self.last = b""
 
 
@@ -147,16 +150,16 @@ def _encoder(dtype: str) -> Callable[[Any], bytes]:
     pack = struct.Struct("=" + form).pack
     if len(form) == 2:
         return lambda value: _pack_complex(pack, value)
-    if form in "ef":
-        return lambda value: _pack_float(pack, value)
-    return pack
+    if form not in "ef":
+        return pack
 
+    def rounded(value: Any) -> bytes:
+        try:
+            return pack(value)
+        except OverflowError:  # struct refuses what rounds to infinity
+            return pack(math.copysign(math.inf, value))
 
-def _pack_float(pack: Callable[..., bytes], value: Any) -> bytes:
-    try:
-        return pack(value)
-    except OverflowError:  # struct refuses what rounds to infinity
-        return pack(math.copysign(math.inf, value))
+    return rounded
 
 
 def _pack_complex(pack: Callable[..., bytes], value: Any) -> bytes:
@@ -172,7 +175,8 @@ class Parameters:
     """The arguments of all kernels of one executable, at fixed addresses.
 
     ``changed`` is a bit mask of the kernels (bit ``k`` for the ``k``-th that ``bind`` was called for) whose arguments were
-    written since the owner last cleared it; it survives an ``update`` that raises half-way.
+    written since the owner last cleared it; it survives an ``update`` that raises half-way. ``host`` are the host values that
+    the block holds.
 
     Args:
         plan: whose leaves, host values and slots the kernels take.
@@ -192,7 +196,7 @@ class Parameters:
         self._host_words = [self._place_word("host", value.name) for value in program.host_values]
         self._host_users = [0] * len(self._host_words)
         self._host_index = {value.name: index for index, value in enumerate(program.host_values)}
-        self._host: tuple[int, ...] = ()
+        self.host: tuple[int, ...] = ()
         views = {
             parameter.name: parameter
             for code in plan.codes.values()
@@ -262,47 +266,49 @@ class Parameters:
             self._leaf_users[parameter.name].users |= bit
         return self._places[parameter.kind, parameter.name].parts
 
-    def host_changed(self, host: tuple[int, ...]) -> bool:
-        """Whether the host values differ from those in the block."""
-        return host != self._host
-
     def update_host(self, host: tuple[int, ...]) -> None:
         """Write the host values that changed."""
-        old = self._host or (None,) * len(host)
+        old = self.host or (None,) * len(host)
         for index, value in enumerate(host):
             if value != old[index]:
                 self._integers[self._host_words[index]] = value
                 self.changed |= self._host_users[index]
-        self._host = host
+        self.host = host
 
     def update(self, values: tuple[Any, ...]) -> None:
         """Write the leaves that changed; ``ArgumentError`` for a number that does not fit its type."""
         for array in self._arrays:
             view = values[array.index]
-            if view.pointer != array.pointer or view.shape != array.shape or view.strides != array.strides:
+            if view.shape != array.shape or view.strides != array.strides:
                 self._write_array(array, view)
+            elif view.pointer != array.pointer:
+                self.changed |= array.users
+                self._integers[array.data] = array.pointer = view.pointer
         for scalar in self._scalars:
-            try:
-                packed = scalar.encode(values[scalar.index])
-            except struct.error as error:
-                found = f"{scalar.leaf.path} is {values[scalar.index]!r}, which does not fit {scalar.leaf.type}"
-                raise ArgumentError(found) from error
-            # Bytes, not values: -0.0 equals 0.0, and NaN equals nothing.
-            if packed != scalar.last:
-                self.changed |= scalar.users
-                self._bytes[scalar.offset : scalar.offset + len(packed)] = packed
-                scalar.last = packed
+            value = values[scalar.index]
+            if value is not scalar.value:
+                self._write_scalar(scalar, value)
+
+    def _write_scalar(self, scalar: _ScalarLeaf, value: Any) -> None:
+        try:
+            packed = scalar.encode(value)
+        except struct.error as error:
+            found = f"{scalar.leaf.path} is {value!r}, which does not fit {scalar.leaf.type}"
+            raise ArgumentError(found) from error
+        # Bytes, not values: -0.0 equals 0.0, and NaN equals nothing.
+        if packed != scalar.last:
+            self.changed |= scalar.users
+            self._bytes[scalar.offset : scalar.offset + len(packed)] = packed
+            scalar.last = packed
+        scalar.value = value
 
     def _write_array(self, array: _ArrayLeaf, view: ArrayView) -> None:
         # The mask first, here and everywhere: should anything interrupt, the next launch patches the kernels.
         self.changed |= array.users
-        if view.shape == array.shape and view.strides == array.strides and array.pointer != -1:
-            self._integers[array.word + _DATA] = array.pointer = view.pointer
-            return
-        shape, strides = view.shape, view.strides
-        head = (0, 0, math.prod(shape), view.dtype.itemsize, view.pointer)
+        shape, strides, pointer = view.shape, view.strides, view.pointer
+        head = (0, 0, math.prod(shape), view.dtype.itemsize, pointer)
         array.layout.pack_into(self._bytes, array.offset, *head, *shape, *strides)
-        array.pointer, array.shape, array.strides = view.pointer, shape, strides
+        array.pointer, array.shape, array.strides = pointer, shape, strides
 
 
 # --- kernels -----------------------------------------------------------------------------------------------------------

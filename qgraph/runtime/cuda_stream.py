@@ -100,6 +100,11 @@ class Event:
             self._finalizer = weakref.finalize(self, _destroy, device, device.epoch, self._event)
         self._finalizer.atexit = False
 
+    @property
+    def handle(self) -> int:
+        """The driver's handle (CUevent)."""
+        return int(self._event)
+
     def record(self, stream: int) -> None:
         """Mark the work that ``stream`` has now."""
         call(driver.cuEventRecord, self._event, stream)

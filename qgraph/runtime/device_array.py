@@ -35,7 +35,7 @@ class DeviceArray:
         dtype: of the elements.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "_epoch", "_layout", "_pointer", "dtype", "shape", "strides")
+    __slots__ = ("__weakref__", "_buffer", "_epoch", "_layout", "_place", "_pointer", "dtype", "shape", "strides")
 
     def __init__(self, buffer: Buffer, pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> None:
         self._buffer = buffer
@@ -45,6 +45,8 @@ class DeviceArray:
         self.shape = shape
         self.strides = strides
         self.dtype = dtype
+        # What a call needs to know. The memory is its owner: the array itself would hold itself.
+        self._place = ArrayView(pointer, shape, strides, dtype, False, buffer.device.ordinal, buffer, None, self._layout)
 
     @property
     def ndim(self) -> int:
@@ -112,6 +114,12 @@ class DeviceArray:
     def __qgraph_view__(self) -> ArrayView:
         self._check_alive()
         return ArrayView(self._pointer, self.shape, self.strides, self.dtype, False, self.device, self, None, self._layout)
+
+    def __qgraph_place__(self) -> ArrayView:
+        # The view for calls; they share it, so nobody changes it.
+        if self._epoch != self._buffer.device.epoch:
+            self._check_alive()
+        return self._place
 
     # --- to and from the host ---
 

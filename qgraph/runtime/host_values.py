@@ -10,6 +10,24 @@ from qgraph.errors import ArgumentError
 from qgraph.program import HostValue, Program
 
 _INT64 = 1 << 63
+_ACCEPT = "__qgraph_accept__"
+# What else an integer must satisfy, by ``HostValue.check``.
+_MORE = {
+    "size": " and {0} >= 0",
+    "": "",
+    "step": " and {} != 0",
+    "shape": " and {} != 0",
+    "same": " and {} == 1",
+    "max_iter": " and {} >= 1",
+}
+
+
+class _ShapesDifferError(Exception):
+    """A check of shapes has failed: its message needs the arguments."""
+
+    def __init__(self, value: HostValue) -> None:
+        super().__init__(value.name)
+        self.value = value
 
 
 class HostValues:
@@ -19,24 +37,37 @@ class HostValues:
         self._values = program.host_values
         names = [leaf.name for leaf in program.leaves]
         results = ", ".join(value.source for value in program.host_values)
-        source = f"lambda {', '.join(names)}: ({results}{',' if results else ''})"
-        scope: dict[str, object] = {"__builtins__": builtins, **program.host_names}
-        self._function: Callable[..., tuple[Any, ...]] = eval(source, scope)
+        source = f"lambda {', '.join(names)}: {_ACCEPT}({results})"
+        scope: dict[str, object] = {"__builtins__": builtins, **program.host_names, _ACCEPT: self._accepting()}
+        self._function: Callable[..., tuple[int, ...]] = eval(source, scope)
 
-    def __call__(self, values: Sequence[object]) -> tuple[int, ...]:
+    def of(self, values: Sequence[object]) -> tuple[int, ...]:
         """The integers for the values of one call, in the order of ``program.host_values``.
 
         Raises:
             ArgumentError: a bound is no integer or does not fit 64 bits, a step is 0, a limit is below 1.
         """
         try:
-            results = self._function(*values)
+            return self._function(*values)
+        except _ShapesDifferError as error:
+            raise ArgumentError(self._note(error.value, values), error.value.span, hint=error.value.text) from None
         except (ArithmeticError, TypeError, ValueError, IndexError):
             self._explain(values)
             raise
-        for value, result in zip(self._values, results, strict=True):
-            if value.check == "shape" and not result:
-                raise ArgumentError(self._note(value, values), value.span, hint=value.text)
+
+    def _accepting(self) -> Callable[..., tuple[int, ...]]:
+        """A function that takes the results and gives them as a tuple, checked in one condition; a slow look tells why not."""
+        names = [f"h{index}" for index in range(len(self._values))]
+        conditions = [
+            f"type({name}) is int and {-_INT64} <= {name} < {_INT64}{_MORE[value.check].format(name)}"
+            for name, value in zip(names, self._values, strict=True)
+        ]
+        results = "".join(f"{name}, " for name in names)
+        accepted = f"({results}) if {' and '.join(conditions) or True} else look(({results}))"
+        function: Callable[..., tuple[int, ...]] = eval(f"lambda {results}: {accepted}", {"look": self._look})
+        return function
+
+    def _look(self, results: tuple[Any, ...]) -> tuple[int, ...]:
         return tuple(_checked(value, result) for value, result in zip(self._values, results, strict=True))
 
     def _note(self, value: HostValue, values: Sequence[object]) -> str:
@@ -80,6 +111,8 @@ def _checked(value: HostValue, result: Any) -> int:
         )
     if value.check == "step" and number == 0:
         raise _zero_step(value)
+    if value.check == "shape" and number == 0:
+        raise _ShapesDifferError(value)
     if value.check == "same" and number != 1:
         raise ArgumentError(value.text, value.span, hint="pass arrays of one shape, or copy the elements in a loop")
     if value.check == "size" and number < 0:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from qgraph.compiled import SEVERAL, SimulatorPlan, TaskCode
-from qgraph.program import ArrayType, Branch, Loop, Statement, Task, TaskStatement
+from qgraph.program import ArrayType, Branch, EventMark, HostCall, Loop, Statement, Task, TaskStatement
 from qgraph.runtime.array_view import ArrayView, view_of_host
 from qgraph.runtime.call import Call
+from qgraph.runtime.host_calls import Numbers, call_plainly
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
@@ -21,8 +22,8 @@ from qgraph.runtime.temporaries import Temporaries
 # iterations, so that the stride is really taken.
 _BLOCK = 8
 _STRIDED_GRID = 2
-# The simulator swaps a module global while a kernel runs.
-_LOCK = threading.Lock()
+# The simulator swaps a module global while a kernel runs. A host call may launch another kernel in between.
+_LOCK = threading.RLock()
 
 
 class SimulatorExecutable:
@@ -65,6 +66,10 @@ class SimulatorExecutable:
                     self._task(statement.decide, call, slots)
                     chosen = statement.region(int(slots[statement.condition_slot.index]))
                     self._block(() if chosen is None else statement.regions[chosen], call, slots)
+                case HostCall():
+                    call_plainly(statement, Numbers(statement, self._plan.dtypes), slots)
+                case EventMark():
+                    pass  # All work before it has been done.
 
     def _loop(self, loop: Loop, call: Call, slots: np.ndarray) -> None:
         if loop.enter is not None:

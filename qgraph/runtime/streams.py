@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import Any
 
 from qgraph.runtime import cuda_driver
-from qgraph.runtime.adopt import current_stream
+from qgraph.runtime.adopt import current_stream, stream_getter_of
 from qgraph.runtime.array_view import ArrayView
+from qgraph.runtime.cuda_memory import Buffer
 from qgraph.runtime.cuda_stream import handle_of, order_after
 from qgraph.runtime.device_array import DeviceArray
 from qgraph.runtime.transfer import StagingPool, stage
@@ -47,7 +48,7 @@ class Streams:
         self._first: Callable[[], Any] = _nothing
         self._others: list[Callable[[], int]] = []
         self.joined = False
-        if all(type(view.owner) is DeviceArray for view in views):
+        if all(type(view.owner) in _OWN for view in views):
             return
         seen: set[str] = set()
         for view in views:
@@ -69,11 +70,13 @@ class Streams:
         found = None if owner is None else current_stream(owner)
         return _CURRENT.get() if found is None else found
 
-    def forget(self) -> None:
-        """Hold the arrays weakly from here on."""
+    def forget(self) -> Callable[[], int]:
+        """Hold the arrays weakly from here on. Gives what finds the current stream then."""
         owner = self._first()
-        if owner is not None:
-            self._first = weakref.ref(owner)
+        if owner is None:
+            return _CURRENT.get
+        self._first = weakref.ref(owner)
+        return self.current
 
     def __enter__(self) -> None:
         self._order(before=True)
@@ -92,6 +95,34 @@ class Streams:
                     order_after(here, other)
                 else:
                     order_after(other, here)
+
+
+def one_stream(leaves: Sequence[object]) -> Callable[[Sequence[Any]], int] | None:
+    """How to find the stream of calls whose leaves are of the same types as these, and on the same devices.
+
+    None where it depends on more than one array or on more than its type: other streams may have to be waited for, or arrays
+    copied to the device; then ``Streams`` and ``stage_host_arrays`` must look.
+    """
+    views = {index: view for index, view in enumerate(leaves) if isinstance(view, ArrayView)}
+    if any(view.device is None or view.stream is not None for view in views.values()):
+        return None
+    foreign = {index: type(view.owner) for index, view in views.items() if type(view.owner) not in _OWN}
+    if not foreign:
+        return lambda leaves: _CURRENT.get()
+    first, cls = next(iter(foreign.items()))
+    getter = stream_getter_of(cls)
+    if getter is None or any(other is not cls for other in foreign.values()):
+        return None
+
+    def of_library(leaves: Sequence[Any]) -> int:
+        found = getter(leaves[first].owner)
+        return _CURRENT.get() if found is None else found
+
+    return of_library
+
+
+# The owners of qgraph's own arrays.
+_OWN = frozenset({DeviceArray, Buffer})
 
 
 def _nothing() -> None:

@@ -102,6 +102,7 @@ def stage(
             _copy_back(outputs, stream)
         for buffer in buffers:
             pool.give(buffer)
+        pool.device.kept.tell()
 
     return tuple(staged), finish
 

@@ -7,6 +7,7 @@ A case is a function that returns a kernel function and the arguments of the cal
 from __future__ import annotations
 
 import copy
+import ctypes
 import inspect
 import linecache
 import re
@@ -1505,6 +1506,148 @@ def option_block_size():
 @bad(BASE, caret=False)
 def option_unknown():
     return lambda: qgraph.kernel(fill, threads=3)
+
+
+# --- words for the host -------------------------------------------------------------------------------------------------
+
+
+def told(*values: Any) -> None:
+    """A function for host callbacks."""
+
+
+@bad(SYNTAX)
+def host_callback_in_a_while():
+    def kernel(x):
+        n = 0
+        while n < 3:
+            qgraph.host_callback(told, n)
+            n += 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def host_callback_in_a_branch():
+    def kernel(x):
+        if x[0] > 0:
+            qgraph.host_callback(told, x[0])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def host_callback_in_a_serial_loop():
+    def kernel(x):
+        for i in qgraph.serial(range(x.shape[0])):
+            qgraph.host_callback(told, i)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def host_callback_in_a_parallel_loop():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            qgraph.host_callback(told, x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def host_callback_of_an_array():
+    def kernel(x):
+        qgraph.host_callback(told, x)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def host_callback_without_a_function():
+    def kernel(x):
+        qgraph.host_callback()
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def host_callback_of_a_lambda():
+    def kernel(x):
+        qgraph.host_callback(lambda value: None, x[0])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def host_callback_of_a_number():
+    def kernel(x, f):
+        qgraph.host_callback(f, x[0])
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def host_callback_with_a_keyword():
+    def kernel(x):
+        qgraph.host_callback(told, value=x[0])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def host_callback_of_a_c_function_with_a_number():
+    def kernel(x, f):
+        qgraph.host_callback(f, x[0])
+
+    return kernel, (floats(), ctypes.CFUNCTYPE(None, ctypes.c_void_p)(told))
+
+
+@bad(SYNTAX)
+def host_callback_as_a_value():
+    def kernel(x):
+        s = qgraph.host_callback(told, x[0])
+        x[0] = s
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def event_in_a_loop():
+    def kernel(x, event):
+        n = 0
+        while n < 3:
+            for i in range(x.shape[0]):
+                x[i] += 1.0
+            qgraph.record(event)
+            n += 1
+
+    return kernel, (floats(), 7)
+
+
+@bad(SYNTAX)
+def event_that_is_an_array():
+    def kernel(x):
+        qgraph.wait(x)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def event_twice():
+    def kernel(x, event):
+        qgraph.record(event, event)
+
+    return kernel, (floats(), 7)
+
+
+@bad(ARGUMENT, caret=False)
+def event_that_does_not_exist_yet():
+    class Lazy:
+        __cuda_event__ = 0
+
+    def kernel(x, event):
+        qgraph.record(event)
+
+    return kernel, (floats(), Lazy())
 
 
 # --- the tests ----------------------------------------------------------------------------------------------------------

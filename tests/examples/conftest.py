@@ -9,14 +9,7 @@ import pytest
 from tests.conftest import Rig, backends
 
 # The programs that no backend runs yet, and what they wait for. Plain Python runs them all.
-NOT_YET = {
-    "pagerank": "temporaries, slice assignment",
-    "breadth_first": "slice assignment",
-    "kmeans": "temporaries, slice assignment",
-    "channel_flow": "temporaries, slice assignment, np.sum",
-    "dormand_prince": "temporaries, slice assignment",
-    "plasma": "slice assignment",
-}
+NOT_YET = {}
 
 
 class Way:

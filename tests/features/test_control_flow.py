@@ -634,6 +634,31 @@ def test_break_of_a_parallel_loop_is_refused(rig):
         rig.run(rig.kernel(break_of_a_parallel_loop), ints())
 
 
+def same_array_in_each_branch(x, y, n):
+    if n > 0:
+        a = x
+        b = y
+    else:
+        b = y
+        a = x
+    a[0] = 3
+    b[1] = a[0] + n
+
+
+def other_array_in_each_branch(x, y, n):
+    if n > 0:
+        a = x
+    else:
+        a = y
+    a[0] = 3
+
+
+def test_a_name_for_an_array_in_branches(rig):
+    rig.check(same_array_in_each_branch, lambda: (ints(), ints(), 1))
+    with pytest.raises(KernelSyntaxError, match="`a` does not mean the same"):
+        rig.run(rig.kernel(other_array_in_each_branch), ints(), ints(), 1)
+
+
 def loops_in_the_else_of_a_loop_for_one_thread(x, n):
     t = 0
     for k in qgraph.serial(range(n)):

@@ -354,3 +354,69 @@ def test_10_000_replays_with_flat_memory(rig):
     assert resident_bytes() - before < 2_000_000
     assert counts(kernel) == (1, 1)
     assert kernel.stats.replays >= 11_000
+
+
+class Looks:
+    """Counts the calls that are looked at closely, those of no recognised arguments."""
+
+    def __init__(self, kernel, monkeypatch):
+        self.count = 0
+        self._run = kernel._run
+        monkeypatch.setattr(kernel, "_run", self)
+
+    def __call__(self, *arguments):
+        self.count += 1
+        return self._run(*arguments)
+
+
+def test_numbers_are_recognised_by_value(monkeypatch):
+    kernel = qgraph.kernel(backend="cpu")(two_stages)
+    x, y = np.zeros(8), np.zeros(8)
+    for _ in range(3):
+        kernel(x, y, 0.5)
+    looks = Looks(kernel, monkeypatch)
+    half = 0.25
+    for _ in range(3):
+        kernel(x, y, half * 2.0)
+    assert looks.count == 0
+    # Equal, and yet not the same.
+    for other in (0.0, -0.0):
+        for _ in range(3):
+            kernel(x, y, other)
+    x[:] = -1.0
+    looks.count = 0
+    kernel(x, y, np.float64(0.5))
+    kernel(x, y, 1)
+    assert looks.count == 2
+
+
+def signs(x, a):
+    for i in range(x.shape[0]):
+        x[i] = a
+
+
+def test_minus_zero_is_not_taken_for_zero(rig):
+    kernel = rig.kernel(signs)
+    x = rig.device(np.ones(3))
+    for _ in range(3):
+        for zero in (0.0, -0.0):
+            for _ in range(3):
+                kernel(x, float(str(zero)))
+                assert (np.signbit(qgraph.to_numpy(x)) == np.signbit(zero)).all()
+
+
+def test_a_new_default_backend_counts_for_recognised_arguments(monkeypatch):
+    from qgraph.runtime.backends import DEFAULTS
+
+    kernel = qgraph.kernel(two_stages)
+    x, y = np.zeros(8), np.zeros(8)
+    monkeypatch.setattr(DEFAULTS, "backend", "cpu")
+    for _ in range(3):
+        kernel(x, y, 0.5)
+    looks = Looks(kernel, monkeypatch)
+    kernel(x, y, 0.5)
+    assert looks.count == 0
+    monkeypatch.setattr(DEFAULTS, "backend", None)
+    monkeypatch.setenv("QGRAPH_BACKEND", "cpu")
+    kernel(x, y, 0.5)
+    assert looks.count == 1

@@ -559,7 +559,32 @@ def private_after_a_parallel_loop(x):
     x[0] = t
 
 
-@pytest.mark.parametrize(("kernel", "name"), [(after_a_parallel_loop, "`i`"), (private_after_a_parallel_loop, "`t`")])
+def scalar_that_counts_a_parallel_loop(x):
+    i = 0
+    for i in range(x.shape[0]):
+        x[i] = 1
+    return i
+
+
+def read_by_the_next_iteration(x):
+    i = 7
+    k = 0
+    while k < 3:
+        x[0] += i
+        for i in range(x.shape[0]):
+            x[i] += 1
+        k += 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"),
+    [
+        (after_a_parallel_loop, "`i`"),
+        (private_after_a_parallel_loop, "`t`"),
+        (scalar_that_counts_a_parallel_loop, "`i`"),
+        (read_by_the_next_iteration, "`i`"),
+    ],
+)
 def test_a_loop_s_own_names_end_with_it(rig, kernel, name):
     refused(rig, kernel, KernelSyntaxError, name, numbers())
 
@@ -574,6 +599,37 @@ def last_of_serial(x, n):
 @pytest.mark.parametrize("n", [0, 4])
 def test_the_variable_of_a_serial_loop_assigned_before_it(check, n):
     check(last_of_serial, lambda: (numbers(), n))
+
+
+def assigned_again_after_the_loop(x):
+    i = 7
+    k = 0
+    while k < 3:
+        for i in range(x.shape[0]):
+            x[i] += 1
+        i = k + 3
+        x[0] += i
+        k += 1
+    return i, k
+
+
+def test_a_loop_s_variable_may_be_assigned_again(check):
+    check(assigned_again_after_the_loop, lambda: (numbers(),))
+
+
+def product_in_one_thread(x):
+    total = 0
+    for i, j in qgraph.serial(qgraph.ndrange(2, (1, 3))):
+        total += i * 10 + j
+        for k in range(x.shape[0]):
+            x[k] += i - j
+    for i, j in qgraph.serial(qgraph.ndrange(2, 2)):
+        total += i + j
+    return total
+
+
+def test_the_variables_of_a_serial_product_used_twice(check):
+    check(product_in_one_thread, lambda: (numbers(),))
 
 
 def last_of_serial_with_loops(x, n):

@@ -1,4 +1,4 @@
-"""Array statements at kernel level: `y[1:-1] = a * x[:-2] + z[2:]`, reductions of slices, names for parts of arrays."""
+"""Arrays as wholes at kernel level, as NumPy means them."""
 
 from __future__ import annotations
 
@@ -8,416 +8,148 @@ import pytest
 import qgraph
 
 
-def ramp(*shape, dtype=np.float64):
-    return (np.arange(int(np.prod(shape))).reshape(shape) % 23 + 1).astype(dtype)
+def numbers(*shape, dtype=np.float64):
+    return (np.random.default_rng(sum(shape)).random(shape) * 9).astype(dtype)
 
 
-def poison(*shape, dtype=np.float64):
-    return np.full(shape, 77, dtype)
-
-
-# --- fills, with every kind of bound -----------------------------------------------------------------------------------
-
-
-def fill_all(x):
+def one_dimension(x, y, z, a, n):
     x[:] = 0
+    y[1:-1] = a * z[:-2] + z[2:]
+    x[1:] = y[:-1] * 2
+    x[2:n] = 5
+    z[::2] += 1
+    z[1::3] -= x[1::3]
+    y[-3:] = x[-3:]
+    x[n:] = y[n:]
+    x[-1::-2] = z[::2]
+    y[...] = np.where(y > 1, y, z)
 
 
-def fill_dots(x):
-    x[...] = 5
+@pytest.mark.parametrize("n", [-2, 0, 3, 6, 20])
+def test_bounds_steps_and_broadcasting(check, n):
+    check(one_dimension, lambda: (numbers(9), numbers(9) + 1, numbers(9) + 2, 0.5, n))
 
 
-def fill_steps(x):
-    x[::2] = 1
-    x[1::3] = 2
-    x[::-4] = 3
-    x[7:2:-2] = 4
-
-
-def fill_negative(x):
-    x[-3:] = 1
-    x[:-7] = 2
-    x[-6:-4] = 3
-    x[-2:1:-3] = 4
-
-
-def fill_clipped(x):
-    x[5:100] = 1
-    x[-100:2] = 2
-    x[100:] = 3
-    x[:-100] = 4
-    x[6:3] = 5
-    x[100::-6] = 6
-
-
-@pytest.mark.parametrize("function", [fill_all, fill_dots, fill_steps, fill_negative, fill_clipped])
-@pytest.mark.parametrize("n", [0, 1, 2, 9, 12])
-def test_fills(check, function, n):
-    changed = np.full(n, 50)
-    function(changed)
-    check(function, lambda: (np.full(n, 50),), noop=bool((changed == 50).all()))
-
-
-@pytest.mark.parametrize("step", [1, 2, -1, -3])
-def test_bounds_and_steps_that_are_arguments(rig, step):
-    def kernel(x, low, high, step):
-        x[low:high:step] = 1
-
-    k = rig.kernel(kernel)
-    for low in (0, 3, 8, 20, -1, -4, -20):
-        for high in (0, 3, 8, 20, -1, -4, -20):
-            for n in (0, 8):
-                x, expected = np.zeros(n), np.zeros(n)
-                expected[low:high:step] = 1
-                rig.run(k, x, low, high, step)
-                np.testing.assert_array_equal(x, expected, err_msg=f"{low}:{high}:{step} of {n}")
-    assert k.stats.compilations == 1
-
-
-def device_bounds(x, n, ends):
-    low = ends[0]
-    high = ends[1] + 0
-    x[low:high] = 1
-    x[high::2] += 2
-    x[n - low :: -3] += 5
-    x[: low - 3 : -2] += 7
-    x[:-6] -= 1
-
-
-@pytest.mark.parametrize("low", [0, 3, -2, 30])
-@pytest.mark.parametrize("high", [0, 5, -1, 30])
-def test_bounds_that_only_the_device_knows(check, low, high):
-    check(device_bounds, lambda: (np.zeros(10), 8, np.array([low, high])))
-
-
-# --- elementwise expressions -------------------------------------------------------------------------------------------
-
-
-def copies(x, y):
-    y[:] = x
-
-
-def stencil(x, y, z, a):
-    y[1:-1] = a * x[:-2] + z[2:]
-
-
-def functions(x, y, z):
-    y[:] = np.sqrt(x[:]) * 2 + np.maximum(x, z) - abs(-z)
-    y[1:3] = np.where(x[1:3] > 3, x[:2], -1.0)
-    y[-2:] = np.clip(z[-2:], 2.0, 5.0)
-
-
-def reversed_(x, y):
-    y[:] = x[::-1]
-    y[:5:2] = x[5::2]
-
-
-def in_place(x, y):
-    x[1:-1] += y[2:] * 2
-    x[:] *= 3
-    x[::-1] -= 1
-    x[:] = 0.5 * x[:] + x
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "complex64"])
-def test_copies_of_each_type(check, dtype):
-    check(copies, lambda: (ramp(10, dtype=dtype), poison(10, dtype=dtype)))
-
-
-def test_copy_converts(check):
-    check(copies, lambda: (ramp(10) + 0.7, poison(10, dtype=np.int32)))
-    check(copies, lambda: (ramp(10, dtype=np.int8), poison(10, dtype=np.float32)))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_stencil(check, dtype):
-    check(stencil, lambda: (ramp(12, dtype=dtype), poison(12, dtype=dtype), ramp(12, dtype=dtype) * 2, 2.5))
-
-
-def test_functions(check):
-    check(functions, lambda: (ramp(10), poison(10), ramp(10)[::-1].copy()))
-
-
-def test_reversed(check):
-    check(reversed_, lambda: (ramp(10), poison(10)))
-
-
-def test_in_place(check):
-    check(in_place, lambda: (ramp(10), ramp(10)))
-
-
-def planes(u, v, w):
+def where_they_overlap(x, u):
+    x[1:] = x[:-1]
+    x[:] = x[::-1]
+    x[:-2] += x[2:]
+    x[:] = x[0] * 2 + x
+    u[:] = u.T
     u[0, :] = u[1, :]
     u[:, -1] = u[:, -2]
-    u[1:-1, :] += 2
-    u[2] = v[1, :, 0]
-    v[:, 1:, ::2] = 7
-    v[0, :4, :4] = u[:, :4]
-    v[..., 1] = u[0, 0]
-    v[1, ...] *= w[:, None]
+    u[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+    u[1] = x[:4]
+    u[2, ...] = 3
 
 
-def test_dimensions(check):
-    check(planes, lambda: (ramp(4, 5), ramp(3, 5, 6), ramp(5)))
+def test_the_right_side_comes_first(check):
+    check(where_they_overlap, lambda: (numbers(6), numbers(4, 4)))
 
 
-def transposed(u, v):
-    v[:] = u.T
-    v[1:, 0] = u.T[1:, 2] * 2
-    v.T[0] = 3
+def between_arguments(a, b):
+    a[1:] = b[:-1]
+    b[:] = a * 2
 
 
-def test_transposed(check):
-    check(transposed, lambda: (ramp(4, 5), poison(5, 4)))
+@pytest.mark.parametrize("shift", [0, 1, 3])
+def test_arguments_that_overlap(check, shift):
+    def arguments():
+        memory = numbers(12)
+        return memory[:8], memory[shift : shift + 8]
+
+    check(between_arguments, arguments)
 
 
-def test_elements_that_the_statement_changes_are_read_before(check):
-    def kernel(x):
-        x[:] = x / x[1]
-        x[2:] = x[0] + x[-1]
-
-    check(kernel, lambda: (ramp(9),))
-
-
-def elimination(a):
-    n = a.shape[0]
-    for k in qgraph.serial(range(n - 1)):
-        a[k + 1 :, k] /= a[k, k]
-        a[k + 1 :, k + 1 :] -= a[k + 1 :, k][:, None] * a[k, k + 1 :]
-
-
-def test_elimination(check):
-    matrix = np.random.default_rng(1).random((6, 6)) + 6 * np.eye(6)
-    check(elimination, lambda: (matrix.copy(),))
+def reductions(x, y, u, out):
+    s = np.sum(x[1:-1] * y[1:-1]) + np.max(u)
+    c = 0
+    while np.sum(y * y) > 10 and c < 5:
+        y[:] = y / 2
+        c += 1
+    if np.any(x > 3):
+        x[:] = x[0]
+    out[0] = s
+    out[1] = np.min(u[1:, :]) + np.mean(x)
+    out[2] = np.dot(x, y)
+    out[3] = np.sqrt(np.sum((x - y) ** 2))
+    out[4] = 1 if np.all(x > 0) else 0
+    out[5] = np.sum(u[:, 0])
+    out[6] = c
 
 
-def several_targets(x, y):
-    x[:2] = s = y[0] + 1
-    x[3:] = y[2:5] = s * 2
+def test_reductions_of_expressions(check):
+    check(reductions, lambda: (numbers(7), numbers(7) + 1, numbers(3, 5), np.full(7, 77.0)))
 
 
-def test_several_targets(check):
-    check(several_targets, lambda: (ramp(8), ramp(8)))
-
-
-# --- inside loops and branches -----------------------------------------------------------------------------------------
-
-
-def nested(x, y, c):
-    t = 0
-    while t < 5:
-        if t % 2 == 0:
-            x[1:] += t
+def in_loops_and_branches(x, y, n):
+    t = qgraph.zeros(x.shape)
+    for k in qgraph.serial(range(n)):
+        t[:] = x + k
+        if k % 2 == 0:
+            y[:] = t
         else:
-            x[:-1] = y[1:] * t
-        match t:
-            case 3:
-                x[::2] = 0
-        t += 1
-    for i in qgraph.serial(range(3)):
-        y[i] = i
-        y[i + 1 :] += 1
-    while qgraph.graph_do_while(c):
-        x[:] = x + 1
-        c[0] -= 1
+            y[1:] = t[:-1]
+        x, y = y, x
+    x[0] = -1
+    x[1:] *= 2
 
 
-def test_inside_loops_and_branches(check):
-    check(nested, lambda: (ramp(9), ramp(9), np.array([3])))
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_in_loops_branches_and_of_temporaries(check, n):
+    check(in_loops_and_branches, lambda: (numbers(5), numbers(5) + 1, n))
 
 
-def branch_only(x, flag):
-    if flag[0] > 0:
-        x[:] = 9
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.bool_, np.float32, np.complex128])
+def test_dtypes(check, dtype):
+    check(kernel_of_dtypes, lambda: ((numbers(5) > 4).astype(dtype), np.arange(5).astype(dtype)))
 
 
-@pytest.mark.parametrize("flag", [0, 1])
-def test_a_branch_with_nothing_else(check, flag):
-    check(branch_only, lambda: (ramp(9), np.array([flag])), noop=flag == 0)
+def kernel_of_dtypes(x, y):
+    x[1:] = y[:-1]
+    y[0] = x[1]
+    y[2:] = x[2:]
 
 
-# --- reductions --------------------------------------------------------------------------------------------------------
+def test_empty_arrays(check):
+    check(between_arguments, lambda: (np.zeros(0), np.zeros(0)), noop=True)
 
 
-def close(got, expected):
-    assert len(got) == len(expected)
-    for one, other in zip(got, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+def different(x, y):
+    x[:] = y
 
 
-def every_reduction(x, y):
-    s = np.sum(x[1:-1] * y[1:-1])
-    r = np.sqrt(np.sum((x - y) ** 2))
-    return s, r, np.min(x[::2]), np.max(abs(x - y)), np.any(x > 22), np.all(x[2:] > 0), np.dot(x, y), x @ y, np.mean(x), x.max()
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_reductions(rig, dtype):
-    k = rig.kernel(every_reduction)
-    x, y = ramp(40, dtype=dtype), ramp(40, dtype=dtype)[::-1].copy()
-    close(k(rig.device(x), rig.device(y)), every_reduction(x, y))
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "bool"])
-def test_sums_have_the_type_that_numpy_gives_them(rig, dtype):
-    def kernel(x):
-        return np.sum(x), np.prod(x[:3]), np.count_nonzero(x), np.any(x), np.all(x), np.max(x)
-
-    x = (ramp(48) * 5).astype(dtype)
-    results = rig.kernel(kernel)(rig.device(x))
-    for got, expected in zip(results, kernel(x), strict=True):
-        assert got == expected
-
-
-def planar(u):
-    return np.sum(u), np.max(u[1:, ::2]), np.sum(u[0] * u[-1]), np.min(u[:, 0])
-
-
-def test_reductions_of_planes(rig):
-    u = ramp(5, 7)
-    close(rig.kernel(planar)(rig.device(u)), planar(u))
-
-
-def empty_sums(x):
-    return np.sum(x), np.sum(x[3:1]), np.any(x > 0), np.all(x > 0), np.prod(x)
-
-
-def test_reductions_of_nothing(rig):
-    x = np.zeros(0)
-    close(rig.kernel(empty_sums)(rig.device(x)), empty_sums(x))
-
-
-def relax(x, y, tol):
-    n = 0
-    while np.max(np.abs(x - y)) > tol:
-        y[:] = 0.5 * (x + y)
-        n += 1
-    return n
-
-
-def test_reductions_in_conditions(rig):
-    x, y, expected = ramp(20), np.zeros(20), np.zeros(20)
-    steps = relax(x, expected, 1e-3)
-    kernel = rig.kernel(relax)
-    target = rig.device(y)
-    assert kernel(rig.device(x), target, 1e-3) == steps
-    np.testing.assert_allclose(qgraph.to_numpy(target), expected)
-
-
-@qgraph.func
-def dot(a, b):
-    return np.sum(a * b)
-
-
-@qgraph.func
-def normalise(a):
-    s = dot(a, a)
-    a[:] /= np.sqrt(s)
-    return s
-
-
-def with_funcs(x, y):
-    y[0] = dot(x[1:], x[:-1])
-    if dot(x, x) > 1:
-        y[1:] = normalise(x[2:5])
-
-
-def test_funcs_take_parts_of_arrays(check):
-    check(with_funcs, lambda: (ramp(9), poison(9)))
-
-
-def device_reductions(x, ends):
-    a = ends[0]
-    return np.sum(x[a:]), np.max(x[a : a + 3]), np.sum(x[: a + 1] * x[: a + 1])
-
-
-def test_reductions_of_slices_that_only_the_device_knows(rig):
-    x, ends = ramp(12), np.array([4])
-    close(rig.kernel(device_reductions)(rig.device(x), rig.device(ends)), device_reductions(x, ends))
-
-
-# --- names for parts ---------------------------------------------------------------------------------------------------
-
-
-def named(u, x):
-    w = u[1:-1]
-    row = u[3]
-    back = x[::-2]
-    for i, j in qgraph.ndrange(*w.shape):
-        w[i, j] = -w[i, j]
-    row[:] = 5
-    for i in range(row.shape[0]):
-        row[i] += i
-    w[-1, -1] = 100
-    for i in range(len(back)):
-        back[i] = i * 10 + back[i]
-    back[-1] = 3
-    back[1:3] = 8
-    w[0] += row
-
-
-def test_names(check):
-    check(named, lambda: (ramp(5, 6), ramp(9)))
-
-
-def names_in_loops(u, v):
-    for k in qgraph.serial(range(1, u.shape[0])):
-        row = u[k]
-        above = u[k - 1]
-        part = v[k:]
-        row[1:] += k
-        for i in range(row.shape[0]):
-            row[i] += above[i]
-        part[:] = np.sum(row)
-
-
-def test_names_in_serial_loops(check):
-    check(names_in_loops, lambda: (ramp(4, 5), ramp(6)))
-
-
-def named_before(x, a):
-    k = a[0]
-    w = x[k:]
-    k = 0
-    w[:] = k
-    for i in range(w.shape[0]):
-        w[i] += i
-
-
-def test_a_name_keeps_its_bounds(check):
-    check(named_before, lambda: (ramp(9), np.array([3])))
-
-
-# --- the plan ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_plan_says_elementwise(rig):
-    plan = rig.kernel(copies).plan(rig.device(ramp(8)), rig.device(ramp(8)))
-    (task,) = plan.tasks
-    assert "elementwise" in str(task.verdict)
-
-
-def test_lengths_are_checked_before_anything_runs(rig):
-    def kernel(x, y):
-        x[:] = 1
-        y[1:] = x[:-1]
-
-    k = rig.kernel(kernel)
-    x, y = rig.device(np.zeros(5)), rig.device(np.zeros(6))
-    with pytest.raises(qgraph.ArgumentError, match="length 4"):
-        k(x, y)
+def test_different_shapes_are_refused_before_anything_runs(rig):
+    x, y = rig.device(np.zeros(4)), rig.device(np.ones(5))
+    with pytest.raises(qgraph.ArgumentError, match="has length 5, and `x\[:\]` has length 4"):
+        rig.kernel(different)(x, y)
     assert not qgraph.to_numpy(x).any()
 
 
-def shift(x, y):
-    y[1:] = x[:-1]
+def of_nothing(x, out):
+    out[0] = np.max(x)
 
 
-def test_arrays_that_share_memory(rig):
-    k = rig.kernel(shift)
-    x, y = ramp(8), np.zeros(8)
-    expected = np.r_[0, x[:-1]]
-    rig.run(k, x, y)
-    np.testing.assert_array_equal(y, expected)
-    with pytest.raises(qgraph.DataRaceError, match="may share elements"):
-        rig.run(k, x, x)
+def test_the_maximum_of_nothing_is_refused(rig):
+    with pytest.raises(qgraph.ArgumentError, match="array without elements"):
+        rig.kernel(of_nothing)(rig.device(np.zeros(0)), rig.device(np.zeros(1)))
+
+
+def too_many(x, y):
+    x[:] = y
+
+
+def along_an_axis(x):
+    x[0, 0] = np.sum(x, axis=0)[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "text"),
+    [
+        (too_many, (np.zeros(4), np.zeros((4, 4))), "has 2 dimensions"),
+        (along_an_axis, (np.zeros((4, 4)),), "arguments that are not supported"),
+    ],
+)
+def test_what_is_refused(function, args, text):
+    with pytest.raises(qgraph.KernelSyntaxError, match=text):
+        qgraph.kernel(function).plan(*args)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.runtime.cuda_driver import call, driver
+from qgraph.runtime.cuda_driver import call, device, driver
 
 # How a kernel runs, and the options that make it so.
 PATHS = {
@@ -469,15 +469,17 @@ def test_results_on_a_callers_stream(path):
     kernel = cuda_kernel(slow, path)
     x = on_device(np.zeros(200_000, np.int64))
     qgraph.synchronize()
-    handles = [int(call(driver.cuStreamCreate, 1)) for _ in range(2)]
+    with device(0).activate():
+        handles = [int(call(driver.cuStreamCreate, 1)) for _ in range(2)]
     total = 0
     for turn in range(20):
         with qgraph.stream(handles[turn % 2]):
             n = 3 + turn % 5
             total += n
             assert kernel(x, n, turn) == (n, turn, total)
-    for handle in handles:
-        call(driver.cuStreamDestroy, handle)
+    with device(0).activate():
+        for handle in handles:
+            call(driver.cuStreamDestroy, handle)
 
 
 def test_threads_on_streams_of_their_own(path):
@@ -500,7 +502,6 @@ def test_threads_on_streams_of_their_own(path):
 
 
 def in_context(work, seed):
-    from qgraph.runtime.cuda_driver import device
 
     with device(0).activate():
         work(seed)

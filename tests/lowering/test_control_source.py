@@ -60,7 +60,7 @@ def copies(start: str, body: str, step: str = "1") -> str:
     axis = Axis("i", start_, step_, count, False, SPAN)
     task = Task("task", "loop", SPAN, (axis,), tuple(ast.parse(body).body), {}, Effects())
     bound = task_source._constant_bound(axis)
-    loops = task_source._checked_loops(task, {} if bound is None else {"i": bound})
+    loops = task_source._checked_loops(task, {} if bound is None else {"i": bound}, task.body)
     return ast.unparse(task_source.make_function("chunk", [], loops, {}, task).tree)
 
 

@@ -63,7 +63,8 @@ def draw_arrays(choices: Choices, features: Features, extents: list[Extent], cal
         if found and choices.maybe(35):
             dtype, shape = choices.pick(found).array.dtype, choices.pick(found).array.shape
         else:
-            dtype, shape = choices.pick(_DTYPES), _shape(choices, extents)
+            dtypes = _DTYPES if features.uint64 else tuple(dtype for dtype in _DTYPES if dtype != "uint64")
+            dtype, shape = choices.pick(dtypes), _shape(choices, extents)
         layout: Layout = "C"
         if features.layouts and shape and choices.maybe(15):
             layout = choices.pick(("step", "reverse", "F") if len(shape) > 1 else ("step", "reverse"))
@@ -93,12 +94,10 @@ def make(arguments: tuple[Argument, ...], call: int, seed: int) -> list[Any]:
             size = shape[0]
             made.append(base[argument.shift : argument.shift + size] if argument.shift else base[:size].reshape(shape))
             continue
-        if len(shape) == 1:
-            # Room for those that overlap it.
-            memories[array.memory] = _numbers(random, array.dtype, (shape[0] + 2,))
-            base = memories[array.memory][: shape[0]]
-        else:
-            base = memories[array.memory] = _numbers(random, array.dtype, shape)
+        # A vector has room for those that overlap it.
+        room = _numbers(random, array.dtype, (shape[0] + 2,) if len(shape) == 1 else shape)
+        memories.setdefault(array.memory, room)
+        base = room[: shape[0]] if len(shape) == 1 else room
         made.append(_laid_out(base, argument.layout))
     return made
 
@@ -119,10 +118,10 @@ def _laid_out(base: np.ndarray, layout: Layout) -> np.ndarray:
 
 def _numbers(random: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     if dtype == "bool":
-        return random.integers(0, 2, shape).astype(bool)
+        return np.array(random.integers(0, 2, shape)).astype(bool)
     low, high = domain(dtype, spare=1)
-    numbers = random.integers(max(low, -9), min(high, 9), shape)
+    numbers = np.array(random.integers(max(low, -9), min(high, 9), shape))
     if kind_of(dtype) == "float":
         assert dtype in FLOATS
-        return (numbers / 4).astype(dtype)
+        return np.array(numbers / 4).astype(dtype)
     return numbers.astype(dtype)

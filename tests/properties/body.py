@@ -11,7 +11,7 @@ from typing import Literal
 
 from tests.properties.scope import Array, Counter, Scope, Window
 from tests.properties.state import State, indented
-from tests.properties.values import BITS, GRAIN, WEAK, Value, domain, kind_of, named, within
+from tests.properties.values import BITS, GRAIN, WEAK, Value, domain, kind_of, named, promoted, within
 
 Group = Literal["+", "min", "max", "&", "|", "^"]
 _ATOMICS = {
@@ -38,7 +38,6 @@ class Combined:
     """A kernel scalar that iterations combine values in. ``companion``: a scalar that says where the value came from."""
 
     value: Value
-    dtype: str
     form: str
     companion: Value | None = None
 
@@ -140,8 +139,10 @@ class Body:
             step = self.state.spend(array.room, place.executions)
             low, high = (0 if low == 0 else -step), step
         value = self.expressions.within(kind, scope, low, high)
-        if update.group in _ATOMICS and self.state.features.atomics and not update.at and self.choices.maybe(25):
-            index = at if "," not in at and at != "()" else f"({at.strip('()')})"
+        if kind == "int" and not promoted(frozenset([array.dtype]), value.dtypes):
+            value = _typed(value, frozenset())
+        if group in _ATOMICS and self.state.features.atomics and not update.at and self.choices.maybe(25):
+            index = f"({at})" if "," in at else at
             return [f"qgraph.{_ATOMICS[group]}({array.name}, {index}, {value.text})"]
         if group in ("min", "max"):
             return [f"{target} = {group}({target}, {value.text})"]
@@ -164,7 +165,7 @@ class Body:
         elif kind == "int":
             low, high = int(low / 2), int(high / 2)
         value = self.expressions.within(kind, scope, low, high)
-        value = _typed(value, combined.dtype, combined.value.dtypes)
+        value = _typed(value, combined.value.dtypes)
         if kind == "float" and "*" in form:
             value = Value("-1.0" if value.text.startswith("-") else "1.0", "float")
         first, companion = "", ""
@@ -172,7 +173,7 @@ class Body:
             assert combined.companion is not None
             companion = combined.companion.text
             where = self.expressions.within("int", scope, int(combined.companion.low / 2), int(combined.companion.high / 2))
-            first = _typed(where, WEAK, combined.companion.dtypes).text
+            first = _typed(where, combined.companion.dtypes).text
         return form.format(s=name, e=value.inner, c=companion, w=first).split("\n")
 
     # --- names of the iteration ---
@@ -195,7 +196,7 @@ class Body:
     def _assign_local(self, place: _Place) -> tuple[list[str], _Place]:
         local = self.choices.pick([local for local in place.locals if local.text in place.mutable])
         value = self.expressions.within(local.kind, place.sees, local.low, local.high)
-        return [f"{local.text} = {_typed(value, WEAK, local.dtypes).text}"], place
+        return [f"{local.text} = {_typed(value, local.dtypes).text}"], place
 
     # --- control flow ---
 
@@ -265,7 +266,7 @@ def _mutable(value: Value) -> Value:
     return replace(value, dtypes=value.dtypes | {WEAK}) if value.kind == "int" else value
 
 
-def _typed(value: Value, dtype: str, allowed: frozenset[str]) -> Value:
+def _typed(value: Value, allowed: frozenset[str]) -> Value:
     """``value`` as one that a name of some types may be given."""
     if value.kind != "int" or value.dtypes <= allowed:
         return value

@@ -121,8 +121,8 @@ class Expressions:
     def integer(self, scope: Scope, depth: int) -> Value:
         """An integer."""
         choices = self.choices
-        if depth <= 0 or choices.maybe(35):
-            found = self.read("int", scope, depth) if choices.maybe(75) else None
+        if depth <= 0 or not choices.maybe(65):
+            found = self.read("int", scope, depth) if choices.maybe(88) else None
             return found or literal(choices.pick((0, 1, 2, 3, -1, 5, 7)))
         way = choices.pick(("arithmetic", "arithmetic", "divide", "bits", "choose", "extreme", "sign", "convert", "call"))
         made = getattr(self, f"_integer_{way}")(scope, depth - 1)
@@ -203,8 +203,8 @@ class Expressions:
     def boolean(self, scope: Scope, depth: int) -> Value:
         """A condition."""
         choices = self.choices
-        if depth <= 0 or choices.maybe(20):
-            found = self.read("bool", scope, depth) if choices.maybe(60) else None
+        if depth <= 0 or not choices.maybe(80):
+            found = self.read("bool", scope, depth) if choices.maybe(75) else None
             if found is not None:
                 return found
             if depth <= 0:
@@ -235,8 +235,8 @@ class Expressions:
     def floating(self, scope: Scope, depth: int) -> Value:
         """A float, a small multiple of a power of two."""
         choices = self.choices
-        if depth <= 0 or choices.maybe(35):
-            found = self.read("float", scope, depth) if choices.maybe(75) else None
+        if depth <= 0 or not choices.maybe(65):
+            found = self.read("float", scope, depth) if choices.maybe(88) else None
             return found or _float_literal(choices.pick((0, 1, 2, 3, -1, 0.5, 1.5, -0.25)))
         way = choices.pick(("arithmetic", "arithmetic", "mixed", "divide", "choose", "extreme", "one", "call"))
         made = getattr(self, f"_floating_{way}")(scope, depth - 1)
@@ -299,8 +299,8 @@ class Expressions:
     def real(self, scope: Scope, depth: int) -> Value:
         """A real number of a moderate size, which no error makes much larger."""
         choices = self.choices
-        if depth <= 0 or choices.maybe(30):
-            found = self.read("float", scope, depth) if choices.maybe(75) else None
+        if depth <= 0 or not choices.maybe(70):
+            found = self.read("float", scope, depth) if choices.maybe(88) else None
             return found or _float_literal(choices.pick((1.0, 0.1, 0.3, -0.7, 2.0)))
         a = self.real(scope, depth - 1)
         way = choices.pick(

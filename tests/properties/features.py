@@ -21,6 +21,8 @@ class Features:
     aliasing: bool = True
     atomics: bool = True
     layouts: bool = True
+    # The simulator makes a float64 of a uint64 and an int64 out of scratch, as NumPy does; compiled code a uint64.
+    uint64: bool = True
     # Numbers assigned at kernel level.
     scalars: bool = True
     reductions: bool = True
@@ -31,6 +33,10 @@ class Features:
     exits: bool = True
     rebinding: bool = True
     returns: bool = True
+    # `x[1:] = y[:-1]`, and `np.sum(x)`.
+    slices: bool = True
+    # Arrays that a kernel makes for itself.
+    temporaries: bool = True
     # Functions whose loops become the kernel's, and their values.
     calls: bool = True
     real: bool = False
@@ -47,7 +53,7 @@ class Features:
 
 EVERYTHING = Features()
 # A thread costs about 55 us on the simulator.
-SIMULATED = Features(extents=(3, 2, 1, 0, 4, 5), most_executions=120)
+SIMULATED = Features(uint64=False, extents=(3, 2, 1, 0, 4, 5), most_executions=120)
 
 
 def features_for(backend: str, *, real: bool = False) -> Features:

@@ -49,6 +49,10 @@ class Report:
         return asdict(self)
 
 
+class _Enough(BaseException):
+    """The time is up: Hypothesis lets it through, where it would go on drawing after an ordinary exception."""
+
+
 @dataclass(slots=True)
 class _Attempt:
     """One batch: counts until something fails, then only shrinks."""
@@ -65,9 +69,8 @@ class _Attempt:
         key = f"{program.source}{program.arguments}{program.seed}"
         if key in self.known:
             raise self.known[key]
-        now = time.monotonic()
-        if now > (self.shrink_until or self.deadline):
-            return
+        if time.monotonic() > (self.shrink_until or self.deadline):
+            raise _Enough
         self.count += self.failed is None
         try:
             self.check(program)
@@ -132,7 +135,9 @@ def _run_batch(features: Features, attempt: _Attempt, examples: int, number: int
 
     try:
         run()
+    except _Enough:
+        return
     except Exception:
-        # What failed is noted by the attempt; that Hypothesis could not repeat it once the time was up is no news.
+        # What failed is noted by the attempt.
         if attempt.failed is None:
             raise

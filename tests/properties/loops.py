@@ -178,7 +178,7 @@ class Loops:
                 readable += [Window(array) for array in members]
             elif isinstance(role, tuple):
                 windows = [Window(array, role, bool(header.tuple_name)) for array in members]
-                owned += windows
+                owned += [window for window in windows if all(map(scope.nonempty, window.rest))]
                 readable += windows
             else:
                 updates += self._updates(role, members, scope)
@@ -217,11 +217,13 @@ class Loops:
                 forms = _FORMS[scalar.value.kind]
                 if self.state.features.real and scalar.value.kind == "float":
                     forms = _REAL_FORMS
+                # An unsigned number cannot go below 0.
+                forms = tuple(form for form in forms if "-=" not in form or scalar.value.low < 0)
                 form = self.choices.pick([form for form in forms if others or "{c}" not in form])
                 companion = self.choices.pick(others) if "{c}" in form else None
                 if companion is not None:
                     taken.add(companion.name)
-                found.append(Combined(scalar.value, scalar.dtype, form, companion and companion.value))
+                found.append(Combined(scalar.value, form, companion and companion.value))
         return tuple(found), tuple(value for value in scope.values if value.text not in taken)
 
 

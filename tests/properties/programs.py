@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -55,21 +55,10 @@ def programs(draw: Callable[[st.SearchStrategy[Any]], Any], features: Features) 
 def _movable(arrays: list[ArrayArgument]) -> list[ArrayArgument]:
     """Mark the arrays that may change places."""
     shared = [argument.array.memory for argument in arrays]
+    alone = [argument.layout == "C" and shared.count(argument.array.memory) == 1 for argument in arrays]
     return [
-        ArrayArgument(
-            Array(
-                a.array.name,
-                a.array.dtype,
-                a.array.shape,
-                a.array.memory,
-                True,
-                a.layout == "C" and shared.count(a.array.memory) == 1,
-            ),
-            a.layout,
-            a.alias,
-            a.shift,
-        )
-        for a in arrays
+        replace(argument, array=replace(argument.array, movable="argument")) if free else argument
+        for argument, free in zip(arrays, alone, strict=True)
     ]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from tests.properties.loops import Loops, Scalar
 from tests.properties.scope import Array, Counter, Extent, Scope, Window
+from tests.properties.slices import Slices
 from tests.properties.state import State, indented
 from tests.properties.values import BITS, FLOATS, GRAIN, UNSIGNED, WEAK, Kind, Value, domain, kind_of, literal, within
 
@@ -34,6 +36,7 @@ class Regions:
         self.expressions = state.expressions
         self.features = state.features
         self.loops = Loops(state, partly)
+        self.slices = Slices(state)
         self.flags = list(flags)
 
     def block(self, place: Place, least: int = 1, most: int = 4) -> tuple[list[str], Place]:
@@ -56,6 +59,10 @@ class Regions:
         options = [self._loop] * 5 + [self._store]
         if features.scalars:
             options += [self._new_scalar, self._new_scalar, self._assign_scalar]
+        if features.slices:
+            options += [self._slices, self._slices]
+        if features.temporaries:
+            options.append(self._temporary)
         if features.rebinding:
             options.append(self._swap)
         if features.calls and place.depth > 0:
@@ -86,7 +93,7 @@ class Regions:
         scope = place.sees
         windows = [w for w in scope.windows if w.array.writable and all(map(scope.nonempty, w.array.shape))]
         if not windows:
-            return self._nothing(place)
+            return self._new_scalar(place) if self.features.scalars else (["pass"], place)
         window = self.choices.pick(windows)
         array = window.array
         target = f"{array.name}[{self.expressions.index(window, scope)}]"
@@ -101,19 +108,21 @@ class Regions:
             lines = [f"if {self.expressions.boolean(scope, 1).text}:", *indented(lines)]
         return lines, place
 
-    def _nothing(self, place: Place) -> tuple[list[str], Place]:
-        return ["pass"], place
+    def _slices(self, place: Place) -> tuple[list[str], Place]:
+        lines = self.slices.assignment(place.sees)
+        return (lines, place) if lines is not None else self._store(place)
 
     # --- numbers ---
 
     def _new_scalar(self, place: Place) -> tuple[list[str], Place]:
         kind = self.choices.pick(("int", "float", "bool"))
-        scalar, value = self._scalar(kind, place.sees)
+        known = self.slices.number(place.sees) if self.features.slices and self.choices.maybe(25) else None
+        scalar, value = self._scalar(known.kind if known is not None else kind, place.sees, known)
         return [f"{scalar.name} = {value.text}"], replace(place, scalars=(*place.scalars, scalar))
 
-    def _scalar(self, kind: Kind, scope: Scope) -> tuple[Scalar, Value]:
+    def _scalar(self, kind: Kind, scope: Scope, value: Value | None = None) -> tuple[Scalar, Value]:
         name = self.state.name("s")
-        value = self.expressions.of(kind, scope)
+        value = value or self.expressions.of(kind, scope)
         if kind == "int":
             dtypes = value.dtypes | {WEAK}
             dtype = min(sorted(dtypes), key=lambda t: BITS.get(t, 99))
@@ -158,11 +167,64 @@ class Regions:
 
     def _swap(self, place: Place) -> tuple[list[str], Place]:
         arrays = [window.array for window in place.scope.windows if window.array.movable]
-        pairs = [(a, b) for at, a in enumerate(arrays) for b in arrays[at + 1 :] if a.room == b.room]
+        pairs = [(a, b) for at, a in enumerate(arrays) for b in arrays[at + 1 :] if a.room == b.room and a.movable == b.movable]
         if not pairs:
             return self._loop(place)
         a, b = self.choices.pick(pairs)
         return [f"{a.name}, {b.name} = {b.name}, {a.name}"], place
+
+    # --- arrays of the kernel's own ---
+
+    def _temporary(self, place: Place) -> tuple[list[str], Place]:
+        """An array that is gone with the launch; two of them at times, that may change places."""
+        choices = self.choices
+        scope = place.scope
+        level = self.state.name("level")
+        extents = list(scope.extents)
+        windows = [window for window in scope.windows if window.array.shape]
+        lines: list[str] = []
+        dtype = choices.pick(("float64", "int64", "int32", "float32", "bool", "uint8"))
+        shape = tuple(choices.pick(extents) for _ in choices.some(1, 2, 25)) if extents else ()
+        if math.prod(extent.most for extent in shape) > 1000:
+            shape = shape[:1]
+        like = choices.pick(windows) if windows and choices.maybe(30) else None
+        if like is not None:
+            dtype, shape = like.array.dtype, like.array.shape
+        for _ in choices.some(1, 2, 30):
+            name = self.state.name("v")
+            made = self._made(name, dtype, shape, like, scope)
+            lines += made
+            array = Array(name, dtype, shape, 100 + self.state.number(), movable=level)
+            self.state.set_room(array.room, dtype)
+            known = dict(scope.extents)
+            for axis, extent in enumerate(shape):
+                known[extent] = (*known[extent], f"{name}.shape[{axis}]")
+            scope = replace(scope, windows=(*scope.windows, Window(array)), extents=known)
+        return lines, replace(place, scope=scope)
+
+    def _made(self, name: str, dtype: str, shape: tuple[Extent, ...], like: Window | None, scope: Scope) -> list[str]:
+        sizes = [self.expressions.size(extent, scope) for extent in shape]
+        size = sizes[0] if len(sizes) == 1 else f"({', '.join(sizes)})"
+        element = f"np.{dtype}" if dtype != "bool" else "np.bool_"
+        word = self.choices.pick(("zeros", "full", "empty"))
+        size = size if like is None else f"{like.array.name}.shape"
+        given = f"{size}, {element}"
+        match word:
+            case "zeros" if like is not None and self.choices.maybe():
+                return [f"{name} = qgraph.zeros_like({like.array.name})"]
+            case "full":
+                values = {"bool": "True", "float64": "1.5", "float32": "-0.25"}
+                return [f"{name} = qgraph.full({size}, {values.get(dtype, 3)}, {element})"]
+            case "empty" if len(shape) == 1:
+                index = self.state.name("i")
+                value = {"bool": f"{index} > 1", "float64": f"{index} * 0.5"}.get(dtype, f"{index} % 5")
+                return [
+                    f"{name} = qgraph.empty({given})",
+                    f"for {index} in range({name}.shape[0]):",
+                    f"    {name}[{index}] = {value}",
+                ]
+            case _:
+                return [f"{name} = qgraph.zeros({given})"]
 
     # --- control flow ---
 
@@ -253,7 +315,7 @@ class Regions:
         name = self.state.name("g")
         parameters = [self.state.name("q") for _ in given]
         windows = tuple(
-            Window(replace(window.array, name=parameter, movable=False))
+            Window(replace(window.array, name=parameter, movable=""))
             for window, parameter in zip(given, parameters, strict=True)
         )
         number, argument = self.state.name("m"), within(self.expressions.integer(place.sees, 1), -9, 9)

@@ -32,8 +32,8 @@ class Array:
     shape: tuple[Extent, ...]
     memory: int
     writable: bool = True
-    # Contiguous, and alone in its memory: it may change places with another of its type.
-    movable: bool = False
+    # Contiguous, and alone in its memory: it may change places with another of its type that was made where it was.
+    movable: str = ""
 
     @property
     def room(self) -> str:

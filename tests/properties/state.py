@@ -31,6 +31,11 @@ class State:
         self._names[prefix] = self._names.get(prefix, -1) + 1
         return f"{prefix}{self._names[prefix]}"
 
+    def number(self) -> int:
+        """A number that is not taken."""
+        self._names[""] = self._names.get("", -1) + 1
+        return self._names[""]
+
     def set_room(self, key: object, dtype: str) -> None:
         """Give a memory or a scalar the upper half of its domain for updates; of several types, the least."""
         high = domain(dtype)[1]

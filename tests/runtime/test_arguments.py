@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from qgraph.errors import ArgumentError
 from qgraph.program import ArrayType, ConstantType, ScalarType, StructType
-from qgraph.runtime.arguments import Reader, Unchanged, describe
+from qgraph.runtime.aliasing import alias_pattern
+from qgraph.runtime.arguments import Reader, Unchanged, describe, key_maker, numbers_among
 from qgraph.runtime.array_view import ArrayView
 
 
@@ -506,3 +507,78 @@ def test_jax_arrays_that_were_donated():
 def test_no_arguments():
     assert Unchanged(())(())
     assert Reader((), (), describe((), ()))(()) == ()
+
+
+# --- at a glance --------------------------------------------------------------------------------------------------------
+
+
+def glance(views: list[Any], written: list[bool]) -> bool:
+    parameters = tuple(f"p{k}" for k in range(len(views)))
+    arguments = describe(parameters, views)
+    chosen = frozenset(index for index, flag in enumerate(written) if flag)
+    found = Reader(parameters, views, arguments, chosen).read(views)
+    assert found is not None
+    return found[1]
+
+
+@given(
+    spans=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12), st.sampled_from([1, 1, 2])), min_size=1, max_size=8),
+    data=st.data(),
+)
+def test_a_glance_never_overlooks_shared_memory(spans, data):
+    memory = np.zeros(80)
+    views = [memory[start : start + step * count : step] for start, count, step in spans]
+    written = data.draw(st.lists(st.booleans(), min_size=len(views), max_size=len(views)))
+    leaves = describe(tuple(f"p{k}" for k in range(len(views))), views).values
+    if glance(views, written):
+        assert alias_pattern(leaves, written) == ()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 9])
+@pytest.mark.parametrize("every", [False, True])
+def test_a_glance_is_enough_for_neighbours(count, every):
+    memory = np.zeros((20, 2, 3))
+    views = [memory[k] for k in range(count)]
+    assert glance(views[::-1], [k == 0 or every for k in range(count)])
+    assert glance([*views, views[0]], [False] * (count + 1))
+    assert not glance([*views, views[0]], [True] * (count + 1))
+
+
+def test_a_glance_leaves_written_strides_and_sizes_to_a_closer_look():
+    x = np.zeros((4, 4))
+    assert not glance([x[:, ::2]], [True])
+    assert glance([x[:, ::2], np.zeros(3)], [False, True])
+    arguments = describe(("flag",), (np.zeros(1),))
+    read = Reader(("flag",), (np.zeros(1),), arguments, single=frozenset({0})).read
+    assert [read((np.zeros(size),))[1] for size in (1, 2, 0)] == [True, False, False]
+
+
+def test_keys_go_by_the_values_of_numbers():
+    values = (X, 1.5, np.float32(2), "text", True)
+    numbers = numbers_among(values)
+    assert numbers == (1, 2, 4)
+    key = key_maker(5, numbers)
+    assert key(*values) == key(X, float("1.5"), np.float32("2"), values[3], True)
+    assert key(*values) != key(X.copy(), 1.5, np.float32(2), values[3], True)
+    assert key(*values) != key(X, 2.5, np.float32(2), values[3], True)
+    # Anything may stand where a number was, also what has no hash.
+    assert key(*values) != key(X, [], X, values[3], None)
+    with pytest.raises(TypeError):
+        key(1, 2)
+
+
+def test_a_field_that_is_gone_is_a_change():
+    state = State(Grid(X, 1.0))
+    check = Unchanged((state,)).check
+    del state.grid.x
+    assert check((state,)) is False
+
+
+@pytest.mark.parametrize("more", [0, 7])
+def test_a_glance_sees_one_shared_element(more):
+    memory = np.zeros(40)
+    others = [memory[20 + 2 * k : 22 + 2 * k] for k in range(more)]
+    for first, second in ((memory[0:5], memory[5:9]), (memory[5:9], memory[0:5])):
+        assert glance([first, second, *others], [True] * (2 + more))
+    for first, second in ((memory[0:6], memory[5:9]), (memory[5:9], memory[0:6]), (memory[0:9], memory[5:6])):
+        assert not glance([first, second, *others], [True] * (2 + more))

@@ -19,6 +19,7 @@ from qgraph.runtime.adopt import adopt
 from qgraph.runtime.aliasing import alias_pattern
 from qgraph.runtime.array_view import ArrayView, host_pointer
 from qgraph.runtime.device_array import DeviceArray, empty, to_device
+from qgraph.runtime.host_calls import Kept
 
 
 class PlayedDevice:
@@ -30,6 +31,7 @@ class PlayedDevice:
         self.epoch = 1
         self.waits = 0
         self.live = 0
+        self.kept = Kept()
 
     @contextmanager
     def activate(self) -> Iterator[None]:

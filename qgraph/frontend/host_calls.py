@@ -1,0 +1,149 @@
+"""Kernel-level statements for the host: ``host_callback``, ``record`` and ``wait``."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from qgraph import language
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bindings import Gone, LeafRef, ScalarRef, StructRef, Value
+from qgraph.frontend.calls import evaluated
+from qgraph.frontend.frames import ADDED
+from qgraph.frontend.region import Region
+from qgraph.frontend.scope import Scope
+from qgraph.program import ConstantType, EventMark, HostCall, Leaf, ScalarType, Slot
+
+_NUMBERS = (bool, int, float, complex, np.generic)
+
+
+def host_statement(region: Region, scope: Scope, node: ast.Call, word: object) -> None:
+    """A call of one of ``language.HOST_WORDS`` as a statement.
+
+    Raises:
+        KernelSyntaxError: it stands in a device loop or branch, or its arguments are not what the word takes.
+    """
+    text = ast.unparse(node.func)
+    if region.depth > 0:
+        raise KernelSyntaxError(
+            f"`{text}(...)` is inside a device loop or branch, whose body CUDA keeps free of host calls and events",
+            scope.span(node),
+            hint=f"call `{text}` before or after it, or keep the loop in Python and call a kernel in each iteration",
+        )
+    if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
+        raise KernelSyntaxError(
+            f"`{text}(...)` takes plain arguments", scope.span(node), hint="pass them by position, without `*`"
+        )
+    if word is language.host_callback:
+        _host_call(region, scope, node)
+    else:
+        _event_mark(region, scope, node, "record" if word is language.record else "wait")
+
+
+# --- host calls --------------------------------------------------------------------------------------------------------
+
+
+def _host_call(region: Region, scope: Scope, node: ast.Call) -> None:
+    if not node.args:
+        raise KernelSyntaxError(
+            f"`{ast.unparse(node)}` names no function", scope.span(node), hint="write host_callback(fn, *scalars)"
+        )
+    function = _function(scope, node.args[0])
+    arguments: tuple[Slot | ConstantType, ...]
+    if language.is_c_function(function):
+        arguments = _c_arguments(scope, node)
+    else:
+        arguments = tuple(_argument(region, scope, argument) for argument in node.args[1:])
+    name = region.unit.task_name(node.lineno, "callback")
+    label = f"{ast.unparse(node.args[0])}(...)" if len(node.args) > 1 else f"{ast.unparse(node.args[0])}()"
+    region.add(HostCall(name, scope.span(node), function, arguments, label))
+
+
+def _function(scope: Scope, node: ast.expr) -> Callable[..., object]:
+    """The function to call, which must be known when the kernel is compiled."""
+    bound = None if isinstance(node, ast.Lambda) else scope.static(node)
+    if isinstance(bound, Gone):
+        raise KernelSyntaxError(bound.reason, scope.span(node), hint=bound.hint)
+    if isinstance(bound, Value) and callable(bound.value):
+        return bound.value
+    raise KernelSyntaxError(
+        f"`{ast.unparse(node)}` is not a function that is known when the kernel is compiled",
+        scope.span(node),
+        hint="name a function of the module or of the function around, or pass it as an argument of the kernel",
+    )
+
+
+def _argument(region: Region, scope: Scope, node: ast.expr) -> Slot | ConstantType:
+    """A constant, or the slot of a kernel scalar that holds the value."""
+    try:
+        return ConstantType(ast.literal_eval(node))
+    except ValueError:
+        bound = scope.static(node)
+    if isinstance(bound, ScalarRef):
+        return bound.slot
+    if isinstance(bound, Value) and (bound.value is None or isinstance(bound.value, (str, *_NUMBERS))):
+        return ConstantType(bound.value)
+    if isinstance(bound, (StructRef, Value)) or (isinstance(bound, LeafRef) and bound.is_array):
+        raise KernelSyntaxError(
+            f"`{ast.unparse(node)}` is not a number, and a host callback takes numbers",
+            scope.span(node),
+            hint="pass elements of arrays, such as x[0], or read the array after the kernel has run",
+        )
+    name = f"{ADDED}passed{len(region.unit.slots)}"
+    region.run(scope).assign(scope, name, evaluated(region, scope, node))
+    made = scope.names.pop(name)
+    assert isinstance(made, ScalarRef)
+    return made.slot
+
+
+def _c_arguments(scope: Scope, node: ast.Call) -> tuple[ConstantType, ...]:
+    """The pointer that a C function gets, if it gets one."""
+    extra = node.args[1:]
+    if not extra:
+        return ()
+    bound = scope.static(extra[0])
+    known = bound.value if isinstance(bound, Value) else _MISSING
+    if len(extra) > 1 or not (known is None or isinstance(known, (int, *_C_DATA))):
+        raise KernelSyntaxError(
+            f"`{ast.unparse(node.args[0])}` is a C function, which gets one pointer",
+            scope.span(extra[-1]),
+            hint="pass nothing, or a ctypes object or an address that is known when the kernel is compiled",
+        )
+    return (ConstantType(known),)
+
+
+_MISSING = object()
+# The bases of everything that ctypes makes: simple values, pointers, structures, unions, arrays, functions.
+_C_DATA = (ctypes.c_int.__mro__[1], ctypes._Pointer, ctypes.Structure, ctypes.Union, ctypes.Array)
+
+
+# --- events ------------------------------------------------------------------------------------------------------------
+
+
+def _event_mark(region: Region, scope: Scope, node: ast.Call, kind: Literal["record", "wait"]) -> None:
+    if len(node.args) != 1:
+        raise KernelSyntaxError(f"`{ast.unparse(node)}` takes one event", scope.span(node), hint=f"write {kind}(event)")
+    event = _event(scope, node.args[0])
+    region.add(EventMark(kind, scope.span(node), event, f"{kind} {ast.unparse(node.args[0])}"))
+
+
+def _event(scope: Scope, node: ast.expr) -> Leaf | ConstantType:
+    try:
+        return ConstantType(ast.literal_eval(node))
+    except ValueError:
+        bound = scope.static(node)
+    if isinstance(bound, LeafRef) and isinstance(bound.leaf.type, ScalarType) and "int" in bound.leaf.type.dtype:
+        return bound.leaf
+    if isinstance(bound, Value):
+        return ConstantType(bound.value)
+    if isinstance(bound, Gone):
+        raise KernelSyntaxError(bound.reason, scope.span(node), hint=bound.hint)
+    raise KernelSyntaxError(
+        f"`{ast.unparse(node)}` is not an event",
+        scope.span(node),
+        hint="pass an event of PyTorch, CuPy or cuda.core, or its handle, as an argument of the kernel",
+    )

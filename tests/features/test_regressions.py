@@ -1,0 +1,101 @@
+"""What random programs found: each as the smallest kernel that shows it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+
+
+def element_of_an_array_that_moves(x, y, n):
+    for _ in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            x[0] += y[i]
+        x, y = y, x
+
+
+def test_a_reduction_into_an_element_of_an_array_that_changes_places(check):
+    check(element_of_an_array_that_moves, lambda: (np.arange(4), np.arange(4) * 10, 3))
+
+
+def scalar_and_element(x, z, out):
+    least = 5
+    for i in range(x.shape[0]):
+        least = min(least, x[i])
+        z[0] += 2
+    out[()] = least
+
+
+def test_a_reduction_into_a_scalar_and_one_into_an_element_in_one_loop(check):
+    check(scalar_and_element, lambda: (np.arange(4) - 2, np.arange(3), np.array(77)))
+
+
+def count_with_continue(x, out):
+    count = 0
+    for i in range(x.shape[0]):
+        if x[i] > 2:
+            continue
+        count += 1
+    out[()] = count
+
+
+def test_continue_in_a_loop_that_reduces_into_a_scalar(check):
+    check(count_with_continue, lambda: (np.arange(9) % 5, np.array(77)))
+
+
+def arrays_of_blocks_without_loops(x, n):
+    if n > 0:
+        t = qgraph.zeros(3, np.int64)
+        t[1] = 2
+        x[0] += t[1]
+        v = x
+        v[1] = 5
+    for _ in qgraph.serial(range(n)):
+        w = x
+        w[2] += n
+    k = 0
+    while k < n:
+        k += 1
+        u = qgraph.full((), 3, np.int64)
+        x[2] += u[()]
+    x[-1] = k
+
+
+@pytest.mark.parametrize("n", [0, 2])
+def test_arrays_that_are_made_or_named_in_blocks_without_loops(check, n):
+    check(arrays_of_blocks_without_loops, lambda: (np.arange(5) + 7, n))
+
+
+values = np.arange(3)
+
+
+@qgraph.func
+def one_more(values):
+    return values + 5
+
+
+def calls_a_func_with_a_parameter_named_as_a_global_array(x):
+    s = one_more(x[0])
+    x[1] = s
+
+
+def test_a_global_array_has_the_name_of_a_parameter(check):
+    check(calls_a_func_with_a_parameter_named_as_a_global_array, lambda: (np.arange(5) + 7,))
+
+
+@qgraph.func
+def halved(v):
+    v[1:] = v[1:] // 2
+    return v[1]
+
+
+def calls_a_func_with_slices(x):
+    s = halved(x)
+    x[0] = s
+    if s > 2:
+        x[2] = halved(v=x)
+
+
+def test_the_value_of_a_func_that_assigns_slices(check):
+    check(calls_a_func_with_slices, lambda: (np.arange(5) + 7,))

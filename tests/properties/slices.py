@@ -1,0 +1,120 @@
+"""Random statements on arrays as wholes: fills, copies, expressions of slices, and what NumPy makes of all elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.properties.scope import Array, Scope
+from tests.properties.state import State
+from tests.properties.values import (
+    GRAIN,
+    UNSIGNED,
+    Value,
+    binary,
+    domain,
+    fits,
+    kind_of,
+    literal,
+    within,
+)
+
+# Ways to take as many elements of an axis, whatever its size.
+_ALIKE = ((":", "::-1"), ("1:", ":-1"), ("1:-1", ":-2", "2:"), ("::2",), ("-1:", ":1"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """For each axis, which of the ways to take elements are alike."""
+
+    ways: tuple[tuple[str, ...], ...]
+
+
+class Slices:
+    """Writes statements on slices."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.choices = state.choices
+        self.expressions = state.expressions
+
+    def assignment(self, scope: Scope) -> list[str] | None:
+        """A slice gets a value; None where there is no array with axes."""
+        arrays = [window.array for window in scope.windows if window.array.shape and window.array.writable]
+        if not arrays:
+            return None
+        array = self.choices.pick(arrays)
+        part = _Part(tuple(self.choices.pick(_ALIKE) for _ in array.shape))
+        target = self._slice(array, part)
+        kind = kind_of(array.dtype)
+        if self.choices.maybe(35):
+            return [f"{target} = {self.expressions.for_array(array.dtype, scope, depth=1).text}"]
+        if kind == "bool":
+            others = self._alike(array, scope, ("int", "float"))
+            if not others or self.state.features.real:
+                return [f"{target} = {self.choices.pick(('True', 'False'))}"]
+            return [f"{target} = {self._slice(self.choices.pick(others), part)} > 2"]
+        if self.state.features.real and kind == "float":
+            return [f"{target} = {self._real(array, part, scope)}"]
+        return [f"{target} = {within(self._value(array, part, scope), *domain(array.dtype, spare=1)).text}"]
+
+    def _alike(self, array: Array, scope: Scope, kinds: tuple[str, ...]) -> list[Array]:
+        arrays = [window.array for window in scope.windows if window.array.shape == array.shape]
+        return [other for other in arrays if kind_of(other.dtype) in kinds]
+
+    def _slice(self, array: Array, part: _Part) -> str:
+        return f"{array.name}[{', '.join(self.choices.pick(ways) for ways in part.ways)}]"
+
+    def _operand(self, array: Array, part: _Part, scope: Scope) -> Value:
+        kind = kind_of(array.dtype)
+        others = self._alike(array, scope, ("int", "float") if kind == "float" else ("int",))
+        if not others or self.choices.maybe(15):
+            return literal(self.choices.integer(0, 3))
+        other = self.choices.pick(others)
+        found = kind_of(other.dtype)
+        low, high = domain(other.dtype)
+        grain = GRAIN if found == "float" else 0
+        return Value(self._slice(other, part), found, low, high, frozenset([other.dtype]), grain, atom=True)
+
+    def _value(self, array: Array, part: _Part, scope: Scope) -> Value:
+        value = self._operand(array, part, scope)
+        for _ in self.choices.some(0, 2):
+            other = self._operand(array, part, scope)
+            operator = self.choices.pick(("+", "-", "*"))
+            value = binary(operator, value, other) or binary(operator, within(value, -8, 7), within(other, -8, 7)) or value
+        # An unsigned array takes no negative numbers, which `within` sees to.
+        return value
+
+    def _real(self, array: Array, part: _Part, scope: Scope) -> str:
+        others = self._alike(array, scope, ("float",))
+        terms = [self._slice(self.choices.pick(others), part) for _ in range(2)]
+        return f"0.5 * {terms[0]} - 0.3 * {terms[1]}"
+
+    # --- numbers ---
+
+    def number(self, scope: Scope) -> Value | None:
+        """What NumPy makes of all elements of an array, or None where there is none that fits."""
+        windows = [w for w in scope.windows if w.array.shape and all(map(scope.nonempty, w.array.shape))]
+        if not windows:
+            return None
+        array = self.choices.pick(windows).array
+        kind = kind_of(array.dtype)
+        if kind == "bool":
+            return Value(f"np.{self.choices.pick(('any', 'all'))}({array.name})", "bool", atom=True)
+        low, high = domain(array.dtype)
+        grain = GRAIN if kind == "float" else 0
+        match self.choices.pick(("sum", "min", "max", "any")):
+            case "any" if not self.state.features.real:
+                test = f"{array.name}{self.choices.pick(('', '[1:]', '[::2]'))} > 3"
+                return Value(f"np.{self.choices.pick(('any', 'all'))}({test})", "bool", atom=True)
+            case ("min" | "max") as word:
+                return Value(f"np.{word}({array.name})", kind, low, high, frozenset([array.dtype]), grain, atom=True)
+            case _:
+                size = 1
+                for extent in array.shape:
+                    size *= extent.most
+                dtype = "uint64" if array.dtype in UNSIGNED else "int64"
+                text = f"np.sum({array.name}{self.choices.pick(('', '[1:]', '[::-1]'))})"
+                value = Value(text, kind, low * size, high * size, frozenset([dtype]), grain, atom=True)
+                if self.state.features.real and kind == "float":
+                    return Value(f"{text} * 0.01", "float", -4, 4)
+                return value if fits(value) else None
