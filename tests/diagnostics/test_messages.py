@@ -282,14 +282,6 @@ def syntax_for_over_enumerate():
     return kernel, (floats(),)
 
 
-@bad(RACE)
-def slice_of_the_same_array():
-    def kernel(x):
-        x[1:] = x[:-1]
-
-    return kernel, (floats(),)
-
-
 @bad(ARGUMENT)
 def slice_of_another_length():
     def kernel(x, y):

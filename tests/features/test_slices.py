@@ -121,7 +121,7 @@ def different(x, y):
 
 def test_different_shapes_are_refused_before_anything_runs(rig):
     x, y = rig.device(np.zeros(4)), rig.device(np.ones(5))
-    with pytest.raises(qgraph.ArgumentError, match="has length 5, and `x\[:\]` has length 4"):
+    with pytest.raises(qgraph.ArgumentError, match=r"has length 5, and `x\[:\]` has length 4"):
         rig.kernel(different)(x, y)
     assert not qgraph.to_numpy(x).any()
 
