@@ -57,6 +57,8 @@ class Frame:
         self._nested: set[str] = set()
         self._collect(tree.body, nested=False)
         self.returns: Structure | None = None
+        # Arrays that change places, made for names of this function.
+        self.selections: set[str] = set()
 
     def _collect(self, statements: Iterable[ast.AST], *, nested: bool) -> None:
         for node in statements:

@@ -192,6 +192,9 @@ class _Viewer:
             return base
         if not hasattr(part, "lineno"):
             ast.copy_location(part, next(bound for bound in written if bound is not None))
+        if lower is None and upper is None and by.constant == -1:
+            start = plus(base.count, number(-1))
+            return replace(base, start=plus(base.start, times(start, base.step)), step=times(base.step, by))
         hosts = [None if bound is None else host_expression(self._unit, self._scope, bound) for bound in (lower, upper)]
         on_host = all((bound is None) == (host is None) for bound, host in zip((lower, upper), hosts, strict=True))
         if on_host and base.count.host is not None and by.host is not None:
@@ -229,8 +232,6 @@ class _Viewer:
         assert by.host is not None
         first, last, step = (ast.unparse(each) if each is not None else "None" for each in (*hosts, by.host))
         n = ast.unparse(size.host)
-        if bounds[0] is None and bounds[1] is None and by.constant == -1:
-            return plus(size, number(-1)), size
         count = f"len(range(*slice({first}, {last}, {step}).indices({n})))"
         start = f"slice({first}, {last}, {step}).indices({n})[0]"
         forward = by.constant is not None and by.constant > 0
