@@ -12,7 +12,7 @@ from qgraph.frontend.calls import call_func, evaluated, has_calls, held_range
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.host import binding
 from qgraph.frontend.host_calls import host_statement
-from qgraph.frontend.ranks import rank
+from qgraph.frontend.ranks import is_in_place, rank
 from qgraph.frontend.region import Region, callee
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
@@ -54,7 +54,7 @@ def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
 
 def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     """``target += value``."""
-    if is_slice(scope, node.target):
+    if is_slice(scope, node.target) or is_in_place(scope, node):
         assign_slice(region, scope, node, node.target, node.value)
         return
     if _stores_elements(node.target) and not has_calls(region, scope, node.value):

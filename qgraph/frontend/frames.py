@@ -59,6 +59,8 @@ class Frame:
         self.returns: Structure | None = None
         # Arrays that change places, made for names of this function.
         self.selections: set[str] = set()
+        # For those made for names of which each was such an array: these arrays.
+        self.arranged: dict[frozenset[str], frozenset[str]] = {}
 
     def _collect(self, statements: Iterable[ast.AST], *, nested: bool) -> None:
         for node in statements:

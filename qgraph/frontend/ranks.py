@@ -146,12 +146,19 @@ def reduction(scope: Scope, node: ast.AST) -> str:
     return ""
 
 
+def is_in_place(scope: Scope, node: ast.AST) -> bool:
+    """Whether a statement such as `x *= 2` changes the elements of the array ``x``."""
+    return isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and rank(scope, node.target) > 0
+
+
 def stores_slice(scope: Scope, node: ast.AST) -> bool:
-    """Whether a statement assigns part of an array as a whole."""
+    """Whether a statement assigns an array, or part of one, as a whole."""
     if isinstance(node, ast.Assign):
         targets: Sequence[ast.expr] = node.targets
     elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
         targets = [node.target]
+        if is_in_place(scope, node):
+            return True
     else:
         return False
     flat = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from qgraph.errors import KernelSyntaxError, KernelTypeError
 from qgraph.frontend.bindings import Binding, Gone, LeafRef, StructRef, ViewRef
-from qgraph.frontend.definite import names_assigned, needed_before
+from qgraph.frontend.definite import names_assigned, names_bound_again, needed_before
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.region import Region
 from qgraph.frontend.scope import Scope
@@ -30,7 +30,7 @@ class Places:
 
 def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stmt]], node: ast.stmt) -> Places:
     """Prepare for a region made of ``blocks``, of which each may run: names of arrays that they bind again get slots."""
-    assigned = {name for block in blocks for name in names_assigned(block)}
+    assigned = {name for block in blocks for name in names_bound_again(block)}
     bound_again = sorted(name for name in assigned if _is_array(scope, name) or isinstance(scope.names.get(name), ViewRef))
     needed = {name for block in blocks for name in needed_before(block, bound_again)}
     for name in bound_again:
@@ -100,9 +100,9 @@ def put_back(region: Region, scope: Scope, places: Places, node: ast.stmt) -> No
                 scope.span(names_assigned([node])[name][0]),
                 hint="give it an array of the same dtype, number of dimensions and memory layout",
             )
-    before = {places.names[name].name for name in moved}
-    after = {leaf.name for leaf in (sources[name] for name in moved) if leaf is not None}
-    if after != before:
+    before = frozenset(places.names[name].name for name in moved)
+    after = frozenset(leaf.name for leaf in (sources[name] for name in moved) if leaf is not None)
+    if _arranged(region.unit, scope, after, before) != before:
         raise KernelSyntaxError(
             f"after this, {' and '.join(f'`{name}`' for name in sorted(moved))} are not the same arrays in another order",
             scope.span(names_assigned([node])[moved[0]][0]),
@@ -121,6 +121,16 @@ def put_back(region: Region, scope: Scope, places: Places, node: ast.stmt) -> No
             )
     for name, leaf in places.names.items():
         scope.names[name] = LeafRef(leaf)
+
+
+def _arranged(unit: Unit, scope: Scope, after: frozenset[str], before: frozenset[str]) -> frozenset[str]:
+    """The arrays that ``after`` are in some order, as far as an inner region had slots of its own for some of ``before``."""
+    assert scope.frame is not None
+    for made, outer in reversed(scope.frame.arranged.items()):
+        alike = len({unit.selections[name].leaves for name in made | outer}) == 1
+        if made <= after - before and alike and not outer & (after - made):
+            after = (after - made) | outer
+    return after
 
 
 def _make_selections(region: Region, scope: Scope, names: list[str], leaves: list[Leaf], node: ast.stmt) -> list[Leaf]:
@@ -146,6 +156,8 @@ def _make_selections(region: Region, scope: Scope, names: list[str], leaves: lis
     made = [unit.selection(name, tuple(arrays)) for name in names]
     assert scope.frame is not None
     scope.frame.selections |= {leaf.name for leaf in made}
+    if all(leaf.name in unit.selections for leaf in leaves):
+        scope.frame.arranged[frozenset(leaf.name for leaf in made)] = frozenset(leaf.name for leaf in leaves)
     for name in candidates[1:]:
         same = f"int({unit.shape_of(candidates[0])} == {unit.shape_of(name)})"
         text = f"`{arrays[0].path}` and `{unit.leaves[name].path}` change places, and they have different shapes"

@@ -54,7 +54,7 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
     Raises:
         KernelSyntaxError, KernelTypeError: the value does not fit the target.
     """
-    assert isinstance(target, ast.Subscript)
+    assert isinstance(target, (ast.Name, ast.Subscript))
     value = evaluated(region, scope, value)
     place = copy.copy(target)
     place.ctx = ast.Load()
