@@ -26,6 +26,7 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     if any(is_slice(scope, target) for target in node.targets):
         _to_slices(region, scope, node)
         return
+    _refuse_slices_in_tuples(scope, node)
     if all(_stores_elements(target) for target in node.targets):
         _to_elements(region, scope, node)
         return
@@ -44,6 +45,17 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
                 scope.span(target),
                 hint="assign to elements of arrays, or bind plain names",
             )
+
+
+def _refuse_slices_in_tuples(scope: Scope, node: ast.Assign) -> None:
+    tuples = (target.elts for target in node.targets if isinstance(target, ast.Tuple))
+    found = next((part for parts in tuples for part in parts if is_slice(scope, part)), None)
+    if found is not None:
+        raise KernelSyntaxError(
+            f"`{ast.unparse(found)}` is assigned together with others",
+            scope.span(found),
+            hint="write one statement for each part of an array",
+        )
 
 
 def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.frontend import assignments, branches, loops, slices
-from qgraph.frontend.bindings import LeafRef, ScalarRef, bind_type
+from qgraph.frontend.bindings import ScalarRef, bind_type
 from qgraph.frontend.calls import enter_function, pruned
 from qgraph.frontend.frames import Frame, Structure
 from qgraph.frontend.parse import SourceFunction
+from qgraph.frontend.ranks import rank
 from qgraph.frontend.region import ArrayWords, Region
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
@@ -84,7 +85,7 @@ def _result(region: Region, scope: Scope, structure: Structure) -> Result:
     bound = scope.frame.result(structure.name, scope.names.get(structure.name))
     if not isinstance(bound, ScalarRef):
         value = ast.copy_location(ast.Name(structure.name, ast.Load()), scope.source.tree)
-        if isinstance(bound, LeafRef) and bound.is_array:
+        if rank(scope, value) > 0:
             raise KernelSyntaxError(
                 "a kernel cannot return an array", scope.source.span, hint="write the result to an array argument"
             )

@@ -107,6 +107,9 @@ def bind_value(region: Region, scope: Scope, value: ast.expr) -> Binding:
     view = region.arrays.bind(region, scope, value)
     if view is not None:
         return view
+    if isinstance(value, ast.Tuple) and any(rank(scope, part) for part in value.elts):
+        parts = {str(k): bind_value(region, scope, part) for k, part in enumerate(value.elts)}
+        return StructRef(StructType(tuple, ()), f"`{ast.unparse(value)}`", parts)
     name = f"{ADDED}argument{len(region.unit.slots)}"
     # Before the run is asked for: a call in the value may end it.
     value = evaluated(region, scope, value)

@@ -18,6 +18,8 @@ def number(value: int) -> Num:
 
 
 ZERO, ONE = number(0), number(1)
+# The attribute of an element's node that has the source of the view's element.
+WRITTEN = "written"
 
 
 def word(scope: Scope, function: object, *arguments: ast.expr) -> ast.expr:
@@ -40,7 +42,10 @@ def element(view: ViewRef, indices: Sequence[ast.expr], scope: Scope, node: ast.
     scope.names[name] = LeafRef(view.leaf)
     parts = [copy.deepcopy(places[axis]) for axis in range(len(places))]
     inside: ast.expr = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
-    return placed(ast.Subscript(ast.Name(name, ast.Load()), inside, ast.Load()), node)
+    result = placed(ast.Subscript(ast.Name(name, ast.Load()), inside, ast.Load()), node)
+    # For messages: copies of a node keep it.
+    vars(result)[WRITTEN] = ast.unparse(node)
+    return result
 
 
 def _index(scope: Scope, along: Along, index: ast.expr, *, natural: bool) -> ast.expr:

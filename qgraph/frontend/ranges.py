@@ -7,7 +7,7 @@ import copy
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError, KernelTypeError
-from qgraph.frontend.bindings import LeafRef, RangeRef, StructRef, Value
+from qgraph.frontend.bindings import LeafRef, RangeRef, StructRef, Value, ViewRef
 from qgraph.frontend.ranks import rank
 from qgraph.frontend.scope import Scope
 from qgraph.program import ArrayType
@@ -100,7 +100,7 @@ def refuse_array(scope: Scope, bound: ast.expr) -> None:
     """An array is no number, though Python takes one without dimensions for a bound; nor is a float an integer."""
     if isinstance(bound, ast.Subscript):
         array = scope.static(bound.value) if isinstance(bound.value, (ast.Name, ast.Attribute)) else None
-        element = array.leaf.type if isinstance(array, LeafRef) else None
+        element = array.leaf.type if isinstance(array, (LeafRef, ViewRef)) else None
         if isinstance(element, ArrayType) and element.dtype.startswith(("float", "complex")):
             raise KernelTypeError(
                 f"the bound `{ast.unparse(bound)}` is of type {element.dtype}",
@@ -108,10 +108,10 @@ def refuse_array(scope: Scope, bound: ast.expr) -> None:
                 hint="range() takes integers: keep bounds in an integer array",
             )
     known = scope.static(bound) if isinstance(bound, (ast.Name, ast.Attribute)) else None
-    if isinstance(known, LeafRef) and isinstance(known.leaf.type, ArrayType):
-        text = ast.unparse(bound)
-        place = f"{text}[{', '.join('0' * known.leaf.type.ndim) or '()'}]"
-        length = f", or its length, `{text}.shape[0]`" if known.leaf.type.ndim else ""
+    if isinstance(known, (LeafRef, ViewRef)) and isinstance(known.leaf.type, ArrayType):
+        text, ndim = ast.unparse(bound), rank(scope, bound)
+        place = f"{text}[{', '.join('0' * ndim) or '()'}]"
+        length = f", or its length, `{text}.shape[0]`" if ndim else ""
         raise KernelTypeError(
             f"the bound `{text}` is an array", scope.span(bound), hint=f"use an element of it, `{place}`{length}"
         )

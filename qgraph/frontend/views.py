@@ -79,6 +79,12 @@ class _Viewer:
             return replace(base, along=base.along[::-1])
         if isinstance(node, ast.Subscript):
             return self._select(self.view(node.value), node)
+        if isinstance(node, ast.IfExp):
+            raise KernelSyntaxError(
+                f"`{ast.unparse(node)}` is one array or another",
+                self._scope.span(node),
+                hint="write an `if` statement, and use the array in its branches",
+            )
         raise KernelSyntaxError(
             f"`{ast.unparse(node)}` is a new array",
             self._scope.span(node),

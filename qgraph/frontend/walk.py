@@ -19,6 +19,7 @@ from qgraph import language
 from qgraph.frontend.accesses import Access, Accesses, Axis, Kind, LoopFacts, Variable
 from qgraph.frontend.affine import ONE, Poly
 from qgraph.frontend.definite import names_assigned
+from qgraph.frontend.indexing import WRITTEN
 from qgraph.frontend.symbolic import (
     UNKNOWN,
     Dim,
@@ -872,3 +873,10 @@ class _Rename(ast.NodeTransformer):
             # A local of the user's that has a leaf's name: ``Unit.local_name`` spelled it so.
             return ast.Name(name[:-1], node.ctx)
         return ast.Name(self.paths.get(name, name), node.ctx)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        written = vars(node).get(WRITTEN)
+        if isinstance(written, str):
+            return ast.parse(written, mode="eval").body
+        self.generic_visit(node)
+        return node
