@@ -434,6 +434,8 @@ class _Rewriter(ast.NodeTransformer):
             view = self._scope.static(node.args[0]) if bound.value is len and len(node.args) == 1 else None
             if isinstance(view, ViewRef):
                 return self.expression(placed(view.along[0].count.code, node))
+            if any(bound.value is word for word in language.ATOMICS):
+                self._index_array(node)
             if self._body.unit.float_type == "float32" and (bound.value is float or bound.value is complex):
                 return self._narrow_conversion(bound.value is complex, node)
         elif bound is not None and not isinstance(bound, Private):
@@ -443,6 +445,19 @@ class _Rewriter(ast.NodeTransformer):
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
         return node
+
+    def _index_array(self, node: ast.Call) -> None:
+        """``atomic_add(w, i, value)`` of a view: the array, and the index in it."""
+        view = self._scope.static(node.args[0]) if len(node.args) > 1 else None
+        if not isinstance(view, ViewRef):
+            return
+        place = placed(ast.Subscript(copy.deepcopy(node.args[0]), copy.deepcopy(node.args[1]), ast.Load()), node)
+        assert isinstance(place, ast.Subscript)
+        indices = parts_of(place)
+        if len(indices) == len(view.along):
+            found = element(view, indices, self._scope, place, natural=False)
+            assert isinstance(found, ast.Subscript)
+            node.args[:2] = [found.value, found.slice]
 
     def _narrow_conversion(self, to_complex: bool, node: ast.Call) -> ast.expr:
         """``float(x)`` and ``complex(x)`` in a float32 kernel; ``complex(re, im)`` of narrow parts is narrow."""
