@@ -23,6 +23,10 @@ class Way:
         """An extent: ``most``, but ``simulated`` on the simulator, where each thread is slow."""
         return simulated if self.name == "sim" else most
 
+    def tolerance(self, fine: float, simulated: float) -> float:
+        """A tolerance to stop at: ``fine``, but ``simulated`` on the simulator, where each iteration is slow."""
+        return simulated if self.name == "sim" else fine
+
     def __call__(self, kernel: Any, *args: Any) -> Any:
         """Run it."""
         if self.name == "python":

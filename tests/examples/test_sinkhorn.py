@@ -22,8 +22,8 @@ def linear_programme(cost, a, b):
 
 
 def test_with_little_entropy_it_is_the_linear_programme(run):
-    cost, a, b = problem(run.size(7, 5), run.size(9, 4), 1)
-    regularisation, plan = 0.004, np.full(cost.shape, 77.0)
+    cost, a, b = problem(run.size(7, 3), run.size(9, 4), 1)
+    regularisation, plan = run.tolerance(0.004, 0.04), np.full(cost.shape, 77.0)
     _, spent, missed = run(sinkhorn, cost, a, b, plan, regularisation, 1e-8, 5_000)
     best = linear_programme(cost, a, b)
     assert missed <= 1e-8
@@ -50,7 +50,7 @@ def test_with_much_entropy_it_is_scipys_optimum(run):
 
 
 def test_rows_and_columns(run):
-    cost, a, b = problem(run.size(12, 6), run.size(5, 5), 3)
+    cost, a, b = problem(run.size(12, 3), run.size(5, 3), 3)
     plan = np.full(cost.shape, 77.0)
     iterations, _, missed = run(sinkhorn, cost, a, b, plan, 0.1, 0.0, 3)
     assert iterations == 3
