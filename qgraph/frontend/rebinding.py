@@ -115,7 +115,7 @@ def put_back(region: Region, scope: Scope, places: Places, node: ast.stmt) -> No
     for name, bound in scope.names.items():
         if name not in places.names and not name.startswith(ADDED) and before & _arrays_of(bound):
             scope.names[name] = Gone(
-                f"`{name}` stands for an array that changes places in this loop or branch",
+                f"`{name}` was bound in a loop or branch in which its array changes places",
                 scope.span(node),
                 "bind it again after the loop or branch",
             )

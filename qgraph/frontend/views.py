@@ -262,18 +262,28 @@ class _Viewer:
                 self._scope.span(part),
                 hint="write a loop over a range",
             )
-        key = ast.unparse(part), ast.unparse(size.code)
+        left_out = _left_out(lower, upper) if step == 1 else None
+        text = ast.unparse(part) if left_out is None else f"all but {left_out}"
+        key = text, ast.unparse(size.code)
         if key in self._seen:
-            return self._seen[key]
+            start, length = self._seen[key]
+            return start if left_out is None else number(_first(lower)), length
+        if left_out is not None:
+            # Of one length, however the elements that are left out stand at both ends.
+            start, stop = number(left_out), size
+            return number(_first(lower)), self._counted(key, start, stop, step, size, part)[1]
         least = number(0 if step > 0 else -1)
         most = size if step > 0 else plus(size, number(-1))
         start = self._clipped(lower, size, least, most, least if step > 0 else most)
         stop = self._clipped(upper, size, least, most, most if step > 0 else least)
         if upper is not None and stop.code is upper:
             stop = self._scalar(self._word(min, upper, most.code), upper)
+        return self._counted(key, start, stop, step, size, part)
+
+    def _counted(self, key: tuple[str, str], start: Num, stop: Num, step: int, size: Num, part: ast.Slice) -> tuple[Num, Num]:
         count = self._word(language.trip_count, start.code, stop.code, ast.Constant(step))
         length = self._scalar(count, part)
-        found = start, length if self._keep else replace(length, bounds=(ast.unparse(part), size))
+        found = start, length if self._keep else replace(length, bounds=(key[0], size))
         self._seen[key] = found
         return found
 
@@ -296,3 +306,16 @@ class _Viewer:
                 ast.copy_location(child, node)
         self._region.run(self._scope).assign(self._scope, name, value)
         return Num(placed(ast.Name(name, ast.Load()), node), None)
+
+
+def _first(lower: ast.expr | None) -> int:
+    return (0 if lower is None else constant_of(lower)) or 0
+
+
+def _left_out(lower: ast.expr | None, upper: ast.expr | None) -> int | None:
+    """How many elements `c:-d` leaves out of a dimension that is long enough; None where the bounds are of another kind."""
+    first = 0 if lower is None else constant_of(lower)
+    last = None if upper is None else constant_of(upper)
+    if first is None or first < 0 or (upper is not None and (last is None or last >= 0)):
+        return None
+    return first - (last or 0)

@@ -333,6 +333,67 @@ def slice_makes_a_new_array():
 
 
 @bad(SYNTAX)
+def slice_together_with_a_number():
+    def kernel(x, y):
+        x[1:], y[0] = y[1:], 0
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def view_of_one_array_or_another():
+    def kernel(x, y, n):
+        w = x[1:] if n > 2 else y
+        w[0] = 1
+
+    return kernel, (floats(), floats(), 3)
+
+
+@bad(SYNTAX)
+def view_after_a_loop_that_binds_it_again():
+    def kernel(x, n):
+        w = x[1:]
+        for k in qgraph.serial(range(n)):
+            w = x[k:]
+            w[0] = k
+        w[0] = 1
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def view_of_an_array_that_changed_places():
+    def kernel(x, y, n):
+        while True:
+            w = x[1:]
+            x, y = y, x
+            n[0] -= 1
+            if n[0] < 0:
+                break
+        w[0] = 1
+
+    return kernel, (floats(), floats(), ints(1))
+
+
+@bad(RACE)
+def view_read_a_step_behind():
+    def kernel(x):
+        w = x[1:]
+        for i in range(w.shape[0]):
+            w[i] = 2 * x[i]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def view_returned():
+    def kernel(x):
+        return x[1:]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
 def slice_with_and():
     def kernel(x):
         x[:] = x > 1 and x < 3

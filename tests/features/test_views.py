@@ -422,3 +422,309 @@ def test_arrays_that_share_memory(rig):
     expected = np.r_[x[:1], x[:-1]]
     rig.run(k, x, x)
     np.testing.assert_array_equal(x, expected)
+
+
+# --- arrays that change places, while parts of them have names ------------------------------------------------------------
+
+
+def named_before_a_loop(u, v, n):
+    w = u[1:-1]
+    for _ in qgraph.serial(range(n)):
+        for i in range(u.shape[0]):
+            v[i] = u[i] + 1
+        u, v = v, u
+    w[:] = 7
+    u[0] = 100
+
+
+def named_inside(u, v, n):
+    for k in qgraph.serial(range(n)):
+        w = u[1:-1]
+        u, v = v, u
+        w[:] = w + 1
+        u[0] = 100 + k
+    v[-1] = -9
+
+
+def named_between_loops(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        v[:] = u + 1
+        u, v = v, u
+    w = u[1:]
+    whole = u
+    for _ in qgraph.serial(range(n)):
+        v[:] = u * 2
+        u, v = v, u
+    w[:] = -1
+    whole[0] = -5
+
+
+def named_around_a_loop(u, v, n):
+    for _ in qgraph.serial(range(3)):
+        w = u[1:]
+        for _ in qgraph.serial(range(n)):
+            v[:] = u * 2
+            u, v = v, u
+        w[0] = -1
+    u[0] = 77
+
+
+def named_around_a_branch(u, v, n):
+    q = qgraph.zeros_like(u)
+    for _ in qgraph.serial(range(n)):
+        w, z = u[1:-1], v[:3]
+        v[1:-1] = u[2:] - w
+        if v[1] > -5:
+            u, v = v, u
+            w[0] += 3
+        else:
+            v, q = q, v
+            z[0] += 100
+        w *= 2
+        z -= u[:3]
+    u[0] = 77
+
+
+@qgraph.func
+def swapping(a, b, n):
+    for _ in qgraph.serial(range(n)):
+        b[:] = a + 1
+        a, b = b, a
+    a[0] = -7
+
+
+def named_around_a_func(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        v[:] = u * 2
+        u, v = v, u
+    w = u[1:]
+    swapping(u, v, n)
+    u[2] = 1000
+    w[-1] = 500
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+@pytest.mark.parametrize(
+    "function",
+    [
+        named_before_a_loop,
+        named_inside,
+        named_between_loops,
+        named_around_a_loop,
+        named_around_a_branch,
+        named_around_a_func,
+    ],
+)
+def test_a_part_stays_with_its_array(check, function, n):
+    check(function, lambda: (ramp(8), ramp(8) + 50, n))
+
+
+def kept_after_the_loop(u, v):
+    count = 0
+    while True:
+        w = u[1:]
+        u, v = v, u
+        count += 1
+        if count >= 3:
+            break
+    w[0] = 0
+
+
+def test_a_part_of_an_array_that_moved_on_is_refused_after_the_loop():
+    with pytest.raises(
+        qgraph.KernelSyntaxError, match="`w` was bound in a loop or branch in which its array changes places"
+    ) as caught:
+        qgraph.kernel(kept_after_the_loop).plan(ramp(8), ramp(8))
+    assert "w[0] = 0" in str(caught.value)
+
+
+def bound_again(x, n):
+    w = x[1:]
+    w[0] = 5
+    for k in qgraph.serial(range(n)):
+        w = x[k:]
+        w += 1
+        y = w[1:]
+        y[0] = k
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_a_name_that_a_loop_binds_again(check, n):
+    check(bound_again, lambda: (ramp(9), n))
+
+
+# --- bounds are those of the moment ----------------------------------------------------------------------------------------
+
+
+def frozen(x, y, a, n):
+    m = n
+    w = x[:m]
+    m += 2
+    w[:] = 0
+    k = a[0]
+    v = y[:k]
+    k = k + 3
+    a[0] = 7
+    v[:] = 1
+    y[k:] = 5
+    a[1] = len(v) + 10 * w.shape[0]
+
+
+@pytest.mark.parametrize("k", [-20, -3, 0, 2, 20])
+def test_bounds_are_those_of_the_moment(check, k):
+    check(frozen, lambda: (ramp(9), ramp(9), np.array([k, 0]), 3))
+
+
+# --- parts that overlap ------------------------------------------------------------------------------------------------------
+
+
+def overlapping_parts(x, y, k):
+    a, b = x[1:], x[:-1]
+    a[:] = b
+    a[:] = a[::-1]
+    b += a
+    c, d = y[::2], y[1::2]
+    c[:] = d
+    c *= 2
+    n = k[0]
+    w = y[:n]
+    w[:] = w[::-1]
+    w[1:] = w[:-1]
+    w[1:-1] += w[:-2] - 2 * w[2:]
+
+
+@pytest.mark.parametrize("k", [0, 3, 10])
+def test_parts_of_one_array_that_overlap(check, k):
+    check(overlapping_parts, lambda: (ramp(10), ramp(10) + 3, np.array([k])))
+
+
+def a_step_behind(x):
+    w = x[1:]
+    for i in range(w.shape[0]):
+        w[i] = x[i]
+
+
+def transposed_onto_itself(u):
+    t = u.T
+    for i, j in qgraph.ndrange(*u.shape):
+        t[i, j] = u[i, j]
+
+
+@pytest.mark.parametrize(("function", "text"), [(a_step_behind, "`w[i]`"), (transposed_onto_itself, "`t[i, j]`")])
+def test_dependent_loops_over_parts_are_refused(function, text):
+    array = ramp(4, 4) if function is transposed_onto_itself else ramp(5)
+    with pytest.raises(qgraph.DataRaceError) as caught:
+        qgraph.kernel(function).plan(array)
+    assert text in str(caught.value)
+
+
+def apart(x):
+    w, v = x[:5], x[5:]
+    for i in range(5):
+        w[i] = v[i]
+
+
+def test_loops_over_parts_that_do_not_touch_are_independent():
+    plan = qgraph.kernel(apart).plan(ramp(10))
+    assert [task.verdict.kind for task in plan.tasks if task.role == "loop"] == ["independent"]
+
+
+def one_after_the_other(x, y):
+    w = x[1:]
+    w[:] = 1
+    y[:] = 2
+    x[:3] += w[:3]
+
+
+def test_edges_follow_the_array_of_a_part(rig):
+    plan = rig.kernel(one_after_the_other).plan(rig.device(ramp(5)), rig.device(ramp(5)))
+    # The last statement has two loops: what it reads and what it assigns overlap.
+    assert plan.edges == ((0, 2), (2, 3))
+
+
+# --- what a part can be used for ---------------------------------------------------------------------------------------------
+
+
+def updated_names(x, y):
+    b = x[:-1]
+    b += x[1:]
+    x *= 2
+    y -= x
+    for _ in qgraph.serial(range(2)):
+        y /= 2
+        b += y[:-1]
+
+
+def test_updates_of_names(check):
+    check(updated_names, lambda: (ramp(8), ramp(8)))
+
+
+def colliding(x, at):
+    w, back = x[3:], x[::-1]
+    for i in range(at.shape[0]):
+        w[at[i]] += 1
+    for i in range(at.shape[0]):
+        qgraph.atomic_add(w, at[i], 2.0)
+    for i in range(at.shape[0]):
+        qgraph.atomic_max(back, at[i], 12.0)
+    for i in range(at.shape[0]):
+        w[0] += i
+
+
+def test_colliding_updates_of_parts(check):
+    check(colliding, lambda: (ramp(10), np.arange(20) % 5))
+
+
+@qgraph.func
+def copy_first(pair):
+    a, b = pair
+    a[:] = b[: len(a)]
+
+
+def tuples_of_parts(x, y):
+    copy_first((x[2:5], y[3:]))
+    copy_first((x[5:], y))
+    pair = (x[1:], y)
+    a, b = pair
+    a[0] = 50
+    b[1] = 60
+
+
+def test_tuples_of_parts(check):
+    check(tuples_of_parts, lambda: (ramp(10), ramp(10) * 3))
+
+
+def like_a_part(x, u):
+    w = x[2:-1]
+    t = qgraph.zeros_like(w)
+    t[:] = w
+    s = qgraph.full(w.shape, 3, dtype=w.dtype)
+    s += t
+    m, n = u[1:].T.shape
+    x[: len(s)] = s
+    x[-1] = m * 10 + n
+    v = qgraph.empty_like(u[1:].T)
+    v[:] = u[1:].T
+    u[1:] = v.T * 2
+
+
+def test_temporaries_like_parts(check):
+    check(like_a_part, lambda: (ramp(9), ramp(4, 3)))
+
+
+def filled(x, y, u):
+    w = x[2:]
+    w[:] = 0
+    v = y[1:]
+    v[1:] = w[:-1]
+    row = u[1]
+    row[:] = 0
+
+
+def test_fills_of_parts_are_memory_nodes(rig):
+    plan = rig.kernel(filled).plan(rig.device(ramp(9)), rig.device(ramp(8)), rig.device(ramp(4, 3)))
+    assert [node.kind for node in plan.nodes] == ["memset", "memcpy", "memset"]
+
+
+def test_fills_of_parts(check):
+    check(filled, lambda: (ramp(9), ramp(8), ramp(4, 3)))
