@@ -9,20 +9,21 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
-from qgraph.errors import ArgumentError, CudaError, KernelSyntaxError, PerformanceWarning
+from qgraph.errors import ArgumentError, BackendError, CudaError, KernelSyntaxError, PerformanceWarning
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.frontend.reference import run_reference
+from qgraph.frontend.scope import GlobalArrayFound
 from qgraph.language import Func
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
-from qgraph.program import FrozenName
+from qgraph.program import FrozenName, GlobalArray, is_array
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.backends import DEFAULTS, choose
 from qgraph.runtime.call import Call
-from qgraph.specialisation import Executable, LastLaunch, Run, Specialisation, Variant, still_holds
+from qgraph.specialisation import Executable, LastLaunch, Run, Specialisation, Variant, forget_code, still_holds
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
 MAX_SPECIALISATIONS = 64
@@ -39,7 +40,8 @@ class Stats:
 
     Attributes:
         compilations: specialisations compiled.
-        graph_builds: executables built, one a specialisation unless it was evicted, reset or cleared.
+        graph_builds: executables built, one a specialisation unless it was evicted, reset or cleared; and on CUDA one each time
+            that a temporary with ``alloc=True`` has another size.
         executables: executables alive now.
         replays: launches.
         argument_updates: launches that had to patch parameters.
@@ -77,6 +79,8 @@ class _Last:
 class _Reading:
     """How arguments of types that were seen before are read, and what they mean."""
 
+    # How many values there are: arguments and global arrays.
+    count: int
     read: Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], bool] | None]
     variant: Variant
     # What ``set_backend`` had chosen.
@@ -85,6 +89,8 @@ class _Reading:
     stream: Callable[[tuple[Any, ...]], int] | None
 
 
+# How the values were read, their leaves, and whether a glance told that they share no memory.
+_Read = tuple[_Reading, tuple[Any, ...], bool]
 # The specialisation, the call as its executable took it, and what the kernel returned.
 _Launched = tuple[Specialisation, Call, Any]
 
@@ -125,6 +131,8 @@ class Kernel:
                     hint="give each argument a name, or pass a tuple",
                 )
         self._names = tuple(parameters)
+        # Arrays in global variables that were found to be used: passed after the arguments.
+        self._global_arrays: tuple[GlobalArray, ...] = ()
         self._positional = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
         self._lock = threading.RLock()
         self._variants: dict[Any, Variant] = {}
@@ -145,6 +153,9 @@ class Kernel:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel. Gives what it returns, for which the call then waits."""
         key = None
+        complete = bool(self._global_arrays)
+        if complete:
+            args, kwargs = self._complete(self._bind(args, kwargs)), {}
         if not kwargs:
             try:
                 key = self._key(*args)
@@ -160,7 +171,7 @@ class Kernel:
                     self.last_launch = last.specialisation.launched
                     return None if numbers is None else last.specialisation.value(numbers)
         # Only complete positional arguments have a key.
-        return self._run(self._bind(args, kwargs) if key is None else args, key)
+        return self._run(args if complete or key is not None else self._bind(args, kwargs), key)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The values of all parameters, defaults included."""
@@ -177,9 +188,37 @@ class Kernel:
         bound.apply_defaults()
         return tuple(bound.arguments.values())
 
+    def _complete(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The values of all parameters, and after them the global arrays that are known to be used, as they are now."""
+        arrays = self._global_arrays
+        found = tuple(array.value for array in arrays)
+        if all(map(is_array, found)):
+            return values + found
+        # One is a number now, or gone: the kernel must be looked at again.
+        self._use_arrays(tuple(array for array in arrays if is_array(array.value)))
+        return self._complete(values)
+
+    def _use_arrays(self, arrays: tuple[GlobalArray, ...]) -> None:
+        """From now on the global arrays that are passed are ``arrays``."""
+        self._global_arrays = arrays
+        self._readings = []
+        self._recent.clear()
+        self._seen.clear()
+        self._numbers, self._key = None, _no_key
+
+    def _add_array(self, array: GlobalArray) -> None:
+        with self._lock:
+            taken = {*self._names, *(other.path for other in self._global_arrays)}
+            while array.path in taken:
+                array = replace(array, path=f"global {array.path}")
+            if all(other.place != array.place for other in self._global_arrays):
+                self._use_arrays((*self._global_arrays, array))
+
     def _run(self, values: tuple[Any, ...], key: tuple[Any, ...] | None = None) -> Any:
         """Everything from values to a launch, nothing assumed. ``key`` is theirs, where it is known."""
-        reading, leaves, simple = self._read(values)
+        values, (reading, leaves, simple) = self._read_all(values)
+        if key is not None and len(key) != len(values):
+            key = None
         if reading.stream is None:
             return self._run_between_streams(reading, values, leaves, simple, key)
         launched = self._launch(reading.variant, leaves, simple, reading.stream(leaves))
@@ -258,28 +297,45 @@ class Kernel:
 
     # --- specialising --------------------------------------------------------------------------------------------------
 
-    def _read(self, values: tuple[Any, ...]) -> tuple[_Reading, tuple[Any, ...], bool]:
-        """How these values are read, their leaves, and whether a glance told that they share no memory."""
+    def _read_all(self, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], _Read]:
+        """``values`` with every global array that the kernel uses, and what was read of them."""
+        while True:
+            try:
+                return values, self._read(values)
+            except GlobalArrayFound as found:
+                self._add_array(found.array)
+                values = self._complete(values[: len(self._names)])
+
+    def _read(self, values: tuple[Any, ...]) -> _Read:
+        """How these values are read, what of them, and whether it is simple.
+
+        Raises:
+            GlobalArrayFound: the kernel uses a global array that is not among them.
+        """
         default = DEFAULTS.backend
         for reading in self._readings:
-            found = reading.read(values)
+            found = reading.read(values) if reading.count == len(values) else None
             if found is not None and reading.default is default and reading.variant.frozen_still_holds():
                 return reading, *found
         from qgraph.runtime.arguments import Reader, describe
 
-        arguments = describe(self._names, values, self._reserved(), self._source.static)
+        # Another thread may have found one more since.
+        used = self._global_arrays[: len(values) - len(self._names)]
+        arguments = describe(self._parameters(used), values, self._reserved(), self._source.static)
         arrays = [value for value in arguments.values if isinstance(value, ArrayView)]
         backend, device = choose(self.options.backend, arrays)
-        key = (arguments.types, backend, device)
+        key = (arguments.types, backend, device, tuple(array.place for array in used))
         with self._lock:
             variant = self._variants.get(key)
             if variant is None or not variant.frozen_still_holds():
                 self._forget_variant(key)
-                variant = Variant(self._source, arguments.types, arguments.leaves, backend, device, self.options)
+                variant = Variant(
+                    self._source, arguments.types, arguments.leaves, backend, device, self.options, global_arrays=used
+                )
                 self._variants[key] = variant
-        read = Reader(self._names, values, arguments, variant.written_leaves, variant.single_leaves).read
+        read = Reader(self._parameters(used), values, arguments, variant.written_leaves, variant.single_leaves).read
         stream = _no_stream if backend != "cuda" else variant.streams.one_stream(arguments.values)
-        reading = _Reading(read, variant, default, stream)
+        reading = _Reading(len(values), read, variant, default, stream)
         self._readings = [reading, *self._readings[: MAX_RECENT - 1]]
         self._watch_numbers(values)
         return reading, arguments.values, False
@@ -289,8 +345,12 @@ class Kernel:
         from qgraph.runtime.arguments import key_maker, numbers_among
 
         numbers = numbers_among(values)
-        if numbers != self._numbers and len(values) == self._positional:
+        if numbers != self._numbers and len(values) - len(self._global_arrays) == self._positional:
             self._key, self._numbers = key_maker(len(values), numbers), numbers
+
+    def _parameters(self, arrays: tuple[GlobalArray, ...]) -> tuple[str, ...]:
+        """How the user writes all that is passed."""
+        return (*self._names, *(array.path for array in arrays))
 
     def _reserved(self) -> frozenset[str]:
         """Names of the function that no leaf may take."""
@@ -339,6 +399,7 @@ class Kernel:
         if executable is not None:
             self._counts.replays += executable.replays
             self._counts.argument_updates += executable.argument_updates
+            self._counts.graph_builds += executable.rebuilds
         specialisation.close()
 
     def _close_executables(self) -> None:
@@ -357,7 +418,7 @@ class Kernel:
             alive = [s.executable for s in self._specialisations.values() if s.executable is not None]
         return Stats(
             counts.compilations,
-            counts.graph_builds,
+            counts.graph_builds + sum(executable.rebuilds for executable in alive),
             len(alive),
             counts.replays + sum(executable.replays for executable in alive),
             counts.argument_updates + sum(executable.argument_updates for executable in alive),
@@ -395,15 +456,25 @@ class Kernel:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""
         from qgraph.runtime.arguments import describe
 
-        arguments = describe(self._names, values, self._reserved(), self._source.static)
-        variant = Variant(self._source, arguments.types, arguments.leaves, "cuda", 0, self.options, runs=False)
-        return variant, arguments.values
+        source, options = self._source, self.options
+        while True:
+            complete = self._complete(values)
+            used = self._global_arrays[: len(complete) - len(values)]
+            found = describe(self._parameters(used), complete, self._reserved(), source.static)
+            try:
+                variant = Variant(source, found.types, found.leaves, "cuda", 0, options, global_arrays=used, runs=False)
+            except GlobalArrayFound as missing:
+                self._add_array(missing.array)
+            else:
+                return variant, found.values
 
     def clear_cache(self) -> None:
         """Forget all graphs and compiled code; the next call compiles again."""
         with self._lock:
             self._close_executables()
             self._specialisations.clear()
+            if self._variants:
+                forget_code()
             self._variants.clear()
             self._readings = []
             self._latest = None
@@ -436,8 +507,7 @@ class Bound:
 
     def __init__(self, kernel_: Kernel, values: tuple[Any, ...]) -> None:
         self._kernel = kernel_
-        self._values = values
-        reading, self._leaves, simple = kernel_._read(values)
+        self._values, (reading, self._leaves, simple) = kernel_._read_all(kernel_._complete(values))
         self._variant = reading.variant
         aliases = () if simple else self._variant.check(self._leaves)
         # Of the program for this alias pattern: another one may need other numbers.
@@ -475,6 +545,29 @@ class Bound:
                 numbers = self._executable.launch(self._call)
         self._kernel.last_launch = self._specialisation.launched
         return self._specialisation.value(numbers)
+
+    @property
+    def graph(self) -> Any:
+        """The CUDA graph itself, with these arguments: ``handle`` is the CUgraph, ``executable`` the CUgraphExec.
+
+        ``definition`` is cuda.core's object for the handle. They are valid while this object lives and the kernel keeps the
+        graph: not after ``clear_cache``, ``reset``, or a call with sizes that need another graph. Ask again then.
+
+        Raises:
+            BackendError: the kernel does not run as one CUDA graph here.
+        """
+        backend = self._variant.backend
+        if backend != "cuda":
+            raise BackendError(f"there is no CUDA graph on the {backend} backend", hint="bind a kernel with backend='cuda'")
+        if self._staged:
+            raise BackendError(
+                "this kernel is bound to NumPy arrays, which each launch copies to the device anew",
+                hint="bind it to arrays on the device: qgraph.asarray(x, backend='cuda')",
+            )
+        if self._specialisation.executable is not self._executable:
+            self._rebuild()
+        executable: Any = self._executable
+        return executable.graph(self._call)
 
     def _rebuild(self) -> None:
         # The specialisation was evicted, cleared or reset.

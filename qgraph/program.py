@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from qgraph.source import Span
 
 # --- types of arguments ------------------------------------------------------------------------------------------------
@@ -241,11 +243,15 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Temporary:
-    """An array that lives during a launch: ``leaf`` as bodies know it, its extents as names of host values."""
+    """An array that lives during a launch: ``leaf`` as bodies know it, its extents as names of host values.
+
+    ``in_graph``: in a CUDA graph, nodes of it take and free the memory; it lies with the other temporaries everywhere else.
+    """
 
     leaf: Leaf
     shape: tuple[str, ...]
     span: Span
+    in_graph: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,6 +460,44 @@ class FrozenName:
     key: str
     value: object = field(compare=False)
     span: Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GlobalArray:
+    """An array in a global or closure variable that a kernel uses: an argument that no caller passes.
+
+    ``namespace[key]`` is looked up at each call; ``path`` is how the user writes it.
+    """
+
+    namespace: Mapping[str, object]
+    key: str
+    path: str
+
+    @property
+    def place(self) -> Place:
+        """What tells the variable from others."""
+        return place_of(self.namespace, self.key)
+
+    @property
+    def value(self) -> object:
+        """What the variable holds now; None where it is gone."""
+        return self.namespace.get(self.key)
+
+
+Place = tuple[int, str]
+
+
+def place_of(namespace: Mapping[str, object], key: str) -> Place:
+    """What tells a variable from all others that live: where it is kept."""
+    cell = getattr(namespace, "cell", None)
+    return id(namespace if cell is None else cell(key)), key
+
+
+def is_array(value: object) -> bool:
+    """Whether ``value`` is an array of any library: what a kernel can take as an argument only."""
+    if isinstance(value, np.ndarray):
+        return True
+    return not isinstance(value, type) and (hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"))
 
 
 @dataclass(frozen=True, slots=True)

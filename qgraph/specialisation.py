@@ -15,7 +15,7 @@ from qgraph.frontend.parse import SourceFunction
 from qgraph.lowering.build import build_plan
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
-from qgraph.program import ArrayType, Branch, FrozenName, Leaf, Loop, Program, Type
+from qgraph.program import ArrayType, Branch, FrozenName, GlobalArray, Leaf, Loop, Program, Type
 from qgraph.runtime.aliasing import alias_pattern, overlaps_itself
 from qgraph.runtime.call import Call
 from qgraph.runtime.host_values import HostValues
@@ -35,6 +35,8 @@ class Executable(Protocol):
     nodes: int
     replays: int
     argument_updates: int
+    # Graphs built after the first one, for memory of another size.
+    rebuilds: int
 
     def launch(self, call: Any, /) -> tuple[Any, ...] | None:
         """Run with the values of a ``runtime.call.Call``; gives the numbers that the kernel returns, if it returns any."""
@@ -72,15 +74,16 @@ class Variant:
         device: int,
         options: Options,
         *,
+        global_arrays: tuple[GlobalArray, ...] = (),
         runs: bool = True,
     ) -> None:
-        self.source, self.types, self.leaves = source, types, leaves
+        self.source, self.types, self.leaves, self.global_arrays = source, types, leaves, global_arrays
         self.backend, self.device, self.options = backend, device, options
         # The module that knows the streams of calls; only the cuda backend may import it.
         self.streams: Any = importlib.import_module("qgraph.runtime.streams") if backend == "cuda" and runs else None
         if backend == "cpu":
             _refuse_half(leaves)
-        self.program = build_program(source, types, leaves)
+        self.program = build_program(source, types, leaves, (), global_arrays)
         self.host_values = HostValues(self.program).of
         self.arrays = tuple(index for index, leaf in enumerate(leaves) if isinstance(leaf.type, ArrayType))
         written = self.program.written
@@ -122,7 +125,7 @@ class Variant:
             return self.program
         names = [self.leaves[index].name for index in self.arrays]
         pairs = tuple((names[first], names[second], how) for first, second, how in aliases)
-        return build_program(self.source, self.types, self.leaves, pairs)
+        return build_program(self.source, self.types, self.leaves, pairs, self.global_arrays)
 
     def frozen_still_holds(self) -> bool:
         """Whether every global and closure value that was compiled in is still the same object."""
@@ -167,6 +170,13 @@ class Specialisation:
         executable, self.executable = self.executable, None
         if executable is not None:
             executable.close()
+
+
+def forget_code() -> None:
+    """Let go of the machine code that the process keeps for kernels to come."""
+    from qgraph.lowering import numba_cpu
+
+    numba_cpu.forget()
 
 
 def _cpu(plan: GraphPlan, variant: Variant) -> Executable:

@@ -9,6 +9,8 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value, same
 from qgraph.frontend.calls import call_func, evaluated, has_calls, held_range
+from qgraph.frontend.compile_time import known_test
+from qgraph.frontend.flags import placed
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.host import binding
 from qgraph.frontend.host_calls import host_statement
@@ -27,6 +29,11 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
         _to_slices(region, scope, node)
         return
     _refuse_slices_in_tuples(scope, node)
+    if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.IfExp):
+        chosen = _choice_of_tuples(scope, node.targets[0], node.value)
+        if chosen:
+            region.block(scope, chosen)
+            return
     if all(_stores_elements(target) for target in node.targets):
         _to_elements(region, scope, node)
         return
@@ -56,6 +63,29 @@ def _refuse_slices_in_tuples(scope: Scope, node: ast.Assign) -> None:
             scope.span(found),
             hint="write one statement for each part of an array",
         )
+
+
+def _choice_of_tuples(scope: Scope, target: ast.Name, value: ast.IfExp) -> list[ast.stmt]:
+    """``t = (1, 2) if c else (3, 4)``: an `if` that assigns each part, and the tuple of them; nothing for other choices."""
+    if known_test(scope, value.test) is not None:
+        return []
+    both = (value.body, value.orelse)
+    tuples = [each for each in both if isinstance(each, ast.Tuple)]
+    if not tuples:
+        return []
+    if len(tuples) < 2 or len(tuples[0].elts) != len(tuples[1].elts):
+        raise KernelSyntaxError(
+            f"`{ast.unparse(value)}` is not a tuple of one length",
+            scope.span(value),
+            hint="write as many values for both cases: t = (1, 2) if c else (3, 4)",
+        )
+    names = [f"{ADDED}choice{k}_{value.lineno}_{value.col_offset}" for k in range(len(tuples[0].elts))]
+    branches = []
+    for each in both:
+        parts = ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())
+        branches.append([placed(ast.Assign([parts], each), each)])
+    whole = ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load())
+    return [placed(ast.If(value.test, *branches), value), placed(ast.Assign([target], whole), target)]
 
 
 def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:

@@ -10,7 +10,7 @@ from qgraph.frontend.calls import evaluated
 from qgraph.frontend.deciding import decide, decide_test
 from qgraph.frontend.flags import assign
 from qgraph.frontend.frames import ADDED
-from qgraph.frontend.matching import as_if, cases_of, is_one_of
+from qgraph.frontend.matching import as_if, cases_of, chosen_case, is_one_of
 from qgraph.frontend.rebinding import arrays_that_move, put_back
 from qgraph.frontend.region import Region, header, merge, needs_region, statically
 from qgraph.frontend.resolve import Body
@@ -50,7 +50,11 @@ def if_statement(region: Region, scope: Scope, node: ast.If) -> None:
 
 
 def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
-    """A SWITCH node, or one thread's `if`/`elif`."""
+    """A case that is known at compile time, a SWITCH node, or one thread's `if`/`elif`."""
+    taken = chosen_case(scope, node)
+    if taken is not None:
+        region.block(scope, taken)
+        return
     cases = cases_of(scope, node)
     if not needs_region(region.unit, scope, [node]):
         callee, held = f"{ADDED}match_subject", f"{ADDED}subject{node.lineno}_{node.col_offset}"

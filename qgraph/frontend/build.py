@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
-from qgraph.frontend import assignments, branches, loops, slices
-from qgraph.frontend.bindings import ScalarRef, bind_type
+from qgraph.frontend import assignments, branches, loops, slices, temporaries
+from qgraph.frontend.bindings import Binding, LeafRef, ScalarRef, bind_type
 from qgraph.frontend.calls import enter_function, pruned
 from qgraph.frontend.frames import Frame, Structure
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.ranks import rank
 from qgraph.frontend.region import ArrayWords, Region
-from qgraph.frontend.scope import Scope
+from qgraph.frontend.scope import Globals, Scope
 from qgraph.frontend.unit import Unit
-from qgraph.program import HOST, ArrayType, Effects, EventMark, HostCall, Leaf, Program, Result, Statement, Type
+from qgraph.program import HOST, ArrayType, Effects, EventMark, GlobalArray, HostCall, Leaf, Program, Result, Statement, Type
 
 
 def build_program(
@@ -24,33 +24,57 @@ def build_program(
     types: tuple[tuple[str, Type], ...],
     leaves: tuple[Leaf, ...],
     aliases: tuple[tuple[str, str, str], ...] = (),
+    global_arrays: tuple[GlobalArray, ...] = (),
 ) -> Program:
     """The Program of a kernel for arguments of these types.
 
     Args:
         source: the kernel.
-        types: its parameters and their types, in order.
+        types: its parameters and their types, in order, then those of ``global_arrays``.
         leaves: the arrays and scalars inside them.
         aliases: pairs of leaf names that share memory, and how.
+        global_arrays: arrays in global variables that are passed besides the arguments; it may use fewer of them.
 
     Raises:
+        GlobalArrayFound: it uses another one.
         KernelSyntaxError, KernelTypeError, DataRaceError, ArgumentError: the kernel says something that cannot be run as
             it reads; nothing has run.
     """
+    by_path = {leaf.path: leaf for leaf in leaves}
+    bound = {name: bind_type(name, type_, by_path) for name, type_ in types}
+    arrays = {array.place: bound.pop(array.path) for array in global_arrays}
+    globals_ = Globals(arrays)
+    float_type = float_type_of(leaves)
+    program = _built(source, bound, leaves, aliases, globals_, float_type)
+    # An array that this specialisation does not use says nothing about its numbers.
+    unused = [binding for place, binding in arrays.items() if place not in globals_.used]
+    used = float_type_of(tuple(leaf for leaf in leaves if LeafRef(leaf) not in unused))
+    if used != float_type:
+        program = _built(source, bound, leaves, aliases, Globals(arrays), used)
+    _check_readonly(program)
+    return program
+
+
+def _built(
+    source: SourceFunction,
+    names: dict[str, Binding],
+    leaves: tuple[Leaf, ...],
+    aliases: tuple[tuple[str, str, str], ...],
+    globals_: Globals,
+    float_type: Literal["float32", "float64"],
+) -> Program:
     same = _representatives(aliases)
     overlapping = frozenset(frozenset(pair[:2]) for pair in aliases if pair[2] == "overlap")
-    unit = Unit(source.name, leaves, float_type_of(leaves), same, overlapping)
-    by_path = {leaf.path: leaf for leaf in leaves}
-    names = {name: bind_type(name, type_, by_path) for name, type_ in types}
-    tree = pruned(Scope(source, names, unit.frozen), source.tree)
+    unit = Unit(source.name, leaves, float_type, same, overlapping)
+    tree = pruned(Scope(source, names, globals_), source.tree)
     frame = Frame(unit, tree)
-    scope = Scope(source, names, unit.frozen, frame)
+    scope = Scope(source, names, globals_, frame)
     unit.calling.append(source.function)
     region = Region(unit, _HANDLERS, ArrayWords(slices.bind_view, slices.reduce_arrays))
     enter_function(region, scope, tree)
     result = None if frame.returns is None else _result(region, scope, frame.returns)
     body = tuple(_as_barrier(unit, statement) for statement in region.finish())
-    program = Program(
+    return Program(
         name=source.name,
         span=source.span,
         float_type=unit.float_type,
@@ -61,12 +85,10 @@ def build_program(
         body=body,
         aliases=tuple((a, b) for a, b, _ in aliases),
         flags=tuple(unit.flags),
-        frozen=tuple(unit.frozen.values()),
+        frozen=tuple(globals_.frozen.values()),
         result=result,
         temporaries=tuple(unit.temporaries),
     )
-    _check_readonly(program)
-    return program
 
 
 def _as_barrier(unit: Unit, statement: Statement) -> Statement:
@@ -132,5 +154,6 @@ _HANDLERS: dict[type[ast.stmt], Any] = {
     ast.AnnAssign: assignments.annotated,
     ast.AugAssign: assignments.augmented,
     ast.Expr: assignments.expression,
+    ast.Delete: temporaries.delete,
     ast.Pass: lambda region, scope, node: None,
 }

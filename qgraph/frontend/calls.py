@@ -8,12 +8,14 @@ from collections.abc import Container
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
+from qgraph.frontend.choices import with_choices
 from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.definite import names_assigned
-from qgraph.frontend.exits import falls_through, lower_returns, returns_structure
+from qgraph.frontend.exits import falls_through, lower_returns, makes_tuple, returns_structure
 from qgraph.frontend.flags import assign, placed
 from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.host import binding, host_expression
+from qgraph.frontend.matching import chosen_case
 from qgraph.frontend.ranges import refuse_array
 from qgraph.frontend.ranks import rank, reduction
 from qgraph.frontend.region import Region, callee, callee_needs_region, is_parallel_loop
@@ -38,9 +40,9 @@ def enter_function(region: Region, scope: Scope, tree: ast.FunctionDef) -> None:
 def pruned(scope: Scope, tree: ast.FunctionDef) -> ast.FunctionDef:
     """``tree`` without the branches that are dropped at compile time, as far as the start of the function decides them.
 
-    What they return or assign is then nothing that the function does.
+    What they return or assign is then nothing that the function does. Choices between tuples have become branches.
     """
-    tree = copy.deepcopy(tree)
+    tree = with_choices(tree, lambda value: makes_tuple(scope, value))
     tree.body = _Pruning(scope, names_assigned(tree.body)).block(tree.body)
     return tree
 
@@ -65,6 +67,13 @@ class _Pruning(ast.NodeTransformer):
         if known is None:
             return self.generic_visit(node)
         return self.block(node.body if known else node.orelse) or [ast.copy_location(ast.Pass(), node)]
+
+    def visit_Match(self, node: ast.Match) -> ast.AST | list[ast.stmt]:
+        names = {child.id for child in ast.walk(node.subject) if isinstance(child, ast.Name)}
+        kept = None if any(name in self._assigned for name in names) else chosen_case(self._scope, node)
+        if kept is None:
+            return self.generic_visit(node)
+        return self.block(kept) or [ast.copy_location(ast.Pass(), node)]
 
 
 def _is_number(bound: Binding) -> bool:

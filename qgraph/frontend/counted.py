@@ -11,7 +11,8 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import SlotRef
 from qgraph.frontend.deciding import decide_test, unless_broken
-from qgraph.frontend.host import host_expression
+from qgraph.frontend.frames import ADDED
+from qgraph.frontend.host import host_expression, surely_runs
 from qgraph.frontend.ranges import LoopCall, WrittenAxis, loop_call, ranges_of
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
@@ -30,6 +31,8 @@ class CountedLoop:
     decided: Slot
     names: Mapping[str, SlotRef]
     label: str
+    # After the loop the variables hold their last values, and this slot whether there was an iteration; None where it is sure.
+    entered: Slot | None
 
 
 def counted_loop(unit: Unit, scope: Scope, node: ast.For, span: Span, broke: ast.expr | None) -> CountedLoop:
@@ -42,17 +45,18 @@ def counted_loop(unit: Unit, scope: Scope, node: ast.For, span: Span, broke: ast
     assert found is not None
     axes = ranges_of(found.scope, found.call)
     names = _targets(scope, node.target, len(axes))
-    counter = _Counter(unit, scope, found, [unit.slot(name) for name in names])
+    counter = _Counter(unit, scope, found, [unit.slot(name.strip(ADDED)) for name in names])
+    entered = None if surely_runs(unit, scope, node) else counter.entered()
     if len(axes) == 1:
         counter.count(axes[0])
     else:
         counter.count_product(axes)
     enter, condition = counter.tasks(span, broke)
     slots = {
-        name: SlotRef(unit.local_name(name), slot, _counts_up(axis))
+        name: SlotRef(slot.name if name.startswith(ADDED) else unit.local_name(name), slot, _counts_up(axis))
         for name, slot, axis in zip(names, counter.variables, axes, strict=True)
     }
-    return CountedLoop(enter, condition, counter.decided, slots, f"serial {', '.join(names)}")
+    return CountedLoop(enter, condition, counter.decided, slots, f"serial {', '.join(names).replace(ADDED, '')}", entered)
 
 
 def _counts_up(axis: WrittenAxis) -> bool:
@@ -88,8 +92,14 @@ class _Counter:
         # What each iteration changes, and what the entry writes besides.
         self._moving = [*variables, self._left, self.decided]
         self._written = list(self._moving)
+        self._entered: Slot | None = None
         self._entering: list[ast.stmt] = []
         self._advancing: list[ast.stmt] = []
+
+    def entered(self) -> Slot:
+        """A slot that is not 0 after the entry if the loop has an iteration."""
+        self._entered = self._slot("entered")
+        return self._entered
 
     def count(self, axis: WrittenAxis) -> None:
         """One variable, which moves by the step."""
@@ -119,14 +129,22 @@ class _Counter:
 
     def tasks(self, span: Span, broke: ast.expr | None) -> tuple[Task, Task]:
         """The enter and the condition task."""
+        if self._entered is not None:
+            self._entering.append(set_slot(self._entered, get_slot(self._left)))
         self._entering.append(decide_test(self._body, self.decided, self._more()))
         enter = small_task(self._unit, "enter", span, self._body, self._entering, writes=self._written)
         again = Body(self._unit)
-        self._advancing.append(set_slot(self._left, ast.BinOp(get_slot(self._left), ast.Sub(), ast.Constant(1))))
         test = self._more() if broke is None else unless_broken(again.expression(self._scope, broke), self._more())
-        self._advancing.append(decide_test(again, self.decided, test))
+        more = ast.Name("_more", ast.Load())
+        # After the last iteration the variables stay what they are: they may be read after the loop.
+        advancing = [
+            set_slot(self._left, ast.BinOp(get_slot(self._left), ast.Sub(), ast.Constant(1))),
+            ast.Assign([ast.Name("_more", ast.Store())], test),
+            ast.If(more, self._advancing, []),
+            decide_test(again, self.decided, more),
+        ]
         reads = [slot for slot in self._written if slot is not self.decided]
-        return enter, small_task(self._unit, "condition", span, again, self._advancing, reads=reads, writes=self._moving)
+        return enter, small_task(self._unit, "condition", span, again, advancing, reads=reads, writes=self._moving)
 
     def _bounds(self, axis: WrittenAxis) -> tuple[ast.expr, ast.expr, ast.expr]:
         """The start, the step and the number of iterations: the host's where it knows them."""

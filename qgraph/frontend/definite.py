@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from qgraph.errors import KernelSyntaxError
@@ -46,7 +46,7 @@ def _assigned(node: ast.AST, hidden: frozenset[str], found: dict[str, list[ast.A
 
 def bound_name(node: ast.AST) -> str | None:
     """The name that this very node binds, if any."""
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         return node.id
     if isinstance(node, ast.MatchAs | ast.MatchStar):
         return node.name
@@ -76,30 +76,46 @@ def _read(node: ast.AST, hidden: frozenset[str], found: dict[str, list[ast.Name]
         _read(child, hidden, found)
 
 
-def check_private(body: Sequence[ast.stmt], bound: Iterable[str], file: str) -> None:
+def check_private(body: Sequence[ast.stmt], bound: Iterable[str], file: str, names: Mapping[str, object] | None = None) -> None:
     """Refuse a parallel loop in which a private name may be used before the iteration has assigned it.
 
     Args:
-        body: the statements of the loop.
+        body: the statements of the loop, resolved.
         bound: names that every iteration starts with: the loop variables.
         file: where the body was written, for the message.
+        names: the globals of the body: inner loops over a range of constants may be known to run.
 
     Raises:
         KernelSyntaxError: at the use, with the places of the assignments.
     """
     assigned = names_assigned(body)
-    _Flow(assigned, file).block(body, frozenset(bound))
+    _Flow(assigned, file, runs=lambda node: _is_constant_range(node.iter, names or {})).block(body, frozenset(bound))
 
 
-def surely_assigned(statements: Sequence[ast.stmt], unassigned: Iterable[str], file: str) -> frozenset[str]:
+def _is_constant_range(node: ast.expr, names: Mapping[str, object]) -> bool:
+    """Whether a resolved expression is a range of constants that is not empty."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or names.get(node.func.id) is not range:
+        return False
+    try:
+        bounds = [ast.literal_eval(argument) for argument in node.args]
+        return len(range(*bounds)) > 0
+    except (ValueError, TypeError):  # not constants, a step of 0, or no integers: Numba says so
+        return False
+
+
+def surely_assigned(
+    statements: Sequence[ast.stmt], unassigned: Iterable[str], file: str, runs: Callable[[ast.For], bool]
+) -> frozenset[str]:
     """Those of ``unassigned`` that have a value after kernel-level ``statements``, before which they had none.
+
+    ``runs`` tells whether a loop has at least one iteration.
 
     Raises:
         KernelSyntaxError: one of them may be used before that.
     """
     names = set(unassigned)
     assigned = {name: places for name, places in names_assigned(statements).items() if name in names}
-    state = _Flow(assigned, file, private=False).block(statements, frozenset())
+    state = _Flow(assigned, file, private=False, runs=runs).block(statements, frozenset())
     return frozenset(assigned) & (state or frozenset())
 
 
@@ -138,14 +154,23 @@ class _Flow:
     """Walks statements in order with the set of names that are surely assigned."""
 
     def __init__(
-        self, assigned: dict[str, list[ast.AST]], file: str, *, private: bool = True, exposed: set[str] | None = None
+        self,
+        assigned: dict[str, list[ast.AST]],
+        file: str,
+        *,
+        private: bool = True,
+        exposed: set[str] | None = None,
+        runs: Callable[[ast.For], bool] = lambda _: False,
     ) -> None:
         self.assigned = assigned
+        self.runs = runs
         self.file = file
         self.private = private
         # Where given: the uses of unassigned names, which are then no errors.
         self.exposed = exposed
+        # Of each loop around: the states at its `break`s and at its `continue`s.
         self.breaks: list[State] = []
+        self.continues: list[State] = []
         self.local: frozenset[str] = frozenset()
 
     def block(self, statements: Sequence[ast.stmt], state: State) -> State:
@@ -173,6 +198,11 @@ class _Flow:
     def break_out(self, node: ast.Break, state: frozenset[str]) -> State:
         if self.breaks:
             self.breaks[-1] = _meet(self.breaks[-1], state)
+        return None
+
+    def next_turn(self, node: ast.Continue, state: frozenset[str]) -> State:
+        if self.continues:
+            self.continues[-1] = _meet(self.continues[-1], state)
         return None
 
     def leave(self, node: ast.stmt, state: frozenset[str]) -> State:
@@ -211,11 +241,14 @@ class _Flow:
         return state | {node.name}
 
     def loop(self, node: ast.For | ast.While, skipped: State, inside: frozenset[str]) -> State:
-        """The state after a loop that ends normally in state ``skipped``, or by a ``break`` in its body."""
+        """The state after a loop, by a ``break`` or where it ends: ``skipped`` where it may have no iteration."""
         self.breaks.append(None)
-        self.block(node.body, inside)
+        self.continues.append(None)
+        turned = _meet(self.block(node.body, inside), self.continues[-1])
         broken = self.breaks.pop()
-        return _meet(self.block(node.orelse, skipped), broken)
+        self.continues.pop()
+        ended = turned if isinstance(node, ast.For) and self.runs(node) else skipped
+        return _meet(self.block(node.orelse, ended), broken)
 
     def match(self, node: ast.Match, state: frozenset[str]) -> State:
         result: State = None
@@ -347,7 +380,7 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[_Flow, Any, frozenset[str]], State]]
     ast.While: _Flow.while_loop,
     ast.Match: _Flow.match,
     ast.Break: _Flow.break_out,
-    ast.Continue: _Flow.leave,
+    ast.Continue: _Flow.next_turn,
     ast.Return: _Flow.leave,
     ast.Raise: _Flow.leave,
     ast.Try: _Flow.try_statement,

@@ -53,6 +53,20 @@ def lower_returns(
     return [assign(_RETURNED, ast.Constant(False), statements[0]), *lowered]
 
 
+def makes_tuple(scope: Scope, value: ast.expr) -> bool:
+    """Whether ``value`` is written as a tuple, or makes a named tuple or a dataclass."""
+    if not isinstance(value, ast.Call):
+        return isinstance(value, ast.Tuple)
+    if not isinstance(value.func, (ast.Name, ast.Attribute)):
+        return False
+    try:
+        bound = scope.static(value.func)
+    except KernelSyntaxError:  # a name of the function itself: said where it is used
+        return False
+    cls = bound.value if isinstance(bound, Value) else None
+    return isinstance(cls, type) and (issubclass(cls, tuple) or dataclasses.is_dataclass(cls))
+
+
 def returns_structure(unit: Unit, scope: Scope, node: ast.Call) -> bool:
     """Whether a call is of a func that returns a tuple, a named tuple or a dataclass."""
     structure = _structure_of_call(unit, scope, node)
@@ -144,6 +158,9 @@ class _Returns:
         if parts is not None:
             cls, values = parts
             return Structure("", cls, tuple(self._shape(part, f"{name}{k}") for k, part in enumerate(values)))
+        if isinstance(value, ast.IfExp):
+            body = self._shape(value.body, name)
+            return body if body.cls is not None else self._shape(value.orelse, name)
         if isinstance(value, ast.Call):
             made = _structure_of_call(self._frame.unit, self._scope, value)
             return Structure(name) if made is None else made.renamed(name)

@@ -56,6 +56,7 @@ class Frame:
         self._assignments: Counter[str] = Counter(node.arg for node in ast.walk(tree.args) if isinstance(node, ast.arg))
         self._nested: set[str] = set()
         self._collect(tree.body, nested=False)
+        self._read_elsewhere = _read_outside_their_loops(tree.body)
         self.returns: Structure | None = None
         # Arrays that change places, made for names of this function.
         self.selections: set[str] = set()
@@ -82,6 +83,10 @@ class Frame:
         """Whether a loop or a branch assigns ``name``."""
         return name in self._nested
 
+    def outlives(self, name: str) -> bool:
+        """Whether something may read the loop variable ``name`` after its loop: it is read outside of loops that assign it."""
+        return name in self._read_elsewhere
+
     def is_private(self, name: str, node: ast.AST) -> bool:
         """Whether ``name`` is used nowhere but in the statement ``node``: nobody sees its value afterwards."""
         return not name.startswith(ADDED) and occurrences([node])[name] == self._uses[name]
@@ -97,6 +102,30 @@ class Frame:
             slot = self.unit.scalar(name.strip(ADDED).replace(ADDED, "_"))
             found = self._scalars[name] = ScalarRef(slot.name, slot)
         return found
+
+
+def _read_outside_their_loops(statements: Iterable[ast.stmt]) -> frozenset[str]:
+    """The names that are read where no loop around has them for its variable."""
+    found: set[str] = set()
+
+    def walk(node: ast.AST, own: frozenset[str]) -> None:
+        read = node.target if isinstance(node, ast.AugAssign) else node
+        if isinstance(read, ast.Name) and (read is not node or isinstance(read.ctx, ast.Load)) and read.id not in own:
+            found.add(read.id)
+        if not isinstance(node, ast.For):
+            for child in ast.iter_child_nodes(node):
+                walk(child, own)
+            return
+        inside = own | {child.id for child in ast.walk(node.target) if isinstance(child, ast.Name)}
+        walk(node.iter, own)
+        for statement in node.body:
+            walk(statement, inside)
+        for statement in node.orelse:
+            walk(statement, own)
+
+    for statement in statements:
+        walk(statement, frozenset())
+    return frozenset(found)
 
 
 def occurrences(statements: Iterable[ast.AST]) -> Counter[str]:

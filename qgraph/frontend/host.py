@@ -14,7 +14,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, Value, ViewRef
 from qgraph.frontend.compile_time import is_static_call, known_test
 from qgraph.frontend.indexing import constant_of
-from qgraph.frontend.ranges import loop_call
+from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 
@@ -46,6 +46,28 @@ def binding(unit: Unit, scope: Scope, value: ast.expr) -> Binding | None:
         return RangeRef(found.call, found.scope.inner({}))
     known = host_expression(unit, scope, value)
     return None if known is None else HostExpr(known)
+
+
+def surely_runs(unit: Unit, scope: Scope, node: ast.For) -> bool:
+    """Whether the bounds of a loop are constants, and it has at least one iteration.
+
+    Raises:
+        KernelSyntaxError: the range has the wrong arguments.
+    """
+    found = loop_call(scope, node.iter)
+    if found is None:
+        return False
+    axes = ranges_of(found.scope, found.call)
+    return all(_has_iterations(unit, found.scope, axis) for axis in axes)
+
+
+def _has_iterations(unit: Unit, scope: Scope, axis: WrittenAxis) -> bool:
+    parts = [host_expression(unit, scope, part) for part in (axis.start, axis.stop, axis.step)]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or any(isinstance(child, (ast.Name, ast.Div)) for part in known for child in ast.walk(part)):
+        return False
+    start, stop, step = (eval(compile(ast.Expression(part), "<range>", "eval")) for part in known)  # integers alone
+    return step != 0 and len(range(start, stop, step)) > 0
 
 
 class _Host:

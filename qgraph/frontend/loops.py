@@ -8,19 +8,21 @@ from collections.abc import Sequence
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError, KernelTypeError
-from qgraph.frontend.bindings import Binding, Gone, LeafRef, ScalarRef, same
+from qgraph.frontend.bindings import Binding, Gone, LeafRef, ScalarRef, SlotRef, same
 from qgraph.frontend.calls import evaluated
 from qgraph.frontend.compile_time import bind_items, static_items
-from qgraph.frontend.counted import counted_loop
+from qgraph.frontend.counted import CountedLoop, counted_loop
 from qgraph.frontend.deciding import decide, decide_test, unless_broken
 from qgraph.frontend.definite import names_assigned, read_before
-from qgraph.frontend.flags import LoopBody, assign, lower_loop, unless
+from qgraph.frontend.flags import LoopBody, assign, lower_loop, placed, unless
+from qgraph.frontend.frames import ADDED
 from qgraph.frontend.host import host_expression
 from qgraph.frontend.ranges import loop_call
 from qgraph.frontend.rebinding import arrays_that_move, put_back
 from qgraph.frontend.region import Region, header, merge, needs_region, statically, task_statements
 from qgraph.frontend.resolve import Body, is_do_while
 from qgraph.frontend.scope import Scope
+from qgraph.frontend.serial import without_iterations
 from qgraph.frontend.tasks import get_slot, parallel_task, set_slot, small_task
 from qgraph.frontend.unit import Unit
 from qgraph.program import ArrayType, Leaf, Loop, Slot, Task
@@ -199,10 +201,6 @@ def _after(scope: Scope, inner: Scope, node: ast.For | ast.While, *, surely: boo
     span = header(scope, node)
     _refuse_stale(scope, inner, node)
     merge(scope, [inner] if surely else [inner, scope.inner({})], span)
-    if isinstance(node, ast.For):
-        for name in names_assigned([node.target]):
-            reason = f"`{name}` is read after the loop that assigns it"
-            scope.names[name] = Gone(reason, scope.span(node.target), "keep its value under another name in the body")
 
 
 def _refuse_stale(scope: Scope, inner: Scope, node: ast.For | ast.While) -> None:
@@ -224,6 +222,9 @@ def _refuse_stale(scope: Scope, inner: Scope, node: ast.For | ast.While) -> None
 
 def _serial_loop(region: Region, scope: Scope, node: ast.For) -> None:
     """A loop that the device counts."""
+    node = _with_own_variables(node)
+    targets = list(names_assigned([node.target]))
+    before = {name: scope.names.get(name) for name in targets}
     lowered = lower_loop(node)
     _start_flag(region, scope, lowered, node)
     places = arrays_that_move(region, scope, [lowered.statements], node)
@@ -234,8 +235,44 @@ def _serial_loop(region: Region, scope: Scope, node: ast.For) -> None:
     inner.block(inner_scope, lowered.statements)
     put_back(inner, inner_scope, places, node)
     region.add(Loop("serial", span, counted.decided, counted.enter, True, inner.finish(), counted.condition, counted.label))
-    _after(scope, inner_scope, node, surely=False)
+    _after(scope, inner_scope, node, surely=counted.entered is None)
+    for name in targets:
+        _keep_variable(region, scope, node, counted, name, before[name])
     _else(region, scope, lowered, node)
+
+
+def _with_own_variables(node: ast.For) -> ast.For:
+    """The loop, where the body assigns the variable: it counts in a name of its own, and the body begins with an assignment."""
+    changed = names_assigned([node.target]).keys() & names_assigned(node.body).keys()
+    if not changed:
+        return node
+    node = copy.deepcopy(node)
+    first: list[ast.stmt] = []
+    for place in ast.walk(node.target):
+        if isinstance(place, ast.Name) and place.id in changed:
+            first.append(assign(place.id, ast.Name(f"{ADDED}{place.id}", ast.Load()), node.target))
+            place.id = f"{ADDED}{place.id}"
+    node.body = [*first, *node.body]
+    return node
+
+
+def _keep_variable(
+    region: Region, scope: Scope, node: ast.For, counted: CountedLoop, name: str, before: Binding | None
+) -> None:
+    """The variable after the loop: its last value, or what it was before a loop without iterations."""
+    assert scope.frame is not None
+    scope.names[name] = without_iterations(scope, name, node)
+    if not scope.frame.outlives(name) or (counted.entered is not None and not isinstance(before, ScalarRef)):
+        return
+    last, entered = f"{ADDED}last_{name}", f"{ADDED}entered"
+    scope.names[last] = counted.names[name]
+    kept = assign(name, ast.Name(last, ast.Load()), node.target)
+    if counted.entered is not None and before is not None:
+        scope.names[name], scope.names[entered] = before, SlotRef(counted.entered.name, counted.entered)
+        kept = placed(ast.If(ast.Name(entered, ast.Load()), [kept], []), node.target)
+    region.block(scope, [kept])
+    scope.names.pop(entered, None)
+    del scope.names[last]
 
 
 def _do_while_arguments(unit: Unit, scope: Scope, call: ast.Call) -> tuple[Leaf, ast.Name | None]:

@@ -1,10 +1,12 @@
-"""`match` on integers: what its cases stand for, and the same as `if` and `elif`."""
+"""`match` on integers: what its cases stand for, and the same as `if` and `elif`; on what is known, the case that is taken."""
 
 from __future__ import annotations
 
 import ast
 
 from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bindings import Value
+from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.scope import Scope
 
 
@@ -15,6 +17,60 @@ def cases_of(scope: Scope, node: ast.Match) -> list[tuple[list[int] | None, list
         KernelSyntaxError: a case that is not an integer, or has a guard.
     """
     return [(_values(scope, case), case.body) for case in node.cases]
+
+
+def chosen_case(scope: Scope, node: ast.Match) -> list[ast.stmt] | None:
+    """The statements of the case that is taken, where the subject is known at compile time; else None.
+
+    Raises:
+        KernelSyntaxError: a pattern, or the `if` of a case before it, that is not known then.
+    """
+    bound = scope.static(node.subject)
+    if not isinstance(bound, Value):
+        return None
+    for case in node.cases:
+        if not _fits(scope, case.pattern, bound.value):
+            continue
+        known = True if case.guard is None else known_test(scope, case.guard)
+        if known is None:
+            raise _guarded(scope, case)
+        if known:
+            return case.body
+    return []
+
+
+def _fits(scope: Scope, pattern: ast.pattern, value: object) -> bool:
+    match pattern:
+        case ast.MatchAs(pattern=None, name=None):
+            return True
+        case ast.MatchOr():
+            return any(_fits(scope, part, value) for part in pattern.patterns)
+        case ast.MatchSingleton():
+            return value is pattern.value
+        case ast.MatchValue():
+            wanted = _constant(scope, pattern.value)
+            if wanted is not None:
+                return bool(value == wanted[0])
+    raise KernelSyntaxError(
+        f"`case {ast.unparse(pattern)}` is not a constant",
+        scope.span(pattern),
+        hint='compare what is known at compile time with constants: `case "fast":`, `case 1 | 2:`, `case None:`, `case _:`',
+    )
+
+
+def _constant(scope: Scope, node: ast.expr) -> tuple[object] | None:
+    """The value of a pattern, if it is known."""
+    try:
+        return (ast.literal_eval(node),)
+    except ValueError:
+        bound = scope.static(node)
+        return (bound.value,) if isinstance(bound, Value) else None
+
+
+def _guarded(scope: Scope, case: ast.match_case) -> KernelSyntaxError:
+    assert case.guard is not None
+    hint = "write an `if` inside the case, or if/elif instead of match"
+    return KernelSyntaxError("a `case` with an `if`", scope.span(case.guard), hint=hint)
 
 
 def is_one_of(name: str, values: list[int]) -> ast.expr:
@@ -38,9 +94,7 @@ def _placed(statement: ast.stmt, node: ast.AST) -> ast.stmt:
 def _values(scope: Scope, case: ast.match_case) -> list[int] | None:
     """The integers that a case stands for; None for ``case _``."""
     if case.guard is not None:
-        raise KernelSyntaxError(
-            "a `case` with an `if`", scope.span(case.guard), hint="write an `if` inside the case, or if/elif instead of match"
-        )
+        raise _guarded(scope, case)
     pattern = case.pattern
     if isinstance(pattern, ast.MatchAs) and pattern.pattern is None and pattern.name is None:
         return None
@@ -58,8 +112,5 @@ def _values(scope: Scope, case: ast.match_case) -> list[int] | None:
 
 
 def _value(scope: Scope, node: ast.expr) -> int | None:
-    try:
-        value = ast.literal_eval(node)
-    except ValueError:
-        value = getattr(scope.static(node), "value", None)
-    return int(value) if isinstance(value, int) else None
+    found = _constant(scope, node)
+    return int(found[0]) if found is not None and isinstance(found[0], int) else None

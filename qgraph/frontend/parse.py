@@ -29,6 +29,10 @@ class ClosureNamespace(Mapping[str, object]):
             raise KeyError(key) from None
         return contents
 
+    def cell(self, key: str) -> CellType:
+        """The cell of a variable: the same for all functions that share it."""
+        return self._cells[key]
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._cells)
 

@@ -10,7 +10,7 @@ from typing import Any
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.frontend.resolve import is_do_while
-from qgraph.frontend.scope import Scope
+from qgraph.frontend.scope import Globals, Scope
 from qgraph.language import DoWhile, Func, as_reference
 
 
@@ -35,7 +35,7 @@ def run_reference(source: SourceFunction, arguments: dict[str, Any]) -> Any:
 
 def _plain(source: SourceFunction) -> Callable[..., Any]:
     """The function itself, or where it has a do-while, a copy in which that is a plain loop."""
-    scope = Scope(source, {}, {})
+    scope = Scope(source, {}, Globals())
     rewriter = _DoWhiles(scope)
     tree = rewriter.visit(copy.deepcopy(source.tree))
     if not rewriter.found:

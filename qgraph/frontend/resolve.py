@@ -9,7 +9,7 @@ import ast
 import builtins
 import copy
 import inspect
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -36,7 +36,7 @@ from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.flags import assign, lower_loop, unless
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.indexing import constant_of, element, placed
-from qgraph.frontend.matching import as_if, cases_of
+from qgraph.frontend.matching import as_if, cases_of, chosen_case
 from qgraph.frontend.names import Names
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of, relocate
@@ -44,7 +44,8 @@ from qgraph.frontend.ranks import parts_of
 from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
-from qgraph.program import ConstantType, Function, Slot, function_tree
+from qgraph.program import ConstantType, Function, Slot, function_tree, is_array
+from qgraph.source import Span
 
 # Plain Python functions that are words of the language.
 _WORDS = (*language.ATOMICS, language.match_subject, language.at_least, language.wrapped, language.trip_count)
@@ -204,8 +205,9 @@ class _Rewriter(ast.NodeTransformer):
     def _value(self, value: object, node: ast.expr) -> ast.expr:
         if value is None or type(value) in (bool, int, float, complex, str):
             return self._constant(value, node)
-        if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"):
-            raise self._error(f"`{ast.unparse(node)}` is a global array", node, "pass it to the kernel as an argument")
+        if is_array(value):
+            hint = "give it a name of its own in the module, or pass it to the kernel as an argument"
+            raise self._error(f"`{ast.unparse(node)}` is an array inside a global object", node, hint)
         if isinstance(value, ModuleType):
             raise self._error(f"the module `{ast.unparse(node)}` cannot be used as a value", node, "call one of its functions")
         if is_cuda_object(value):
@@ -238,22 +240,29 @@ class _Rewriter(ast.NodeTransformer):
             node.value = self._cast(target, value)
             node.targets = [self.visit(target)]
             return node
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-            value.elts = [self._cast(part, element) for part, element in zip(target.elts, value.elts, strict=True)]
+        if isinstance(target, ast.Tuple) and self._casts_parts(target, value):
             node.targets, node.value = [self.visit(target)], value
             return node
         # `a = b = e`, or a tuple from a call: the value once, then a conversion for each name.
         whole = f"_v{node.lineno}_{node.col_offset}"
         result = [_assign(whole, value, node)]
         for each in node.targets:
-            parts = each.elts if isinstance(each, ast.Tuple) else [each]
-            for position, part in enumerate(parts):
-                source: ast.expr = _name(whole)
-                if isinstance(each, ast.Tuple):
-                    source = ast.Subscript(source, ast.Constant(position), ast.Load())
+            for part, source in _unpacked(each, _name(whole)):
                 cast = self._cast(part, relocate(source, node))
                 result.append(ast.copy_location(ast.Assign([self.visit(part)], cast), node))
         return result
+
+    def _casts_parts(self, target: ast.Tuple, value: ast.expr) -> bool:
+        """Convert the parts of ``value``, a tuple of the shape of ``target``; False where it is none, and nothing is done."""
+        if not _is_alike(target, value):
+            return False
+        assert isinstance(value, ast.Tuple)
+        for position, (part, given) in enumerate(zip(target.elts, value.elts, strict=True)):
+            if isinstance(part, ast.Tuple):
+                self._casts_parts(part, given)
+            else:
+                value.elts[position] = self._cast(part, given)
+        return True
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
         if not self._stores_scalar(node.target):
@@ -404,6 +413,9 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
+        chosen = chosen_case(self._scope, node)
+        if chosen is not None:
+            return self._block(chosen) or [ast.copy_location(ast.Pass(), node)]
         cases = cases_of(self._scope, node)
         subject = f"_m{node.lineno}_{node.col_offset}"
         word = self._body.names.add(language.match_subject, "_match_subject")
@@ -530,6 +542,13 @@ class _Rewriter(ast.NodeTransformer):
     ) -> tuple[str, tuple[str, ...]]:
         unit = self._body.unit
         refuse_recursion(unit, func, self._scope, node)
+        for statement in source.tree.body:
+            if isinstance(statement, ast.Delete):
+                raise KernelSyntaxError(
+                    f"{source.name}() is called in a loop, where `del` has no meaning",
+                    Span.of(statement, source.file),
+                    hint="leave it out: names end with the function",
+                )
         unit.calling.append(func)
         inner = Body(unit)
         scope = self._scope.of(source, fixed)
@@ -661,6 +680,24 @@ def _name(name: str) -> ast.Name:
 
 def _binary(left: ast.expr, operator: ast.operator, right: ast.expr) -> ast.expr:
     return ast.BinOp(copy.deepcopy(left), operator, copy.deepcopy(right))
+
+
+def _is_alike(target: ast.expr, value: ast.expr) -> bool:
+    """Whether ``value`` is written as a tuple with a value for each name of ``target``."""
+    if not isinstance(target, ast.Tuple):
+        return True
+    if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
+        return False
+    return all(map(_is_alike, target.elts, value.elts))
+
+
+def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The names of ``target``, each with its part of ``value``."""
+    if not isinstance(target, ast.Tuple):
+        yield target, value
+        return
+    for position, part in enumerate(target.elts):
+        yield from _unpacked(part, ast.Subscript(copy.deepcopy(value), ast.Constant(position), ast.Load()))
 
 
 def _product(factors: Sequence[ast.expr]) -> ast.expr:

@@ -16,7 +16,7 @@ from qgraph.frontend.frames import Frame
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.unit import SHARED
 from qgraph.language import Func
-from qgraph.program import FrozenName
+from qgraph.program import FrozenName, GlobalArray, Place, is_array
 from qgraph.source import Span
 
 _MISSING = object()
@@ -24,18 +24,53 @@ _MISSING = object()
 CUDA_HINT = "write the loop itself: qgraph chooses threads, blocks and atomics"
 
 
+class GlobalArrayFound(Exception):  # noqa: N818 - no error: the kernel takes one more argument
+    """A kernel uses an array in a global or closure variable that is not among its arguments yet."""
+
+    def __init__(self, array: GlobalArray) -> None:
+        super().__init__(array.path)
+        self.array = array
+
+
+class Globals:
+    """What a kernel uses of globals and closures.
+
+    ``arrays`` are those that it was given as arguments, by place; None where they are values like any other.
+    """
+
+    def __init__(self, arrays: Mapping[Place, Binding] | None = None) -> None:
+        self.arrays = arrays
+        self.used: set[Place] = set()
+        self.frozen: dict[Place, FrozenName] = {}
+
+    def bind(self, namespace: Mapping[str, object], key: str, value: object, node: ast.expr, span: Span) -> Binding:
+        """What the variable stands for: an array is an argument, and anything else is compiled in.
+
+        Raises:
+            GlobalArrayFound: it is an array that is no argument yet.
+        """
+        if self.arrays is None or not is_array(value):
+            self.frozen.setdefault((id(namespace), key), FrozenName(namespace, key, value, span))
+            return Value(value)
+        array = GlobalArray(namespace, key, ast.unparse(node))
+        if array.place not in self.arrays:
+            raise GlobalArrayFound(array)
+        self.used.add(array.place)
+        return self.arrays[array.place]
+
+
 class Scope:
     """The names of one function at one point: local bindings first, then closure, globals and builtins.
 
-    Every global or closure value that is looked at is recorded in ``frozen``: it was compiled in, and must still be the same
-    object when the kernel is called again.
+    Every global or closure value that is looked at is recorded in ``globals_``: it was compiled in, and must still be the same
+    object when the kernel is called again. Arrays are arguments.
     """
 
     def __init__(
         self,
         source: SourceFunction,
         names: Mapping[str, Binding],
-        frozen: dict[tuple[int, str], FrozenName],
+        globals_: Globals,
         frame: Frame | None = None,
         entry: Mapping[str, Binding] | None = None,
     ) -> None:
@@ -45,7 +80,7 @@ class Scope:
         self.entry = entry or {}
         # At kernel level: what is known of the function as a whole.
         self.frame = frame
-        self._frozen = frozen
+        self._globals = globals_
 
     @property
     def file(self) -> str:
@@ -59,12 +94,12 @@ class Scope:
     def inner(self, names: Mapping[str, Binding]) -> Scope:
         """The same function with some names bound anew, as in the body of a loop."""
         entry = {**self.names, **names}
-        return Scope(self.source, entry, self._frozen, self.frame, entry)
+        return Scope(self.source, entry, self._globals, self.frame, entry)
 
     def of(self, source: SourceFunction, names: Mapping[str, Binding], frame: Frame | None = None) -> Scope:
         """The scope of another function, called from this one."""
         shared = {name: bound for name, bound in self.names.items() if name.startswith(SHARED)}
-        return Scope(source, {**shared, **names}, self._frozen, frame)
+        return Scope(source, {**shared, **names}, self._globals, frame)
 
     def lookup(self, node: ast.Name) -> Binding:
         """What ``node`` stands for; ``KernelSyntaxError`` if nothing does."""
@@ -78,8 +113,7 @@ class Scope:
         for namespace in (self.source.closure, self.source.globals):
             value = namespace.get(node.id, _MISSING)
             if value is not _MISSING:
-                self._freeze(namespace, node.id, value, node)
-                return Value(value)
+                return self._globals.bind(namespace, node.id, value, node, self.span(node))
         value = getattr(builtins, node.id, _MISSING)
         if value is not _MISSING:
             return Value(value)
@@ -131,12 +165,12 @@ class Scope:
                 hint="check the spelling; attributes of globals are looked up when the kernel is compiled",
             )
         if isinstance(owner, ModuleType):
-            self._freeze(vars(owner), node.attr, value, node)
-        elif is_cuda_object(owner):
+            return self._globals.bind(vars(owner), node.attr, value, node, self.span(node))
+        if is_cuda_object(owner):
             raise KernelSyntaxError(f"`{ast.unparse(node)}` is a CUDA intrinsic", self.span(node), hint=CUDA_HINT)
-        elif isinstance(getattr(type(owner), node.attr, None), Func):
+        if isinstance(getattr(type(owner), node.attr, None), Func):
             return BoundFunc(getattr(type(owner), node.attr), base)
-        elif not _is_constant_owner(owner):
+        if not _is_constant_owner(owner):
             raise KernelSyntaxError(
                 f"`{ast.unparse(node)}` reads an attribute of a {type(owner).__name__} that is not an argument",
                 self.span(node),
@@ -149,9 +183,6 @@ class Scope:
         if not -len(children) <= index < len(children):
             raise KernelSyntaxError(f"`{base.path}` has {len(children)} elements, there is no element {index}", self.span(node))
         return children[index]
-
-    def _freeze(self, namespace: Mapping[str, object], key: str, value: object, node: ast.AST) -> None:
-        self._frozen.setdefault((id(namespace), key), FrozenName(namespace, key, value, self.span(node)))
 
     def _suggestion(self, name: str) -> str:
         known = [*self.names, *self.source.closure, *self.source.globals, *dir(builtins)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Gone, ScalarRef
 from qgraph.frontend.definite import check_private, names_assigned, needed_before, surely_assigned
 from qgraph.frontend.frames import Frame
+from qgraph.frontend.host import surely_runs
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.tasks import selected, set_slot, touched_by
@@ -84,12 +85,17 @@ class SerialRun:
         for name in refs:
             _check_number(scope, name, node)
         fresh = [name for name in refs if not isinstance(scope.names.get(name), ScalarRef)]
-        sure = surely_assigned([node], fresh, scope.file)
+        sure = surely_assigned([node], fresh, scope.file, lambda loop: self._runs(scope, refs, loop))
         added = self._body.statements(scope.inner(refs), [node], ())
-        check_private(added, [ref.name for ref in refs.values()], scope.file)
+        check_private(added, [ref.name for ref in refs.values()], scope.file, self._body.names.values)
         self._statements += added
         for name in fresh:
             scope.names[name] = refs[name] if name in sure else _unassigned(scope, name, node)
+
+    def _runs(self, scope: Scope, assigned: Container[str], node: ast.For) -> bool:
+        """Whether a loop inside a statement that assigns the names ``assigned`` has at least one iteration."""
+        names = (child.id for child in ast.walk(node.iter) if isinstance(child, ast.Name))
+        return not any(name in assigned for name in names) and surely_runs(self._unit, scope, node)
 
     def _bind(self, scope: Scope, name: str, ref: ScalarRef) -> None:
         self._body.assigned[ref.name] = ref.slot
@@ -136,9 +142,14 @@ def _frame(scope: Scope) -> Frame:
 
 def _unassigned(scope: Scope, name: str, node: ast.stmt) -> Gone:
     if isinstance(node, ast.For) and name in names_assigned([node.target]):
-        reason = f"`{name}` is read after the loop that assigns it"
-        return Gone(reason, scope.span(node.target), "an empty loop leaves it without a value: assign it before the loop too")
+        return without_iterations(scope, name, node)
     return Gone(f"`{name}` may be read before it is assigned", scope.span(node), "assign it on every path before this line")
+
+
+def without_iterations(scope: Scope, name: str, node: ast.For) -> Gone:
+    """What the variable ``name`` of a serial loop is after it, where the loop may have no iteration."""
+    reason = f"`{name}` may be read before it is assigned"
+    return Gone(reason, scope.span(node.target), "an empty loop leaves it without a value: assign it before the loop too")
 
 
 def _check_number(scope: Scope, name: str, node: ast.stmt) -> None:

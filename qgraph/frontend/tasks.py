@@ -56,7 +56,9 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
     variables, index_tuple = _targets(unit, scope, node.target, len(written))
     _refuse_exits(scope, node.body)
     statements = body.statements(scope, node.body, names_assigned([node.target]))
-    check_private(statements, [*variables, *([index_tuple] if index_tuple else []), *body.assigned], scope.file)
+    check_private(
+        statements, [*variables, *([index_tuple] if index_tuple else []), *body.assigned], scope.file, body.names.values
+    )
     bounds = _Bounds(unit, call.scope, body)
     axes = [bounds.axis(axis, variable) for axis, variable in zip(written, variables, strict=True)]
     facts = LoopFacts(

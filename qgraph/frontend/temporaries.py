@@ -8,7 +8,7 @@ import copy
 import numpy as np
 
 from qgraph.errors import KernelSyntaxError, KernelTypeError
-from qgraph.frontend.bindings import LeafRef, StructRef, Value, ViewRef
+from qgraph.frontend.bindings import Gone, LeafRef, StructRef, Value, ViewRef
 from qgraph.frontend.host import host_expression
 from qgraph.frontend.ranks import rank
 from qgraph.frontend.region import Region, made_array
@@ -33,6 +33,7 @@ def temporary(region: Region, scope: Scope, name: str, value: ast.expr) -> LeafR
         return None
     assert isinstance(value, ast.Call)
     arguments = _arguments(scope, value, kind)
+    in_graph = _in_graph(region, scope, value, arguments.pop("alloc", None))
     like = _array(region, scope, arguments["like"]) if "like" in arguments else None
     if "like" in arguments and like is None:
         raise KernelSyntaxError(
@@ -48,7 +49,7 @@ def temporary(region: Region, scope: Scope, name: str, value: ast.expr) -> LeafR
         known = unit.host_value(extent, scope.span(value), "size", text=text)
         names.append(known.id)
     leaf = Leaf(unit.array_name(name), name, ArrayType(dtype, len(names), "C"))
-    unit.add_temporary(Temporary(leaf, tuple(names), scope.span(value)), tuple(extent for extent, _ in shape))
+    unit.add_temporary(Temporary(leaf, tuple(names), scope.span(value), in_graph), tuple(extent for extent, _ in shape))
     filler = {"zeros": ast.Constant(0), "full": arguments.get("value")}.get(kind.removesuffix("_like"))
     if filler is not None:
         _fill(region, scope, leaf, filler, value)
@@ -72,7 +73,8 @@ def _arguments(scope: Scope, call: ast.Call, kind: str) -> dict[str, ast.expr]:
     for keyword in call.keywords:
         found[_SPELLINGS.get(str(keyword.arg), str(keyword.arg))] = keyword.value
     required = names[:-1]
-    if not set(required) <= found.keys() <= set(names) or len(call.args) + len(call.keywords) != len(found):
+    known = set(names) if _is_numpy(scope, call) else {*names, "alloc"}
+    if not set(required) <= found.keys() <= known or len(call.args) + len(call.keywords) != len(found):
         raise KernelSyntaxError(
             f"`{ast.unparse(call)}` is not understood in a kernel",
             scope.span(call),
@@ -92,6 +94,55 @@ def _shape_of(scope: Scope, like: LeafRef | ViewRef, node: ast.expr) -> ast.expr
     hidden = ".like"
     scope.names[hidden] = like
     return ast.fix_missing_locations(ast.copy_location(ast.Attribute(ast.Name(hidden, ast.Load()), "shape", ast.Load()), node))
+
+
+def _is_numpy(scope: Scope, call: ast.Call) -> bool:
+    bound = scope.static(call.func)
+    return isinstance(bound, Value) and (getattr(bound.value, "__module__", None) or "").partition(".")[0] == "numpy"
+
+
+def _in_graph(region: Region, scope: Scope, call: ast.Call, alloc: ast.expr | None) -> bool:
+    """Whether ``alloc=True`` asks for memory that the graph takes and frees itself."""
+    if alloc is None:
+        return False
+    bound = Value(alloc.value) if isinstance(alloc, ast.Constant) else scope.static(alloc)
+    if not isinstance(bound, Value) or not isinstance(bound.value, bool):
+        raise KernelSyntaxError(
+            f"`alloc={ast.unparse(alloc)}` is not True or False when the kernel is compiled",
+            scope.span(alloc),
+            hint="write alloc=True, or pass a qgraph.Static argument",
+        )
+    if bound.value and region.depth > 0:
+        raise KernelSyntaxError(
+            f"`{ast.unparse(call)}` is inside a device loop or branch, whose body CUDA keeps free of allocations",
+            scope.span(call),
+            hint="make the array before it, or leave `alloc` out: the memory is then taken once, before the launch",
+        )
+    return bound.value
+
+
+def delete(region: Region, scope: Scope, node: ast.stmt) -> None:
+    """``del t``: the temporary has no name any more. Its memory is free after its last use, with or without this.
+
+    Raises:
+        KernelSyntaxError: it is no name of a temporary.
+    """
+    assert isinstance(node, ast.Delete)
+    temporaries = {temporary.leaf.name for temporary in region.unit.temporaries}
+    for target in node.targets:
+        bound = scope.names.get(target.id) if isinstance(target, ast.Name) else None
+        if isinstance(bound, Gone):
+            raise KernelSyntaxError(bound.reason, scope.span(target), also=(("here", bound.span),), hint=bound.hint)
+        if not isinstance(bound, LeafRef) or bound.leaf.name not in temporaries:
+            raise KernelSyntaxError(
+                f"`{ast.unparse(target)}` is no temporary of this function, and cannot be deleted",
+                scope.span(target),
+                hint="`del` frees what qgraph.empty and its kin made; leave other names alone, they end with the kernel",
+            )
+        assert isinstance(target, ast.Name)
+        scope.names[target.id] = Gone(
+            f"`{target.id}` is used after `{ast.unparse(node)}` has freed it", scope.span(node), "delete it after its last use"
+        )
 
 
 def _shape(region: Region, scope: Scope, node: ast.expr) -> list[tuple[ast.expr, str]]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.language import Func
-from qgraph.program import ArrayType, Cast, Effects, FrozenName, HostValue, Leaf, Selection, Slot, Temporary
+from qgraph.program import ArrayType, Cast, Effects, HostValue, Leaf, Selection, Slot, Temporary
 from qgraph.source import Span
 
 # Names that the frontend adds at kernel level begin with this; no Python identifier of a user does. After a user's name comes
@@ -45,7 +45,6 @@ class Unit:
         self.slots: list[Slot] = []
         self.host_values: list[HostValue] = []
         self.host_names: dict[str, object] = {}
-        self.frozen: dict[tuple[int, str], FrozenName] = {}
         self.flags: list[tuple[str, Span]] = []
         # Functions being inlined or compiled, outermost first: a second entry is a recursion.
         self.calling: list[object] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Set
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from qgraph.compiled import CpuPlan, CudaPlan, Parameter, SimulatorPlan, TaskCod
 from qgraph.lowering import link, numba_cpu, numba_cuda
 from qgraph.lowering.control_source import control_function
 from qgraph.lowering.infer import scalar_types
+from qgraph.lowering.meaning import meaning
 from qgraph.lowering.numba_types import numba_type
 from qgraph.lowering.slot_source import Dtypes
 from qgraph.lowering.task_source import cuda_code
@@ -51,7 +51,7 @@ def compile_ptx(
             continue
         code, function = cuda_code(plan.program, task, cuda, dtypes)
         # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
-        twin = compiled.setdefault(_meaning(code, function), code)
+        twin = compiled.setdefault(_twin(code, function), code)
         if twin is code:
             texts[task.name] = _ptx(plan, code, function, capability, options)
         else:
@@ -61,19 +61,10 @@ def compile_ptx(
     return codes, texts
 
 
-def _meaning(code: TaskCode, function: Function) -> object:
-    """What decides the kernel's machine code: its statements with parameters by position, their types, its globals."""
-    order = {parameter.name: f"_{position}" for position, parameter in enumerate(code.parameters)}
-    tree = copy.deepcopy(function.tree)
-    tree.name = ""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in order:
-            node.id = order[node.id]
-        elif isinstance(node, ast.arg):
-            node.arg = order[node.arg]
-    names = tuple(sorted((name, id(value)) for name, value in function.names.items()))
+def _twin(code: TaskCode, function: Function) -> object:
+    """What decides the kernel's machine code: equal for loops that say the same of other arrays."""
     parameters = tuple((parameter.kind, parameter.type, parameter.name in code.disjoint) for parameter in code.parameters)
-    return ast.dump(tree), parameters, names
+    return meaning(function), parameters
 
 
 def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options) -> CudaPlan:
@@ -90,7 +81,7 @@ def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options)
 def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     """The kernels of all tasks for Numba's simulator; ``BackendError`` if Numba was imported without it."""
     cuda = numba_cuda.cuda_module()
-    dtypes = scalar_types(plan.program)
+    dtypes = scalar_types(plan.program, matches=True)
     codes: dict[str, TaskCode] = {}
     kernels = {}
     for task in plan.program.tasks():

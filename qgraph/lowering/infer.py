@@ -11,30 +11,44 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from qgraph import language
 from qgraph.compiled import Parameter
 from qgraph.errors import KernelTypeError
 from qgraph.lowering import numba_cpu
 from qgraph.lowering.numba_types import numba_type
 from qgraph.lowering.numbers import NumberError, join, plain
-from qgraph.lowering.task_source import make_function, replace_continue
-from qgraph.program import NUMBER, SCALAR_DTYPES, Cast, Program, Slot, Task
+from qgraph.lowering.task_source import HANDLE, make_function, replace_continue
+from qgraph.program import NUMBER, SCALAR_DTYPES, Cast, Function, Program, Slot, Task
 from qgraph.source import Span
 
 
-def scalar_types(program: Program) -> dict[str, str]:
+def scalar_types(program: Program, *, matches: bool = False) -> dict[str, str]:
     """The dtype of each kernel scalar of ``program``, by slot name.
 
+    ``matches``: type every task with a `match` too, which no compiler will look at afterwards.
+
     Raises:
-        KernelTypeError: a value is no number, or two of them have no common type.
+        KernelTypeError: a value is no number, or two of them have no common type; a `match` on a float.
     """
     noted = Noted(program)
-    tasks = [task for task in program.tasks() if any(_unknown(slot) for slot in assigned_slots(task))]
+    tasks = [
+        task
+        for task in program.tasks()
+        if any(_unknown(slot) for slot in assigned_slots(task)) or (matches and _has_match(task.names))
+    ]
     known: Mapping[str, Any] | None = None
     while known != noted.types:
         known = dict(noted.types)
         for task in tasks:
             noted.task(task)
     return {name: _dtype(item) for name, item in noted.types.items()}
+
+
+def _has_match(names: Mapping[str, object]) -> bool:
+    """Whether code with these globals, or a function that it calls, has a `match`."""
+    return any(
+        value is language.match_subject or (isinstance(value, Function) and _has_match(value.names)) for value in names.values()
+    )
 
 
 def assigned_slots(task: Task) -> Iterable[Slot]:
@@ -116,6 +130,8 @@ class Noted:
         hosts = {value.name for value in self._program.host_values}
         if name == NUMBER or name in hosts or any(axis.variable == name for axis in task.axes):
             return numba_cpu.dtype_type("int64")
+        if name == HANDLE.name:
+            return numba_type(HANDLE, self._float_type)
         if name == task.index_tuple:
             return numba_cpu.index_tuple_type(len(task.axes))
         if name.startswith("_slots"):

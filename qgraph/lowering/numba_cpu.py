@@ -7,6 +7,7 @@ Everything a kernel needs is compiled into one library, optimised and turned int
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from qgraph.lowering.atomics import (
     host_word,
     match_word,
 )
+from qgraph.lowering.meaning import meaning
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, plain, python_function
@@ -45,6 +47,9 @@ _I8 = ir.IntType(8)
 _I32 = ir.IntType(32)
 _I64 = ir.IntType(64)
 _BYTES = _I8.as_pointer()
+
+# Kernels whose machine code a process keeps for others that mean the same.
+MAX_LATELY = 64
 
 
 class _Typing(NumberTyping, Context):
@@ -121,6 +126,8 @@ class _Compilers:
     # Serialises calls where the threading layer cannot run two at once.
     call_lock: threading.RLock = field(default_factory=threading.RLock)
     threads_started: bool = False
+    # What was compiled lately, by meaning, with the function that keeps the meaning's objects alive.
+    lately: OrderedDict[object, tuple[Callable[..., None], Function]] = field(default_factory=OrderedDict)
 
     def get(self, float_type: str) -> _Typing:
         with self.lock:
@@ -260,6 +267,8 @@ def compile_control(
 ) -> Callable[..., None]:
     """Compile a kernel's control function, with all it calls, to one callable that releases the GIL.
 
+    Functions of one meaning are compiled once: those of a notebook's cell that runs again, or of a factory.
+
     Args:
         control: calls ``Function``s directly, and ``ParallelFunction``s as ``f(chunks, *args)``.
         argument_types: Numba types, from ``numba_types.numba_type``; the callable takes exactly these.
@@ -271,6 +280,23 @@ def compile_control(
     """
     typing = _COMPILERS.get(float_type)
     _COMPILERS.start_threads()
+    with global_compiler_lock:
+        key = meaning(control), tuple(argument_types), float_type, fastmath
+        if key not in _COMPILERS.lately:
+            _COMPILERS.lately[key] = _compile_control(typing, control, argument_types, fastmath), control
+        _COMPILERS.lately.move_to_end(key)
+        if len(_COMPILERS.lately) > MAX_LATELY:
+            _COMPILERS.lately.popitem(last=False)
+        return _COMPILERS.lately[key][0]
+
+
+def forget() -> None:
+    """Let go of what was compiled lately."""
+    with global_compiler_lock:
+        _COMPILERS.lately.clear()
+
+
+def _compile_control(typing: _Typing, control: Function, argument_types: Sequence[Any], fastmath: bool) -> Callable[..., None]:
     session = Session(library=None, flags=_flags(fastmath))
     with kernel_errors(control, session.owners), global_compiler_lock, target_override("cpu"):
         session.library = library = typing.target.codegen().create_library(control.name)

@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
@@ -24,6 +24,7 @@ from qgraph.lowering.atomics import atomic_word, bound_word, cast_word, conditio
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
+from qgraph.lowering.slot_source import slots_name
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Cast, Function
 
@@ -320,10 +321,25 @@ def _simulated(function: Function, done: dict[int, Any]) -> Any:
         names: dict[str, object] = {"cuda": cuda_module()}
         names |= {name: _simulated_value(value, done) for name, value in function.names.items()}
         powers = _Powers()
-        tree = powers.visit(copy.deepcopy(function.tree))
+        tree = _Loads().visit(powers.visit(copy.deepcopy(function.tree)))
         names |= {_Powers.NAME: _power} if powers.found else {}
+        names |= _Loads.NAMES
         done[id(function)] = python_function(replace(function, tree=tree), names)
     return done[id(function)]
+
+
+class _Loads(ast.NodeTransformer):
+    """An integer or bool out of scratch becomes a Python number: as a NumPy scalar it would make a float64 of a uint64."""
+
+    KINDS: ClassVar[dict[str, str]] = {slots_name("int64"): "_qgraph_int", slots_name("bool"): "_qgraph_bool"}
+    NAMES: ClassVar[dict[str, type]] = {"_qgraph_int": int, "_qgraph_bool": bool}
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        kind = self.KINDS.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        if kind is None or not isinstance(node.ctx, ast.Load):
+            return node
+        return ast.copy_location(ast.Call(ast.copy_location(ast.Name(kind, ast.Load()), node), [node], []), node)
 
 
 class _Powers(ast.NodeTransformer):

@@ -12,6 +12,7 @@ import dataclasses
 import enum
 import itertools
 import operator
+import re
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ def describe(
     """Flatten the arguments of one call.
 
     Args:
-        parameters: the kernel's parameter names.
+        parameters: the kernel's parameter names, and how those of global arrays are written.
         values: what the call passed, one for each.
         reserved: identifiers that no leaf may be named, such as the kernel's local variables.
         static: parameters whose values are part of the types.
@@ -72,10 +73,14 @@ def describe(
     """
     describer = _Describer(parameters, reserved)
     types = tuple(
-        (name, _static(name, value) if name in static else describer.visit(name, name, value))
+        (name, _static(name, value) if name in static else describer.visit(name, _identifier(name), value))
         for name, value in zip(parameters, values, strict=True)
     )
     return Arguments(types, tuple(describer.leaves), tuple(describer.values))
+
+
+def _identifier(path: str) -> str:
+    return path if path.isidentifier() else re.sub(r"\W", "_", path)
 
 
 class _Describer:

@@ -1703,6 +1703,146 @@ def event_that_does_not_exist_yet():
     return kernel, (floats(), Lazy())
 
 
+# --- temporaries --------------------------------------------------------------------------------------------------------
+
+
+@bad(SYNTAX)
+def temporary_read_after_it_is_freed():
+    def kernel(x):
+        t = qgraph.zeros(x.shape, alloc=True)
+        for i in range(x.shape[0]):
+            t[i] = x[i]
+        del t
+        for i in range(x.shape[0]):
+            x[i] = t[i] + 1.0  # noqa: F821
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def temporary_written_after_it_is_freed():
+    def kernel(x):
+        t = qgraph.zeros(x.shape)
+        x[0] = t[0]
+        del t
+        t[1:] = 1.0  # noqa: F821
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def temporary_summed_after_it_is_freed():
+    def kernel(x):
+        t = qgraph.zeros(x.shape)
+        del t
+        x[0] = np.sum(t)  # noqa: F821
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def temporary_freed_twice():
+    def kernel(x):
+        t = qgraph.zeros(x.shape)
+        x[0] = t[0]
+        del t
+        del t  # noqa: F821
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def temporary_freed_in_a_loop():
+    def kernel(x, n):
+        for _ in qgraph.serial(range(n)):
+            t = qgraph.zeros(x.shape)
+            for i in range(x.shape[0]):
+                x[i] += t[i]
+            del t
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def del_of_an_argument():
+    def kernel(x):
+        x[0] = 1.0
+        del x
+
+    return kernel, (floats(),)
+
+
+@qgraph.func
+def forgetful(a):
+    b = a * 2.0
+    del b
+    return a
+
+
+@bad(SYNTAX)
+def del_in_a_device_function():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = forgetful(x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def alloc_in_a_while():
+    def kernel(x):
+        n = 0
+        while n < 3:
+            t = qgraph.empty(x.shape, alloc=True)
+            for i in range(x.shape[0]):
+                t[i] = x[i]
+            for i in range(x.shape[0]):
+                x[i] = t[i] + 1.0
+            n += 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def alloc_in_a_branch():
+    def kernel(x, n):
+        if n > 0:
+            t = qgraph.zeros(x.shape, alloc=True)
+            for i in range(x.shape[0]):
+                x[i] += t[i]
+
+    return kernel, (floats(), 1)
+
+
+@bad(SYNTAX)
+def alloc_that_is_not_known():
+    def kernel(x, alloc):
+        t = qgraph.zeros(x.shape, alloc=alloc)
+        for i in range(x.shape[0]):
+            x[i] += t[i]
+
+    return kernel, (floats(), True)
+
+
+@bad(SYNTAX)
+def alloc_of_an_array_of_numpy():
+    def kernel(x):
+        t = np.zeros(3, alloc=True)
+        x[0] = t[0]
+
+    return kernel, (floats(),)
+
+
+@bad(BACKEND, caret=False)
+def graph_of_a_kernel_on_the_cpu():
+    @qgraph.kernel(backend="cpu")
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] += 1.0
+
+    return lambda: kernel.bind(floats()).graph
+
+
 # --- the tests ----------------------------------------------------------------------------------------------------------
 
 

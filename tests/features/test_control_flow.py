@@ -495,9 +495,8 @@ def test_match_on_elements(check, dtype):
         check(match_element, lambda value=value: (ints(), np.array([value], dtype)))
 
 
-@pytest.mark.needs("compiler")
 def test_match_on_a_float_is_refused(rig):
-    with pytest.raises(KernelTypeError, match="float"):
+    with pytest.raises(KernelTypeError, match="match on float64: kernels match integers"):
         rig.run(rig.kernel(match_element), ints(), np.array([1.0]))
 
 
@@ -508,10 +507,35 @@ def match_float_in_a_body(x, y):
                 x[i] = 5
 
 
-@pytest.mark.needs("compiler")
 def test_so_it_is_in_a_loop(rig):
-    with pytest.raises(KernelTypeError, match="float"):
+    with pytest.raises(KernelTypeError, match="match on float64: kernels match integers"):
         rig.run(rig.kernel(match_float_in_a_body), ints(), np.ones(6))
+
+
+@qgraph.func
+def matched(v):
+    match v:
+        case 1:
+            return 5
+    return 6
+
+
+def match_float_in_a_func(x, y):
+    for i in range(x.shape[0]):
+        x[i] = matched(y[i]) + matched(x[i])
+
+
+def match_float_scalar(x, y):
+    r = y[0]
+    match r:
+        case 1:
+            x[0] = 5
+
+
+@pytest.mark.parametrize("function", [match_float_in_a_func, match_float_scalar])
+def test_so_it_is_in_a_func_and_in_one_thread(rig, function):
+    with pytest.raises(KernelTypeError, match="match on float64: kernels match integers"):
+        rig.run(rig.kernel(function), ints(), np.ones(6))
 
 
 def match_capture(x, n):

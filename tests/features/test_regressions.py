@@ -137,3 +137,19 @@ def after_a_func_that_swaps(u, v, n):
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_arrays_of_the_caller_stay_where_they_are_while_a_func_swaps_its_own(check, n):
     check(after_a_func_that_swaps, lambda: (np.arange(5), np.arange(5) + 10, n))
+
+
+def python_numbers_out_of_scratch(y, out):
+    total = 3
+    odd = True
+    for n in qgraph.serial(range(2)):
+        for i in range(y.shape[0]):
+            y[i] = (y[i] + n + total) & 3
+        total += n
+        odd = not odd
+        for i in range(out.shape[0]):
+            out[i] = int(odd) + total
+
+
+def test_python_numbers_out_of_scratch_meet_uint64(check):
+    check(python_numbers_out_of_scratch, lambda: (np.uint64([1, 2, 2**63]), np.full(2, 77)))

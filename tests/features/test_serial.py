@@ -183,3 +183,138 @@ def test_over_a_grid_whose_bounds_are_on_the_device(rig):
     kernel = rig.check(grid_with_bounds_on_the_device, lambda: args(1, 3, 2))
     rig.compare(kernel, lambda: args(2, 2, 2))
     rig.compare(kernel, lambda: args(0, 4, -3))
+
+
+def last_value(x, tol):
+    for k in qgraph.serial(range(50)):
+        r = 0.0
+        for i in range(x.shape[0]):
+            x[i] = 0.5 * x[i]
+            r += x[i]
+        if r < tol:
+            break
+    return k, r
+
+
+@pytest.mark.parametrize("tol", [1e3, 1.0, 0.0])
+def test_the_variable_of_a_constant_loop_is_read_after_it(check, tol):
+    check(last_value, lambda: (np.arange(8.0), tol))
+
+
+def last_value_where_it_may_be_empty(x, n):
+    k = -5
+    for k in qgraph.serial(range(2, n, 3)):
+        for i in range(x.shape[0]):
+            x[i] += k
+        if x[0] > 6:
+            break
+    else:
+        x[1] = k
+    x[2] = k
+    for k in qgraph.serial(range(x[3])):
+        for i in range(x.shape[0]):
+            x[i] = 2 * x[i] + k
+    return k
+
+
+@pytest.mark.parametrize("n", [0, 3, 6, 20])
+def test_a_variable_assigned_before_a_loop_that_may_be_empty(check, n):
+    check(last_value_where_it_may_be_empty, lambda: (np.array([1, 2, 3, 0, 5]), n))
+    check(last_value_where_it_may_be_empty, lambda: (np.arange(5), n))
+
+
+def last_values_of_axes(x, n):
+    i, j = 7, 8
+    for i, j in qgraph.serial(qgraph.ndrange(n, (1, 3))):
+        for t in range(x.shape[0]):
+            x[t] = x[t] * 2 + i + j
+    for a, b in qgraph.serial(qgraph.ndrange(2, (4, 7))):
+        for t in range(x.shape[0]):
+            x[t] += a * b
+    return i, j, a, b
+
+
+@pytest.mark.parametrize("n", [0, 2])
+def test_the_variables_of_several_axes_after_their_loop(check, n):
+    check(last_values_of_axes, lambda: (np.arange(4), n))
+
+
+def last_value_of_one_thread(x, n):
+    k = 9
+    for k in qgraph.serial(range(n)):
+        x[0] += k
+    for t in qgraph.serial(range(3, 9, 2)):
+        last = x[1] + t
+        if last > 6:
+            break
+        for s in qgraph.serial(range(2)):
+            inner = s + 5
+            if s == x[1]:
+                continue
+            x[2] += inner
+        x[3] += inner + s
+    return k, t, last
+
+
+@pytest.mark.parametrize("n", [0, 4])
+def test_names_of_a_loop_of_one_thread_after_it(check, n):
+    check(last_value_of_one_thread, lambda: (np.arange(5), n))
+
+
+def surely_runs(x, limit):
+    n = 4
+    for _ in qgraph.serial(range(limit, 0, -1)):
+        for t in qgraph.serial(range(n - 2)):
+            alpha = x[0] * 2
+            for i in range(x.shape[0]):
+                x[i] = x[i] + alpha
+                for s in range(3):
+                    v = s + t
+                    if v == 2:
+                        break
+                x[i] += v
+            if alpha > 40:
+                continue
+            beta = alpha
+            x[0] = beta
+        x[1] += t + alpha
+    return n
+
+
+def test_names_assigned_in_a_loop_that_surely_runs(check):
+    check(surely_runs, lambda: (np.arange(4) + 1, 3))
+
+
+def changes_its_variable(x, n):
+    for k in qgraph.serial(range(n)):
+        k *= 2
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 3 + k
+        k += 1
+        x[0] += k
+
+
+def test_a_body_that_assigns_the_variable(check):
+    check(changes_its_variable, lambda: (np.arange(4), 5))
+
+
+def variable_twice(x, n):
+    total = 0
+    for t in qgraph.serial(range(3)):
+        for k in qgraph.serial(range(1, t + 1)):
+            for i in range(x.shape[0]):
+                x[i] += k
+        for k in qgraph.serial(range(4)):
+            for i in range(x.shape[0]):
+                x[i] = 2 * x[i] + k
+        total += k
+    if n > 2:
+        for k in qgraph.serial(range(5)):
+            for i in range(x.shape[0]):
+                x[i] += i
+    return total, k, t
+
+
+@pytest.mark.parametrize("n", [0, 4])
+def test_a_variable_of_several_loops(check, n):
+    check(variable_twice, lambda: (np.arange(4), n))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 
 import numpy as np
+import pytest
 
 import qgraph
+from qgraph.lowering import numba_cpu
 from qgraph.lowering.compile import compile_ptx
 from qgraph.options import Options
 
@@ -45,3 +47,55 @@ def test_tasks_keep_their_own_names_and_parameters():
     codes, _ = compile_ptx(four.plan(*arrays), (9, 0), Options())
     assert [code.parameters[0].name for code in codes.values()] == ["a", "b", "c", "d"]
     assert all(ast.parse(code.source) for code in codes.values())
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The functions that were compiled for the CPU since the test began."""
+    numba_cpu.forget()
+    functions, compile_control = [], numba_cpu._compile_control
+    monkeypatch.setattr(
+        numba_cpu, "_compile_control", lambda *args: (functions.append(args[1].name), compile_control(*args))[1]
+    )
+    return functions
+
+
+def made(code, factor=2, dtype=np.float64):
+    """What a kernel that a factory makes does to one."""
+
+    @qgraph.kernel(backend="cpu")
+    def scaled(x, y):
+        for i in range(x.shape[0]):
+            y[i] = x[i] * factor
+
+    @qgraph.kernel(backend="cpu")
+    def shifted(x, y):
+        for i in range(x.shape[0]):
+            y[i] = x[i] + factor
+
+    y = np.full(3, 77, dtype)
+    {"scaled": scaled, "shifted": shifted}[code](np.ones(3, dtype), y)
+    return y[0]
+
+
+def test_functions_that_mean_the_same_are_compiled_once(compiled):
+    assert [made("scaled") for _ in range(3)] == [2, 2, 2]
+    assert len(compiled) == 1
+
+
+def test_another_closure_value_dtype_or_statement_is_compiled_anew(compiled):
+    assert [made("scaled"), made("scaled", 3), made("scaled", 3.5), made("scaled", dtype=np.float32), made("shifted")] == [
+        2,
+        3,
+        3.5,
+        2,
+        3,
+    ]
+    assert len(compiled) == 5
+
+
+def test_clear_cache_compiles_anew(compiled):
+    four(*np.zeros((4, 3)))
+    four.clear_cache()
+    four(*np.zeros((4, 3)))
+    assert len(compiled) == 2

@@ -63,8 +63,7 @@ def draw_arrays(choices: Choices, features: Features, extents: list[Extent], cal
         if found and choices.maybe(35):
             dtype, shape = choices.pick(found).array.dtype, choices.pick(found).array.shape
         else:
-            dtypes = _DTYPES if features.uint64 else tuple(dtype for dtype in _DTYPES if dtype != "uint64")
-            dtype, shape = choices.pick(dtypes), _shape(choices, extents)
+            dtype, shape = choices.pick(_DTYPES), _shape(choices, extents)
         layout: Layout = "C"
         if features.layouts and shape and choices.maybe(15):
             layout = choices.pick(("step", "reverse", "F") if len(shape) > 1 else ("step", "reverse"))

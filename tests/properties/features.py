@@ -21,8 +21,6 @@ class Features:
     aliasing: bool = True
     atomics: bool = True
     layouts: bool = True
-    # The simulator makes a float64 of a uint64 and an int64 out of scratch, as NumPy does; compiled code a uint64.
-    uint64: bool = True
     # Numbers assigned at kernel level.
     scalars: bool = True
     reductions: bool = True
@@ -55,7 +53,7 @@ class Features:
 
 EVERYTHING = Features()
 # A thread costs about 55 us on the simulator.
-SIMULATED = Features(uint64=False, extents=(3, 2, 1, 0, 4, 5), most_executions=120)
+SIMULATED = Features(extents=(3, 2, 1, 0, 4, 5), most_executions=120)
 
 
 def features_for(backend: str, *, real: bool = False) -> Features:
