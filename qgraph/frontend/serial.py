@@ -175,7 +175,7 @@ def _check_targets(scope: Scope, node: ast.stmt) -> None:
             base = base.value
         bound = scope.static(base)
         if isinstance(bound, Gone):
-            raise KernelSyntaxError(bound.reason, scope.span(child), hint=bound.hint)
+            raise KernelSyntaxError(bound.reason, scope.span(base), hint=bound.hint)
         if _has_slice(child.slice):
             raise KernelSyntaxError(
                 f"`{ast.unparse(child)}` assigns a slice in a statement of one thread",
