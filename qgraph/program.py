@@ -174,16 +174,17 @@ class HostValue:
     """An integer that the host computes before a launch, from shapes, scalar arguments and constants.
 
     ``source`` is a Python expression over leaf names; the kernels see the result under ``name``. ``check`` says what the
-    value must satisfy: a step is not 0, an iteration limit is at least 1, two things are the same (1),
-    a size is not negative. ``text`` is what the
-    user wrote, for messages.
+    value must satisfy: a step is not 0, an iteration limit is at least 1, two things are the same (1), a size is not negative,
+    shapes agree (not 0; else ``note``, an expression like ``source``, is the message, and ``text`` the hint). ``text`` is what
+    the user wrote, for messages.
     """
 
     name: str
     source: str
     span: Span
-    check: Literal["", "step", "max_iter", "same", "size"] = ""
+    check: Literal["", "step", "max_iter", "same", "size", "shape"] = ""
     text: str = ""
+    note: str = ""
 
 
 # What a kernel scalar can be, with its size in bytes.

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
-from qgraph.frontend import assignments, branches, loops, temporaries
+from qgraph.frontend import assignments, branches, loops, slices, temporaries
 from qgraph.frontend.bindings import Binding, LeafRef, ScalarRef, bind_type
 from qgraph.frontend.calls import enter_function, pruned
 from qgraph.frontend.frames import Frame, Structure
 from qgraph.frontend.parse import SourceFunction
-from qgraph.frontend.region import Region
+from qgraph.frontend.ranks import rank
+from qgraph.frontend.region import ArrayWords, Region
 from qgraph.frontend.scope import Globals, Scope
 from qgraph.frontend.unit import Unit
 from qgraph.program import HOST, ArrayType, Effects, EventMark, GlobalArray, HostCall, Leaf, Program, Result, Statement, Type
@@ -69,7 +70,7 @@ def _built(
     frame = Frame(unit, tree)
     scope = Scope(source, names, globals_, frame)
     unit.calling.append(source.function)
-    region = Region(unit, _HANDLERS)
+    region = Region(unit, _HANDLERS, ArrayWords(slices.bind_view, slices.reduce_arrays))
     enter_function(region, scope, tree)
     result = None if frame.returns is None else _result(region, scope, frame.returns)
     body = tuple(_as_barrier(unit, statement) for statement in region.finish())
@@ -106,7 +107,7 @@ def _result(region: Region, scope: Scope, structure: Structure) -> Result:
     bound = scope.frame.result(structure.name, scope.names.get(structure.name))
     if not isinstance(bound, ScalarRef):
         value = ast.copy_location(ast.Name(structure.name, ast.Load()), scope.source.tree)
-        if isinstance(bound, LeafRef) and bound.is_array:
+        if rank(scope, value) > 0:
             raise KernelSyntaxError(
                 "a kernel cannot return an array", scope.source.span, hint="write the result to an array argument"
             )

@@ -8,8 +8,9 @@ import copy
 import numpy as np
 
 from qgraph.errors import KernelSyntaxError, KernelTypeError
-from qgraph.frontend.bindings import Gone, LeafRef, StructRef, Value
+from qgraph.frontend.bindings import Gone, LeafRef, StructRef, Value, ViewRef
 from qgraph.frontend.host import host_expression
+from qgraph.frontend.ranks import rank
 from qgraph.frontend.region import Region, made_array
 from qgraph.frontend.scope import Scope
 from qgraph.language import ndrange
@@ -33,12 +34,12 @@ def temporary(region: Region, scope: Scope, name: str, value: ast.expr) -> LeafR
     assert isinstance(value, ast.Call)
     arguments = _arguments(scope, value, kind)
     in_graph = _in_graph(region, scope, value, arguments.pop("alloc", None))
-    like = scope.static(arguments["like"]) if "like" in arguments else None
-    if "like" in arguments and not (isinstance(like, LeafRef) and like.is_array):
+    like = _array(region, scope, arguments["like"]) if "like" in arguments else None
+    if "like" in arguments and like is None:
         raise KernelSyntaxError(
             f"`{ast.unparse(arguments['like'])}` is no array", scope.span(arguments["like"]), hint="pass an array argument"
         )
-    shape = _shape(region, scope, arguments["like"] if like is not None else arguments["shape"], like)
+    shape = _shape(region, scope, arguments["shape"] if like is None else _shape_of(scope, like, value))
     dtype = _dtype(scope, arguments.get("dtype"), like)
     if "dtype" not in arguments and like is None and kind == "full":
         dtype = _dtype_of_value(scope, arguments["value"])
@@ -80,6 +81,19 @@ def _arguments(scope: Scope, call: ast.Call, kind: str) -> dict[str, ast.expr]:
             hint=f"its arguments are {', '.join(names)}",
         )
     return found
+
+
+def _array(region: Region, scope: Scope, node: ast.expr) -> LeafRef | ViewRef | None:
+    """The array, or part of one, that ``node`` means."""
+    bound = scope.static(node) or region.arrays.bind(region, scope, node)
+    return bound if isinstance(bound, (LeafRef, ViewRef)) and rank(scope, node) else None
+
+
+def _shape_of(scope: Scope, like: LeafRef | ViewRef, node: ast.expr) -> ast.expr:
+    """The shape of an array, under a name for it that no user has."""
+    hidden = ".like"
+    scope.names[hidden] = like
+    return ast.fix_missing_locations(ast.copy_location(ast.Attribute(ast.Name(hidden, ast.Load()), "shape", ast.Load()), node))
 
 
 def _is_numpy(scope: Scope, call: ast.Call) -> bool:
@@ -131,16 +145,13 @@ def delete(region: Region, scope: Scope, node: ast.stmt) -> None:
         )
 
 
-def _shape(region: Region, scope: Scope, node: ast.expr, like: object) -> list[tuple[ast.expr, str]]:
+def _shape(region: Region, scope: Scope, node: ast.expr) -> list[tuple[ast.expr, str]]:
     """The extents: expressions of the host, and how the user wrote them."""
     source: ast.expr = node
-    if like is not None:
-        source = ast.copy_location(ast.Attribute(node, "shape", ast.Load()), node)
     if isinstance(source, ast.Attribute) and source.attr == "shape":
-        bound = scope.static(source.value)
-        if isinstance(bound, LeafRef) and isinstance(bound.leaf.type, ArrayType):
-            axes = range(bound.leaf.type.ndim)
-            parts: list[ast.expr] = [ast.Subscript(copy.deepcopy(source), ast.Constant(axis), ast.Load()) for axis in axes]
+        axes = range(rank(scope, source.value))
+        parts: list[ast.expr] = [ast.Subscript(copy.deepcopy(source), ast.Constant(axis), ast.Load()) for axis in axes]
+        if parts:
             return [_extent(region, scope, ast.fix_missing_locations(ast.copy_location(part, node))) for part in parts]
     if isinstance(source, ast.Tuple):
         return [_extent(region, scope, part) for part in source.elts]
@@ -164,11 +175,11 @@ def _extent(region: Region, scope: Scope, node: ast.expr) -> tuple[ast.expr, str
 
 def _dtype(scope: Scope, node: ast.expr | None, like: object) -> str:
     if node is None:
-        return like.leaf.type.dtype if isinstance(like, LeafRef) else _DEFAULT
+        return like.leaf.type.dtype if isinstance(like, (LeafRef, ViewRef)) else _DEFAULT
     value: object = None
     if isinstance(node, ast.Attribute) and node.attr == "dtype":
         bound = scope.static(node.value)
-        value = bound.leaf.type.dtype if isinstance(bound, LeafRef) else None
+        value = bound.leaf.type.dtype if isinstance(bound, (LeafRef, ViewRef)) else None
     elif isinstance(node, ast.Constant):
         value = node.value
     else:
