@@ -271,8 +271,12 @@ def at_least(value: int, _bound: int) -> int:
 
 
 def wrapped(index: int, size: int) -> int:
-    """``index``, or where it is negative what it means in a dimension of ``size``: views are indexed as Python indexes."""
-    return index if index >= 0 else index + size
+    """``index``, or where it is negative what it means in a dimension of ``size``: views are indexed as Python indexes.
+
+    What is computed of it does not overflow, whatever the type of ``index``.
+    """
+    wide = int(index)
+    return wide if wide >= 0 else wide + size
 
 
 def call_host(address: int, data: Any) -> int:

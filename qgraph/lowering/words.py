@@ -547,9 +547,14 @@ def _numpy() -> Iterable[tuple[object, Meaning]]:
     yield np.conjugate, Spelling(_conjugate)
 
 
+def _wrapped(index: Any, size: Any) -> Any:
+    wide = np.int64(index)
+    return wide if wide >= 0 else wide + size
+
+
 def _own() -> Iterator[tuple[object, Meaning]]:
     yield language.trip_count, Spelling(language.trip_count)
-    yield language.wrapped, Spelling(language.wrapped)
+    yield language.wrapped, Spelling(_wrapped)
 
 
 def _table() -> Mapping[int, tuple[object, Meaning]]:

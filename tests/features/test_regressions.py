@@ -153,3 +153,28 @@ def python_numbers_out_of_scratch(y, out):
 
 def test_python_numbers_out_of_scratch_meet_uint64(check):
     check(python_numbers_out_of_scratch, lambda: (np.uint64([1, 2, 2**63]), np.full(2, 77)))
+
+
+def narrow_indices_of_parts(x, at):
+    back, every = x[::-1], x[1::2]
+    back[at[0]] = -1
+    every[at[1]] = -2
+    x[2:][at[2]] = -3
+    for i in range(3):
+        every[at[i]] += 10 * (i + 1)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.uint64, np.int64])
+def test_indices_of_parts_of_narrow_and_unsigned_types(check, dtype):
+    check(narrow_indices_of_parts, lambda: (np.arange(400), np.array([120, 100, 127], dtype)))
+
+
+def narrow_bounds_of_parts(x, at):
+    w = x[at[0] :]
+    w[at[1] :: 2] = -1
+    x[: at[2]] += 1
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.uint64, np.int64])
+def test_bounds_of_parts_of_narrow_and_unsigned_types(check, dtype):
+    check(narrow_bounds_of_parts, lambda: (np.arange(400), np.array([120, 100, 127], dtype)))
