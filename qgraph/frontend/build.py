@@ -14,6 +14,7 @@ from qgraph.frontend.frames import Frame, Structure
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.region import Region
 from qgraph.frontend.scope import Globals, Scope
+from qgraph.frontend.signs import refuse_mixed_signs
 from qgraph.frontend.unit import Unit
 from qgraph.program import HOST, ArrayType, Effects, EventMark, GlobalArray, HostCall, Leaf, Program, Result, Statement, Type
 
@@ -51,6 +52,7 @@ def build_program(
     if used != float_type:
         program = _built(source, bound, leaves, aliases, Globals(arrays), used)
     _check_readonly(program)
+    refuse_mixed_signs(program)
     return program
 
 
