@@ -15,7 +15,8 @@ from qgraph.frontend.walk import user_text
 from qgraph.program import ArrayType, Cast, Function, Program, ScalarType, Task
 from qgraph.source import Span
 
-# Where a number comes from: "unsigned" is uint64, "signed" int64, "narrow" a signed type that is narrower, "python" a literal.
+# Where a number comes from: "unsigned" is uint64, "signed" int64, "narrow" a signed type that is narrower, "python" a literal,
+# and "negative" besides if it is less than 0.
 Kinds = frozenset[str]
 _NOTHING: Kinds = frozenset()
 _FLOAT: Kinds = frozenset({"float"})
@@ -58,6 +59,7 @@ def _of_type(type_: ArrayType | ScalarType) -> Kinds:
 
 def _settled(kinds: Kinds) -> Kinds:
     """What a variable is that holds numbers of all ``kinds`` at some time."""
+    kinds -= {"negative"}
     if "float" in kinds:
         return _FLOAT
     if {"python", "narrow"} <= kinds:
@@ -124,6 +126,12 @@ class _Signs:
             held = self._env.get(target.id, _NOTHING) | kinds
             if target.id in self._slots and {"unsigned", "signed"} <= _settled(held):
                 raise _mixed("a kernel scalar is a uint64 on one line and an int64 on another", Span.of(target, self._file))
+            if target.id in self._slots and {"unsigned", "negative"} <= held:
+                raise KernelTypeError(
+                    "a kernel scalar is a uint64 on one line and a negative number on another",
+                    Span.of(target, self._file),
+                    hint="a uint64 has no sign: take a positive number, np.float64(u) or np.int64(u)",
+                )
             self._env[target.id] = held
 
     def _of(self, node: ast.expr) -> Kinds:
@@ -148,6 +156,8 @@ class _Signs:
 
     def _of_parts(self, node: ast.expr) -> Kinds:
         parts = [self._of(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            return parts[0] | {"negative"}
         if isinstance(node, ast.Subscript) or (isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)):
             return parts[0]
         return _NOTHING
@@ -191,7 +201,7 @@ class _Signs:
         if isinstance(getattr(node, "op", None), ast.Pow):
             # Integers to an integer power have the type of the base.
             return each[0]
-        kinds = frozenset().union(*each)
+        kinds = frozenset().union(*each) - {"negative"}
         if {"unsigned", "signed"} <= kinds:
             unsigned = next(user_text(part, self._paths) for part, of in zip(operands, each, strict=True) if "unsigned" in of)
             signed = next(user_text(part, self._paths) for part, of in zip(operands, each, strict=True) if "signed" in of)

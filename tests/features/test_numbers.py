@@ -316,6 +316,21 @@ def test_uint64_with_an_int64_of_an_array_is_refused(rig, function, dtype):
     assert not out.any()
 
 
+def none_yet(u, k, out):
+    s = -1
+    for i in range(u.shape[0]):
+        if k[i] == 5:
+            s = 7
+    if k[0] == 3:
+        s = u[0]
+    out[0] = s
+
+
+def test_a_scalar_that_is_a_uint64_or_negative_is_refused(rig):
+    with pytest.raises(qgraph.KernelTypeError, match="a uint64 on one line and a negative number on another"):
+        rig.run(rig.kernel(none_yet), np.uint64([2**63, 7]), np.array([3, -2]), np.zeros(2, np.uint64))
+
+
 def converted(u, k, out, n):
     total = 0
     bits = 0
