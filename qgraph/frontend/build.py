@@ -12,7 +12,7 @@ from qgraph.frontend.bindings import Binding, LeafRef, ScalarRef, bind_type
 from qgraph.frontend.calls import enter_function, pruned
 from qgraph.frontend.frames import Frame, Structure
 from qgraph.frontend.parse import SourceFunction
-from qgraph.frontend.region import Region
+from qgraph.frontend.region import Region, covers_elements
 from qgraph.frontend.scope import Globals, Scope
 from qgraph.frontend.signs import refuse_mixed_signs
 from qgraph.frontend.unit import Unit
@@ -70,6 +70,7 @@ def _built(
     tree = pruned(Scope(source, names, globals_), source.tree)
     frame = Frame(unit, tree)
     scope = Scope(source, names, globals_, frame)
+    _refuse_returned_arrays(scope, tree)
     unit.calling.append(source.function)
     region = Region(unit, _HANDLERS)
     enter_function(region, scope, tree)
@@ -90,6 +91,27 @@ def _built(
         result=result,
         temporaries=tuple(unit.temporaries),
     )
+
+
+def _refuse_returned_arrays(scope: Scope, tree: ast.FunctionDef) -> None:
+    """Arguments, and parts of them, told at the `return`; what else is an array comes out at the end."""
+    for node in ast.walk(tree):
+        value = node.value if isinstance(node, ast.Return) else None
+        for part in value.elts if isinstance(value, ast.Tuple) else [value]:
+            if part is not None and _is_array(scope, part):
+                raise KernelSyntaxError(
+                    "a kernel cannot return an array", scope.span(part), hint="write the result to an array argument"
+                )
+
+
+def _is_array(scope: Scope, node: ast.expr) -> bool:
+    base = node.value if isinstance(node, ast.Subscript) else node
+    bound = scope.names.get(base.id) if isinstance(base, ast.Name) else None
+    if not isinstance(bound, LeafRef) or not bound.is_array:
+        return False
+    assert isinstance(base, ast.Name)
+    assert scope.frame is not None
+    return not scope.frame.assigned(base.id) and (not isinstance(node, ast.Subscript) or covers_elements(scope, node))
 
 
 def _as_barrier(unit: Unit, statement: Statement) -> Statement:

@@ -105,8 +105,12 @@ class _Signs:
                 for target in node.targets:
                     self._assign(target, node.value, kinds)
             case ast.AugAssign():
-                kinds = self._meet([node.target, node.value], node)
-                self._assign(node.target, node.value, kinds)
+                if isinstance(node.target, ast.Subscript) and not isinstance(node.op, ast.FloorDiv | ast.Mod):
+                    # The element keeps its type: sums and products are right in the bits that it has.
+                    self._of(node.target.slice)
+                    self._of(node.value)
+                else:
+                    self._assign(node.target, node.value, self._meet([node.target, node.value], node))
             case ast.Return():
                 self._returned |= _NOTHING if node.value is None else self._of(node.value)
             case _:
@@ -216,5 +220,5 @@ def _mixed(found: str, span: Span) -> KernelTypeError:
     return KernelTypeError(
         f"{found}: NumPy makes float64 of the two, since no integer of 64 bits holds both",
         span,
-        hint="convert one of them: np.float64(u) as NumPy does, np.int64(u), np.uint64(k), or int(k) for a Python int",
+        hint="convert one of them: np.float64(u) as NumPy does, np.int64(u), or np.uint64(k)",
     )

@@ -333,6 +333,8 @@ def test_a_scalar_that_is_a_uint64_or_negative_is_refused(rig):
 
 def converted(u, k, out, n):
     total = 0
+    k[0] += u[2] % 4
+    u[1] -= k[2]
     bits = 0
     for i in range(u.shape[0]):
         out[i] = np.float64(u[i]) + k[i] * 0.5 + (u[k[i] % 2] % 5) * 0.25
