@@ -53,8 +53,16 @@ def asarray(x: Any, backend: str | None = None) -> Any:
 
 
 @makes_array("empty")
-def empty(shape: Shape, dtype: DTypeLike = float, backend: str | None = None) -> Any:
-    """An array of ``shape`` and ``dtype`` with any contents."""
+def empty(shape: Shape, dtype: DTypeLike = float, backend: str | None = None, *, alloc: bool = False) -> Any:
+    """An array of ``shape`` and ``dtype`` with any contents.
+
+    Args:
+        shape: extents.
+        dtype: of the elements.
+        backend: 'cuda', 'cpu' or 'sim'; None takes the default backend, else cuda where there is a device.
+        alloc: in a kernel, let the CUDA graph itself take and free the memory at each launch: another size then builds another
+            graph. Without it temporaries share memory that is taken once. Nothing changes outside kernels.
+    """
     if _side(backend) == "host":
         return np.empty(shape, dtype)
     from qgraph.runtime import device_array
@@ -64,22 +72,25 @@ def empty(shape: Shape, dtype: DTypeLike = float, backend: str | None = None) ->
 
 
 @makes_array("full")
-def full(shape: Shape, value: Any, dtype: DTypeLike | None = None, backend: str | None = None) -> Any:
-    """An array of ``shape`` filled with ``value``; without ``dtype``, of the type that NumPy gives the value."""
+def full(shape: Shape, value: Any, dtype: DTypeLike | None = None, backend: str | None = None, *, alloc: bool = False) -> Any:
+    """An array of ``shape`` filled with ``value``; without ``dtype``, of the type that NumPy gives the value.
+
+    ``alloc``: as in ``empty``.
+    """
     array = empty(shape, np.asarray(value).dtype if dtype is None else dtype, backend)
     array.fill(value)
     return array
 
 
 @makes_array("zeros")
-def zeros(shape: Shape, dtype: DTypeLike = float, backend: str | None = None) -> Any:
-    """An array of ``shape`` and ``dtype`` filled with zeros."""
+def zeros(shape: Shape, dtype: DTypeLike = float, backend: str | None = None, *, alloc: bool = False) -> Any:
+    """An array of ``shape`` and ``dtype`` filled with zeros; ``alloc`` as in ``empty``."""
     return full(shape, 0, dtype, backend)
 
 
 @makes_array("empty_like")
-def empty_like(x: Any, dtype: DTypeLike | None = None) -> Any:
-    """An array of the shape, the dtype and on the side of ``x``, with any contents."""
+def empty_like(x: Any, dtype: DTypeLike | None = None, *, alloc: bool = False) -> Any:
+    """An array of the shape, the dtype and on the side of ``x``, with any contents; ``alloc`` as in ``empty``."""
     from qgraph.runtime.adopt import adopt
 
     view = adopt(x, "x")
@@ -89,8 +100,8 @@ def empty_like(x: Any, dtype: DTypeLike | None = None) -> Any:
 
 
 @makes_array("zeros_like")
-def zeros_like(x: Any, dtype: DTypeLike | None = None) -> Any:
-    """An array of the shape, the dtype and on the side of ``x``, filled with zeros."""
+def zeros_like(x: Any, dtype: DTypeLike | None = None, *, alloc: bool = False) -> Any:
+    """An array of the shape, the dtype and on the side of ``x``, filled with zeros; ``alloc`` as in ``empty``."""
     array = empty_like(x, dtype)
     array.fill(0)
     return array

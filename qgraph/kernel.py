@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
-from qgraph.errors import ArgumentError, CudaError, KernelSyntaxError, PerformanceWarning
+from qgraph.errors import ArgumentError, BackendError, CudaError, KernelSyntaxError, PerformanceWarning
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.frontend.reference import run_reference
 from qgraph.frontend.scope import GlobalArrayFound
@@ -40,7 +40,8 @@ class Stats:
 
     Attributes:
         compilations: specialisations compiled.
-        graph_builds: executables built, one a specialisation unless it was evicted, reset or cleared.
+        graph_builds: executables built, one a specialisation unless it was evicted, reset or cleared; and on CUDA one each time
+            that a temporary with ``alloc=True`` has another size.
         executables: executables alive now.
         replays: launches.
         argument_updates: launches that had to patch parameters.
@@ -398,6 +399,7 @@ class Kernel:
         if executable is not None:
             self._counts.replays += executable.replays
             self._counts.argument_updates += executable.argument_updates
+            self._counts.graph_builds += executable.rebuilds
         specialisation.close()
 
     def _close_executables(self) -> None:
@@ -416,7 +418,7 @@ class Kernel:
             alive = [s.executable for s in self._specialisations.values() if s.executable is not None]
         return Stats(
             counts.compilations,
-            counts.graph_builds,
+            counts.graph_builds + sum(executable.rebuilds for executable in alive),
             len(alive),
             counts.replays + sum(executable.replays for executable in alive),
             counts.argument_updates + sum(executable.argument_updates for executable in alive),
@@ -543,6 +545,29 @@ class Bound:
                 numbers = self._executable.launch(self._call)
         self._kernel.last_launch = self._specialisation.launched
         return self._specialisation.value(numbers)
+
+    @property
+    def graph(self) -> Any:
+        """The CUDA graph itself, with these arguments: ``handle`` is the CUgraph, ``executable`` the CUgraphExec.
+
+        ``definition`` is cuda.core's object for the handle. They are valid while this object lives and the kernel keeps the
+        graph: not after ``clear_cache``, ``reset``, or a call with sizes that need another graph. Ask again then.
+
+        Raises:
+            BackendError: the kernel does not run as one CUDA graph here.
+        """
+        backend = self._variant.backend
+        if backend != "cuda":
+            raise BackendError(f"there is no CUDA graph on the {backend} backend", hint="bind a kernel with backend='cuda'")
+        if self._staged:
+            raise BackendError(
+                "this kernel is bound to NumPy arrays, which each launch copies to the device anew",
+                hint="bind it to arrays on the device: qgraph.asarray(x, backend='cuda')",
+            )
+        if self._specialisation.executable is not self._executable:
+            self._rebuild()
+        executable: Any = self._executable
+        return executable.graph(self._call)
 
     def _rebuild(self) -> None:
         # The specialisation was evicted, cleared or reset.

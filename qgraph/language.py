@@ -270,6 +270,11 @@ def at_least(value: int, _bound: int) -> int:
     return value
 
 
+def wrapped(index: int, size: int) -> int:
+    """``index``, or where it is negative what it means in a dimension of ``size``: views are indexed as Python indexes."""
+    return index if index >= 0 else index + size
+
+
 def call_host(address: int, data: Any) -> int:
     """Call the C function at ``address`` with the address of the array ``data``, or with ``data``; gives its result."""
     raise AssertionError("generated code for the CPU calls this")

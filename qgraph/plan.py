@@ -29,16 +29,23 @@ class Box:
     size: int = 1
 
 
+Kind = Literal[
+    "kernel", "while", "if", "switch", "callback", "memset", "memcpy", "record", "wait", "alloc", "free", "join"
+]  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``.
 
+    ``alloc`` and ``free`` nodes take and give back the memory of ``temporary``, a leaf; a ``join`` is a node that does nothing,
+    between many that must finish and many that then start.
     A loop that only fills or copies (``box``) is a ``memset`` or ``memcpy`` node where nodes live in a graph. A host call
     (``host``) is a ``memcpy`` node that brings its numbers to the host, if it has any, and a ``callback`` node.
     """
 
     index: int
-    kind: Literal["kernel", "while", "if", "switch", "callback", "memset", "memcpy", "record", "wait"]
+    kind: Kind
     label: str
     span: Span
     region: int
@@ -47,6 +54,7 @@ class Node:
     bodies: tuple[int, ...] = ()
     host: HostCall | EventMark | None = None
     box: Box | None = None
+    temporary: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,7 @@ class GraphPlan:
         sizes = {value.name: value.text for value in program.host_values}
         arrays = [
             f"  temporary {each.leaf.path}: {each.leaf.type.dtype}[{', '.join(sizes[name] for name in each.shape)}]"
+            + (", memory of the graph" if each.in_graph else "")
             for each in program.temporaries
         ]
         return "\n".join([head, *arrays, *self._region_lines(0, 1)])

@@ -174,16 +174,17 @@ class HostValue:
     """An integer that the host computes before a launch, from shapes, scalar arguments and constants.
 
     ``source`` is a Python expression over leaf names; the kernels see the result under ``name``. ``check`` says what the
-    value must satisfy: a step is not 0, an iteration limit is at least 1, two things are the same (1),
-    a size is not negative. ``text`` is what the
-    user wrote, for messages.
+    value must satisfy: a step is not 0, an iteration limit is at least 1, two things are the same (1), a size is not negative,
+    shapes agree (not 0; else ``note``, an expression like ``source``, is the message, and ``text`` the hint). ``text`` is what
+    the user wrote, for messages.
     """
 
     name: str
     source: str
     span: Span
-    check: Literal["", "step", "max_iter", "same", "size"] = ""
+    check: Literal["", "step", "max_iter", "same", "size", "shape"] = ""
     text: str = ""
+    note: str = ""
 
 
 # What a kernel scalar can be, with its size in bytes.
@@ -242,11 +243,15 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Temporary:
-    """An array that lives during a launch: ``leaf`` as bodies know it, its extents as names of host values."""
+    """An array that lives during a launch: ``leaf`` as bodies know it, its extents as names of host values.
+
+    ``in_graph``: in a CUDA graph, nodes of it take and free the memory; it lies with the other temporaries everywhere else.
+    """
 
     leaf: Leaf
     shape: tuple[str, ...]
     span: Span
+    in_graph: bool = False
 
 
 @dataclass(frozen=True, slots=True)

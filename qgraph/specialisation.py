@@ -35,6 +35,8 @@ class Executable(Protocol):
     nodes: int
     replays: int
     argument_updates: int
+    # Graphs built after the first one, for memory of another size.
+    rebuilds: int
 
     def launch(self, call: Any, /) -> tuple[Any, ...] | None:
         """Run with the values of a ``runtime.call.Call``; gives the numbers that the kernel returns, if it returns any."""

@@ -14,21 +14,21 @@ from qgraph.frontend.flags import placed
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.host import binding
 from qgraph.frontend.host_calls import host_statement
-from qgraph.frontend.region import Region, callee, covers_elements, is_array_statement
+from qgraph.frontend.ranks import is_in_place, rank
+from qgraph.frontend.region import Region, callee
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
-from qgraph.frontend.slices import assign_elements
+from qgraph.frontend.slices import assign_slice, is_slice
 from qgraph.frontend.temporaries import temporary
-from qgraph.program import ArrayType, StructType
+from qgraph.program import StructType
 
 
 def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     """``targets = value``."""
-    if len(node.targets) == 1 and _is_part(scope, node.targets[0]):
-        (target,) = node.targets
-        assert isinstance(target, ast.Subscript)
-        assign_elements(region, scope, target, _called(region, scope, node.value), node)
+    if any(is_slice(scope, target) for target in node.targets):
+        _to_slices(region, scope, node)
         return
+    _refuse_slices_in_tuples(scope, node)
     if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.IfExp):
         chosen = _choice_of_tuples(scope, node.targets[0], node.value)
         if chosen:
@@ -52,6 +52,17 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
                 scope.span(target),
                 hint="assign to elements of arrays, or bind plain names",
             )
+
+
+def _refuse_slices_in_tuples(scope: Scope, node: ast.Assign) -> None:
+    tuples = (target.elts for target in node.targets if isinstance(target, ast.Tuple))
+    found = next((part for parts in tuples for part in parts if is_slice(scope, part)), None)
+    if found is not None:
+        raise KernelSyntaxError(
+            f"`{ast.unparse(found)}` is assigned together with others",
+            scope.span(found),
+            hint="write one statement for each part of an array",
+        )
 
 
 def _choice_of_tuples(scope: Scope, target: ast.Name, value: ast.IfExp) -> list[ast.stmt]:
@@ -85,12 +96,8 @@ def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
 
 def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     """``target += value``."""
-    if _is_part(scope, node.target):
-        assert isinstance(node.target, ast.Subscript)
-        before = copy.deepcopy(node.target)
-        before.ctx = ast.Load()
-        value = ast.copy_location(ast.BinOp(before, node.op, _called(region, scope, node.value)), node)
-        assign_elements(region, scope, node.target, value, node)
+    if is_slice(scope, node.target) or is_in_place(scope, node):
+        assign_slice(region, scope, node, node.target, node.value)
         return
     if _stores_elements(node.target) and not has_calls(region, scope, node.value):
         region.run(scope).statement(scope, node)
@@ -132,6 +139,25 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
 def _called(region: Region, scope: Scope, value: ast.expr) -> ast.expr:
     """``value``, its calls of funcs with loops made."""
     return evaluated(region, scope, value)
+
+
+def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
+    """``x[:] = value``, also ``x[:] = s = value`` where the value is a number."""
+    value = _called(region, scope, node.value)
+    if len(node.targets) > 1:
+        if rank(scope, value):
+            raise KernelSyntaxError(
+                f"`{ast.unparse(node)}` assigns an array to several places",
+                scope.span(node),
+                hint="write one statement for each",
+            )
+        (value,) = _held(region, scope, [value])
+    for target in node.targets:
+        single = ast.copy_location(ast.Assign([target], value), node)
+        if is_slice(scope, target):
+            assign_slice(region, scope, single, target, value)
+        else:
+            assign(region, scope, single)
 
 
 def _to_elements(region: Region, scope: Scope, node: ast.Assign) -> None:
@@ -241,13 +267,17 @@ def _flattened(scope: Scope, target: ast.Tuple, parts: list[ast.expr]) -> tuple[
 
 def _mixed(region: Region, scope: Scope, targets: list[ast.expr], parts: list[ast.expr]) -> None:
     """``s, x[0] = ...``: all values first, under names of their own."""
-    held = [
-        ast.copy_location(ast.Name(f".held{k}_{part.lineno}_{part.col_offset}", ast.Load()), part)
-        for k, part in enumerate(parts)
-    ]
-    _bind(region, scope, [ast.copy_location(ast.Name(name.id, ast.Store()), name) for name in held], parts)
+    held = _held(region, scope, parts)
     for target, name in zip(targets, held, strict=True):
         assign(region, scope, ast.copy_location(ast.Assign([target], name), target))
+
+
+def _held(region: Region, scope: Scope, parts: list[ast.expr]) -> list[ast.expr]:
+    """Names for what ``parts`` are now."""
+    names = [f".held{k}_{part.lineno}_{part.col_offset}" for k, part in enumerate(parts)]
+    stores = [ast.copy_location(ast.Name(name, ast.Store()), part) for name, part in zip(names, parts, strict=True)]
+    _bind(region, scope, stores, parts)
+    return [ast.copy_location(ast.Name(name, ast.Load()), part) for name, part in zip(names, parts, strict=True)]
 
 
 def _parts(scope: Scope, value: ast.expr) -> list[ast.expr] | None:
@@ -259,9 +289,7 @@ def _parts(scope: Scope, value: ast.expr) -> list[ast.expr] | None:
     if isinstance(bound, StructRef):
         count = len(bound.children)
     elif isinstance(value, ast.Attribute) and value.attr == "shape":
-        base = scope.static(value.value)
-        if isinstance(base, LeafRef) and isinstance(base.leaf.type, ArrayType):
-            count = base.leaf.type.ndim
+        count = rank(scope, value.value)
     if count == 0:
         return None
     if isinstance(bound, StructRef) and not all(key.isdigit() for key in bound.children):
@@ -279,6 +307,7 @@ def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.
     computed: list[tuple[ast.Name, ast.expr]] = []
     for name, value in zip(names, values, strict=True):
         bound = temporary(region, scope, name.id, value) or binding(region.unit, scope, value)
+        bound = bound or region.arrays.bind(region, scope, value)
         if bound is None or (frame.varies(name.id) and _is_number(bound)):
             computed.append((name, value))
         else:
@@ -329,11 +358,6 @@ def _check_scalars(scope: Scope, names: list[ast.Name]) -> None:
                 scope.span(name),
                 hint="use another name",
             )
-
-
-def _is_part(scope: Scope, target: ast.expr) -> bool:
-    """Whether a target is part of an array, as a slice is."""
-    return isinstance(target, ast.Subscript) and is_array_statement(scope, target) and covers_elements(scope, target)
 
 
 def _stores_elements(target: ast.expr) -> bool:

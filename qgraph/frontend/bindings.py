@@ -49,17 +49,57 @@ class BoundFunc:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostExpr:
-    """A kernel-level name for a number that the host computes: an expression over leaf names."""
+    """A kernel-level name for a number that the host computes: an expression over leaf names.
+
+    ``name``: the host value that holds it; where there is none, bodies compute the expression themselves.
+    """
 
     expr: ast.expr
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Num:
+    """An integer of a view. ``code`` has names that mean the same wherever the view is known.
+
+    ``host``: the same over leaf names, or None where only the device knows it. ``bounds``: for the length of a slice of which
+    only the device knows the bounds, these as written, and the size that they are clipped to.
+    """
+
+    code: ast.expr
+    host: ast.expr | None
+    bounds: tuple[str, Num] | None = None
+
+    @property
+    def constant(self) -> int | None:
+        """Its value, if that is known now."""
+        return self.code.value if isinstance(self.code, ast.Constant) and isinstance(self.code.value, int) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HostNumber:
-    """An integer that the host computes under a name of its own, which bodies see as ``name``."""
+class Along:
+    """A dimension of a view: ``count`` elements of dimension ``axis`` of the array, ``start`` first; axis -1 for a new one."""
 
-    name: str
-    expr: ast.expr
+    axis: int
+    start: Num
+    step: Num
+    count: Num
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ViewRef:
+    """Part of an array: ``fixed`` are indices by dimension of the array, ``along`` the dimensions that are left."""
+
+    leaf: Leaf
+    fixed: Mapping[int, ast.expr]
+    along: tuple[Along, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Some array of ``ndim`` dimensions: all that is asked before a call of a func is laid out."""
+
+    ndim: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,10 +112,11 @@ class RangeRef:
 
 @dataclass(frozen=True, slots=True)
 class SlotRef:
-    """The variable of a kernel-level serial loop: it lives in a scratch slot."""
+    """The variable of a kernel-level serial loop: it lives in a scratch slot. ``natural``: it is never negative."""
 
     name: str
     slot: Slot
+    natural: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +143,9 @@ class Gone:
     hint: str
 
 
-Binding = LeafRef | StructRef | Value | BoundFunc | HostExpr | HostNumber | RangeRef | SlotRef | ScalarRef | Private | Gone
+Binding = (
+    LeafRef | StructRef | Value | BoundFunc | HostExpr | RangeRef | SlotRef | ScalarRef | Private | Gone | ViewRef | Ranked
+)
 
 
 def bind_type(path: str, type_: Type, leaves: Mapping[str, Leaf]) -> Binding:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
-from qgraph.frontend import assignments, branches, loops
+from qgraph.frontend import assignments, branches, loops, slices, temporaries
 from qgraph.frontend.bindings import Binding, LeafRef, ScalarRef, bind_type
 from qgraph.frontend.calls import enter_function, pruned
 from qgraph.frontend.frames import Frame, Structure
 from qgraph.frontend.parse import SourceFunction
-from qgraph.frontend.region import Region, covers_elements
+from qgraph.frontend.ranks import rank
+from qgraph.frontend.region import ArrayWords, Region
 from qgraph.frontend.scope import Globals, Scope
 from qgraph.frontend.signs import refuse_mixed_signs
 from qgraph.frontend.unit import Unit
@@ -72,7 +73,7 @@ def _built(
     scope = Scope(source, names, globals_, frame)
     _refuse_returned_arrays(scope, tree)
     unit.calling.append(source.function)
-    region = Region(unit, _HANDLERS)
+    region = Region(unit, _HANDLERS, ArrayWords(slices.bind_view, slices.reduce_arrays))
     enter_function(region, scope, tree)
     result = None if frame.returns is None else _result(region, scope, frame.returns)
     body = tuple(_as_barrier(unit, statement) for statement in region.finish())
@@ -105,13 +106,9 @@ def _refuse_returned_arrays(scope: Scope, tree: ast.FunctionDef) -> None:
 
 
 def _is_array(scope: Scope, node: ast.expr) -> bool:
-    base = node.value if isinstance(node, ast.Subscript) else node
-    bound = scope.names.get(base.id) if isinstance(base, ast.Name) else None
-    if not isinstance(bound, LeafRef) or not bound.is_array:
-        return False
-    assert isinstance(base, ast.Name)
     assert scope.frame is not None
-    return not scope.frame.assigned(base.id) and (not isinstance(node, ast.Subscript) or covers_elements(scope, node))
+    names = [child.id for child in ast.walk(node) if isinstance(child, ast.Name)]
+    return not any(scope.frame.assigned(name) for name in names) and rank(scope, node) > 0
 
 
 def _as_barrier(unit: Unit, statement: Statement) -> Statement:
@@ -130,7 +127,7 @@ def _result(region: Region, scope: Scope, structure: Structure) -> Result:
     bound = scope.frame.result(structure.name, scope.names.get(structure.name))
     if not isinstance(bound, ScalarRef):
         value = ast.copy_location(ast.Name(structure.name, ast.Load()), scope.source.tree)
-        if isinstance(bound, LeafRef) and bound.is_array:
+        if rank(scope, value) > 0:
             raise KernelSyntaxError(
                 "a kernel cannot return an array", scope.source.span, hint="write the result to an array argument"
             )
@@ -177,5 +174,6 @@ _HANDLERS: dict[type[ast.stmt], Any] = {
     ast.AnnAssign: assignments.annotated,
     ast.AugAssign: assignments.augmented,
     ast.Expr: assignments.expression,
+    ast.Delete: temporaries.delete,
     ast.Pass: lambda region, scope, node: None,
 }

@@ -17,10 +17,10 @@ from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.host import binding, host_expression
 from qgraph.frontend.matching import chosen_case
 from qgraph.frontend.ranges import refuse_array
-from qgraph.frontend.region import Region, callee, callee_needs_region, is_parallel_loop, numpy_reduction
+from qgraph.frontend.ranks import rank, reduction
+from qgraph.frontend.region import Region, callee, callee_needs_region, is_parallel_loop
 from qgraph.frontend.resolve import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.scope import Scope
-from qgraph.frontend.slices import reduce_elements
 from qgraph.language import Func
 from qgraph.program import StructType
 
@@ -113,6 +113,12 @@ def bind_value(region: Region, scope: Scope, value: ast.expr) -> Binding:
     known = binding(region.unit, scope, value)
     if known is not None:
         return held_range(region, known) if isinstance(known, RangeRef) else known
+    view = region.arrays.bind(region, scope, value)
+    if view is not None:
+        return view
+    if isinstance(value, ast.Tuple) and any(rank(scope, part) for part in value.elts):
+        parts = {str(k): bind_value(region, scope, part) for k, part in enumerate(value.elts)}
+        return StructRef(StructType(tuple, ()), f"`{ast.unparse(value)}`", parts)
     name = f"{ADDED}argument{len(region.unit.slots)}"
     # Before the run is asked for: a call in the value may end it.
     value = evaluated(region, scope, value)
@@ -152,14 +158,16 @@ def evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
 
 
 def has_calls(region: Region, scope: Scope, node: ast.expr) -> bool:
-    """Whether something in ``node`` has to be called before it."""
-    return any(isinstance(child, ast.Call) and _is_made(region, scope, child) for child in ast.walk(node))
+    """Whether something in ``node`` has to be computed before it: a call, or a reduction of arrays."""
+    return any(_is_made(region, scope, child) for child in ast.walk(node))
 
 
-def _is_made(region: Region, scope: Scope, node: ast.Call) -> bool:
-    """Whether the statements of the callee become the kernel's."""
-    if numpy_reduction(scope, node) is not None:
+def _is_made(region: Region, scope: Scope, node: ast.AST) -> bool:
+    """Whether an expression takes statements of its own: the callee's, or the loop of a reduction."""
+    if reduction(scope, node):
         return True
+    if not isinstance(node, ast.Call):
+        return False
     return callee_needs_region(region.unit, scope, node) or returns_structure(region.unit, scope, node)
 
 
@@ -171,14 +179,14 @@ class _Calls(ast.NodeTransformer):
         self._scope = scope
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        if reduction(self._scope, node):
+            return self._reduced(node)
         if not _is_made(self._region, self._scope, node):
             values = self._in_order([*node.args, *(keyword.value for keyword in node.keywords)])
             node.args = values[: len(node.args)]
             for keyword, value in zip(node.keywords, values[len(node.args) :], strict=True):
                 keyword.value = value
             return node
-        if numpy_reduction(self._scope, node) is not None:
-            return reduce_elements(self._region, self._scope, node)
         found = callee(self._scope, node)
         assert found is not None
         result = call_func(self._region, self._scope, *found, node)
@@ -191,8 +199,14 @@ class _Calls(ast.NodeTransformer):
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        if reduction(self._scope, node):
+            return self._reduced(node)
         node.left, node.right = self._in_order([node.left, node.right])
         return node
+
+    def _reduced(self, node: ast.expr) -> ast.expr:
+        self.generic_visit(node)
+        return self._region.arrays.reduce(self._region, self._scope, node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         if len(node.ops) == 1:
@@ -246,10 +260,19 @@ class _Calls(ast.NodeTransformer):
         result = []
         for position, node in enumerate(nodes):
             value = self.visit(node)
-            if any(has_calls(self._region, self._scope, later) for later in nodes[position + 1 :]):
+            rest = nodes[position + 1 :]
+            if any(has_calls(self._region, self._scope, later) for later in rest) and not self._is_part(value, rest):
                 value = held(self._region, self._scope, value)
             result.append(value)
         return result
+
+    def _is_part(self, node: ast.expr, rest: list[ast.expr]) -> bool:
+        """Whether ``node`` is a part of an array, or an array that no call in ``rest`` can change."""
+        if rank(self._scope, node) == 0:
+            return False
+        calls = (child for later in rest for child in ast.walk(later) if isinstance(child, ast.Call))
+        changes = any(callee_needs_region(self._region.unit, self._scope, call) for call in calls)
+        return not changes or isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
 
 
 def held(region: Region, scope: Scope, node: ast.expr) -> ast.expr:

@@ -53,10 +53,16 @@ def counted_loop(unit: Unit, scope: Scope, node: ast.For, span: Span, broke: ast
         counter.count_product(axes)
     enter, condition = counter.tasks(span, broke)
     slots = {
-        name: SlotRef(slot.name if name.startswith(ADDED) else unit.local_name(name), slot)
-        for name, slot in zip(names, counter.variables, strict=True)
+        name: SlotRef(slot.name if name.startswith(ADDED) else unit.local_name(name), slot, _counts_up(axis))
+        for name, slot, axis in zip(names, counter.variables, axes, strict=True)
     }
     return CountedLoop(enter, condition, counter.decided, slots, f"serial {', '.join(names).replace(ADDED, '')}", entered)
+
+
+def _counts_up(axis: WrittenAxis) -> bool:
+    """Whether a range starts at a constant that is not negative, and its step is a positive one."""
+    start, step = (part.value if isinstance(part, ast.Constant) else None for part in (axis.start, axis.step))
+    return isinstance(start, int) and isinstance(step, int) and start >= 0 and step > 0
 
 
 def _targets(scope: Scope, target: ast.expr, axes: int) -> list[str]:

@@ -21,6 +21,15 @@ def names_assigned(statements: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
     return found
 
 
+def names_bound_again(statements: Iterable[ast.AST]) -> set[str]:
+    """Names that ``statements`` bind other than by `x += y`, which for an array changes its elements."""
+    statements = list(statements)
+    places = (node.target for each in statements for node in ast.walk(each) if isinstance(node, ast.AugAssign))
+    updated = {id(place) for place in places}
+    found = names_assigned(statements)
+    return {name for name, nodes in found.items() if any(id(node) not in updated for node in nodes)}
+
+
 def _assigned(node: ast.AST, hidden: frozenset[str], found: dict[str, list[ast.AST]]) -> None:
     if isinstance(node, _FUNCTIONS):
         if not isinstance(node, ast.Lambda):
@@ -37,7 +46,7 @@ def _assigned(node: ast.AST, hidden: frozenset[str], found: dict[str, list[ast.A
 
 def bound_name(node: ast.AST) -> str | None:
     """The name that this very node binds, if any."""
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         return node.id
     if isinstance(node, ast.MatchAs | ast.MatchStar):
         return node.name

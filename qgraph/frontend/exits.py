@@ -8,13 +8,13 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, LeafRef, StructRef, Value
+from qgraph.frontend.bindings import Binding, StructRef, Value
 from qgraph.frontend.flags import LOOPS, assign, placed, unless, within
 from qgraph.frontend.frames import ADDED, Frame, Structure
+from qgraph.frontend.ranks import rank
 from qgraph.frontend.region import callee
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
-from qgraph.program import ArrayType
 
 # --- return ------------------------------------------------------------------------------------------------------------
 
@@ -188,8 +188,9 @@ class _Returns:
         if isinstance(value, ast.Tuple):
             return tuple, value.elts
         base = self._bound(value.value) if isinstance(value, ast.Attribute) and value.attr == "shape" else None
-        if isinstance(base, LeafRef) and isinstance(base.leaf.type, ArrayType):
-            axes = [ast.Subscript(value, ast.Constant(k), ast.Load()) for k in range(base.leaf.type.ndim)]
+        ndim = rank(self._scope, value.value) if isinstance(value, ast.Attribute) and base is not None else 0
+        if ndim:
+            axes = [ast.Subscript(value, ast.Constant(k), ast.Load()) for k in range(ndim)]
             return tuple, [ast.fix_missing_locations(ast.copy_location(axis, value)) for axis in axes]
         if not isinstance(value, ast.Call):
             return None

@@ -8,11 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from qgraph.frontend.bindings import Binding, Gone, ScalarRef
-from qgraph.frontend.unit import Unit
+from qgraph.frontend.unit import ADDED, Unit
 
-# Names that lowering of `break`, `continue` and `return` adds begin with this; no Python identifier of a user does. After a
-# user's name comes the part of the tuple under it: `t.0`.
-ADDED = "."
+__all__ = ["ADDED", "Frame", "Structure", "occurrences"]
 
 _COMPOUND = (ast.For, ast.While, ast.If, ast.Match)
 
@@ -61,6 +59,10 @@ class Frame:
         self._collect(tree.body, nested=False)
         self._read_elsewhere = _read_outside_their_loops(tree.body)
         self.returns: Structure | None = None
+        # Arrays that change places, made for names of this function.
+        self.selections: set[str] = set()
+        # For those made for names of which each was such an array: these arrays.
+        self.arranged: dict[frozenset[str], frozenset[str]] = {}
 
     def _collect(self, statements: Iterable[ast.AST], *, nested: bool) -> None:
         for node in statements:

@@ -11,8 +11,9 @@ from typing import cast
 import numpy as np
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, Gone, HostExpr, HostNumber, LeafRef, RangeRef, ScalarRef, SlotRef, Value
+from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, Value, ViewRef
 from qgraph.frontend.compile_time import is_static_call, known_test
+from qgraph.frontend.indexing import constant_of
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
@@ -108,6 +109,12 @@ class _Host:
         known = self._static(node)
         if known is not None:
             return known
+        view = self._scope.static(node.value.value) if isinstance(node.value, ast.Attribute) else None
+        if isinstance(view, ViewRef):
+            axis = constant_of(node.slice)
+            if axis is None or not -len(view.along) <= axis < len(view.along):
+                return None
+            return copy.deepcopy(view.along[axis].count.host)
         base, index = self.visit(node.value), self.visit(node.slice)
         if isinstance(base, ast.Tuple) and isinstance(index, ast.Constant) and isinstance(index.value, int):
             return base.elts[index.value]
@@ -121,7 +128,7 @@ class _Host:
         bound = self._scope.static(node)
         if isinstance(bound, LeafRef) and not bound.is_array:
             return ast.copy_location(ast.Name(bound.leaf.name, ast.Load()), node)
-        if isinstance(bound, (HostExpr, HostNumber)):
+        if isinstance(bound, HostExpr):
             return copy.deepcopy(bound.expr)
         if isinstance(bound, Value):
             value = bound.value
@@ -183,6 +190,8 @@ class _Host:
             return None
         if bound.value is len and len(node.args) == 1:
             base = self._scope.static(node.args[0])
+            if isinstance(base, ViewRef) and base.along:
+                return copy.deepcopy(base.along[0].count.host)
             if not (isinstance(base, LeafRef) and base.is_array):
                 return None
             extents = self._unit.extents.get(self._unit.host_name(base.leaf))

@@ -14,6 +14,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Gone, LeafRef, ScalarRef, StructRef, Value
 from qgraph.frontend.calls import evaluated
 from qgraph.frontend.frames import ADDED
+from qgraph.frontend.ranks import rank
 from qgraph.frontend.region import Region
 from qgraph.frontend.scope import Scope
 from qgraph.program import ConstantType, EventMark, HostCall, Leaf, ScalarType, Slot
@@ -87,7 +88,7 @@ def _argument(region: Region, scope: Scope, node: ast.expr) -> Slot | ConstantTy
         return bound.slot
     if isinstance(bound, Value) and (bound.value is None or isinstance(bound.value, (str, *_NUMBERS))):
         return ConstantType(bound.value)
-    if isinstance(bound, (StructRef, Value)) or (isinstance(bound, LeafRef) and bound.is_array):
+    if isinstance(bound, (StructRef, Value)) or rank(scope, node) > 0:
         raise KernelSyntaxError(
             f"`{ast.unparse(node)}` is not a number, and a host callback takes numbers",
             scope.span(node),

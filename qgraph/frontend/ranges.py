@@ -7,7 +7,8 @@ import copy
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError, KernelTypeError
-from qgraph.frontend.bindings import LeafRef, RangeRef, StructRef, Value
+from qgraph.frontend.bindings import LeafRef, RangeRef, StructRef, Value, ViewRef
+from qgraph.frontend.ranks import rank
 from qgraph.frontend.scope import Scope
 from qgraph.program import ArrayType
 
@@ -99,7 +100,7 @@ def refuse_array(scope: Scope, bound: ast.expr) -> None:
     """An array is no number, though Python takes one without dimensions for a bound; nor is a float an integer."""
     if isinstance(bound, ast.Subscript):
         array = scope.static(bound.value) if isinstance(bound.value, (ast.Name, ast.Attribute)) else None
-        element = array.leaf.type if isinstance(array, LeafRef) else None
+        element = array.leaf.type if isinstance(array, (LeafRef, ViewRef)) else None
         if isinstance(element, ArrayType) and element.dtype.startswith(("float", "complex")):
             raise KernelTypeError(
                 f"the bound `{ast.unparse(bound)}` is of type {element.dtype}",
@@ -107,10 +108,10 @@ def refuse_array(scope: Scope, bound: ast.expr) -> None:
                 hint="range() takes integers: keep bounds in an integer array",
             )
     known = scope.static(bound) if isinstance(bound, (ast.Name, ast.Attribute)) else None
-    if isinstance(known, LeafRef) and isinstance(known.leaf.type, ArrayType):
-        text = ast.unparse(bound)
-        place = f"{text}[{', '.join('0' * known.leaf.type.ndim) or '()'}]"
-        length = f", or its length, `{text}.shape[0]`" if known.leaf.type.ndim else ""
+    if isinstance(known, (LeafRef, ViewRef)) and isinstance(known.leaf.type, ArrayType):
+        text, ndim = ast.unparse(bound), rank(scope, bound)
+        place = f"{text}[{', '.join('0' * ndim) or '()'}]"
+        length = f", or its length, `{text}.shape[0]`" if ndim else ""
         raise KernelTypeError(
             f"the bound `{text}` is an array", scope.span(bound), hint=f"use an element of it, `{place}`{length}"
         )
@@ -132,10 +133,10 @@ def _starred_axes(scope: Scope, argument: ast.Starred, zero: ast.expr, one: ast.
     """``ndrange(*x.shape)``: one axis for each dimension, known from the array's type."""
     value = argument.value
     if isinstance(value, ast.Attribute) and value.attr == "shape":
-        base = scope.static(value.value)
-        if isinstance(base, LeafRef) and isinstance(base.leaf.type, ArrayType):
+        ndim = rank(scope, value.value)
+        if ndim:
             axes = []
-            for dimension in range(base.leaf.type.ndim):
+            for dimension in range(ndim):
                 extent = ast.Subscript(copy.deepcopy(value), ast.Constant(dimension), ast.Load())
                 axes.append(WrittenAxis(zero, relocate(extent, value), one, value))
             return axes

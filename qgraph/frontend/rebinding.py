@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qgraph.errors import KernelSyntaxError, KernelTypeError
-from qgraph.frontend.bindings import Gone, LeafRef
-from qgraph.frontend.definite import names_assigned, needed_before
+from qgraph.frontend.bindings import Binding, Gone, LeafRef, StructRef, ViewRef
+from qgraph.frontend.definite import names_assigned, names_bound_again, needed_before
+from qgraph.frontend.frames import ADDED
 from qgraph.frontend.region import Region
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.tasks import get_slot
@@ -29,23 +30,42 @@ class Places:
 
 def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stmt]], node: ast.stmt) -> Places:
     """Prepare for a region made of ``blocks``, of which each may run: names of arrays that they bind again get slots."""
-    assigned = {name for block in blocks for name in names_assigned(block)}
-    moving = sorted(name for name in assigned if _is_array(scope, name))
-    needed = {name for block in blocks for name in needed_before(block, moving)}
-    for name in moving:
+    assigned = {name for block in blocks for name in names_bound_again(block)}
+    bound_again = sorted(name for name in assigned if _is_array(scope, name) or isinstance(scope.names.get(name), ViewRef))
+    needed = {name for block in blocks for name in needed_before(block, bound_again)}
+    for name in bound_again:
         if name not in needed:
             scope.names[name] = Gone(
                 f"`{name}` is an array that a loop or branch binds again", scope.span(node), "use another name after it"
             )
-    moving = [name for name in moving if name in needed]
+    moving = [name for name in bound_again if name in needed and _is_array(scope, name)]
     places: dict[str, Leaf] = {}
     for names in _by_type(scope, moving):
         leaves = [_leaf(scope, name) for name in names]
         candidates = {_candidates(region.unit, leaf) for leaf in leaves}
-        if len(candidates) > 1 or any(leaf.name not in region.unit.selections for leaf in leaves):
+        if len(candidates) > 1 or not _may_move(scope, names, leaves):
             leaves = _make_selections(region, scope, names, leaves, node)
         places |= dict(zip(names, leaves, strict=True))
     return Places(places)
+
+
+def _may_move(scope: Scope, names: Sequence[str], leaves: Sequence[Leaf]) -> bool:
+    """Whether ``leaves`` have slots that nothing but ``names`` depends on: no name of a caller, and no name of a part."""
+    assert scope.frame is not None
+    mine = {leaf.name for leaf in leaves}
+    others = (bound for name, bound in scope.names.items() if name not in names and not name.startswith(ADDED))
+    return mine <= scope.frame.selections and not any(mine & _arrays_of(bound) for bound in others)
+
+
+def _arrays_of(bound: Binding) -> frozenset[str]:
+    """The arrays that a name stands for."""
+    match bound:
+        case LeafRef() | ViewRef():
+            return frozenset({bound.leaf.name})
+        case StructRef():
+            return frozenset().union(*(_arrays_of(child) for child in bound.children.values()))
+        case _:
+            return frozenset()
 
 
 def _by_type(scope: Scope, names: list[str]) -> list[list[str]]:
@@ -80,9 +100,9 @@ def put_back(region: Region, scope: Scope, places: Places, node: ast.stmt) -> No
                 scope.span(names_assigned([node])[name][0]),
                 hint="give it an array of the same dtype, number of dimensions and memory layout",
             )
-    before = {places.names[name].name for name in moved}
-    after = {leaf.name for leaf in (sources[name] for name in moved) if leaf is not None}
-    if after != before:
+    before = frozenset(places.names[name].name for name in moved)
+    after = frozenset(leaf.name for leaf in (sources[name] for name in moved) if leaf is not None)
+    if _arranged(region.unit, scope, after, before) != before:
         raise KernelSyntaxError(
             f"after this, {' and '.join(f'`{name}`' for name in sorted(moved))} are not the same arrays in another order",
             scope.span(names_assigned([node])[moved[0]][0]),
@@ -92,8 +112,25 @@ def put_back(region: Region, scope: Scope, places: Places, node: ast.stmt) -> No
     targets = [selections[places.names[name].name].slot for name in moved]
     values = [selections[leaf.name].slot for leaf in (sources[name] for name in moved) if leaf is not None]
     region.run(scope).rotate(targets, values, [get_slot(slot) for slot in values], node)
+    for name, bound in scope.names.items():
+        if name not in places.names and not name.startswith(ADDED) and before & _arrays_of(bound):
+            scope.names[name] = Gone(
+                f"`{name}` was bound in a loop or branch in which its array changes places",
+                scope.span(node),
+                "bind it again after the loop or branch",
+            )
     for name, leaf in places.names.items():
         scope.names[name] = LeafRef(leaf)
+
+
+def _arranged(unit: Unit, scope: Scope, after: frozenset[str], before: frozenset[str]) -> frozenset[str]:
+    """The arrays that ``after`` are in some order, as far as an inner region had slots of its own for some of ``before``."""
+    assert scope.frame is not None
+    for made, outer in reversed(scope.frame.arranged.items()):
+        alike = len({unit.selections[name].leaves for name in made | outer}) == 1
+        if made <= after - before and alike and not outer & (after - made):
+            after = (after - made) | outer
+    return after
 
 
 def _make_selections(region: Region, scope: Scope, names: list[str], leaves: list[Leaf], node: ast.stmt) -> list[Leaf]:
@@ -117,6 +154,10 @@ def _make_selections(region: Region, scope: Scope, names: list[str], leaves: lis
         starts.append(first if selection is None else ast.BinOp(get_slot(selection.slot), ast.Add(), first))
     arrays = [unit.leaves[name] for name in candidates]
     made = [unit.selection(name, tuple(arrays)) for name in names]
+    assert scope.frame is not None
+    scope.frame.selections |= {leaf.name for leaf in made}
+    if all(leaf.name in unit.selections for leaf in leaves):
+        scope.frame.arranged[frozenset(leaf.name for leaf in made)] = frozenset(leaf.name for leaf in leaves)
     for name in candidates[1:]:
         same = f"int({unit.shape_of(candidates[0])} == {unit.shape_of(name)})"
         text = f"`{arrays[0].path}` and `{unit.leaves[name].path}` change places, and they have different shapes"

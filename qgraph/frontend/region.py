@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
-
-import numpy as np
+from dataclasses import dataclass
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, StructRef, Value
+from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, Ranked, StructRef, Value, ViewRef
 from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.definite import names_assigned
+from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.ranges import loop_call
-from qgraph.frontend.resolve import is_do_while
+from qgraph.frontend.ranks import rank, reduction, stores_slice
+from qgraph.frontend.resolve import bind_call, is_do_while
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.serial import SerialRun
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
-from qgraph.program import ArrayType, Statement, Task, TaskStatement
+from qgraph.program import Statement, Task, TaskStatement
 from qgraph.source import Span
 
 Handler = Callable[["Region", Scope, ast.stmt], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayWords:
+    """What a region does with arrays: a part of one gets a name; a reduction becomes the name of a number."""
+
+    bind: Callable[[Region, Scope, ast.expr], Binding | None]
+    reduce: Callable[[Region, Scope, ast.expr], ast.expr]
 
 
 class Region:
@@ -30,8 +39,9 @@ class Region:
     Consecutive statements for one thread are collected in a run, which becomes one task as soon as another kind follows.
     """
 
-    def __init__(self, unit: Unit, handlers: Mapping[type[ast.stmt], Handler], depth: int = 0) -> None:
+    def __init__(self, unit: Unit, handlers: Mapping[type[ast.stmt], Handler], arrays: ArrayWords, depth: int = 0) -> None:
         self.unit = unit
+        self.arrays = arrays
         self.depth = depth
         self._handlers = handlers
         self._statements: list[Statement] = []
@@ -39,7 +49,7 @@ class Region:
 
     def inner(self) -> Region:
         """An empty region inside this one."""
-        return Region(self.unit, self._handlers, self.depth + 1)
+        return Region(self.unit, self._handlers, self.arrays, self.depth + 1)
 
     def block(self, scope: Scope, statements: Iterable[ast.stmt]) -> None:
         """Handle ``statements`` in order; names that they bind change ``scope``."""
@@ -91,49 +101,31 @@ def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
     if any(_is_parallel(unit, scope, child) for node in nodes for child in ast.walk(node)):
         return True
     bound = (scope.names.get(name) for name in names_assigned(nodes))
-    return any((isinstance(each, LeafRef) and each.is_array) or isinstance(each, StructRef) for each in bound)
+    return any((isinstance(each, LeafRef) and each.is_array) or isinstance(each, (StructRef, ViewRef)) for each in bound)
 
 
 def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
-    if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute)):
-        bound = _static(scope, node.value)
-        return isinstance(bound, StructRef) or (isinstance(bound, LeafRef) and bound.is_array)
     if isinstance(node, ast.While):
         return is_do_while(scope, node.test)
     if isinstance(node, ast.For):
         # An unrolled loop binds its names to anything.
         return is_parallel_loop(scope, node) or _is_unrolled(scope, node)
-    if isinstance(node, ast.Subscript):
-        return not isinstance(node.ctx, ast.Load) and is_array_statement(scope, node) and covers_elements(scope, node)
-    if isinstance(node, ast.Assign):
-        values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-        return any(_is_array(scope, value) for value in values)
+    if isinstance(node, (ast.Assign, ast.AnnAssign)) and _renames(scope, node):
+        return True
+    if stores_slice(scope, node) or reduction(scope, node):
+        return True
     if not isinstance(node, ast.Call):
         return False
-    if is_host_word(scope, node) or numpy_reduction(scope, node) is not None or made_array(scope, node) is not None:
+    if is_host_word(scope, node) or made_array(scope, node) is not None:
         return True
     return callee_needs_region(unit, scope, node)
 
 
-_NUMPY_REDUCTIONS = {
-    np.sum: "sum",
-    np.min: "min",
-    np.max: "max",
-    np.amin: "min",
-    np.amax: "max",
-    np.any: "any",
-    np.all: "all",
-    np.dot: "dot",
-    np.mean: "mean",
-}
-
-
-def _is_array(scope: Scope, node: ast.expr) -> bool:
-    """Whether ``node`` is an array, or part of one that has elements of its own."""
-    if isinstance(node, ast.Subscript):
-        return is_array_statement(scope, node) and covers_elements(scope, node)
-    bound = _static(scope, node)
-    return isinstance(bound, LeafRef) and bound.is_array
+def _renames(scope: Scope, node: ast.Assign | ast.AnnAssign) -> bool:
+    """Whether an array, part of one, or a tuple gets another name."""
+    values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+    places = [value for value in values if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript))]
+    return any(rank(scope, place) > 0 or isinstance(_static(scope, place), StructRef) for place in places)
 
 
 def made_array(scope: Scope, value: ast.expr) -> str | None:
@@ -143,31 +135,6 @@ def made_array(scope: Scope, value: ast.expr) -> str | None:
     bound = scope.names.get(value.func.id) if isinstance(value.func, ast.Name) else None
     bound = bound or _static(scope, value.func)
     return language.array_maker(bound.value) if isinstance(bound, Value) else None
-
-
-def numpy_reduction(scope: Scope, node: ast.Call) -> str | None:
-    """What a call of NumPy makes of all elements of an array, None for any other call."""
-    bound = _static(scope, node.func)
-    value = bound.value if isinstance(bound, Value) else None
-    return next((kind for function, kind in _NUMPY_REDUCTIONS.items() if value is function), None)
-
-
-def is_array_statement(scope: Scope, node: ast.Subscript) -> bool:
-    """Whether a subscript is of an array."""
-    bound = _static(scope, node.value)
-    return isinstance(bound, LeafRef) and bound.is_array
-
-
-def covers_elements(scope: Scope, node: ast.Subscript) -> bool:
-    """Whether a subscript of an array names part of it, not one element."""
-    bound = _static(scope, node.value)
-    assert isinstance(bound, LeafRef)
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    if any(isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts):
-        return True
-    if len(parts) == 1 and isinstance(parts[0], ast.Name) and isinstance(scope.names.get(parts[0].id), StructRef):
-        return False
-    return isinstance(bound.leaf.type, ArrayType) and len(parts) < bound.leaf.type.ndim
 
 
 def is_host_word(scope: Scope, node: ast.Call) -> bool:
@@ -206,20 +173,25 @@ def callee_needs_region(unit: Unit, scope: Scope, node: ast.Call) -> bool:
     if found is None or found[0] in unit.calling:
         return False
     source = unit.source_of(found[0])
-    inner = scope.of(source, _parameters(scope, list(source.signature.parameters), found[1], node))
+    inner = scope.of(source, _parameters(scope, source, found[1], node))
     unit.calling.append(found[0])
     result = needs_region(unit, inner, source.tree.body)
     unit.calling.pop()
     return result
 
 
-def _parameters(scope: Scope, names: list[str], owner: Binding | None, call: ast.Call) -> dict[str, Binding]:
+def _parameters(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Binding]:
     """What the parameters of a func stand for, as far as that is known before the call: arrays are."""
-    passed: list[tuple[str, ast.expr]] = list(zip(names[owner is not None :], call.args, strict=False))
-    passed += [(keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None]
-    known: dict[str, Binding] = dict.fromkeys(names, Value(None))
-    known |= {name: _static(scope, value) or Value(None) for name, value in passed if not isinstance(value, ast.Starred)}
-    return known if owner is None else {**known, names[0]: owner}
+    known: dict[str, Binding] = dict.fromkeys(source.signature.parameters, Value(None))
+    try:
+        arguments = bind_call(scope, source, owner, node)
+    except KernelSyntaxError:  # what is wrong with the call is said where it is made
+        return known
+    for name, argument in arguments.items():
+        bound = _static(scope, argument) if isinstance(argument, ast.expr) else argument
+        ndim = rank(scope, argument) if bound is None and isinstance(argument, ast.expr) else 0
+        known[name] = Ranked(ndim) if ndim else bound or Value(None)
+    return known
 
 
 def _static(scope: Scope, node: ast.expr) -> Binding | None:

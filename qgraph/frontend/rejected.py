@@ -27,7 +27,7 @@ REJECTED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Raise: ("`raise`", _RAISE),
     ast.Global: ("`global`", "pass a one-element array as an argument and assign to its element"),
     ast.Nonlocal: ("`nonlocal`", "pass a one-element array as an argument and assign to its element"),
-    ast.Delete: ("`del`", "names end with the kernel; leave it out"),
+    ast.Delete: ("`del` in a loop or branch", "names end with the kernel; leave it out, or write it after the loop or branch"),
     ast.Import: ("`import`", "import at the top of the module"),
     ast.ImportFrom: ("`import`", "import at the top of the module"),
     ast.List: ("a list", _LIST),
@@ -44,6 +44,8 @@ REJECTED: dict[type[ast.AST], tuple[str, str]] = {
 def reject(tree: ast.FunctionDef, file: str) -> None:
     """Raise ``KernelSyntaxError`` for the first construct of ``tree`` that is in the table."""
     for statement in tree.body:
+        if isinstance(statement, ast.Delete):
+            continue
         for node in ast.walk(statement):
             row = REJECTED.get(type(node))
             if isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Store):

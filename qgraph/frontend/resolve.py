@@ -22,7 +22,6 @@ from qgraph.frontend.bindings import (
     BoundFunc,
     Gone,
     HostExpr,
-    HostNumber,
     LeafRef,
     Private,
     RangeRef,
@@ -30,22 +29,26 @@ from qgraph.frontend.bindings import (
     SlotRef,
     StructRef,
     Value,
+    ViewRef,
 )
 from qgraph.frontend.compile_time import bind_items, is_static_call, known_test, known_value, static_items, static_value
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.flags import assign, lower_loop, unless
 from qgraph.frontend.frames import ADDED
+from qgraph.frontend.indexing import constant_of, element, placed
 from qgraph.frontend.matching import as_if, cases_of, chosen_case
 from qgraph.frontend.names import Names
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of, relocate
+from qgraph.frontend.ranks import parts_of
 from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
 from qgraph.program import ConstantType, Function, Slot, function_tree, is_array
+from qgraph.source import Span
 
 # Plain Python functions that are words of the language.
-_WORDS = (*language.ATOMICS, language.match_subject)
+_WORDS = (*language.ATOMICS, language.match_subject, language.at_least, language.wrapped, language.trip_count)
 _REFUSED_BUILTINS = frozenset(
     {"open", "input", "eval", "exec", "getattr", "setattr", "globals", "locals", "vars", "type", "id"}
 )
@@ -112,6 +115,10 @@ class _Rewriter(ast.NodeTransformer):
         bound = self._scope.static(node)
         if bound is not None:
             return self._place(bound, node)
+        base = self._scope.static(node.value)
+        if isinstance(base, ViewRef) and node.attr in ("size", "ndim"):
+            counts = [along.count.code for along in base.along] if node.attr == "size" else [ast.Constant(len(base.along))]
+            return self.expression(placed(_product([copy.deepcopy(count) for count in counts]), node))
         if isinstance(node.ctx, ast.Store):
             raise self._error("an attribute cannot be assigned in a kernel", node, "assign to an element of the array instead")
         node.value = self.visit(node.value)
@@ -121,9 +128,30 @@ class _Rewriter(ast.NodeTransformer):
         bound = self._scope.static(node)
         if bound is not None:
             return self._place(bound, node)
+        base = self._scope.static(node.value)
+        if isinstance(base, ViewRef):
+            indices = parts_of(node)
+            if len(indices) == len(base.along) and not any(isinstance(index, (ast.Slice, ast.Starred)) for index in indices):
+                code = element(base, indices, self._scope, node, natural=False)
+                assert isinstance(code, ast.Subscript)
+                code.ctx = node.ctx
+                node = code
+        known = self._length(node)
+        if known is not None:
+            return known
         node.value = self.visit(node.value)
         node.slice = self.visit(node.slice)
         return node
+
+    def _length(self, node: ast.Subscript) -> ast.expr | None:
+        """``w.shape[0]`` of a view."""
+        view = self._scope.static(node.value.value) if isinstance(node.value, ast.Attribute) else None
+        if not isinstance(view, ViewRef) or not isinstance(node.value, ast.Attribute) or node.value.attr != "shape":
+            return None
+        axis = constant_of(node.slice)
+        if axis is None or not -len(view.along) <= axis < len(view.along):
+            raise self._error(f"`{ast.unparse(node)}` does not exist", node, f"the array has {len(view.along)} dimensions")
+        return self.expression(placed(view.along[axis].count.code, node))
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         return self._constant(node.value, node)
@@ -138,8 +166,10 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(bound, (SlotRef, ScalarRef)):
             self._body.scalars[bound.name] = bound.slot
             return ast.copy_location(ast.Name(bound.name, ast.Load()), node)
-        if isinstance(bound, HostNumber):
+        if isinstance(bound, HostExpr) and bound.name:
             return ast.copy_location(ast.Name(bound.name, ast.Load()), node)
+        if isinstance(bound, ViewRef):
+            return self._view(bound, node)
         if isinstance(bound, HostExpr):
             return relocate(_Literals(self).visit(copy.deepcopy(bound.expr)), node)
         if isinstance(bound, Value):
@@ -151,6 +181,26 @@ class _Rewriter(ast.NodeTransformer):
         raise self._error(
             f"`{text}` is {words}, and cannot be used as a value here", node, "use its fields, or pass it to a @qgraph.func"
         )
+
+    def _view(self, view: ViewRef, node: ast.expr) -> ast.expr:
+        """A view as a value, as a function inside a loop takes it: a slice of the array."""
+        axes = [along.axis for along in view.along]
+        if axes != sorted(axes) or -1 in axes or any((along.step.constant or 0) < 1 for along in view.along):
+            raise self._error(
+                f"`{ast.unparse(node)}` is a reversed or transposed view, and cannot be used as a value here",
+                node,
+                "use its elements",
+            )
+        parts: list[ast.expr] = [
+            copy.deepcopy(view.fixed.get(axis, ast.Constant(0))) for axis in range(len(axes) + len(view.fixed))
+        ]
+        for along in view.along:
+            extent = ast.BinOp(along.count.code, ast.Mult(), along.step.code)
+            stop = ast.BinOp(along.start.code, ast.Add(), extent)
+            parts[along.axis] = ast.Slice(copy.deepcopy(along.start.code), copy.deepcopy(stop), copy.deepcopy(along.step.code))
+        inside = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
+        array = ast.Name(view.leaf.name, ast.Load())
+        return placed(ast.Subscript(array, self.visit(placed(inside, node)), ast.Load()), node)
 
     def _value(self, value: object, node: ast.expr) -> ast.expr:
         if value is None or type(value) in (bool, int, float, complex, str):
@@ -207,11 +257,11 @@ class _Rewriter(ast.NodeTransformer):
         if not _is_alike(target, value):
             return False
         assert isinstance(value, ast.Tuple)
-        for position, (part, element) in enumerate(zip(target.elts, value.elts, strict=True)):
+        for position, (part, given) in enumerate(zip(target.elts, value.elts, strict=True)):
             if isinstance(part, ast.Tuple):
-                self._casts_parts(part, element)
+                self._casts_parts(part, given)
             else:
-                value.elts[position] = self._cast(part, element)
+                value.elts[position] = self._cast(part, given)
         return True
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
@@ -393,6 +443,11 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(bound.value, Func):
                 return self._device_call(bound.value, None, node)
             self._check_callee(bound.value, node)
+            view = self._scope.static(node.args[0]) if bound.value is len and len(node.args) == 1 else None
+            if isinstance(view, ViewRef):
+                return self.expression(placed(view.along[0].count.code, node))
+            if any(bound.value is word for word in language.ATOMICS):
+                self._index_array(node)
             if self._body.unit.float_type == "float32" and (bound.value is float or bound.value is complex):
                 return self._narrow_conversion(bound.value is complex, node)
         elif bound is not None and not isinstance(bound, Private):
@@ -402,6 +457,19 @@ class _Rewriter(ast.NodeTransformer):
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
         return node
+
+    def _index_array(self, node: ast.Call) -> None:
+        """``atomic_add(w, i, value)`` of a view: the array, and the index in it."""
+        view = self._scope.static(node.args[0]) if len(node.args) > 1 else None
+        if not isinstance(view, ViewRef):
+            return
+        place = placed(ast.Subscript(copy.deepcopy(node.args[0]), copy.deepcopy(node.args[1]), ast.Load()), node)
+        assert isinstance(place, ast.Subscript)
+        indices = parts_of(place)
+        if len(indices) == len(view.along):
+            found = element(view, indices, self._scope, place, natural=False)
+            assert isinstance(found, ast.Subscript)
+            node.args[:2] = [found.value, found.slice]
 
     def _narrow_conversion(self, to_complex: bool, node: ast.Call) -> ast.expr:
         """``float(x)`` and ``complex(x)`` in a float32 kernel; ``complex(re, im)`` of narrow parts is narrow."""
@@ -474,6 +542,13 @@ class _Rewriter(ast.NodeTransformer):
     ) -> tuple[str, tuple[str, ...]]:
         unit = self._body.unit
         refuse_recursion(unit, func, self._scope, node)
+        for statement in source.tree.body:
+            if isinstance(statement, ast.Delete):
+                raise KernelSyntaxError(
+                    f"{source.name}() is called in a loop, where `del` has no meaning",
+                    Span.of(statement, source.file),
+                    hint="leave it out: names end with the function",
+                )
         unit.calling.append(func)
         inner = Body(unit)
         scope = self._scope.of(source, fixed)

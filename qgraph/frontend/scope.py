@@ -14,6 +14,7 @@ from qgraph.frontend.bindings import Binding, BoundFunc, StructRef, Value
 from qgraph.frontend.compile_time import is_static_call, known_test, static_value
 from qgraph.frontend.frames import Frame
 from qgraph.frontend.parse import SourceFunction
+from qgraph.frontend.unit import SHARED
 from qgraph.language import Func
 from qgraph.program import FrozenName, GlobalArray, Place, is_array
 from qgraph.source import Span
@@ -99,7 +100,8 @@ class Scope:
 
     def of(self, source: SourceFunction, names: Mapping[str, Binding], frame: Frame | None = None) -> Scope:
         """The scope of another function, called from this one."""
-        return Scope(source, names, self._globals, frame, caller=self)
+        shared = {name: bound for name, bound in self.names.items() if name.startswith(SHARED)}
+        return Scope(source, {**shared, **names}, self._globals, frame, caller=self)
 
     def lookup(self, node: ast.Name) -> Binding:
         """What ``node`` stands for; ``KernelSyntaxError`` if nothing does."""

@@ -170,18 +170,18 @@ def _check_targets(scope: Scope, node: ast.stmt) -> None:
     for child in ast.walk(node):
         if not isinstance(child, ast.Subscript) or not isinstance(child.ctx, ast.Store):
             continue
+        base = child.value
+        while isinstance(base, ast.Subscript):
+            base = base.value
+        bound = scope.static(base)
+        if isinstance(bound, Gone):
+            raise KernelSyntaxError(bound.reason, scope.span(base), hint=bound.hint)
         if _has_slice(child.slice):
             raise KernelSyntaxError(
                 f"`{ast.unparse(child)}` assigns a slice in a statement of one thread",
                 scope.span(child),
                 hint="write a loop: for i in range(...): ...",
             )
-        base = child.value
-        while isinstance(base, ast.Subscript):
-            base = base.value
-        bound = scope.static(base)
-        if isinstance(bound, Gone):
-            raise KernelSyntaxError(bound.reason, scope.span(child), hint=bound.hint)
         leaf = getattr(bound, "leaf", None)
         if bound is not None and (leaf is None or not isinstance(leaf.type, ArrayType)):
             raise KernelSyntaxError(

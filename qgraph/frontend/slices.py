@@ -1,397 +1,464 @@
-"""Arrays as wholes at kernel level: `y[1:-1] = a * x[:-2] + z[2:]`, and `np.sum(...)` of such expressions, as loops.
+"""Array statements at kernel level, as the loops they mean: `y[1:-1] = a * x[:-2] + z[2:]`, `np.sum(x * y)`.
 
-A statement becomes a loop over the elements of its target, in which each array stands with an index of its own; from there on
-it is a parallel loop like any other. As in NumPy the right side is evaluated first: where it reads the target at other places,
-it goes to a temporary before.
+Each becomes a parallel loop over the elements, in which a slice is an element; the rest of the frontend treats it like a loop
+that the user wrote. NumPy evaluates the right side first. The loop means the same where it reads no element that another
+iteration writes, which the race analysis decides; else the right side goes to a temporary before.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
-from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import HostExpr, HostNumber, LeafRef, Value
-from qgraph.frontend.flags import assign as assign_name
+from qgraph import language
+from qgraph.errors import DataRaceError, KernelSyntaxError, KernelTypeError
+from qgraph.frontend.bindings import Along, Binding, LeafRef, Num, RangeRef, Value, ViewRef
+from qgraph.frontend.calls import bind_value, evaluated
+from qgraph.frontend.element_types import element_type
 from qgraph.frontend.host import host_expression
-from qgraph.frontend.region import Region, is_array_statement, numpy_reduction
+from qgraph.frontend.indexing import ONE, ZERO, element, number, word
+from qgraph.frontend.ranks import is_elementwise, known, rank, reduction
+from qgraph.frontend.region import Region, task_statements
 from qgraph.frontend.scope import Scope
-from qgraph.language import ndrange
-from qgraph.program import ArrayType, Leaf, Temporary
+from qgraph.frontend.tasks import parallel_task
+from qgraph.frontend.unit import ADDED, SHARED, Unit
+from qgraph.frontend.views import Seen, size_of, view_of
+from qgraph.program import ArrayType, Leaf, Task, Temporary, Verdict
 
-_NO_ELEMENTS = ("shape", "ndim", "size", "dtype")
-
-
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """One axis of an array in an expression: an index, or ``start + k * step`` for the k-th of ``count`` elements."""
-
-    index: ast.expr | None = None
-    start: ast.expr | None = None
-    step: int = 1
-    count: ast.expr | None = None
+_Tree = TypeVar("_Tree", bound=ast.AST)
+_EXTREMES = {"min": np.minimum, "max": np.maximum}
 
 
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    """An array, or a part of one, in an elementwise expression."""
-
-    node: ast.expr
-    base: ast.expr
-    leaf: Leaf
-    axes: tuple[_Axis, ...]
-    transposed: bool
-
-    @property
-    def counts(self) -> list[ast.expr]:
-        """The extents of the result, as expressions of the host."""
-        counts = [axis.count for axis in self.axes if axis.count is not None]
-        return counts[::-1] if self.transposed else counts
-
-    def element(self, variables: Sequence[str]) -> ast.expr:
-        """The element where the loop variables of the last axes are ``variables``; arrays of fewer axes are repeated."""
-        rank = len(self.counts)
-        mine = list(variables)[len(variables) - rank :]
-        order = iter(mine[::-1] if self.transposed else mine)
-        index = [_place(axis, order) for axis in self.axes]
-        whole: ast.expr = index[0] if len(index) == 1 else ast.Tuple(index, ast.Load())
-        return _at(ast.Subscript(copy.deepcopy(self.base), whole, ast.Load()), self.node)
-
-    def same_places(self, other: _Operand) -> bool:
-        """Whether both are the same elements in the same order."""
-        return ast.dump(self.element(_names(9))) == ast.dump(other.element(_names(9)))
+def bind_view(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
+    """What a name stands for that is bound to a part of an array; None where ``node`` is no array, or known anyway."""
+    if rank(scope, node) == 0 or known(scope, node) is not None:
+        return None
+    return view_of(region, scope, node, keep=True)
 
 
-def _place(axis: _Axis, order: object) -> ast.expr:
-    if axis.index is not None:
-        return copy.deepcopy(axis.index)
-    assert axis.start is not None
-    variable: ast.expr = ast.Name(next(order), ast.Load())  # type: ignore[call-overload]
-    if axis.step != 1:
-        variable = ast.BinOp(variable, ast.Mult(), ast.Constant(axis.step))
-    if isinstance(axis.start, ast.Constant) and axis.start.value == 0:
-        return variable
-    return ast.BinOp(copy.deepcopy(axis.start), ast.Add(), variable)
+# --- assignments -------------------------------------------------------------------------------------------------------
 
 
-def assign_elements(region: Region, scope: Scope, target: ast.Subscript, value: ast.expr, node: ast.stmt) -> None:
-    """``target = value``, where the target is part of an array.
+def is_slice(scope: Scope, target: ast.expr) -> bool:
+    """Whether an assignment to ``target`` is one to a part of an array."""
+    return isinstance(target, ast.Subscript) and rank(scope, target) > 0
+
+
+def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign, target: ast.expr, value: ast.expr) -> None:
+    """``target = value``, or ``target op= value``, element by element.
 
     Raises:
-        KernelSyntaxError: bounds that only the device knows, or shapes that cannot fit.
+        KernelSyntaxError, KernelTypeError: the value does not fit the target.
     """
-    elements = _Elements(region, scope)
-    place = elements.operand(target)
-    assert place is not None
-    held = elements.hold_scalars(value)
-    operands = elements.operands(held)
-    for operand in operands:
-        elements.check_shape(place, operand)
-    if any(_may_share(region, place, operand) and not place.same_places(operand) for operand in operands):
-        copied = _temporary(region, scope, place, node)
-        whole = elements.operand(_at(ast.Name(copied, ast.Load()), target))
-        assert whole is not None
-        elements.loop(whole, held, node)
-        held = _at(ast.Name(copied, ast.Load()), value)
-    elements.loop(place, held, node)
-
-
-def reduce_elements(region: Region, scope: Scope, node: ast.Call) -> ast.expr:
-    """A name for what ``np.sum``, ``min``, ``max``, ``any``, ``all``, ``mean`` or ``dot`` of an expression gives.
-
-    Raises:
-        KernelSyntaxError: arguments that kernels do not know.
-    """
-    kind = numpy_reduction(scope, node)
-    assert kind is not None
-    arguments = list(node.args)
-    if kind == "dot" and len(arguments) == 2 and not node.keywords:
-        value: ast.expr = _at(ast.BinOp(arguments[0], ast.Mult(), arguments[1]), node)
-    elif len(arguments) == 1 and not node.keywords:
-        (value,) = arguments
-    else:
+    assert isinstance(target, (ast.Name, ast.Subscript))
+    value = evaluated(region, scope, value)
+    place = copy.copy(target)
+    place.ctx = ast.Load()
+    if isinstance(node, ast.AugAssign):
+        _check_in_place(scope, node, place, value)
+        value = ast.copy_location(ast.BinOp(place, node.op, value), node)
+    if isinstance(value, ast.Tuple):
         raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` has arguments that kernels do not know",
-            scope.span(node),
-            hint="reduce over all elements: np.sum(expression)",
+            f"`{ast.unparse(node)}` assigns a tuple to a part of an array",
+            scope.span(value),
+            hint="assign its parts to elements, one by one",
         )
-    elements = _Elements(region, scope)
-    held = elements.hold_scalars(value)
-    operands = elements.operands(held)
-    first = max(operands, key=lambda operand: len(operand.counts))
-    if kind == "dot" and len(first.counts) != 1:
-        raise KernelSyntaxError("np.dot of more than one dimension", scope.span(node), hint="write the loops")
-    for operand in operands:
-        elements.check_shape(first, operand)
-    return elements.reduction(kind, first, held, node)
+    body = _Elements(region, scope)
+    view = body.assigned(place)
+    computed = body.visit(value)
+    store = body.at(view, target)
+    if not body.store_at_once(store, computed, node):
+        copied = body.copied(view, target, node)
+        body.store(copied, computed, node)
+        body.store(store, copied, node)
 
 
-class _Elements(ast.NodeTransformer):
-    """Rewrites elementwise expressions of one statement."""
+def _check_in_place(scope: Scope, node: ast.AugAssign, target: ast.expr, value: ast.expr) -> None:
+    """NumPy refuses an update whose result is of a wider kind than the array."""
+    of_target = element_type(scope, target)
+    result = element_type(scope, ast.copy_location(ast.BinOp(target, node.op, value), node))
+    if of_target is not None and result is not None and not np.can_cast(result, of_target, "same_kind"):
+        raise KernelTypeError(
+            f"`{ast.unparse(node)}` computes {result}, and `{ast.unparse(target)}` is of type {of_target}",
+            scope.span(node),
+            hint=f"NumPy refuses this too: write `{ast.unparse(target)} = ...`, which converts",
+        )
+
+
+# --- reductions --------------------------------------------------------------------------------------------------------
+
+
+def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    """``np.sum(...)`` and its kin as the name of a kernel scalar, which a loop computes."""
+    kind = reduction(scope, node)
+    operands = _operands(scope, node, kind)
+    name = f"{ADDED}{kind}{len(region.unit.slots)}_{node.lineno}"
+    value = _operand(scope, operands, kind, node)
+    body = _Elements(region, scope)
+    body.frame_all(value)
+    dtype = element_type(scope, value)
+    start, step = _step(body, body.visit(value), kind, dtype, node, name)
+    region.run(scope).assign(scope, name, _at(start, node))
+    bounds, task = parallel_task(region.unit, *body.loop([_at(step, node)], node), declared=False)
+    region.add(*task_statements(bounds, task))
+    result: ast.expr = ast.Name(name, ast.Load())
+    if kind == "mean":
+        result = ast.BinOp(result, ast.Div(), body.size())
+    return _at(result, node)
+
+
+def _operands(scope: Scope, node: ast.expr, kind: str) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    assert isinstance(node, ast.Call)
+    is_method = rank(scope, node.func.value) > 0 if isinstance(node.func, ast.Attribute) else False
+    base = [node.func.value] if is_method and isinstance(node.func, ast.Attribute) else []
+    operands = [*base, *node.args]
+    wanted = 2 if kind in ("dot", "vdot") else 1
+    if len(operands) != wanted or node.keywords:
+        raise KernelSyntaxError(
+            f"`{ast.unparse(node)}` has arguments that are not supported at kernel level",
+            scope.span(node),
+            hint=f"`{ast.unparse(node.func)}` takes {'two vectors' if wanted == 2 else 'one array'} here, and gives one number",
+        )
+    if wanted == 2 and [rank(scope, operand) for operand in operands] != [1, 1]:
+        raise KernelSyntaxError(
+            f"`{ast.unparse(node)}` is no product of two vectors",
+            scope.span(node),
+            hint="write a loop for products of matrices",
+        )
+    return operands
+
+
+def _operand(scope: Scope, operands: list[ast.expr], kind: str, node: ast.expr) -> ast.expr:
+    """The array expression that is summed, or whose extreme is sought."""
+    first = operands[0]
+    if kind in ("dot", "vdot"):
+        if kind == "vdot":
+            first = word(scope, np.conjugate, first)
+        first = ast.BinOp(first, ast.Mult(), operands[1])
+    elif kind in ("any", "all", "count_nonzero") and element_type(scope, first) != np.bool_:
+        first = ast.Compare(first, [ast.NotEq()], [ast.Constant(0)])
+    return _at(first, node)
+
+
+def _step(
+    body: _Elements, value: ast.expr, kind: str, dtype: np.dtype[np.generic] | None, node: ast.expr, name: str
+) -> tuple[ast.expr, ast.stmt]:
+    """The value that a reduction starts with, and the statement of each iteration."""
+    total, result = ast.Name(name, ast.Store()), ast.Name(name, ast.Load())
+    if kind in ("any", "all"):
+        op: ast.boolop = ast.Or() if kind == "any" else ast.And()
+        return ast.Constant(kind == "all"), ast.Assign([total], ast.BoolOp(op, [result, value]))
+    if kind in _EXTREMES:
+        extreme = word(body.scope, _EXTREMES[kind], result, value)
+        return body.first(value, dtype, node), ast.Assign([total], extreme)
+    wide = _summed(kind, dtype)
+    identity: ast.expr = ast.Constant(1 if kind == "prod" else 0)
+    if wide is not None:
+        # Of the type that NumPy gives the sum, whatever the elements are.
+        identity = word(body.scope, wide, identity)
+        value = word(body.scope, wide, value)
+    return identity, ast.AugAssign(total, ast.Mult() if kind == "prod" else ast.Add(), value)
+
+
+def _summed(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] | None:
+    """The type of a sum of ``dtype``, None where it is that of the elements, or not known."""
+    if dtype is None:
+        return None
+    if kind in ("dot", "vdot") and dtype.kind != "b":
+        return None
+    return {"b": np.int64, "i": np.int64, "u": np.uint64}.get(dtype.kind)
+
+
+# --- elements ----------------------------------------------------------------------------------------------------------
+
+
+class _Elements:
+    """Turns an array expression into one of elements, and collects what the host must check before a launch."""
 
     def __init__(self, region: Region, scope: Scope) -> None:
+        self.scope = scope
         self._region = region
-        self._scope = scope
         self._unit = region.unit
-        self._variables: list[str] = []
-        self._found: list[_Operand] = []
+        self._target: ViewRef | None = None
+        self._seen: Seen = {}
+        self._lengths: list[Num] = []
+        self._texts: list[str] = []
+        self._variables: list[ast.expr] = []
+        self._elements: list[tuple[ViewRef, ast.Subscript, ast.expr]] = []
 
-    # --- operands ------------------------------------------------------------------------------------------------------
+    # --- the loop ---
 
-    def operand(self, node: ast.expr) -> _Operand | None:
-        """The array that ``node`` is or is part of; None for a number."""
-        transposed = isinstance(node, ast.Attribute) and node.attr == "T"
-        inner = node.value if transposed and isinstance(node, ast.Attribute) else node
-        base = inner.value if isinstance(inner, ast.Subscript) else inner
-        bound = self._scope.static(base) if isinstance(base, (ast.Name, ast.Attribute, ast.Subscript)) else None
-        if not isinstance(bound, LeafRef) or not isinstance(bound.leaf.type, ArrayType):
-            return None
-        parts: list[ast.expr] = []
-        if isinstance(inner, ast.Subscript):
-            parts = list(inner.slice.elts) if isinstance(inner.slice, ast.Tuple) else [inner.slice]
-        parts = self._complete(parts, bound.leaf.type.ndim, node)
-        axes = tuple(self._axis(part, base, axis) for axis, part in enumerate(parts))
-        if all(axis.count is None for axis in axes):
-            return None
-        return _Operand(node, base, bound.leaf, axes, transposed)
+    def assigned(self, node: ast.expr) -> ViewRef:
+        """The part of an array that a statement assigns: the loop goes over its elements."""
+        view = self._target = view_of(self._region, self.scope, node, seen=self._seen)
+        self._lengths = [along.count for along in view.along]
+        self._texts = [ast.unparse(node)] * len(self._lengths)
+        self._name_variables()
+        return view
 
-    def _complete(self, parts: list[ast.expr], ndim: int, node: ast.expr) -> list[ast.expr]:
-        """One part for each axis: `...` and what is left out are whole axes."""
-        dots = [k for k, part in enumerate(parts) if isinstance(part, ast.Constant) and part.value is ...]
-        rest: list[ast.expr] = [ast.Slice() for _ in range(ndim - len(parts) + len(dots))]
-        if len(parts) - len(dots) > ndim or len(dots) > 1:
+    def frame_all(self, value: ast.expr) -> None:
+        """The loop goes over the elements of an expression: the first operand with a length other than 1 tells it."""
+        ndim = rank(self.scope, value)
+        self._lengths, self._texts = [number(1)] * ndim, [""] * ndim
+        for operand in _array_operands(self.scope, value):
+            view = view_of(self._region, self.scope, operand, seen=self._seen)
+            for at, along in enumerate(view.along, ndim - len(view.along)):
+                if self._lengths[at].constant == 1 and along.count.constant != 1:
+                    self._lengths[at], self._texts[at] = along.count, ast.unparse(operand)
+        self._name_variables()
+
+    def _name_variables(self) -> None:
+        self._variables = [ast.Name(f"{ADDED}i{axis}", ast.Load()) for axis in range(len(self._lengths))]
+
+    def loop(self, statements: list[ast.stmt], node: ast.AST) -> tuple[Scope, ast.For]:
+        """``for i0, i1 in ndrange(n0, n1): statements``, at the place of ``node``, and the scope that it stands in."""
+        call = word(self.scope, language.ndrange, *(length.code for length in self._lengths))
+        assert isinstance(call, ast.Call)
+        names: list[ast.expr] = [ast.Name(name.id, ast.Store()) for name in self._variables if isinstance(name, ast.Name)]
+        target = names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())
+        inner = self.scope.inner({f"{ADDED}elements": RangeRef(_at(call, node), self.scope)})
+        loop = ast.For(target, ast.Name(f"{ADDED}elements", ast.Load()), statements, [])
+        return inner, _at(loop, node)
+
+    def size(self) -> ast.expr:
+        """The number of elements."""
+        result = self._lengths[0].code
+        for length in self._lengths[1:]:
+            result = ast.BinOp(result, ast.Mult(), length.code)
+        return copy.deepcopy(result)
+
+    def first(self, value: ast.expr, dtype: np.dtype[np.generic] | None, node: ast.expr) -> ast.expr:
+        """The first element, where an extreme starts."""
+        names = {name.id for name in self._variables if isinstance(name, ast.Name)}
+        result: ast.expr = _Zeros(names).visit(copy.deepcopy(value))
+        unknown = []
+        for length in self._lengths:
+            if length.host is None:
+                unknown.append(length)
+            elif length.constant is None:
+                note = ast.unparse(ast.Constant(f"`{ast.unparse(node)}` is of an array without elements"))
+                self._check(copy.deepcopy(length.host), node, note, "NumPy refuses this too")
+        if not unknown:
+            return result
+        if dtype is None:
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` has {len(parts)} indices for {ndim} dimensions", self._scope.span(node)
+                f"`{ast.unparse(node)}` is of a slice whose length only the device knows, and the type of its elements is not "
+                "known",
+                self.scope.span(node),
+                hint="write a loop: for i in range(...): s = max(s, ...)",
             )
-        return [*parts[: dots[0]], *rest, *parts[dots[0] + 1 :]] if dots else [*parts, *rest]
+        nothing = word(self.scope, dtype.type, ast.Constant(0))
+        tests: list[ast.expr] = [ast.Compare(copy.deepcopy(n.code), [ast.Gt()], [ast.Constant(0)]) for n in unknown]
+        return ast.IfExp(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests), result, nothing)
 
-    def _axis(self, part: ast.expr, base: ast.expr, axis: int) -> _Axis:
-        if not isinstance(part, ast.Slice):
-            if isinstance(part, ast.Constant) and part.value is None:
-                raise KernelSyntaxError("a new axis at kernel level", self._scope.span(base), hint="write the loops")
-            return _Axis(index=part)
-        length = _at(ast.Subscript(ast.Attribute(base, "shape", ast.Load()), ast.Constant(axis), ast.Load()), base)
-        size = host_expression(self._unit, self._scope, length)
-        bounds = [self._bound(each, base) for each in (part.lower, part.upper, part.step)]
-        assert size is not None
-        step = bounds[2]
-        stride = 1 if step is None else _integer(step)
-        if stride is None or stride == 0:
+    # --- expressions ---
+
+    def visit(self, node: ast.expr) -> ast.expr:
+        """``node`` for one element."""
+        if rank(self.scope, node) == 0:
+            return self._number(node)
+        match node:
+            case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.MatMult):
+                return _at(ast.BinOp(self.visit(left), node.op, self.visit(right)), node)
+            case ast.UnaryOp(operand=operand) if not isinstance(node.op, ast.Not):
+                return _at(ast.UnaryOp(node.op, self.visit(operand)), node)
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return _at(ast.Compare(self.visit(left), [op], [self.visit(right)]), node)
+            case ast.Call():
+                return self._call(node)
+            case ast.Name() | ast.Attribute() | ast.Subscript():
+                return self.at(view_of(self._region, self.scope, node, seen=self._seen), node)
+        raise KernelSyntaxError(
+            f"`{ast.unparse(node)}` is no elementwise expression",
+            self.scope.span(node),
+            hint="use operators, comparisons, np.where and NumPy's functions of numbers; `&`, `|`, `~` instead of and, or, not",
+        )
+
+    def _call(self, node: ast.Call) -> ast.expr:
+        bound = known(self.scope, node.func)
+        if not is_elementwise(self.scope, node.func) or node.keywords:
             raise KernelSyntaxError(
-                f"the step of `{ast.unparse(part)}` is not a constant other than 0",
-                self._scope.span(base),
-                hint="write a loop over range(start, stop, step)",
+                f"`{ast.unparse(node)}` is no elementwise function",
+                self.scope.span(node),
+                hint="use NumPy's functions of numbers, such as np.sqrt; or write a loop",
             )
-        if part.lower is None and part.upper is None and stride == 1:
-            return _Axis(start=ast.Constant(0), count=size)
-        texts = ", ".join("None" if bound is None else ast.unparse(bound) for bound in bounds)
-        indices = f"slice({texts}).indices({ast.unparse(size)})"
-        count = ast.parse(f"len(range(*{indices}))", mode="eval").body
-        lower = None if bounds[0] is None else _integer(bounds[0])
-        if stride > 0 and (bounds[0] is None or (lower is not None and lower >= 0)):
-            # What lies beyond the end has no elements, so the start need not be clipped.
-            return _Axis(start=ast.Constant(lower or 0), step=stride, count=count)
-        start = self._number(ast.parse(f"{indices}[0]", mode="eval").body, base)
-        return _Axis(start=start, step=stride, count=count)
-
-    def _bound(self, node: ast.expr | None, base: ast.expr) -> ast.expr | None:
-        if node is None:
-            return None
-        known = host_expression(self._unit, self._scope, node)
-        if known is None:
+        assert isinstance(bound, Value)
+        arguments = [self.visit(argument) for argument in node.args]
+        if bound.value is np.where and len(arguments) == 3:
+            return _at(ast.IfExp(*arguments), node)
+        if bound.value is np.clip and len(arguments) == 3:
+            above = word(self.scope, np.maximum, arguments[0], arguments[1])
+            return _at(word(self.scope, np.minimum, above, arguments[2]), node)
+        if bound.value is np.clip or bound.value is np.where or len(arguments) != _arity(bound.value):
             raise KernelSyntaxError(
-                f"the bound `{ast.unparse(node)}` of a slice is known on the device only",
-                self._scope.span(node),
-                hint="write a loop: for i in range(start, stop): ...",
+                f"`{ast.unparse(node)}` has {len(arguments)} arguments", self.scope.span(node), hint="see NumPy's manual"
             )
-        return known
+        return _at(ast.Call(copy.deepcopy(node.func), arguments, []), node)
 
-    def _number(self, expr: ast.expr, base: ast.expr) -> ast.expr:
-        """A name for an integer that the host computes."""
-        value = self._unit.host_value(_at(expr, base), self._scope.span(base), text=ast.unparse(base))
-        name = f".{value.id}"
-        self._scope.names[name] = HostNumber(value.id, expr)
-        return _at(ast.Name(name, ast.Load()), base)
-
-    def check_shape(self, target: _Operand, operand: _Operand) -> None:
-        """The last axes of both must have the same extents: known now, or checked before the launch."""
-        mine, others = target.counts, operand.counts
-        if len(others) > len(mine):
-            raise KernelSyntaxError(
-                f"`{ast.unparse(operand.node)}` has {len(others)} dimensions, `{ast.unparse(target.node)}` has {len(mine)}",
-                self._scope.span(operand.node),
-                hint="assign parts of the same shape",
-            )
-        for left, right in zip(mine[len(mine) - len(others) :], others, strict=True):
-            if ast.dump(left) != ast.dump(right):
-                same = ast.parse(f"int({ast.unparse(left)} == {ast.unparse(right)})", mode="eval").body
-                text = f"`{ast.unparse(operand.node)}` and `{ast.unparse(target.node)}` have different shapes"
-                self._unit.host_value(same, self._scope.span(operand.node), "same", text=text)
-
-    # --- expressions ---------------------------------------------------------------------------------------------------
-
-    def operands(self, value: ast.expr) -> list[_Operand]:
-        """All arrays in an expression."""
-        self._found, self._variables = [], _names(9)
-        self.visit(copy.deepcopy(value))
-        return self._found
-
-    def hold_scalars(self, value: ast.expr) -> ast.expr:
-        """``value`` with array elements in it read now: the loop may change them."""
-        return _Holder(self._region, self._scope, self).visit(copy.deepcopy(value))  # type: ignore[no-any-return]
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        """Put an element in the place of an array."""
-        if isinstance(node, ast.Attribute) and node.attr in _NO_ELEMENTS:
-            return node
-        if isinstance(node, ast.expr):
-            operand = self.operand(node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
-            if operand is not None:
-                self._found.append(operand)
-                return operand.element(self._variables)
-            if isinstance(node, ast.Call):
-                bound = self._scope.static(node.func)
-                if isinstance(bound, Value) and bound.value is np.where and len(node.args) == 3:
-                    test, then, other = (self.visit(argument) for argument in node.args)
-                    return _at(ast.IfExp(test, then, other), node)  # type: ignore[arg-type]
-                node.args = [self.visit(argument) for argument in node.args]  # type: ignore[misc]
-                return node
-        return super().generic_visit(node)
-
-    # --- loops ---------------------------------------------------------------------------------------------------------
-
-    def loop(self, place: _Operand, value: ast.expr, node: ast.stmt) -> None:
-        """Add the loop that stores ``value`` to all elements of ``place``."""
-        names = _names(len(place.counts))
-        self._variables = names
-        element = place.element(names)
-        assert isinstance(element, ast.Subscript)
-        element.ctx = ast.Store()
-        self._emit(place.counts, names, [ast.Assign([element], self._rewritten(value))], node)
-
-    def reduction(self, kind: str, first: _Operand, value: ast.expr, node: ast.Call) -> ast.expr:
-        """Add the loop that combines all elements of ``value``; gives the expression of the result."""
-        names = _names(len(first.counts))
-        result = f".{kind}{len(self._unit.slots)}_{node.lineno}_{node.col_offset}"
-        load: ast.expr = ast.Name(result, ast.Load())
-        self._variables = names
-        element = self._rewritten(value)
-        if kind in ("min", "max"):
-            nonempty = " and ".join(f"{ast.unparse(count)} > 0" for count in first.counts)
-            text = f"np.{kind} of no elements"
-            self._unit.host_value(ast.parse(f"int({nonempty})", mode="eval").body, self._scope.span(node), "same", text=text)
-            self._variables = []
-            start = _Zeroed(names).visit(copy.deepcopy(element))
-            word = f".{kind}"
-            self._scope.names[word] = Value({"min": min, "max": max}[kind])
-            update: ast.expr = ast.Call(ast.Name(word, ast.Load()), [load, element], [])
-        elif kind in ("any", "all"):
-            start = ast.Constant(kind == "all")
-            truth: ast.expr = ast.Compare(element, [ast.NotEq()], [ast.Constant(0)])
-            truth = element if isinstance(element, (ast.Compare, ast.BoolOp)) else truth
-            update = ast.BoolOp(ast.And() if kind == "all" else ast.Or(), [load, truth])
-        else:
-            start = ast.Constant(0)
-            update = ast.BinOp(load, ast.Add(), element)
-        self._region.block(self._scope, [assign_name(result, _at(start, node), node)])
-        self._emit(first.counts, names, [ast.Assign([ast.Name(result, ast.Store())], update)], node)
-        if kind == "mean":
-            product = " * ".join(f"({ast.unparse(count)})" for count in first.counts)
-            count = self._number(ast.parse(product, mode="eval").body, node)
-            return _at(ast.BinOp(load, ast.Div(), count), node)
-        return _at(load, node)
-
-    def _rewritten(self, value: ast.expr) -> ast.expr:
-        result = self.visit(copy.deepcopy(value))
-        assert isinstance(result, ast.expr)
-        return result
-
-    def _emit(self, counts: list[ast.expr], names: list[str], body: list[ast.stmt], node: ast.AST) -> None:
-        word = ".ndrange"
-        self._scope.names[word] = Value(ndrange)
-        extents: list[ast.expr] = []
-        for axis, count in enumerate(counts):
-            name = f".count{axis}_{len(self._unit.host_values)}_{getattr(node, 'lineno', 0)}"
-            self._scope.names[name] = HostExpr(count)
-            extents.append(ast.Name(name, ast.Load()))
-        variables: list[ast.expr] = [ast.Name(name, ast.Store()) for name in names]
-        target = variables[0] if len(variables) == 1 else ast.Tuple(variables, ast.Store())
-        loop = ast.For(target, ast.Call(ast.Name(word, ast.Load()), extents, []), body, [])
-        for child in ast.walk(loop):
-            if isinstance(child, (ast.expr, ast.stmt)):
-                ast.copy_location(child, node)
-        self._region.block(self._scope, [loop])
-
-
-class _Holder(ast.NodeTransformer):
-    """Reads array elements that stand in an elementwise expression as numbers, before the loop."""
-
-    def __init__(self, region: Region, scope: Scope, elements: _Elements) -> None:
-        self._region = region
-        self._scope = scope
-        self._elements = elements
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        return node
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        if self._elements.operand(node) is not None or not is_array_statement(self._scope, node):
-            return node
-        name = f".element{len(self._region.unit.slots)}_{node.lineno}_{node.col_offset}"
-        self._region.block(self._scope, [assign_name(name, node, node)])
+    def _number(self, node: ast.expr) -> ast.expr:
+        """A number, the same for all elements: computed before, where the statement may change what it reads."""
+        if self._target is None or not self._reads_target(node):
+            return copy.deepcopy(node)
+        name = f"{SHARED}held{len(self._unit.slots)}"
+        self.scope.names[name] = bind_value(self._region, self.scope, node)
         return _at(ast.Name(name, ast.Load()), node)
 
+    def _reads_target(self, node: ast.expr) -> bool:
+        if host_expression(self._unit, self.scope, node) is not None:
+            return False
+        places = (child for child in ast.walk(node) if isinstance(child, (ast.Name, ast.Attribute, ast.Subscript)))
+        return any(
+            self._shares(bound.leaf)
+            for bound in (known(self.scope, p) for p in places)
+            if isinstance(bound, (LeafRef, ViewRef))
+        )
 
-class _Zeroed(ast.NodeTransformer):
-    """The same expression at the first element."""
+    def _shares(self, leaf: Leaf) -> bool:
+        """Whether some memory of ``leaf`` may be the target's."""
+        assert self._target is not None
+        return may_share(self._unit, leaf, self._target.leaf)
 
-    def __init__(self, names: list[str]) -> None:
+    def at(self, view: ViewRef, node: ast.expr) -> ast.Subscript:
+        """The element of ``view`` for this iteration; lengths other than the loop's are checked by the host."""
+        missing = len(self._variables) - len(view.along)
+        if missing < 0:
+            raise KernelSyntaxError(
+                f"`{ast.unparse(node)}` has {len(view.along)} dimensions, and `{self._texts[-1]}` {len(self._variables)}",
+                self.scope.span(node),
+                hint="leave dimensions out with an index, `u[0]`",
+            )
+        indices: list[ast.expr] = []
+        for axis, along in enumerate(view.along, missing):
+            stretched = along.count.constant == 1 and self._lengths[axis].constant != 1
+            indices.append(ast.Constant(0) if stretched else self._variables[axis])
+            if not stretched:
+                self._same_length(axis, along.count, node)
+        result = element(view, indices, self.scope, node, natural=True)
+        assert isinstance(result, ast.Subscript)
+        self._elements.append((view, result, node))
+        return result
+
+    def _same_length(self, axis: int, length: Num, node: ast.expr) -> None:
+        wanted = self._lengths[axis]
+        if ast.unparse(wanted.code) == ast.unparse(length.code):
+            return
+        text, other = ast.unparse(node), self._texts[axis]
+        if wanted.bounds is not None and length.bounds is not None and wanted.bounds[0] == length.bounds[0]:
+            # Clipped to equal sizes they are equal.
+            wanted, length = wanted.bounds[1], length.bounds[1]
+        if wanted.host is None or length.host is None:
+            raise KernelSyntaxError(
+                f"it cannot be told that `{text}` and `{other}` have one length: it is known on the device only",
+                self.scope.span(node),
+                hint="give both the same bounds and arrays of one size; or write a loop over a range",
+            )
+        first, second = ast.unparse(length.host), ast.unparse(wanted.host)
+        if first == second:
+            return
+        along = f" along axis {axis}" if len(self._lengths) > 1 else ""
+        note = f"'`%s` has length %d{along}, and `%s` has length %d' % ({text!r}, {first}, {other!r}, {second})"
+        hint = "the arrays of a statement have one shape; a length of 1 is repeated only where it is written: x[0], x[:, None]"
+        self._check(ast.parse(f"{first} == {second}", mode="eval").body, node, note, hint)
+
+    def _check(self, test: ast.expr, node: ast.expr, note: str, hint: str) -> None:
+        self._unit.host_value(_at(test, node), self.scope.span(node), "shape", text=hint, note=note)
+
+    # --- stores ---
+
+    def store_at_once(self, place: ast.Subscript, value: ast.expr, node: ast.stmt) -> bool:
+        """Add the loop that stores ``value`` in ``place``; False where it may read what another iteration has stored."""
+        shared = [view for view, code, _ in self._elements if code is not place and self._reaches(view, code, place)]
+        if not shared:
+            self.store(place, value, node)
+            return True
+        assert self._target is not None
+        if any(frozenset({view.leaf.name, self._target.leaf.name}) in self._unit.overlapping for view in shared):
+            return False
+        scope, loop = self._storing(place, value, node)
+        try:
+            bounds, task = parallel_task(self._unit, scope, loop, declared=False)
+        except DataRaceError:
+            return False
+        if task.verdict is None or task.verdict.kind != "independent":
+            return False
+        self._add(bounds, task, node)
+        return True
+
+    def store(self, place: ast.Subscript, value: ast.expr, node: ast.stmt) -> None:
+        """Add the loop that stores ``value`` in ``place``: no two elements are one, and none is read by another iteration."""
+        scope, loop = self._storing(place, value, node)
+        self._add(*parallel_task(self._unit, scope, loop, declared=True), node)
+
+    def _storing(self, place: ast.Subscript, value: ast.expr, node: ast.stmt) -> tuple[Scope, ast.For]:
+        target = copy.copy(place)
+        target.ctx = ast.Store()
+        return self.loop([ast.copy_location(ast.Assign([target], value), node)], node)
+
+    def _add(self, bounds: Task | None, task: Task, node: ast.stmt) -> None:
+        verdict = Verdict("independent", "elementwise", self.scope.span(node))
+        self._region.add(*task_statements(bounds, replace(task, verdict=verdict)))
+
+    def copied(self, view: ViewRef, node: ast.expr, statement: ast.stmt) -> ast.Subscript:
+        """The element of a new array, of the shape and dtype of ``view``; where only the device knows that, it is larger."""
+        unit, span = self._unit, self.scope.span(statement)
+        assert isinstance(view.leaf.type, ArrayType)
+        sizes = [along.count.host or size_of(unit, view.leaf, along.axis) for along in view.along]
+        names = tuple(unit.host_value(size, span, "size", text=ast.unparse(node)).id for size in sizes)
+        leaf = Leaf(unit.array_name("copy"), "a copy of the right side", ArrayType(view.leaf.type.dtype, len(names), "C"))
+        unit.add_temporary(Temporary(leaf, names, span), tuple(sizes))
+        along = tuple(Along(axis, ZERO, ONE, old.count) for axis, old in enumerate(view.along))
+        return self.at(ViewRef(leaf, {}, along), node)
+
+    def _reaches(self, view: ViewRef, code: ast.expr, place: ast.expr) -> bool:
+        """Whether an operand may share elements with the target, at other indices."""
+        assert self._target is not None
+        same = view.leaf.name == self._target.leaf.name and ast.unparse(code) == ast.unparse(place)
+        return self._shares(view.leaf) and not same
+
+
+class _Zeros(ast.NodeTransformer):
+    """The first iteration: each variable of the loop is 0."""
+
+    def __init__(self, names: set[str]) -> None:
         self._names = names
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.copy_location(ast.Constant(0), node) if node.id in self._names else node
 
 
-def _temporary(region: Region, scope: Scope, place: _Operand, node: ast.stmt) -> str:
-    """A new array of the shape and dtype of ``place``, under a name of its own."""
-    unit = region.unit
-    assert isinstance(place.leaf.type, ArrayType)
-    span = scope.span(node)
-    names = [unit.host_value(count, span, "size", text=ast.unparse(place.node)).id for count in place.counts]
-    leaf = Leaf(unit.array_name("copy"), "a copy of the right side", ArrayType(place.leaf.type.dtype, len(names), "C"))
-    unit.add_temporary(Temporary(leaf, tuple(names), span), tuple(place.counts))
-    name = f".{leaf.name}"
-    scope.names[name] = LeafRef(leaf)
-    return name
+def may_share(unit: Unit, first: Leaf, second: Leaf) -> bool:
+    """Whether two arrays may have memory in common."""
+    names = frozenset({first.name, second.name})
+    same = unit.same.get(first.name, first.name) == unit.same.get(second.name, second.name)
+    return same or names in unit.overlapping or names in unit.sometimes_same
 
 
-def _may_share(region: Region, left: _Operand, right: _Operand) -> bool:
-    """Whether two arrays may be the same memory, or share some."""
-    unit = region.unit
-    names = frozenset((left.leaf.name, right.leaf.name))
-    if len({unit.same.get(name, name) for name in names}) == 1:
-        return True
-    return names in unit.overlapping or names in unit.sometimes_same
+def _array_operands(scope: Scope, node: ast.expr) -> list[ast.expr]:
+    """The parts of arrays in an expression."""
+    if rank(scope, node) == 0:
+        return []
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+        return [node]
+    found: list[ast.expr] = []
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            found += _array_operands(scope, child)
+    return found
 
 
-def _integer(node: ast.expr) -> int | None:
-    try:
-        value = ast.literal_eval(node)
-    except ValueError:
-        return None
-    return value if type(value) is int else None
+def _arity(function: object) -> int:
+    return function.nin if isinstance(function, np.ufunc) else 1
 
 
-def _names(count: int) -> list[str]:
-    return [f"_e{axis}" for axis in range(count)]
-
-
-def _at(node: ast.expr, where: ast.AST) -> ast.expr:
-    for child in ast.walk(node):
-        if isinstance(child, ast.expr) and not hasattr(child, "lineno"):
-            ast.copy_location(child, where)
-    return node
+def _at(tree: _Tree, node: ast.AST) -> _Tree:
+    """``tree`` at the place of ``node``, where it has no place of its own."""
+    for child in ast.walk(tree):
+        if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
+            ast.copy_location(child, node)
+    return tree

@@ -242,6 +242,9 @@ def trip_source(start: ast.expr, stop: ast.expr, step: ast.expr) -> ast.expr:
     if isinstance(step, ast.Constant) and step.value == 1:
         plain = isinstance(start, ast.Constant) and start.value == 0
         extent = stop if plain else ast.BinOp(stop, ast.Sub(), start)
+        if isinstance(extent, ast.Call) and isinstance(extent.func, ast.Name) and extent.func.id == "len":
+            # The length of a slice: functions of the user's have other names.
+            return extent
         # A shape is an integer; anything else may be a float, which range() refuses: the zero keeps its type.
         is_shape = isinstance(extent, ast.Subscript)
         zero: ast.expr = ast.Constant(0) if is_shape else ast.BinOp(copy.deepcopy(extent), ast.Mult(), ast.Constant(0))

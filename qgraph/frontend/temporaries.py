@@ -8,8 +8,9 @@ import copy
 import numpy as np
 
 from qgraph.errors import KernelSyntaxError, KernelTypeError
-from qgraph.frontend.bindings import LeafRef, StructRef, Value
+from qgraph.frontend.bindings import Gone, LeafRef, StructRef, Value, ViewRef
 from qgraph.frontend.host import host_expression
+from qgraph.frontend.ranks import rank
 from qgraph.frontend.region import Region, made_array
 from qgraph.frontend.scope import Scope
 from qgraph.language import ndrange
@@ -32,12 +33,13 @@ def temporary(region: Region, scope: Scope, name: str, value: ast.expr) -> LeafR
         return None
     assert isinstance(value, ast.Call)
     arguments = _arguments(scope, value, kind)
-    like = scope.static(arguments["like"]) if "like" in arguments else None
-    if "like" in arguments and not (isinstance(like, LeafRef) and like.is_array):
+    in_graph = _in_graph(region, scope, value, arguments.pop("alloc", None))
+    like = _array(region, scope, arguments["like"]) if "like" in arguments else None
+    if "like" in arguments and like is None:
         raise KernelSyntaxError(
             f"`{ast.unparse(arguments['like'])}` is no array", scope.span(arguments["like"]), hint="pass an array argument"
         )
-    shape = _shape(region, scope, arguments["like"] if like is not None else arguments["shape"], like)
+    shape = _shape(region, scope, arguments["shape"] if like is None else _shape_of(scope, like, value))
     dtype = _dtype(scope, arguments.get("dtype"), like)
     if "dtype" not in arguments and like is None and kind == "full":
         dtype = _dtype_of_value(scope, arguments["value"])
@@ -47,7 +49,7 @@ def temporary(region: Region, scope: Scope, name: str, value: ast.expr) -> LeafR
         known = unit.host_value(extent, scope.span(value), "size", text=text)
         names.append(known.id)
     leaf = Leaf(unit.array_name(name), name, ArrayType(dtype, len(names), "C"))
-    unit.add_temporary(Temporary(leaf, tuple(names), scope.span(value)), tuple(extent for extent, _ in shape))
+    unit.add_temporary(Temporary(leaf, tuple(names), scope.span(value), in_graph), tuple(extent for extent, _ in shape))
     filler = {"zeros": ast.Constant(0), "full": arguments.get("value")}.get(kind.removesuffix("_like"))
     if filler is not None:
         _fill(region, scope, leaf, filler, value)
@@ -71,7 +73,8 @@ def _arguments(scope: Scope, call: ast.Call, kind: str) -> dict[str, ast.expr]:
     for keyword in call.keywords:
         found[_SPELLINGS.get(str(keyword.arg), str(keyword.arg))] = keyword.value
     required = names[:-1]
-    if not set(required) <= found.keys() <= set(names) or len(call.args) + len(call.keywords) != len(found):
+    known = set(names) if _is_numpy(scope, call) else {*names, "alloc"}
+    if not set(required) <= found.keys() <= known or len(call.args) + len(call.keywords) != len(found):
         raise KernelSyntaxError(
             f"`{ast.unparse(call)}` is not understood in a kernel",
             scope.span(call),
@@ -80,16 +83,75 @@ def _arguments(scope: Scope, call: ast.Call, kind: str) -> dict[str, ast.expr]:
     return found
 
 
-def _shape(region: Region, scope: Scope, node: ast.expr, like: object) -> list[tuple[ast.expr, str]]:
+def _array(region: Region, scope: Scope, node: ast.expr) -> LeafRef | ViewRef | None:
+    """The array, or part of one, that ``node`` means."""
+    bound = scope.static(node) or region.arrays.bind(region, scope, node)
+    return bound if isinstance(bound, (LeafRef, ViewRef)) and rank(scope, node) else None
+
+
+def _shape_of(scope: Scope, like: LeafRef | ViewRef, node: ast.expr) -> ast.expr:
+    """The shape of an array, under a name for it that no user has."""
+    hidden = ".like"
+    scope.names[hidden] = like
+    return ast.fix_missing_locations(ast.copy_location(ast.Attribute(ast.Name(hidden, ast.Load()), "shape", ast.Load()), node))
+
+
+def _is_numpy(scope: Scope, call: ast.Call) -> bool:
+    bound = scope.static(call.func)
+    return isinstance(bound, Value) and (getattr(bound.value, "__module__", None) or "").partition(".")[0] == "numpy"
+
+
+def _in_graph(region: Region, scope: Scope, call: ast.Call, alloc: ast.expr | None) -> bool:
+    """Whether ``alloc=True`` asks for memory that the graph takes and frees itself."""
+    if alloc is None:
+        return False
+    bound = Value(alloc.value) if isinstance(alloc, ast.Constant) else scope.static(alloc)
+    if not isinstance(bound, Value) or not isinstance(bound.value, bool):
+        raise KernelSyntaxError(
+            f"`alloc={ast.unparse(alloc)}` is not True or False when the kernel is compiled",
+            scope.span(alloc),
+            hint="write alloc=True, or pass a qgraph.Static argument",
+        )
+    if bound.value and region.depth > 0:
+        raise KernelSyntaxError(
+            f"`{ast.unparse(call)}` is inside a device loop or branch, whose body CUDA keeps free of allocations",
+            scope.span(call),
+            hint="make the array before it, or leave `alloc` out: the memory is then taken once, before the launch",
+        )
+    return bound.value
+
+
+def delete(region: Region, scope: Scope, node: ast.stmt) -> None:
+    """``del t``: the temporary has no name any more. Its memory is free after its last use, with or without this.
+
+    Raises:
+        KernelSyntaxError: it is no name of a temporary.
+    """
+    assert isinstance(node, ast.Delete)
+    temporaries = {temporary.leaf.name for temporary in region.unit.temporaries}
+    for target in node.targets:
+        bound = scope.names.get(target.id) if isinstance(target, ast.Name) else None
+        if isinstance(bound, Gone):
+            raise KernelSyntaxError(bound.reason, scope.span(target), also=(("here", bound.span),), hint=bound.hint)
+        if not isinstance(bound, LeafRef) or bound.leaf.name not in temporaries:
+            raise KernelSyntaxError(
+                f"`{ast.unparse(target)}` is no temporary of this function, and cannot be deleted",
+                scope.span(target),
+                hint="`del` frees what qgraph.empty and its kin made; leave other names alone, they end with the kernel",
+            )
+        assert isinstance(target, ast.Name)
+        scope.names[target.id] = Gone(
+            f"`{target.id}` is used after `{ast.unparse(node)}` has freed it", scope.span(node), "delete it after its last use"
+        )
+
+
+def _shape(region: Region, scope: Scope, node: ast.expr) -> list[tuple[ast.expr, str]]:
     """The extents: expressions of the host, and how the user wrote them."""
     source: ast.expr = node
-    if like is not None:
-        source = ast.copy_location(ast.Attribute(node, "shape", ast.Load()), node)
     if isinstance(source, ast.Attribute) and source.attr == "shape":
-        bound = scope.static(source.value)
-        if isinstance(bound, LeafRef) and isinstance(bound.leaf.type, ArrayType):
-            axes = range(bound.leaf.type.ndim)
-            parts: list[ast.expr] = [ast.Subscript(copy.deepcopy(source), ast.Constant(axis), ast.Load()) for axis in axes]
+        axes = range(rank(scope, source.value))
+        parts: list[ast.expr] = [ast.Subscript(copy.deepcopy(source), ast.Constant(axis), ast.Load()) for axis in axes]
+        if parts:
             return [_extent(region, scope, ast.fix_missing_locations(ast.copy_location(part, node))) for part in parts]
     if isinstance(source, ast.Tuple):
         return [_extent(region, scope, part) for part in source.elts]
@@ -113,11 +175,11 @@ def _extent(region: Region, scope: Scope, node: ast.expr) -> tuple[ast.expr, str
 
 def _dtype(scope: Scope, node: ast.expr | None, like: object) -> str:
     if node is None:
-        return like.leaf.type.dtype if isinstance(like, LeafRef) else _DEFAULT
+        return like.leaf.type.dtype if isinstance(like, (LeafRef, ViewRef)) else _DEFAULT
     value: object = None
     if isinstance(node, ast.Attribute) and node.attr == "dtype":
         bound = scope.static(node.value)
-        value = bound.leaf.type.dtype if isinstance(bound, LeafRef) else None
+        value = bound.leaf.type.dtype if isinstance(bound, (LeafRef, ViewRef)) else None
     elif isinstance(node, ast.Constant):
         value = node.value
     else:

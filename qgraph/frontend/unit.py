@@ -11,7 +11,13 @@ from qgraph.language import Func
 from qgraph.program import ArrayType, Cast, Effects, HostValue, Leaf, Selection, Slot, Temporary
 from qgraph.source import Span
 
-Check = Literal["", "step", "max_iter", "same", "size"]
+# Names that the frontend adds at kernel level begin with this; no Python identifier of a user does. After a user's name comes
+# the part of the tuple under it: `t.0`.
+ADDED = "."
+# Names that mean the same in every function: the integers of views.
+SHARED = f"{ADDED}{ADDED}"
+
+Check = Literal["", "step", "max_iter", "same", "size", "shape"]
 
 
 class Unit:
@@ -141,16 +147,21 @@ class Unit:
         """The conversion to the type of an array's elements: one object a type."""
         return self._casts.setdefault(dtype, Cast(None, dtype))
 
-    def host_value(self, expr: ast.expr, span: Span, check: Check = "", *, text: str) -> ast.Name:
+    def host_value(self, expr: ast.expr, span: Span, check: Check = "", *, text: str, note: str = "") -> ast.Name:
         """The name of an integer that the host computes from ``expr``, written ``text``; equal expressions share one."""
         source = ast.unparse(expr)
         value = self._host_by_source.get((source, check))
         if value is None:
-            value = HostValue(f"_h{len(self.host_values)}", source, span, check, text)
+            value = HostValue(f"_h{len(self.host_values)}", source, span, check, text, note)
             self.host_values.append(value)
             self._host_by_source[source, check] = value
         return ast.copy_location(ast.Name(value.name, ast.Load()), expr)
 
     def local_name(self, name: str) -> str:
         """How generated code spells a user's local name: unlike every leaf and every generated name."""
+        if name.startswith(ADDED):
+            name = f"_{name.lstrip(ADDED)}"
+            while name in self.leaves:
+                name += "_"
+            return name
         return name + "_" if name in self.leaves or name.startswith("_") else name

@@ -10,7 +10,7 @@ import ast
 import builtins
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from qgraph import language
 from qgraph.frontend.accesses import Access, Accesses, Axis, Kind, LoopFacts, Variable
 from qgraph.frontend.affine import ONE, Poly
 from qgraph.frontend.definite import names_assigned
+from qgraph.frontend.indexing import WRITTEN
 from qgraph.frontend.symbolic import (
     UNKNOWN,
     Dim,
@@ -77,6 +78,7 @@ def collect(facts: LoopFacts) -> Accesses:
 def _walk(facts: LoopFacts, written: frozenset[str]) -> Accesses:
     walker = _Walker(facts, written)
     variables = tuple(walker.axis(at, axis) for at, axis in enumerate(facts.axes))
+    walker.axes = variables
     symbols = [integer(Poly.symbol(variable.symbol)) for variable in variables]
     for axis, value in zip(facts.axes, symbols, strict=True):
         walker.env[axis.variable] = value
@@ -105,6 +107,7 @@ class _Walker:
         self.written = written
         self.accesses: list[Access] = []
         self.env: Env = {}
+        self.axes: tuple[Variable, ...] = ()
         self.loops: tuple[Variable, ...] = ()
         self.guards = 0
         # Set after a continue, break or return that may have happened: what follows may not.
@@ -584,10 +587,19 @@ class _Walker:
                 return base.items[at]
             return vague([base])
         if views:
-            return Value(views=frozenset(self.select(view, indices) for view in views))
+            selected = (self.select(view, indices) for view in views)
+            return Value(views=frozenset(replace(view, facts=(*view.facts, *self.bounded(parts))) for view in selected))
         if indices is None:
             return UNKNOWN
         return opaque("Subscript", [base, *(Value(poly=at if isinstance(at, Poly) else None) for at in indices)])
+
+    def bounded(self, parts: Sequence[ast.expr]) -> Iterator[Poly]:
+        """What the frontend itself says of indices that it made: they are not negative."""
+        for part in parts:
+            if isinstance(part, ast.Call) and self.resolve(part.func) is language.at_least:
+                index, bound = (self.expression(argument).poly for argument in part.args)
+                if index is not None and bound is not None:
+                    yield index - bound
 
     def indices(self, parts: Sequence[ast.expr]) -> list[Index] | None:
         """Index expressions as indices; None where they select in a way that is not followed."""
@@ -651,6 +663,10 @@ class _Walker:
             starred = any(isinstance(argument, ast.Starred) for argument in node.args)
             if not starred and "**" not in named:
                 return self.inline(node, function, arguments, named)
+        if function is language.at_least:
+            return arguments[0]
+        if function is language.wrapped:
+            return arguments[0] if self.is_natural(arguments[0].poly) else UNKNOWN
         if function is len and len(arguments) == 1:
             return self.length(arguments[0])
         if isinstance(node.func, ast.Attribute):
@@ -662,6 +678,14 @@ class _Walker:
             self.record_all(value, "read", node, maybe=True)
             self.record_all(value, "write", node, maybe=True)
         return vague(values)
+
+    def is_natural(self, poly: Poly | None) -> bool:
+        """Whether an index is surely not negative, by its signs and those of the loops' variables."""
+        if poly is None:
+            return False
+        for variable in (*self.loops[::-1], *self.axes):
+            poly = poly.substitute({variable.symbol: variable.start + variable.step * Poly.symbol("#t")})
+        return all(c >= 0 and all(name.startswith("#") for name in monomial) for monomial, c in poly.terms)
 
     def pure(self, node: ast.Call, function: object, arguments: list[Value], named: dict[str, Value]) -> Value:
         """A function of NumPy, math or Python: reads its arguments, writes those meant for output."""
@@ -849,3 +873,10 @@ class _Rename(ast.NodeTransformer):
             # A local of the user's that has a leaf's name: ``Unit.local_name`` spelled it so.
             return ast.Name(name[:-1], node.ctx)
         return ast.Name(self.paths.get(name, name), node.ctx)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        written = vars(node).get(WRITTEN)
+        if isinstance(written, str):
+            return ast.parse(written, mode="eval").body
+        self.generic_visit(node)
+        return node

@@ -261,3 +261,22 @@ def match_word() -> CodeWord:
         return context.cast(builder, args[0], sig.args[0], sig.return_type)
 
     return CodeWord("match_subject", typer, emit)
+
+
+def bound_word(*, assume: bool) -> CodeWord:
+    """The Numba type of ``language.at_least``: no code; with ``assume`` an assumption that LLVM may use."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        value = plain(args[0])
+        return context.make_signature(value, value, types.intp)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        value, bound = args
+        if assume and sig.args[0] == types.intp:
+            function = builder.module.declare_intrinsic("llvm.assume", (), ir.FunctionType(ir.VoidType(), [ir.IntType(1)]))
+            builder.call(function, [builder.icmp_signed(">=", value, bound)])
+            # Unsigned: in this form LLVM sees at once that the highest bits are zero.
+            builder.call(function, [builder.icmp_unsigned("<", value, ir.Constant(value.type, language.INDEX_LIMIT))])
+        return value
+
+    return CodeWord("at_least", typer, emit)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from qgraph.lowering.dependencies import edges_of
 from qgraph.lowering.fills import mark_fills_and_copies
+from qgraph.lowering.joins import add_joins
 from qgraph.plan import GraphPlan, Node, Region
 from qgraph.program import (
     Branch,
@@ -18,6 +19,7 @@ from qgraph.program import (
     Statement,
     Task,
     TaskStatement,
+    Temporary,
     effects_of,
 )
 
@@ -32,14 +34,16 @@ def build_plan(program: Program) -> GraphPlan:
         tuple(sorted(builder.edges)),
         tuple(Region(index, parent, tuple(nodes)) for index, (parent, nodes) in enumerate(builder.regions)),
     )
-    return mark_fills_and_copies(plan)
+    # Joins last: they stand between nodes, whatever kind those are.
+    return add_joins(mark_fills_and_copies(plan))
 
 
 class _Builder:
     """Nodes are numbered in program order; a conditional node comes before the nodes of its bodies."""
 
     def __init__(self, program: Program) -> None:
-        self._resources = resources_of(program)
+        self._places = places_of(program)
+        self._lifetimes = _lifetimes(program)
         self.nodes: list[Node] = []
         self.edges: list[tuple[int, int]] = []
         self.regions: list[tuple[int | None, list[int]]] = []
@@ -49,7 +53,10 @@ class _Builder:
         index = len(self.regions)
         self.regions.append((parent, []))
         touched: list[tuple[int, Effects]] = []
-        for statement in statements:
+        # CUDA keeps the bodies of conditional nodes free of allocations.
+        starts, ends = self._lifetimes if parent is None else ({}, {})
+        for position, statement in enumerate(statements):
+            touched += [self._memory(index, "alloc", temporary) for temporary in starts.get(position, ())]
             if isinstance(statement, (HostCall, EventMark)):
                 touched += self._host(index, statement)
                 continue
@@ -58,9 +65,10 @@ class _Builder:
                 touched.append((self._kernel(index, before), before.effects))
             if not isinstance(statement, TaskStatement):
                 touched.append((self._conditional(index, statement), _control_effects(statement)))
+            touched += [self._memory(index, "free", temporary) for temporary in ends.get(position, ())]
         if condition is not None:
             touched.append((self._kernel(index, condition), condition.effects))
-        self.edges += edges_of(touched, self._resources)
+        self.edges += edges_of(touched, self._places)
         return index
 
     def _kernel(self, region: int, task: Task) -> int:
@@ -69,6 +77,13 @@ class _Builder:
         self.nodes.append(Node(index, "kernel", label, task.span, region, task=task))
         self.regions[region][1].append(index)
         return index
+
+    def _memory(self, region: int, kind: Literal["alloc", "free"], temporary: Temporary) -> tuple[int, Effects]:
+        index = len(self.nodes)
+        leaf = temporary.leaf
+        self.nodes.append(Node(index, kind, f"{kind} {leaf.path}", temporary.span, region, temporary=leaf.name))
+        self.regions[region][1].append(index)
+        return index, Effects(writes=frozenset({leaf.name}))
 
     def _host(self, region: int, statement: HostCall | EventMark) -> list[tuple[int, Effects]]:
         """The nodes of a host call or event mark: first the numbers that the host gets are copied, if there are any."""
@@ -111,15 +126,37 @@ def _control_effects(control: Loop | Branch) -> Effects:
     return effects_of(control) | Effects(frozenset({control.condition_slot.name}))
 
 
-def resources_of(program: Program) -> dict[str, str]:
-    """For each leaf, the resource it is: leaves that share memory are one."""
-    parent = {leaf.name: leaf.name for leaf in program.leaves}
+def places_of(program: Program) -> dict[str, frozenset[str]]:
+    """The places that leaves which share memory touch: each its own, and one for what it shares with each other leaf.
 
-    def root(name: str) -> str:
-        while parent[name] != name:
-            name = parent[name]
-        return name
-
+    So two disjoint parts of one array have no order between them, though both have one with the whole.
+    """
+    places = {name: {name} for pair in program.aliases for name in pair}
     for first, second in program.aliases:
-        parent[root(second)] = root(first)
-    return {name: root(name) for name in parent}
+        for name in (first, second):
+            places[name].add(f"{first}&{second}")
+    return {name: frozenset(found) for name, found in places.items()}
+
+
+def _lifetimes(program: Program) -> tuple[dict[int, list[Temporary]], dict[int, list[Temporary]]]:
+    """Temporaries in memory of the graph, by the positions of the first and the last statement that touches them."""
+    starts: dict[int, list[Temporary]] = {}
+    ends: dict[int, list[Temporary]] = {}
+    for temporary in program.temporaries:
+        if not temporary.in_graph:
+            continue
+        used = [
+            position
+            for position, statement in enumerate(program.body)
+            # A host call touches everything, and none of this.
+            if not isinstance(statement, (HostCall, EventMark)) and temporary.leaf.name in _touched(statement)
+        ]
+        if used:
+            starts.setdefault(used[0], []).append(temporary)
+            ends.setdefault(used[-1], []).append(temporary)
+    return starts, ends
+
+
+def _touched(statement: Statement) -> frozenset[str]:
+    effects = effects_of(statement)
+    return effects.reads | effects.writes

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from qgraph.program import Effects
 
 
-def edges_of(nodes: Sequence[tuple[int, Effects]], resources: Mapping[str, str]) -> list[tuple[int, int]]:
-    """The reduced edges between ``nodes`` (in program order); names that ``resources`` maps alike are one place.
+def edges_of(nodes: Sequence[tuple[int, Effects]], places: Mapping[str, frozenset[str]]) -> list[tuple[int, int]]:
+    """The reduced edges between ``nodes`` (in program order); a name that ``places`` does not have is a place of its own.
 
     An edge that follows from others is left out: with a -> b and b -> c, a -> c says nothing new.
     """
@@ -17,8 +17,8 @@ def edges_of(nodes: Sequence[tuple[int, Effects]], resources: Mapping[str, str])
     before: list[int] = []
     edges: list[tuple[int, int]] = []
     for position, (_, effects) in enumerate(nodes):
-        reads = {resources.get(name, name) for name in effects.reads}
-        writes = {resources.get(name, name) for name in effects.writes}
+        reads = _places(effects.reads, places)
+        writes = _places(effects.writes, places)
         direct = {last_write[name] for name in reads | writes if name in last_write}
         for name in writes:
             direct.update(readers.get(name, ()))
@@ -35,3 +35,7 @@ def edges_of(nodes: Sequence[tuple[int, Effects]], resources: Mapping[str, str])
         for name in reads - writes:
             readers.setdefault(name, []).append(position)
     return edges
+
+
+def _places(names: frozenset[str], places: Mapping[str, frozenset[str]]) -> set[str]:
+    return {place for name in names for place in places.get(name, (name,))}

@@ -26,7 +26,16 @@ from numba.core.typing import Context, signature
 from numba.np.numpy_support import from_dtype
 
 from qgraph import language
-from qgraph.lowering.atomics import CodeWord, atomic_word, cast_word, check_scalar, condition_word, host_word, match_word
+from qgraph.lowering.atomics import (
+    CodeWord,
+    atomic_word,
+    bound_word,
+    cast_word,
+    check_scalar,
+    condition_word,
+    host_word,
+    match_word,
+)
 from qgraph.lowering.meaning import meaning
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
@@ -146,31 +155,12 @@ def _make_typing(float_type: str) -> _Typing:
     special[id(language.set_condition)] = condition_word()
     special[id(language.call_host)] = host_word()
     special[id(language.match_subject)] = match_word()
-    special[id(language.at_least)] = _bound_word()
+    special[id(language.at_least)] = bound_word(assume=True)
     typing.special = special
     typing.target = _Target(typing, "cpu")
     typing.refresh()
     typing.target.refresh()
     return typing
-
-
-def _bound_word() -> CodeWord:
-    """The Numba type of ``language.at_least``: an assumption that LLVM may use, and no code."""
-
-    def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        value = plain(args[0])
-        return signature(value, value, types.intp)
-
-    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        value, bound = args
-        if sig.args[0] == types.intp:
-            assume = builder.module.declare_intrinsic("llvm.assume", (), ir.FunctionType(ir.VoidType(), [ir.IntType(1)]))
-            builder.call(assume, [builder.icmp_signed(">=", value, bound)])
-            # Unsigned: in this form LLVM sees at once that the highest bits are zero.
-            builder.call(assume, [builder.icmp_unsigned("<", value, ir.Constant(_I64, language.INDEX_LIMIT))])
-        return value
-
-    return CodeWord("at_least", typer, emit)
 
 
 # --- typing -----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from numba.np.numpy_support import from_dtype
 
 from qgraph import language
 from qgraph.errors import BackendError
-from qgraph.lowering.atomics import atomic_word, cast_word, condition_word, match_word
+from qgraph.lowering.atomics import atomic_word, bound_word, cast_word, condition_word, match_word
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
@@ -125,6 +125,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.special = {id(function): atomic_word(function) for function in language.ATOMICS}
     typing.special[id(language.set_condition)] = condition_word()
     typing.special[id(language.match_subject)] = match_word()
+    typing.special[id(language.at_least)] = bound_word(assume=False)
     target = Target(typing)
     typing.refresh()
     target.refresh()

@@ -9,7 +9,7 @@ import builtins
 import cmath
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -547,9 +547,14 @@ def _numpy() -> Iterable[tuple[object, Meaning]]:
     yield np.conjugate, Spelling(_conjugate)
 
 
+def _own() -> Iterator[tuple[object, Meaning]]:
+    yield language.trip_count, Spelling(language.trip_count)
+    yield language.wrapped, Spelling(language.wrapped)
+
+
 def _table() -> Mapping[int, tuple[object, Meaning]]:
     words = (*_operators(), *_builtins(), *_math(), *_numpy_operators(), *_numpy())
-    return {id(value): (value, meaning) for value, meaning in (*words, (language.trip_count, Spelling(language.trip_count)))}
+    return {id(value): (value, meaning) for value, meaning in (*words, *_own())}
 
 
 # By identity, so that an alias works and a shadowed name is honest. The values are kept alive beside their ids.

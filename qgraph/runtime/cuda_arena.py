@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from qgraph.runtime.array_view import ArrayView, contiguous_strides
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver
@@ -21,8 +22,12 @@ class Arena:
         self._buffer: Buffer | None = None
         self._size = 0
 
-    def values(self, host: tuple[int, ...]) -> tuple[ArrayView, ...]:
+    def values(self, host: tuple[int, ...], elsewhere: Mapping[str, int]) -> tuple[ArrayView, ...]:
         """The temporaries for these host values; the context must be current.
+
+        Args:
+            host: the host values.
+            elsewhere: the addresses of those that do not lie in the arena, by the names of their leaves.
 
         Raises:
             CudaError: there is not enough memory; the arena is as it was.
@@ -30,18 +35,29 @@ class Arena:
         if self._temporaries.empty:
             return ()
         shapes = self._temporaries.shapes(host)
+        names = self._temporaries.names
         offsets, total = [], 0
-        for shape, dtype in shapes:
+        for name, (shape, dtype) in zip(names, shapes, strict=True):
             offsets.append(total)
-            total += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+            if name not in elsewhere:
+                total += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
         if self._buffer is None or total > self._size:
             self._grow(max(total, _ALIGNMENT))
         assert self._buffer is not None
         base = self._buffer.pointer
+        pointers = [elsewhere.get(name, base + offset) for name, offset in zip(names, offsets, strict=True)]
         return tuple(
-            ArrayView(base + offset, shape, contiguous_strides(shape, dtype.itemsize), dtype, False, self._device.ordinal, None)
-            for offset, (shape, dtype) in zip(offsets, shapes, strict=True)
+            ArrayView(pointer, shape, contiguous_strides(shape, dtype.itemsize), dtype, False, self._device.ordinal, None)
+            for pointer, (shape, dtype) in zip(pointers, shapes, strict=True)
         )
+
+    def sizes(self, host: tuple[int, ...]) -> dict[str, int]:
+        """The bytes of each temporary, by the name of its leaf."""
+        shapes = self._temporaries.shapes(host)
+        return {
+            name: math.prod(shape) * dtype.itemsize
+            for name, (shape, dtype) in zip(self._temporaries.names, shapes, strict=True)
+        }
 
     def _grow(self, size: int) -> None:
         fresh = Buffer(self._device, size)

@@ -187,6 +187,10 @@ class DeviceContext:
         while self._retired:
             self._retired.pop()()
 
+    def trim(self) -> None:
+        """Give memory back that CUDA keeps for the allocation nodes of graphs which are gone."""
+        call(driver.cuDeviceGraphMemTrim, self._device)
+
     def synchronize(self) -> None:
         """Wait for all work on the device; raises what a host callback raised, ``CudaError`` if some of the work failed."""
         self._wait()

@@ -6,12 +6,13 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cuda.core.graph import GraphDefinition
 
 from qgraph.compiled import CudaPlan
-from qgraph.errors import CudaError
+from qgraph.errors import BackendError, CudaError
 from qgraph.plan import GraphPlan, Node
 from qgraph.program import WORD, Branch, Loop
 from qgraph.runtime.array_view import ArrayView
@@ -29,18 +30,36 @@ from qgraph.runtime.temporaries import Temporaries
 add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", None) or driver.cuGraphAddDependencies
 
 
+@dataclass(frozen=True, slots=True)
+class RawGraph:
+    """The CUDA graph of a bound kernel, for what speaks CUDA itself: walk it, dump it, launch it.
+
+    The executable has the arguments that the kernel is bound to, until the kernel is called with others; the nodes of the
+    definition have those that they were made with. Nothing may be destroyed or changed through these handles.
+
+    Attributes:
+        definition: ``cuda.core``'s GraphDefinition.
+        handle: the same as a ``CUgraph`` of ``cuda.bindings.driver``.
+        executable: the ``CUgraphExec``, which ``cuGraphLaunch`` takes.
+    """
+
+    definition: GraphDefinition
+    handle: Any
+    executable: Any
+
+
 class GraphInstance:
-    """A graph and its one executable: a graph with conditional nodes allows no second one.
+    """A graph and its one executable: one with conditional nodes, or with nodes that take memory, allows no second.
 
     The definition stays, since its nodes name the places where the executable is patched.
     """
 
-    __slots__ = ("_nodes", "conditional", "definition", "executable")
+    __slots__ = ("_nodes", "definition", "exclusive", "executable")
 
     def __init__(self) -> None:
         self.definition = GraphDefinition()
         self.executable: Any = None
-        self.conditional = False
+        self.exclusive = False
         self._nodes: tuple[KernelNode | OtherNode, ...] = ()
 
     def instantiate(self, nodes: Iterable[KernelNode | OtherNode]) -> None:
@@ -60,7 +79,7 @@ class GraphInstance:
         for node in others:
             node.define()
         with outside_captures():
-            if self.conditional:
+            if self.exclusive:
                 # Such a graph has one executable at a time, and that of a launch in flight counts.
                 call(driver.cuCtxSynchronize)
             old, self.executable = self.executable, None
@@ -146,10 +165,7 @@ class Resources:
             return
         try:
             with self.device.activate(), outside_captures():
-                # Executables may be destroyed while they run, code and memory may not.
-                call(driver.cuCtxSynchronize)
-                for graph in graphs:
-                    graph.destroy()
+                self._destroy(graphs)
                 if code is not None:
                     code.unload()
         except CudaError:  # the context is poisoned: nothing in it can be used or freed any more
@@ -158,6 +174,20 @@ class Resources:
         for memory in (self.scratch, self.pinned, self.arena, self.others):
             if memory is not None:
                 memory.free()
+
+    def start_again(self) -> None:
+        """Destroy the graphs only: others follow."""
+        graphs, self.graphs = self.graphs, []
+        with outside_captures():
+            self._destroy(graphs)
+
+    def _destroy(self, graphs: list[GraphInstance]) -> None:
+        # Executables may be destroyed while they run; code, and memory that a graph takes, may not.
+        call(driver.cuCtxSynchronize)
+        for graph in graphs:
+            graph.destroy()
+        if self.others is not None and self.others.allocations:
+            self.device.trim()
 
 
 class CudaExecutable(ABC):
@@ -172,11 +202,16 @@ class CudaExecutable(ABC):
         replays: launches so far.
         reinstantiations: how often a graph was made executable again, for a fill or copy of another shape.
         argument_updates: launches so far that had to patch arguments or sizes (the first one only fills them in).
+        rebuilds: how often a graph was built again, since memory that it takes itself has another size.
     """
 
     path: str
     # Whether nodes live in graphs: fills and copies are kernels where they are launched one by one.
     _in_graphs = True
+    # Whether there is one graph, in which nodes can take and free memory.
+    _allocates = False
+    # Whether the graph was begun, and waits for its nodes to know what they work on.
+    _unfinished = False
 
     def __init__(self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None, reason: str) -> None:
         self.plan = plan
@@ -186,6 +221,7 @@ class CudaExecutable(ABC):
         self.replays = 0
         self.argument_updates = 0
         self.reinstantiations = 0
+        self.rebuilds = 0
         self._lock = threading.Lock()
         self._token: object = None
         self._launched = False
@@ -211,10 +247,12 @@ class CudaExecutable(ABC):
         self._parameters = Parameters(plan, scratch.pointer)
         self._arena = resources.arena = Arena(self.device, Temporaries(plan.plan.program))
         self._arena_values: tuple[ArrayView, ...] = ()
+        # The host values that those are for.
+        self._placed: tuple[int, ...] | None = None
         result = plan.plan.program.result
         self._results = None if result is None else ResultReader(result, plan.dtypes)
         self._others = resources.others = OtherNodes(
-            plan.plan, plan.dtypes, self.device, scratch.pointer, with_boxes=self._in_graphs
+            plan.plan, plan.dtypes, self.device, scratch.pointer, with_boxes=self._in_graphs, allocates=self._allocates
         )
         words = self._words_read()
         resources.pinned = PinnedWords(self.device, words) if words else None
@@ -297,6 +335,17 @@ class CudaExecutable(ABC):
                     self.device.pop()
             self.replays += 1
 
+    def graph(self, request: Call) -> RawGraph:
+        """The graph, with these arguments.
+
+        Raises:
+            BackendError: there is no one graph.
+        """
+        raise BackendError(
+            f"this kernel does not run as one CUDA graph: {self.reason}",
+            hint="see last_launch.path; the options graph=True and conditional='device' make it one",
+        )
+
     def _enter(self) -> bool:
         # What a reset took away must not be touched, so this comes before anything else.
         pushed = self.device.push()
@@ -313,22 +362,35 @@ class CudaExecutable(ABC):
         self._token = None
         if request.host != parameters.host:
             self._resize(request.host)
-            self._arena_values = self._arena.values(request.host)
+        if request.host != self._placed:
+            # Until all went well, they are nowhere.
+            self._placed = None
+            self._arena_values = self._place(request.host)
         values = (*request.values, *self._arena_values) if self._arena_values else request.values
         parameters.update(values)
         changed = parameters.changed != 0
         if self._others.changing:
             changed = self._others.update(values, request.host) or changed
-            if self._others.rejected:
+            if self._others.rejected and not self._unfinished:
                 self._instantiate_again()
+        if self._unfinished:
+            self._finish_building()
         if parameters.changed:
             self._apply(parameters.changed)
             # Only now: what an exception kept from the graph is applied by the next launch.
             parameters.changed = 0
         if changed and self._launched:
             self.argument_updates += 1
+        self._placed = request.host
         self._launched = True
         self._token = request.token
+
+    def _place(self, host: tuple[int, ...]) -> tuple[ArrayView, ...]:
+        """The temporaries for these host values."""
+        return self._arena.values(host, {})
+
+    def _finish_building(self) -> None:  # noqa: B027 - only a graph that takes memory is built in two steps
+        """Complete a graph that ``_place`` began, now that its nodes know what they work on."""
 
     def _instantiate_again(self) -> None:
         """A fill or copy has another shape than the executable was made for."""
@@ -371,6 +433,7 @@ class CudaGraphExecutable(CudaExecutable):
     """The whole plan as ONE graph; loops and branches are conditional nodes, decided on the device."""
 
     path = "cuda-graph"
+    _allocates = True
 
     def __init__(
         self,
@@ -386,13 +449,74 @@ class CudaGraphExecutable(CudaExecutable):
         return node_of_task(plan)
 
     def _build(self) -> None:
+        self._launch_graph = driver.cuGraphLaunch
+        # The bytes of the memory that the graph takes, in the order of its allocation nodes; None where there is no graph.
+        self._sizes: tuple[int, ...] | None = None
+        self._instance = self._begin()
+        if not self._others.allocations:
+            self._complete()
+
+    def _begin(self) -> GraphInstance:
         instance = GraphInstance()
         self._resources.graphs.append(instance)
-        instance.conditional = any(node.control is not None for node in self.plan.plan.nodes)
+        instance.exclusive = any(node.control is not None or node.kind == "alloc" for node in self.plan.plan.nodes)
+        return instance
+
+    def _complete(self) -> None:
+        instance = self._instance
         self._fill(instance.definition, instance.definition, 0)
         instance.instantiate(self._nodes.values())
-        self._instance = instance
-        self._launch_graph = driver.cuGraphLaunch
+
+    def _place(self, host: tuple[int, ...]) -> tuple[ArrayView, ...]:
+        allocations = self._others.allocations
+        if not allocations:
+            return super()._place(host)
+        found = self._arena.sizes(host)
+        sizes = tuple(found[name] for name in allocations)
+        if sizes != self._sizes:
+            # A node's size and address never change: it takes another graph.
+            self._begin_again()
+            for node, size in zip(allocations.values(), sizes, strict=True):
+                node.allocate(self._instance.definition.handle, size)
+            self._sizes = sizes
+        return self._arena.values(host, {name: node.pointer for name, node in allocations.items()})
+
+    def _begin_again(self) -> None:
+        if self._sizes is not None:
+            self.rebuilds += 1
+        self._sizes = None
+        self._resources.start_again()
+        for kernel in self._kernels.values():
+            kernel.executable = None
+        self._others.forget()
+        self._instance = self._begin()
+        self._unfinished = True
+
+    def _finish_building(self) -> None:
+        try:
+            self._complete()
+        except BaseException:
+            # The next call begins again.
+            self._sizes = None
+            raise
+        self._unfinished = False
+        # Each node was just made with what it works on.
+        self._parameters.changed = 0
+        for node in self._others.nodes.values():
+            node.rejected = False
+
+    def graph(self, request: Call) -> RawGraph:
+        """The graph, with these arguments."""
+        with self._lock:
+            pushed = self._enter()
+            try:
+                if request.token is not self._token:
+                    self._patch(request)
+                definition = self._instance.definition
+                return RawGraph(definition, definition.handle, self._instance.executable)
+            finally:
+                if pushed:
+                    self.device.pop()
 
     def _fill(self, root: Any, definition: Any, region: int) -> None:
         # Both are GraphDefinitions; definition is the root itself, or a body of a conditional node below it.

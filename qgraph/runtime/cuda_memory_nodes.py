@@ -59,9 +59,10 @@ class MemoryNode(OtherNode):
     executable from the definition.
     """
 
-    def __init__(self, node: Node, box: Box, leaves: Mapping[str, int], hosts: Mapping[str, int]) -> None:
+    def __init__(self, node: Node, box: Box, leaves: Mapping[str, int], hosts: Mapping[str, int], placeholder: int) -> None:
         super().__init__(node)
         self.box = box
+        self._placeholder = placeholder
         self._arrays = tuple(leaves[name] for name in (box.target, box.source) if name)
         self._starts = (box.starts, box.source_starts)
         # Where the host's number is, None for one that is 1.
@@ -86,6 +87,10 @@ class MemoryNode(OtherNode):
             self.instantiated()
         self._known = rows
         return True
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Let go of the arrays of the last call."""
 
     def instantiated(self) -> None:
         """Switch it on or off in the executable, which starts with everything on."""
@@ -117,10 +122,15 @@ class MemsetNode(MemoryNode):
     """Fills a box with a pattern of 1, 2 or 4 bytes."""
 
     def __init__(self, node: Node, box: Box, leaves: Mapping[str, int], hosts: Mapping[str, int], placeholder: int) -> None:
-        super().__init__(node, box, leaves, hosts)
+        super().__init__(node, box, leaves, hosts, placeholder)
         self._parameters = driver.CUDA_MEMSET_NODE_PARAMS()
         self._parameters.value, self._parameters.elementSize = box.value, box.size
-        self._set((Rows(placeholder, box.size),))
+        self.forget()
+
+    def forget(self) -> None:
+        """Fill the placeholder."""
+        self._known = ()
+        self._set((Rows(self._placeholder, self.box.size),))
 
     def add(self, graph: Any) -> Any:
         """Add a memset node."""
@@ -145,12 +155,17 @@ class MemcpyNode(MemoryNode):
     """Copies a box from one array to another."""
 
     def __init__(self, node: Node, box: Box, leaves: Mapping[str, int], hosts: Mapping[str, int], placeholder: int) -> None:
-        super().__init__(node, box, leaves, hosts)
+        super().__init__(node, box, leaves, hosts, placeholder)
         self._parameters = driver.CUDA_MEMCPY3D()
         on_device = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
         self._parameters.srcMemoryType = self._parameters.dstMemoryType = on_device
         self._parameters.Depth = 1
-        self._set((Rows(placeholder, 8), Rows(placeholder + 8, 8)))
+        self.forget()
+
+    def forget(self) -> None:
+        """Copy from the placeholder to itself."""
+        self._known = ()
+        self._set((Rows(self._placeholder, 8), Rows(self._placeholder + 8, 8)))
 
     def add(self, graph: Any) -> Any:
         """Add a memcpy node."""

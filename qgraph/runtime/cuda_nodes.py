@@ -8,6 +8,7 @@ from typing import Any
 from qgraph.errors import ArgumentError
 from qgraph.plan import Box, GraphPlan, Node
 from qgraph.program import WORD, ConstantType, EventMark, HostCall
+from qgraph.runtime.cuda_allocations import AllocNode, EmptyNode, FreeNode
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver
 from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out
 from qgraph.runtime.cuda_memory_nodes import MemcpyNode, MemoryNode, MemsetNode
@@ -121,10 +122,18 @@ class OtherNodes:
         device: where they run.
         scratch: the address of scratch memory.
         with_boxes: fills and copies too, which otherwise are kernels.
+        allocates: there is one graph, which takes and frees the memory of some temporaries.
     """
 
     def __init__(
-        self, plan: GraphPlan, dtypes: Mapping[str, str], device: DeviceContext, scratch: int, *, with_boxes: bool
+        self,
+        plan: GraphPlan,
+        dtypes: Mapping[str, str],
+        device: DeviceContext,
+        scratch: int,
+        *,
+        with_boxes: bool,
+        allocates: bool,
     ) -> None:
         self.nodes: dict[int, OtherNode] = {}
         self._device = device
@@ -137,9 +146,13 @@ class OtherNodes:
         self._placeholders: list[Event] = []
         # Where fills and copies go until the first call tells.
         self._room: Buffer | None = None
+        # By leaf: the temporaries whose memory the graph takes.
+        self.allocations: dict[str, AllocNode] = {}
         for node in plan.nodes:
             if node.box is not None and with_boxes:
                 self.nodes[node.index] = self._memory_node(node, node.box)
+            if node.kind in ("alloc", "free", "join"):
+                self.nodes[node.index] = self._empty_or_memory(node, allocates and node.kind != "join")
             match node.host:
                 case HostCall():
                     self.nodes[node.index] = self._host_call(node, node.host)
@@ -168,6 +181,14 @@ class OtherNodes:
         made = MemcpyNode if box.source else MemsetNode
         return made(node, box, self._leaves, self._hosts, self._room.pointer)
 
+    def _empty_or_memory(self, node: Node, memory: bool) -> OtherNode:
+        if not memory:
+            return EmptyNode(node)
+        if node.kind == "free":
+            return FreeNode(node, self.allocations[node.temporary])
+        made = self.allocations[node.temporary] = AllocNode(node, self._device)
+        return made
+
     def _event_mark(self, node: Node, mark: EventMark) -> OtherNode:
         placeholder = Event(self._device)
         self._placeholders.append(placeholder)
@@ -180,6 +201,14 @@ class OtherNodes:
         for node in self.changing:
             changed |= node.update(values, host)
         return changed
+
+    def forget(self) -> None:
+        """No node may keep an address: some of the memory is gone, and the nodes are about to enter another graph."""
+        for node in self.nodes.values():
+            node.executable = None
+            node.rejected = False
+            if isinstance(node, MemoryNode):
+                node.forget()
 
     @property
     def rejected(self) -> bool:

@@ -16,9 +16,18 @@ _MORE = {
     "size": " and {0} >= 0",
     "": "",
     "step": " and {} != 0",
+    "shape": " and {} != 0",
     "same": " and {} == 1",
     "max_iter": " and {} >= 1",
 }
+
+
+class _ShapesDifferError(Exception):
+    """A check of shapes has failed: its message needs the arguments."""
+
+    def __init__(self, value: HostValue) -> None:
+        super().__init__(value.name)
+        self.value = value
 
 
 class HostValues:
@@ -40,6 +49,8 @@ class HostValues:
         """
         try:
             return self._function(*values)
+        except _ShapesDifferError as error:
+            raise ArgumentError(self._note(error.value, values), error.value.span, hint=error.value.text) from None
         except (ArithmeticError, TypeError, ValueError, IndexError):
             self._explain(values)
             raise
@@ -59,6 +70,10 @@ class HostValues:
     def _look(self, results: tuple[Any, ...]) -> tuple[int, ...]:
         return tuple(_checked(value, result) for value, result in zip(self._values, results, strict=True))
 
+    def _note(self, value: HostValue, values: Sequence[object]) -> str:
+        names = self._function.__code__.co_varnames[: self._function.__code__.co_argcount]
+        return str(eval(value.note, self._function.__globals__, dict(zip(names, values, strict=True))))
+
     def _explain(self, values: Sequence[object]) -> None:
         """Find which value failed, and say so at its place."""
         scope = self._function.__globals__
@@ -69,6 +84,9 @@ class HostValues:
             except (ArithmeticError, TypeError, ValueError, IndexError) as error:
                 if value.source.startswith("len(range(") and "arg 3 must not be zero" in str(error):
                     raise _zero_step(value) from None
+                if "slice(" in value.source and "zero" in str(error):
+                    hint = "a slice needs a step other than 0"
+                    raise ArgumentError(f"the step of `{value.text}` is 0", value.span, hint=hint) from None
                 raise ArgumentError(
                     f"`{value.text or value.source}` cannot be computed for these arguments: {error}",
                     value.span,
@@ -93,6 +111,8 @@ def _checked(value: HostValue, result: Any) -> int:
         )
     if value.check == "step" and number == 0:
         raise _zero_step(value)
+    if value.check == "shape" and number == 0:
+        raise _ShapesDifferError(value)
     if value.check == "same" and number != 1:
         raise ArgumentError(value.text, value.span, hint="pass arrays of one shape, or copy the elements in a loop")
     if value.check == "size" and number < 0:

@@ -42,6 +42,7 @@ class SimulatorExecutable:
         self.nodes = len(plan.plan.nodes)
         self.replays = 0
         self.argument_updates = 0
+        self.rebuilds = 0
 
     def launch(self, call: Call) -> tuple[Any, ...] | None:
         """Run the kernel; when this returns it has run. Gives the numbers that it returns, None if it returns nothing."""

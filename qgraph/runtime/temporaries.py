@@ -10,15 +10,16 @@ from qgraph.program import ArrayType, Program
 
 
 class Temporaries:
-    """What a program's temporaries need; ``empty`` says that there are none."""
+    """What a program's temporaries need; ``empty`` says that there are none, ``names`` what their leaves are called."""
 
-    __slots__ = ("_dtypes", "_places", "empty")
+    __slots__ = ("_dtypes", "_places", "empty", "names")
 
     def __init__(self, program: Program) -> None:
         index = {value.name: position for position, value in enumerate(program.host_values)}
         self._places = [tuple(index[name] for name in temporary.shape) for temporary in program.temporaries]
         types = [temporary.leaf.type for temporary in program.temporaries]
         self._dtypes = [np.dtype(type_.dtype) for type_ in types if isinstance(type_, ArrayType)]
+        self.names = tuple(temporary.leaf.name for temporary in program.temporaries)
         self.empty = not self._places
 
     def shapes(self, host: Sequence[int]) -> list[tuple[tuple[int, ...], np.dtype]]:

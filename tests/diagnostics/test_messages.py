@@ -282,6 +282,157 @@ def syntax_for_over_enumerate():
     return kernel, (floats(),)
 
 
+@bad(ARGUMENT)
+def slice_of_another_length():
+    def kernel(x, y):
+        y[1:] = 2 * x[:]
+
+    return kernel, (floats(), floats())
+
+
+@bad(ARGUMENT)
+def slice_of_another_shape():
+    def kernel(u, v):
+        u[:, 1:] += v.T
+
+    return kernel, (np.ones((3, 5)), np.ones((4, 2)))
+
+
+@bad(SYNTAX)
+def slice_of_more_dimensions():
+    def kernel(x, u):
+        x[:] = u
+
+    return kernel, (floats(), np.ones((3, 5)))
+
+
+@bad(SYNTAX)
+def slice_with_a_length_of_the_device():
+    def kernel(x, y, n):
+        k = n[0]
+        x[k:] = y[:k]
+
+    return kernel, (floats(), floats(), ints(1))
+
+
+@bad(SYNTAX)
+def slice_index_is_an_array():
+    def kernel(x, i):
+        x[i] = 0
+
+    return kernel, (floats(), ints())
+
+
+@bad(SYNTAX)
+def slice_makes_a_new_array():
+    def kernel(x):
+        y = x[1:] + x[:-1]
+        x[1:] = y
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def slice_together_with_a_number():
+    def kernel(x, y):
+        x[1:], y[0] = y[1:], 0
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def view_of_one_array_or_another():
+    def kernel(x, y, n):
+        w = x[1:] if n > 2 else y
+        w[0] = 1
+
+    return kernel, (floats(), floats(), 3)
+
+
+@bad(SYNTAX)
+def view_after_a_loop_that_binds_it_again():
+    def kernel(x, n):
+        w = x[1:]
+        for k in qgraph.serial(range(n)):
+            w = x[k:]
+            w[0] = k
+        w[0] = 1
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def view_of_an_array_that_changed_places():
+    def kernel(x, y, n):
+        while True:
+            w = x[1:]
+            x, y = y, x
+            n[0] -= 1
+            if n[0] < 0:
+                break
+        w[0] = 1
+
+    return kernel, (floats(), floats(), ints(1))
+
+
+@bad(RACE)
+def view_read_a_step_behind():
+    def kernel(x):
+        w = x[1:]
+        for i in range(w.shape[0]):
+            w[i] = 2 * x[i]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def view_returned():
+    def kernel(x):
+        return x[1:]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def slice_with_and():
+    def kernel(x):
+        x[:] = x > 1 and x < 3
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def slice_reduced_along_an_axis():
+    def kernel(u, x):
+        x[0] = np.sum(u, axis=0)
+
+    return kernel, (np.ones((3, 5)), floats())
+
+
+@bad(TYPES)
+def slice_updated_by_a_wider_type():
+    def kernel(n, x):
+        n[1:] += 0.5
+
+    return kernel, (ints(), floats())
+
+
+@bad(ARGUMENT)
+def slice_step_of_zero():
+    def kernel(x, k):
+        x[::k] = 0
+
+    return kernel, (floats(), 0)
+
+
+@bad(ARGUMENT)
+def slice_extreme_of_nothing():
+    def kernel(x):
+        x[0] = np.max(x[9:])
+
+    return kernel, (floats(),)
+
+
 @bad(SYNTAX)
 def syntax_statement_without_effect():
     def kernel(x):
@@ -1834,6 +1985,146 @@ def event_that_does_not_exist_yet():
         qgraph.record(event)
 
     return kernel, (floats(), Lazy())
+
+
+# --- temporaries --------------------------------------------------------------------------------------------------------
+
+
+@bad(SYNTAX)
+def temporary_read_after_it_is_freed():
+    def kernel(x):
+        t = qgraph.zeros(x.shape, alloc=True)
+        for i in range(x.shape[0]):
+            t[i] = x[i]
+        del t
+        for i in range(x.shape[0]):
+            x[i] = t[i] + 1.0  # noqa: F821
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def temporary_written_after_it_is_freed():
+    def kernel(x):
+        t = qgraph.zeros(x.shape)
+        x[0] = t[0]
+        del t
+        t[1:] = 1.0  # noqa: F821
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def temporary_summed_after_it_is_freed():
+    def kernel(x):
+        t = qgraph.zeros(x.shape)
+        del t
+        x[0] = np.sum(t)  # noqa: F821
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def temporary_freed_twice():
+    def kernel(x):
+        t = qgraph.zeros(x.shape)
+        x[0] = t[0]
+        del t
+        del t  # noqa: F821
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def temporary_freed_in_a_loop():
+    def kernel(x, n):
+        for _ in qgraph.serial(range(n)):
+            t = qgraph.zeros(x.shape)
+            for i in range(x.shape[0]):
+                x[i] += t[i]
+            del t
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def del_of_an_argument():
+    def kernel(x):
+        x[0] = 1.0
+        del x
+
+    return kernel, (floats(),)
+
+
+@qgraph.func
+def forgetful(a):
+    b = a * 2.0
+    del b
+    return a
+
+
+@bad(SYNTAX)
+def del_in_a_device_function():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = forgetful(x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def alloc_in_a_while():
+    def kernel(x):
+        n = 0
+        while n < 3:
+            t = qgraph.empty(x.shape, alloc=True)
+            for i in range(x.shape[0]):
+                t[i] = x[i]
+            for i in range(x.shape[0]):
+                x[i] = t[i] + 1.0
+            n += 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def alloc_in_a_branch():
+    def kernel(x, n):
+        if n > 0:
+            t = qgraph.zeros(x.shape, alloc=True)
+            for i in range(x.shape[0]):
+                x[i] += t[i]
+
+    return kernel, (floats(), 1)
+
+
+@bad(SYNTAX)
+def alloc_that_is_not_known():
+    def kernel(x, alloc):
+        t = qgraph.zeros(x.shape, alloc=alloc)
+        for i in range(x.shape[0]):
+            x[i] += t[i]
+
+    return kernel, (floats(), True)
+
+
+@bad(SYNTAX)
+def alloc_of_an_array_of_numpy():
+    def kernel(x):
+        t = np.zeros(3, alloc=True)
+        x[0] = t[0]
+
+    return kernel, (floats(),)
+
+
+@bad(BACKEND, caret=False)
+def graph_of_a_kernel_on_the_cpu():
+    @qgraph.kernel(backend="cpu")
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] += 1.0
+
+    return lambda: kernel.bind(floats()).graph
 
 
 # --- the tests ----------------------------------------------------------------------------------------------------------

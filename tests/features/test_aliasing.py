@@ -64,6 +64,28 @@ def test_overlap_makes_an_edge(rig):
     assert edges_of(kernel, *overlapping()) == {(0, 1), (1, 2)}
 
 
+def halves_and_all(left, right, whole):
+    for i in range(left.shape[0]):
+        left[i] = left[i] * 3 + 1
+    for i in range(right.shape[0]):
+        right[i] = right[i] * 5 + 2
+    for i in range(whole.shape[0]):
+        whole[i] = whole[i] * 7 + 3
+    for i in range(left.shape[0]):
+        left[i] = left[i] * 9 + 4
+    for i in range(right.shape[0]):
+        right[i] = right[i] * 11 + 5
+
+
+def test_parts_of_one_array_wait_for_the_whole_and_not_for_each_other(rig):
+    def make():
+        x = np.arange(40)
+        return x[:20], x[20:], x
+
+    kernel = rig.check(halves_and_all, make)
+    assert edges_of(kernel, *make()) == {(0, 2), (1, 2), (2, 3), (2, 4)}
+
+
 def add(a, b, c):
     for i in range(a.shape[0]):
         c[i] = a[i] + 2 * b[i]

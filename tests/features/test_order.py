@@ -3,6 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+
+import qgraph
+from tests.features.topologies import (
+    Batch,
+    Choice,
+    Repeat,
+    arguments_of,
+    conflict,
+    expected,
+    function_of,
+    make_batch,
+    reduced_order,
+)
 
 POISON = 77
 
@@ -166,3 +180,119 @@ def empty_kernel(x):
 
 def test_a_kernel_that_does_nothing(check):
     check(empty_kernel, lambda: (np.ones(3),), noop=True)
+
+
+# --- random topologies that do not commute -------------------------------------------------------------------------------
+
+# For each backend: batches, topologies in each, and statements in a topology. On cuda these are 256 topologies.
+PLAIN = {"cpu": (1, 4, 5), "sim": (3, 2, 5), "cuda": (4, 40, 6)}
+NESTED = {"cpu": (1, 2, 3), "sim": (3, 2, 3), "cuda": (8, 12, 4)}
+RUNS = {"cpu": 2, "sim": 1, "cuda": 5}
+
+
+def batches_of(backend, sizes, depth):
+    count, topologies, statements = sizes[backend]
+    return [make_batch(1000 * depth + seed, topologies, statements, depth) for seed in range(count)]
+
+
+def run_and_compare(rig, batch: Batch, folder):
+    """The kernel leaves what the model says, on each run; so does plain Python."""
+    function, _ = function_of(batch, folder)
+    kernel = rig.kernel(function)
+    for run in range(RUNS[rig.backend]):
+        arguments = arguments_of(batch, run)
+        wanted = expected(batch, arguments)
+        if run == 0:
+            plain = arguments_of(batch, run)
+            with np.errstate(all="ignore"):
+                kernel.reference(*plain)
+            assert [array.tolist() for array in plain[: len(wanted)]] == wanted
+        rig.run(kernel, *arguments)
+        assert [array.tolist() for array in arguments[: len(wanted)]] == wanted
+    assert kernel.stats.graph_builds == 1
+    return kernel
+
+
+def test_random_topologies_run_in_program_order(rig, tmp_path):
+    for batch in batches_of(rig.backend, PLAIN, 0):
+        run_and_compare(rig, batch, tmp_path)
+
+
+def test_random_topologies_in_loops_and_branches(rig, tmp_path):
+    for batch in batches_of(rig.backend, NESTED, 2):
+        kernel = run_and_compare(rig, batch, tmp_path)
+        if rig.backend == "cuda":
+            assert kernel.last_launch.path == "cuda-graph"
+
+
+def without_joins(plan):
+    """The edges between nodes that do something."""
+    edges = set(plan.edges)
+    for join in (node.index for node in plan.nodes if node.kind == "join"):
+        before = [edge for edge in edges if edge[1] == join]
+        after = [edge for edge in edges if edge[0] == join]
+        edges -= {*before, *after}
+        edges |= {(first, last) for first, _ in before for _, last in after}
+    return edges
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_edges_are_the_reduced_order_of_what_touches_the_same_memory(seed, tmp_path):
+    batch = make_batch(seed, 3, 10, 0)
+    function, places = function_of(batch, tmp_path)
+    plan = qgraph.kernel(function).plan(*arguments_of(batch, 0))
+    position = {line: k for k, line in enumerate(sorted(places))}
+    assert len(plan.tasks) == len(batch.statements)
+    edges = {tuple(position[plan.nodes[index].span.line] for index in edge) for edge in without_joins(plan)}
+    assert edges == reduced_order(batch.statements)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_in_loops_and_branches_too_what_touches_the_same_memory_has_an_order(seed, tmp_path):
+    batch = make_batch(seed, 3, 4, 2)
+    function, places = function_of(batch, tmp_path)
+    plan = qgraph.kernel(function).plan(*arguments_of(batch, 0))
+    checked = 0
+    for region in plan.regions:
+        # What a line of the program is in this region: a kernel, or a loop or branch with all that is in it.
+        found = [(index, places.get(plan.nodes[index].span.line)) for index in region.nodes if is_statement(plan.nodes[index])]
+        known = [(index, statement) for index, statement in found if statement is not None]
+        for place, (index, statement) in enumerate(known):
+            later = reachable(plan.edges, index)
+            for other, following in known[place + 1 :]:
+                if conflict(statement, following):
+                    assert other in later
+                    checked += 1
+    assert checked > 8
+
+
+def is_statement(node):
+    return node.control is not None or (node.task is not None and node.task.role == "loop")
+
+
+def reachable(edges, start):
+    found, todo = set(), [start]
+    while todo:
+        here = todo.pop()
+        following = {after for before, after in edges if before == here} - found
+        found |= following
+        todo += following
+    return found
+
+
+def test_the_topologies_hold_what_they_should():
+    batches = [make_batch(seed, 4, 8, 2) for seed in range(20)]
+    assert {loop.word for batch in batches for loop in loops_in(batch.statements)} == {"while", "serial", "do"}
+    plans = [make_batch(seed, 3, 10, 0) for seed in range(25)]
+    shared = [a.shares(b) and a != b for batch in plans for a in batch.views for b in batch.views if a.owner == b.owner]
+    assert sum(shared) > 100
+
+
+def loops_in(statements):
+    for statement in statements:
+        match statement:
+            case Repeat():
+                yield statement
+                yield from loops_in(statement.body)
+            case Choice():
+                yield from loops_in((*statement.first, *statement.second))

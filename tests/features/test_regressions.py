@@ -101,6 +101,44 @@ def test_the_value_of_a_func_that_assigns_slices(check):
     check(calls_a_func_with_slices, lambda: (np.arange(5) + 7,))
 
 
+def another_name_between_swaps(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        u[0] += 1
+        u, v = v, u
+    held = u
+    for _ in qgraph.serial(range(n)):
+        u[1] += 1
+        u, v = v, u
+    held[2] = -5
+    u[3] = -6
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_another_name_of_an_array_stays_with_it_while_a_later_loop_swaps(check, n):
+    check(another_name_between_swaps, lambda: (np.arange(5), np.arange(5) + 10, n))
+
+
+@qgraph.func
+def swaps_its_own(a, b, n):
+    for _ in qgraph.serial(range(n)):
+        a[1] += 1
+        a, b = b, a
+    a[2] = -7
+
+
+def after_a_func_that_swaps(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        u[0] += 1
+        u, v = v, u
+    swaps_its_own(u, v, n)
+    u[3] = -8
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_arrays_of_the_caller_stay_where_they_are_while_a_func_swaps_its_own(check, n):
+    check(after_a_func_that_swaps, lambda: (np.arange(5), np.arange(5) + 10, n))
+
+
 def python_numbers_out_of_scratch(y, out):
     total = 3
     odd = True

@@ -640,8 +640,9 @@ def last_of_serial_with_loops(x, n):
     x[0] = t
 
 
-def test_the_variable_of_a_device_loop_ends_with_it(rig):
-    refused(rig, last_of_serial_with_loops, KernelSyntaxError, "`t`", numbers(), 3)
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_the_variable_of_a_device_loop_assigned_before_it(check, n):
+    check(last_of_serial_with_loops, lambda: (numbers(), n))
 
 
 def assigned_in_a_parallel_loop(x):

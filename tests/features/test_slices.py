@@ -121,7 +121,7 @@ def different(x, y):
 
 def test_different_shapes_are_refused_before_anything_runs(rig):
     x, y = rig.device(np.zeros(4)), rig.device(np.ones(5))
-    with pytest.raises(qgraph.ArgumentError, match="have different shapes"):
+    with pytest.raises(qgraph.ArgumentError, match=r"has length 5, and `x\[:\]` has length 4"):
         rig.kernel(different)(x, y)
     assert not qgraph.to_numpy(x).any()
 
@@ -131,16 +131,12 @@ def of_nothing(x, out):
 
 
 def test_the_maximum_of_nothing_is_refused(rig):
-    with pytest.raises(qgraph.ArgumentError, match="np.max of no elements"):
+    with pytest.raises(qgraph.ArgumentError, match="array without elements"):
         rig.kernel(of_nothing)(rig.device(np.zeros(0)), rig.device(np.zeros(1)))
 
 
 def too_many(x, y):
     x[:] = y
-
-
-def bound_on_the_device(x, k):
-    x[: k[0]] = 0
 
 
 def along_an_axis(x):
@@ -151,8 +147,7 @@ def along_an_axis(x):
     ("function", "args", "text"),
     [
         (too_many, (np.zeros(4), np.zeros((4, 4))), "has 2 dimensions"),
-        (bound_on_the_device, (np.zeros(4), np.ones(1, np.int64)), "known on the device only"),
-        (along_an_axis, (np.zeros((4, 4)),), "arguments that kernels do not know"),
+        (along_an_axis, (np.zeros((4, 4)),), "arguments that are not supported"),
     ],
 )
 def test_what_is_refused(function, args, text):

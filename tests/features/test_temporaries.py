@@ -65,6 +65,96 @@ def sized(x, n):
         x[i] = t[n - 1 - i]
 
 
+def of_the_graph(x, n):
+    t = qgraph.zeros(n, np.int64, alloc=True)
+    u = qgraph.empty_like(x, alloc=True)
+    w = qgraph.full(n, 7, np.int64)
+    for i in range(n):
+        t[i] = x[i] * 3 + w[i]
+    k = 0
+    while k < 3:
+        for i in range(n):
+            u[i] = t[n - 1 - i] + k
+        for i in range(n):
+            t[i] = u[i] * 5
+        k += 1
+    del w, u
+    for i in range(n):
+        x[i] = t[i]
+    del t
+    for i in range(n):
+        x[i] = x[i] * 2 + 1
+
+
+@qgraph.func
+def halves(x, n):
+    t = qgraph.empty(n, alloc=True)
+    for i in range(n):
+        t[i] = x[i] / 2
+    s = 0.0
+    for i in range(n):
+        s += t[i]
+    del t
+    return s
+
+
+def freed_in_a_func(x, n):
+    t = qgraph.full(n, 1.5)
+    a = halves(x, n)
+    b = halves(t, n)
+    t = qgraph.zeros(n)
+    for i in range(n):
+        x[i] += t[i]
+    return a, b
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_memory_of_the_graph_and_del(check, n):
+    check(of_the_graph, lambda: (np.arange(5) + 1, n))
+
+
+def test_memory_of_the_graph_in_a_func(check):
+    check(freed_in_a_func, lambda: (np.arange(6.0), 4), noop=True)
+
+
+def test_the_plan_shows_who_takes_the_memory_and_when():
+    plan = qgraph.kernel(of_the_graph).plan(np.zeros(5, np.int64), 4)
+    assert "temporary t: int64[n], memory of the graph" in str(plan)
+    assert "temporary w: int64[n]\n" in str(plan)
+    root = [plan.nodes[index] for index in plan.regions[0].nodes]
+    assert [node.label for node in root if node.kind in ("alloc", "free")] == ["alloc t", "alloc u", "free u", "free t"]
+    (alloc,) = (node for node in root if node.label == "alloc t")
+    (free,) = (node for node in root if node.label == "free t")
+    touching = [node for node in root if node.task is not None and _touches(node.task.effects, "_t_")]
+    users = {node.index for node in touching} | {node.index for node in root if node.kind == "while"}
+    assert len(users) == 4
+    after = _reachable(plan.edges, alloc.index)
+    assert users <= after
+    assert all(free.index in _reachable(plan.edges, user) for user in users)
+    # What comes later does not wait for it, and nothing of it touches the last loop.
+    assert root[-1].kind == "kernel"
+    assert free.index not in plan.predecessors(root[-1].index)
+
+
+def _touches(effects, start):
+    return any(name.startswith(start) for name in effects.reads | effects.writes)
+
+
+def _reachable(edges, start):
+    found, todo = set(), [start]
+    while todo:
+        here = todo.pop()
+        following = {after for before, after in edges if before == here} - found
+        found |= following
+        todo += following
+    return found
+
+
+def test_on_the_host_alloc_means_nothing():
+    assert qgraph.zeros(3, alloc=True, backend="cpu").tolist() == [0, 0, 0]
+    assert qgraph.empty((2, 3), np.int8, "cpu", alloc=False).shape == (2, 3)
+
+
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_kinds_dtypes_and_calls(check, n):
     check(of_all_kinds, lambda: (np.arange(5.0), n))

@@ -38,11 +38,11 @@ def on_device(array):
 
 def kinds(kernel, *args):
     """The types of the root's nodes in the CUDA graph, in any order, by the names of the driver's enumeration."""
-    executable = kernel.bind(*args)._executable
+    bound = kernel.bind(*args)
+    handle = bound.graph.handle
     with device().activate():
-        (instance,) = executable._resources.graphs
-        count = call(driver.cuGraphGetNodes, instance.definition.handle)[1]
-        nodes = call(driver.cuGraphGetNodes, instance.definition.handle, count)[0]
+        count = call(driver.cuGraphGetNodes, handle)[1]
+        nodes = call(driver.cuGraphGetNodes, handle, count)[0]
         types = [driver.CUgraphNodeType(int(call(driver.cuGraphNodeGetType, node))) for node in nodes]
     return sorted(type_.name.removeprefix("CU_GRAPH_NODE_TYPE_") for type_ in types)
 

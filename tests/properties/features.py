@@ -33,6 +33,8 @@ class Features:
     returns: bool = True
     # `x[1:] = y[:-1]`, and `np.sum(x)`.
     slices: bool = True
+    # `w = x[1:]`.
+    views: bool = True
     # Arrays that a kernel makes for itself.
     temporaries: bool = True
     # Functions whose loops become the kernel's, and their values.

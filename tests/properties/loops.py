@@ -75,7 +75,7 @@ class Loops:
         self.state = state
         self.choices = state.choices
         self.expressions = state.expressions
-        self.partly = partly
+        self.partly = set(partly)
 
     def write(self, scope: Scope, scalars: tuple[Scalar, ...], executions: int) -> list[str] | None:
         """A loop, or None where nothing could be written in one."""

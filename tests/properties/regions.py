@@ -61,6 +61,8 @@ class Regions:
             options += [self._new_scalar, self._new_scalar, self._assign_scalar]
         if features.slices:
             options += [self._slices, self._slices]
+        if features.views:
+            options += [self._view, self._view]
         if features.temporaries:
             options.append(self._temporary)
         if features.rebinding:
@@ -109,8 +111,56 @@ class Regions:
         return lines, place
 
     def _slices(self, place: Place) -> tuple[list[str], Place]:
+        lines = self._in_place(place) if self.choices.maybe(15) else None
+        if lines is not None:
+            return lines, place
         lines = self.slices.assignment(place.sees)
         return (lines, place) if lines is not None else self._store(place)
+
+    def _in_place(self, place: Place) -> list[str] | None:
+        """A number is added to all elements of an array; None where there is no such array, or no room in it."""
+        windows = [w for w in place.scope.windows if w.array.shape and w.array.writable and kind_of(w.array.dtype) != "bool"]
+        if not windows:
+            return None
+        array = self.choices.pick(windows).array
+        step = self.state.spend(array.room, place.executions)
+        if not step:
+            return None
+        if array.dtype in UNSIGNED:
+            # NumPy refuses to add a signed number, which a scalar may be.
+            return [f"{array.name} += {step}"]
+        return [f"{array.name} += {self.expressions.within(kind_of(array.dtype), place.sees, -step, step).text}"]
+
+    def _view(self, place: Place) -> tuple[list[str], Place]:
+        """A name for a part of an array."""
+        scope = place.scope
+        windows = [window for window in scope.windows if window.array.shape]
+        if not windows:
+            return self._loop(place)
+        array = self.choices.pick(windows).array
+        name = self.state.name("w")
+        text, shape = self.slices.part(array)
+        scope, memory = self._in_one_memory(scope, array)
+        known = dict(scope.extents)
+        for axis, extent in enumerate(shape):
+            known[extent] = (*known.get(extent, ()), f"{name}.shape[{axis}]")
+        view = Array(name, array.dtype, shape, memory, array.writable, of=array.room)
+        scope = replace(scope, windows=(*scope.windows, Window(view)), extents=known)
+        return [f"{name} = {text}"], replace(place, scope=scope)
+
+    def _in_one_memory(self, scope: Scope, array: Array) -> tuple[Scope, int]:
+        """A scope in which all that a part of ``array`` may overlap, whatever changes places, has one memory."""
+        memory = array.memory
+        members = {memory}
+        if array.movable:
+            arrays = [window.array for window in scope.windows]
+            members |= {a.memory for a in arrays if a.room == array.room and a.movable == array.movable}
+            memory = 100 + self.state.number()
+        self.loops.partly.add(memory)
+        windows = tuple(
+            replace(w, array=replace(w.array, memory=memory)) if w.array.memory in members else w for w in scope.windows
+        )
+        return replace(scope, windows=windows), memory
 
     # --- numbers ---
 
@@ -332,11 +382,19 @@ class Regions:
         self.state.functions.sources.append(
             ["@qgraph.func", f"def {name}({', '.join([*parameters, number])}):", *indented(inner)]
         )
-        call = f"{name}({', '.join([*(w.array.name for w in given), argument.text])})"
+        memories = [window.array.memory for window in given]
+        passed = [self._passed(window.array, memories.count(window.array.memory) == 1) for window in given]
+        call = f"{name}({', '.join([*passed, argument.text])})"
         if result is None:
             return [call], place
         known = Scalar(result, dtype_of(result))
         return [f"{result.text} = {call}"], replace(place, scalars=(*place.scalars, known))
+
+    def _passed(self, array: Array, alone: bool) -> str:
+        """An array, or at times the same elements in another order."""
+        if not (alone and array.shape and self.features.views and self.choices.maybe(20)):
+            return array.name
+        return f"{array.name}[{', '.join(self.choices.pick((':', '::-1')) for _ in array.shape)}]"
 
 
 def dtype_of(value: Value) -> str:

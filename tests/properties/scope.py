@@ -34,11 +34,13 @@ class Array:
     writable: bool = True
     # Contiguous, and alone in its memory: it may change places with another of its type that was made where it was.
     movable: str = ""
+    # Of a part of another array: that one's room.
+    of: str = ""
 
     @property
     def room(self) -> str:
         """What it shares its room for updates with: all that it may be aliased to, or change places with."""
-        return f"{self.dtype}{[extent.number for extent in self.shape]}"
+        return self.of or f"{self.dtype}{[extent.number for extent in self.shape]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.properties.scope import Array, Scope
+from tests.properties.scope import Array, Extent, Scope
 from tests.properties.state import State
 from tests.properties.values import (
     GRAIN,
@@ -22,6 +22,15 @@ from tests.properties.values import (
 _ALIKE = ((":", "::-1"), ("1:", ":-1"), ("1:-1", ":-2", "2:"), ("::2",), ("-1:", ":1"))
 
 
+# The same for parts that get a name, with the arguments of a slice that tell their length.
+_PARTS = (
+    ((":", "::-1"), ""),
+    (("1:", ":-1", "-2::-1"), "1, None"),
+    (("1:-1", "2:", ":-2"), "2, None"),
+    (("::2",), "0, None, 2"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """For each axis, which of the ways to take elements are alike."""
@@ -36,6 +45,8 @@ class Slices:
         self.state = state
         self.choices = state.choices
         self.expressions = state.expressions
+        # The extents of parts, by that of the whole and what is left out.
+        self._extents: dict[tuple[Extent, str], Extent] = {}
 
     def assignment(self, scope: Scope) -> list[str] | None:
         """A slice gets a value; None where there is no array with axes."""
@@ -46,6 +57,12 @@ class Slices:
         part = _Part(tuple(self.choices.pick(_ALIKE) for _ in array.shape))
         target = self._slice(array, part)
         kind = kind_of(array.dtype)
+        if self.state.features.views and self.choices.maybe(10):
+            bounds = [within(self.expressions.integer(scope, 1), -4, 6).text for _ in range(2)]
+            place = ", ".join(
+                [self.choices.pick((f"{bounds[0]}:", f":{bounds[0]}", ":".join(bounds))), *[":"] * 9][: len(array.shape)]
+            )
+            return [f"{array.name}[{place}] = {self.expressions.for_array(array.dtype, scope, depth=1).text}"]
         if self.choices.maybe(35):
             return [f"{target} = {self.expressions.for_array(array.dtype, scope, depth=1).text}"]
         if kind == "bool":
@@ -56,6 +73,29 @@ class Slices:
         if self.state.features.real and kind == "float":
             return [f"{target} = {self._real(array, part, scope)}"]
         return [f"{target} = {within(self._value(array, part, scope), *domain(array.dtype, spare=1)).text}"]
+
+    def part(self, array: Array) -> tuple[str, tuple[Extent, ...]]:
+        """A part of an array that has at least one axis, and its shape."""
+        parts: list[str] = []
+        shape: list[Extent] = []
+        for axis, extent in enumerate(array.shape):
+            droppable = extent.least > 0 and (shape or axis < len(array.shape) - 1)
+            if droppable and self.choices.maybe(25):
+                parts.append(self.choices.pick(("0", "-1")))
+                continue
+            ways, left = self.choices.pick(_PARTS)
+            parts.append(self.choices.pick(ways))
+            shape.append(self._part_of(extent, left))
+        text = f"{array.name}[{', '.join(parts)}]"
+        if self.choices.maybe(20):
+            return f"{text}.T", tuple(reversed(shape))
+        return text, tuple(shape)
+
+    def _part_of(self, extent: Extent, left: str) -> Extent:
+        if not left:
+            return extent
+        sizes = tuple(len(range(size)[eval(f"slice({left})")]) for size in extent.sizes)
+        return self._extents.setdefault((extent, left), Extent(100 + self.state.number(), sizes))
 
     def _alike(self, array: Array, scope: Scope, kinds: tuple[str, ...]) -> list[Array]:
         arrays = [window.array for window in scope.windows if window.array.shape == array.shape]
