@@ -15,6 +15,7 @@ from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.ranks import rank
 from qgraph.frontend.region import ArrayWords, Region
 from qgraph.frontend.scope import Globals, Scope
+from qgraph.frontend.signs import refuse_mixed_signs
 from qgraph.frontend.unit import Unit
 from qgraph.program import HOST, ArrayType, Effects, EventMark, GlobalArray, HostCall, Leaf, Program, Result, Statement, Type
 
@@ -52,6 +53,7 @@ def build_program(
     if used != float_type:
         program = _built(source, bound, leaves, aliases, Globals(arrays), used)
     _check_readonly(program)
+    refuse_mixed_signs(program)
     return program
 
 
@@ -69,6 +71,7 @@ def _built(
     tree = pruned(Scope(source, names, globals_), source.tree)
     frame = Frame(unit, tree)
     scope = Scope(source, names, globals_, frame)
+    _refuse_returned_arrays(scope, tree)
     unit.calling.append(source.function)
     region = Region(unit, _HANDLERS, ArrayWords(slices.bind_view, slices.reduce_arrays))
     enter_function(region, scope, tree)
@@ -89,6 +92,23 @@ def _built(
         result=result,
         temporaries=tuple(unit.temporaries),
     )
+
+
+def _refuse_returned_arrays(scope: Scope, tree: ast.FunctionDef) -> None:
+    """Arguments, and parts of them, told at the `return`; what else is an array comes out at the end."""
+    for node in ast.walk(tree):
+        value = node.value if isinstance(node, ast.Return) else None
+        for part in value.elts if isinstance(value, ast.Tuple) else [value]:
+            if part is not None and _is_array(scope, part):
+                raise KernelSyntaxError(
+                    "a kernel cannot return an array", scope.span(part), hint="write the result to an array argument"
+                )
+
+
+def _is_array(scope: Scope, node: ast.expr) -> bool:
+    assert scope.frame is not None
+    names = [child.id for child in ast.walk(node) if isinstance(child, ast.Name)]
+    return not any(scope.frame.assigned(name) for name in names) and rank(scope, node) > 0
 
 
 def _as_barrier(unit: Unit, statement: Statement) -> Statement:

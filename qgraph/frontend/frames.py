@@ -55,6 +55,7 @@ class Frame:
         # A parameter is assigned by the call.
         self._assignments: Counter[str] = Counter(node.arg for node in ast.walk(tree.args) if isinstance(node, ast.arg))
         self._nested: set[str] = set()
+        self._names_assigned: set[str] = set()
         self._collect(tree.body, nested=False)
         self._read_elsewhere = _read_outside_their_loops(tree.body)
         self.returns: Structure | None = None
@@ -69,6 +70,7 @@ class Frame:
                 self.values.setdefault(node.targets[0].id, node.value)
             if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
                 self._assignments[node.id] += 1
+                self._names_assigned.add(node.id)
                 if nested:
                     self._nested.add(node.id)
             inside = nested or isinstance(node, _COMPOUND)
@@ -78,6 +80,10 @@ class Frame:
         """Whether ``name`` is assigned in some loop or branch, and elsewhere too: then its value lives on the device."""
         owner = name.partition(ADDED)[0]
         return not owner or (owner in self._nested and self._assignments[owner] > 1)
+
+    def assigned(self, name: str) -> bool:
+        """Whether some statement assigns ``name``, besides the call."""
+        return name in self._names_assigned
 
     def assigned_nested(self, name: str) -> bool:
         """Whether a loop or a branch assigns ``name``."""

@@ -73,11 +73,13 @@ class Scope:
         globals_: Globals,
         frame: Frame | None = None,
         entry: Mapping[str, Binding] | None = None,
+        caller: Scope | None = None,
     ) -> None:
         self.source = source
         self.names = dict(names)
         # What names meant where the loop's body or branch begins; nothing for a function.
         self.entry = entry or {}
+        self.caller = caller
         # At kernel level: what is known of the function as a whole.
         self.frame = frame
         self._globals = globals_
@@ -94,12 +96,12 @@ class Scope:
     def inner(self, names: Mapping[str, Binding]) -> Scope:
         """The same function with some names bound anew, as in the body of a loop."""
         entry = {**self.names, **names}
-        return Scope(self.source, entry, self._globals, self.frame, entry)
+        return Scope(self.source, entry, self._globals, self.frame, entry, self.caller)
 
     def of(self, source: SourceFunction, names: Mapping[str, Binding], frame: Frame | None = None) -> Scope:
         """The scope of another function, called from this one."""
         shared = {name: bound for name, bound in self.names.items() if name.startswith(SHARED)}
-        return Scope(source, {**shared, **names}, self._globals, frame)
+        return Scope(source, {**shared, **names}, self._globals, frame, caller=self)
 
     def lookup(self, node: ast.Name) -> Binding:
         """What ``node`` stands for; ``KernelSyntaxError`` if nothing does."""
@@ -185,6 +187,11 @@ class Scope:
         return children[index]
 
     def _suggestion(self, name: str) -> str:
+        caller = self.caller
+        while caller is not None:
+            if name in caller.names:
+                return f"`{name}` belongs to {caller.source.name}(): pass it to {self.source.name}() as an argument"
+            caller = caller.caller
         known = [*self.names, *self.source.closure, *self.source.globals, *dir(builtins)]
         close = difflib.get_close_matches(name, [word for word in known if not word.startswith("__")], 1)
         return f"did you mean `{close[0]}`?" if close else "define it before the call, or pass it as an argument"

@@ -1513,6 +1513,290 @@ def type_integer_to_a_negative_integer():
     return kernel, (ints(), 3)
 
 
+# --- values that cannot be ----------------------------------------------------------------------------------------------
+
+
+@bad(TYPES)
+def type_integer_to_a_negative_name():
+    exponent = -2
+
+    def kernel(k):
+        power = exponent
+        for i in range(k.shape[0]):
+            k[i] = k[i] ** power
+
+    return kernel, (ints(),)
+
+
+@bad(TYPES)
+def type_a_scalar_that_is_a_text():
+    def kernel(x):
+        s = "text"
+        if x[0] > 1:
+            s = 5
+        x[0] = s
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def type_a_scalar_that_becomes_an_array():
+    def kernel(x):
+        s = 1.0
+        while s < 5.0:
+            for i in range(x.shape[0]):
+                x[i] += 1.0
+            s += x[0]
+            s = x
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def type_a_scalar_that_becomes_a_tuple():
+    def kernel(x):
+        s = 1.0
+        while s < 5.0:
+            for i in range(x.shape[0]):
+                x[i] += 1.0
+            s = (s, x[0])
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_scalar_of_a_uint64_and_an_int64():
+    def kernel(u, k):
+        s = u[0]
+        for i in range(u.shape[0]):
+            u[i] += 1
+        s = k[0]
+        u[1] = s
+
+    return kernel, (ints().astype(np.uint64), ints())
+
+
+@bad(TYPES)
+def type_a_uint64_and_an_int64():
+    def kernel(u, k):
+        for i in range(u.shape[0]):
+            u[i] = (u[i] + k[i]) // 2
+
+    return kernel, (ints().astype(np.uint64), ints())
+
+
+@bad(TYPES)
+def type_match_on_a_float():
+    def kernel(x):
+        match x[0]:
+            case 1:
+                for i in range(x.shape[0]):
+                    x[i] = 2.0
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_match_on_a_float_in_a_loop():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            match x[i]:
+                case 1:
+                    x[i] = 2.0
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_match_on_an_unknown_text():
+    def kernel(x, n):
+        match n:
+            case "fast":
+                x[0] = 2.0
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def syntax_return_a_slice():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = 1.0
+        return x[0], x[1:]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_return_a_temporary():
+    def kernel(x):
+        t = qgraph.zeros(3, np.float64)
+        for i in range(3):
+            t[i] = x[i]
+        return t
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_walrus_behind_and():
+    def kernel(x):
+        if x[0] > 1 and (a := x[1]) > 2:
+            x[0] = a
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_walrus_after_what_it_changes():
+    def kernel(x):
+        a = 1.0
+        x[0] = a + (a := x[1])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_starred_target():
+    def kernel(x):
+        a, *rest = x.shape
+        x[0] = a
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_tuples_of_two_lengths():
+    def kernel(x, n):
+        t = (1, 2) if n > 2 else (3, 4, 5)
+        x[0] = t[0]
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def names_a_scalar_assigned_on_some_paths():
+    def kernel(x):
+        if x[0] > 1:
+            s = 5.0
+        for i in range(x.shape[0]):
+            x[i] = s
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_a_scalar_assigned_in_a_branch_with_loops():
+    def kernel(x):
+        if x[0] > 1:
+            s = 5.0
+            for i in range(x.shape[0]):
+                x[i] += s
+        x[0] = s
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_the_variable_of_a_serial_loop_that_may_be_empty():
+    def kernel(x, n):
+        for t in qgraph.serial(range(n)):
+            for i in range(x.shape[0]):
+                x[i] += t
+        x[0] = t
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def names_the_variable_of_a_loop_of_one_thread_that_may_be_empty():
+    def kernel(x, n):
+        for t in qgraph.serial(range(n)):
+            x[t] += t
+        x[0] = t
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def names_a_temporary_that_is_gone():
+    def kernel(x, n):
+        for t in qgraph.serial(range(n)):
+            row = qgraph.zeros(3, np.float64)
+            for i in range(3):
+                row[i] = t
+            for i in range(3):
+                x[i] += row[i]
+        x[0] = row[1]
+
+    return kernel, (floats(), 3)
+
+
+@qgraph.func
+def uses_a_kernel_scalar(value):
+    return value * speed  # noqa: F821
+
+
+@bad(SYNTAX)
+def names_a_kernel_scalar_in_a_func():
+    def kernel(x):
+        speed = x[0] * 2
+        for i in range(x.shape[0]):
+            x[i] = uses_a_kernel_scalar(x[i]) + speed
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_a_global_array_in_static():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = qgraph.static(GLOBAL[0])
+
+    return kernel, (floats(),)
+
+
+GLOBAL = np.arange(3.0)
+NESTED = (np.arange(3.0),)
+
+
+@bad(SYNTAX)
+def names_an_array_in_a_global_tuple():
+    def kernel(x):
+        for i in range(3):
+            x[i] = NESTED[0][i]
+
+    return kernel, (floats(),)
+
+
+@bad(ARGUMENT)
+def call_a_negative_size():
+    def kernel(x, n):
+        t = qgraph.zeros(n - 5, np.float64)
+        for i in range(x.shape[0]):
+            x[i] = t.shape[0]
+
+    return kernel, (floats(), 3)
+
+
+@bad(ARGUMENT)
+def call_a_slice_of_another_shape():
+    def kernel(x, y):
+        for i in range(x.shape[0]):
+            x[i] = 7.0
+        x[1:] = y[:-2] * 2.0
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def syntax_a_slice_with_other_dimensions():
+    def kernel(x, y):
+        x[:] = y
+
+    return kernel, (floats(), np.ones((5, 5)))
+
+
 # --- backends and options -----------------------------------------------------------------------------------------------
 
 

@@ -112,6 +112,22 @@ def test_arrays_of_funcs_and_modules(rig):
     compare(rig, kernel, lambda: (np.arange(6.0), np.full(6, 0.25)), "WEIGHTS", "TABLE")
 
 
+def slices(x):
+    part = WEIGHTS[1:]
+    part[:] = part * 2
+    COUNTS[:] = 5
+    WEIGHTS[0] = np.sum(x)
+    for i in range(part.shape[0]):
+        x[i] += part[i] + WEIGHTS[0]
+    return WEIGHTS[0], np.max(COUNTS)
+
+
+def test_slices_and_views_of_global_arrays(rig):
+    kernel = rig.kernel(slices)
+    for _ in range(2):
+        compare(rig, kernel, lambda: (np.arange(6.0),), "WEIGHTS", "COUNTS")
+
+
 def closure(table):
     def kernel(x):
         for i in range(x.shape[0]):

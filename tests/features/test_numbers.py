@@ -260,11 +260,93 @@ def both_of_64_bits(u, k, out):
         out[i] = u[i] + k[i]
 
 
-@pytest.mark.needs("compiler")
-def test_uint64_with_an_int64_element_stays_uint64(rig):
-    u, k, out = np.uint64([2**63, 7]), np.array([3, -2]), np.zeros(2, np.uint64)
-    rig.run(rig.kernel(both_of_64_bits), u, k, out)
-    assert out.tolist() == [2**63 + 3, 5]  # NumPy's float64 has not got the first
+@qgraph.func
+def larger(a, b):
+    return max(a, b)
+
+
+def both_in_a_func(u, k, out):
+    for i in range(u.shape[0]):
+        out[i] = larger(u[i], k[i])
+
+
+def both_in_a_reduction(u, k, out):
+    s = k[0]
+    for i in range(u.shape[0]):
+        s += u[i]
+    out[0] = s
+
+
+def both_in_a_scalar(u, k, out):
+    s = u[0]
+    if k[1] < 0:
+        s = k[0]
+    out[0] = s
+
+
+def both_in_a_choice(u, k, out):
+    s = 0
+    for i in range(u.shape[0]):
+        s += k[i]
+    out[0] = u[0] if u[0] > 3 else s
+
+
+def both_after_a_literal(u, narrow, out):
+    s = 0
+    for i in range(u.shape[0]):
+        s += narrow[i]  # an int64 from here on
+    out[0] = u[0] * s
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (both_of_64_bits, "int64"),
+        (both_in_a_func, "int64"),
+        (both_in_a_reduction, "int64"),
+        (both_in_a_scalar, "int64"),
+        (both_in_a_choice, "int64"),
+        (both_after_a_literal, "int16"),
+    ],
+)
+def test_uint64_with_an_int64_of_an_array_is_refused(rig, function, dtype):
+    u, k, out = np.uint64([2**63, 7]), np.array([3, -2], dtype), np.zeros(2, np.uint64)
+    with pytest.raises(qgraph.KernelTypeError, match="uint64.* int64.* NumPy makes float64"):
+        rig.run(rig.kernel(function), u, k, out)
+    assert not out.any()
+
+
+def none_yet(u, k, out):
+    s = -1
+    for i in range(u.shape[0]):
+        if k[i] == 5:
+            s = 7
+    if k[0] == 3:
+        s = u[0]
+    out[0] = s
+
+
+def test_a_scalar_that_is_a_uint64_or_negative_is_refused(rig):
+    with pytest.raises(qgraph.KernelTypeError, match="a uint64 on one line and a negative number on another"):
+        rig.run(rig.kernel(none_yet), np.uint64([2**63, 7]), np.array([3, -2]), np.zeros(2, np.uint64))
+
+
+def converted(u, k, out, n):
+    total = 0
+    k[0] += u[2] % 4
+    u[1] -= k[2]
+    bits = 0
+    for i in range(u.shape[0]):
+        out[i] = np.float64(u[i]) + k[i] * 0.5 + (u[k[i] % 2] % 5) * 0.25
+        total += u[i] % 100 + i + n
+        bits ^= u[i] + np.uint64(k[i] * k[i])
+        if u[i] > k[i]:
+            out[i] += np.int64(u[i] % 8) - k[i]
+    return total, bits * 2, total * 0.5, u[0] * 0.5 + k[1]
+
+
+def test_uint64_with_what_is_not_an_int64_of_an_array(check):
+    check(converted, lambda: (np.uint64([2**40 + 3, 7, 12]), np.array([-3, 5, 2]), np.zeros(3), 4))
 
 
 def by_zero(x, y, k, out):
