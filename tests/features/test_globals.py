@@ -10,6 +10,9 @@ import pytest
 
 import qgraph
 
+# On cuda they are NumPy arrays all the same, which are copied in and out.
+pytestmark = pytest.mark.filterwarnings("ignore::qgraph.PerformanceWarning")
+
 TABLE = np.arange(5)
 WEIGHTS = np.array([0.5, 2.0, 3.0])
 COUNTS = np.zeros(4, np.int64)

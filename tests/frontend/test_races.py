@@ -481,7 +481,7 @@ SAMPLES = scalars_of([(0, 1, 0), (1, 3, -1), (2, 2, 1), (3, 1, -2), (4, 4, -4), 
 LONG = scalars_of([(n, m, lo) for lo in (1, -80, 80) for n in (40, -40) for m in (38, -42)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(source=loops(symbolic=True), same=st.sampled_from(["", "", "y=x"]))
 def test_what_is_proved_for_all_sizes_is_true_for_some(source: str, same: str) -> None:
     check_sound(source, same, SAMPLES, LONG)
