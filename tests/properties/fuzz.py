@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.properties.hunting import SHRINK_SECONDS, Finding, hunt
+
 # A program that runs longer than this hangs.
 PATIENCE = 240.0
 
@@ -60,6 +62,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--real", action="store_true", help="real floats, within a tolerance")
     parser.add_argument("--findings", type=int, default=10, help="a process stops after so many")
+    parser.add_argument("--shrink", type=float, default=SHRINK_SECONDS, help="seconds to make a found program smaller")
     parser.add_argument("--without", default="", help="features to leave out, with commas between")
     parser.add_argument("--out", default="", help="a file for the report as JSON")
     parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
@@ -88,6 +91,7 @@ class _Job:
         seconds = max(1.0, options.seconds - (time.monotonic() - self.start))
         words = [sys.executable, "-m", "tests.properties.fuzz", "--worker", str(self.path), "--backend", options.backend]
         words += ["--count", str(left), "--seconds", str(seconds), "--findings", str(options.findings)]
+        words += ["--shrink", str(options.shrink)]
         words += ["--seed", str(options.seed * 64 + self.number + 7919 * len(self.losses)), "--without", options.without]
         words += ["--real"] if options.real else []
         environment = {**os.environ, "QGRAPH_BACKEND": "sim"} if options.backend == "sim" else dict(os.environ)
@@ -129,7 +133,6 @@ class _Job:
 def _work(options: argparse.Namespace) -> None:
     """Hunt in this process, and leave what it does in files."""
     from tests.properties.features import features_for
-    from tests.properties.hunting import Finding, hunt
     from tests.properties.programs import Program
     from tests.properties.running import Runner, script
 
@@ -159,6 +162,7 @@ def _work(options: argparse.Namespace) -> None:
         count=options.count,
         seed=options.seed,
         most_findings=options.findings,
+        shrink=options.shrink,
         tell=tell,
     )
     (folder / f"count-{mine}").write_text(str(report.programs))

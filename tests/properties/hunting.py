@@ -17,7 +17,7 @@ from tests.properties.running import Check, script
 
 # Programs that Hypothesis draws in one go; the clock is looked at in between.
 BATCH = 25
-# A found program is made smaller for that many seconds at most.
+# A found program is made smaller for that many seconds at most, unless the caller says otherwise.
 SHRINK_SECONDS = 60.0
 
 
@@ -59,6 +59,7 @@ class _Attempt:
 
     check: Check
     deadline: float
+    patience: float
     count: int = 0
     failed: Exception | None = None
     smallest: Program | None = None
@@ -81,7 +82,7 @@ class _Attempt:
 
     def _note(self, program: Program, error: Exception) -> None:
         if self.failed is None:
-            self.shrink_until = time.monotonic() + SHRINK_SECONDS
+            self.shrink_until = time.monotonic() + self.patience
         if self.smallest is None or len(program.source) <= len(self.smallest.source):
             self.smallest, self.failed = program, error
 
@@ -94,6 +95,7 @@ def hunt(
     count: int = 10**9,
     seed: int = 0,
     most_findings: int = 1,
+    shrink: float = SHRINK_SECONDS,
     tell: Callable[[Finding], None] = lambda finding: None,
 ) -> Report:
     """Run random programs through ``check`` until ``seconds`` or ``count`` are up, or so many different findings are made."""
@@ -104,7 +106,7 @@ def hunt(
     while time.monotonic() - start < seconds and report.programs < count and len(report.findings) < most_findings:
         batch += 1
         number = seed * 1_000_003 + batch
-        attempt = _Attempt(check, start + seconds)
+        attempt = _Attempt(check, start + seconds, shrink)
         _run_batch(features, attempt, min(BATCH, count - report.programs), number)
         report.programs += attempt.count
         if attempt.failed is not None and attempt.smallest is not None:

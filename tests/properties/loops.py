@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tests.properties.body import Body, Combined, Roles, Update, updatable
 from tests.properties.scope import Array, Counter, Extent, Scope, Window
 from tests.properties.state import State, indented
-from tests.properties.values import Value, within
+from tests.properties.values import BITS, Value, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class _Header:
     times: int
     # The name of the tuple of all axes.
     tuple_name: str = ""
+    # Starts at a number that the analysis cannot know: below 0, an index would mean an element of another iteration.
+    unsure: bool = False
 
 
 _FORMS = {
@@ -130,7 +132,8 @@ class Loops:
         if way == "between":
             start = within(self.expressions.integer(scope, 1), 0, 3)
             low, high = min(0, start.low), max(0, stop.high)
-            return _Header(f"for {name} in range({start.text}, {stop.text}):", (Counter(name, low, high),), high - low + 1)
+            line = f"for {name} in range({start.text}, {stop.text}):"
+            return _Header(line, (Counter(name, low, high),), high - low + 1, unsure=not start.text.isdigit())
         step = self.choices.integer(1, 3)
         high = max(0, stop.high)
         return _Header(f"for {name} in range({stop.text}, -1, -{step}):", (Counter(name, 0, high),), high + 1)
@@ -230,6 +233,8 @@ class Loops:
 def _owning(header: _Header, array: Array) -> list[tuple[str, ...]]:
     """Indices, as text, that no two iterations share; each exists in every call."""
     counters = list(header.counters)
+    if header.unsure and array.dtype in BITS:
+        return []
     if header.tuple_name:
         same = tuple(counter.extent for counter in counters) == array.shape
         return [(header.tuple_name,)] if same else []

@@ -129,7 +129,9 @@ class Regions:
         if array.dtype in UNSIGNED:
             # NumPy refuses to add a signed number, which a scalar may be.
             return [f"{array.name} += {step}"]
-        return [f"{array.name} += {self.expressions.within(kind_of(array.dtype), place.sees, -step, step).text}"]
+        value = self.expressions.within(kind_of(array.dtype), place.sees, -step, step)
+        # Nor does it add a uint64, with which the sum is a float64, to signed integers.
+        return [f"{array.name} += {step if 'uint64' in value.dtypes else value.text}"]
 
     def _view(self, place: Place) -> tuple[list[str], Place]:
         """A name for a part of an array."""
