@@ -16,7 +16,7 @@ from qgraph.frontend.flags import assign, placed
 from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.host import binding, host_expression
 from qgraph.frontend.matching import chosen_case
-from qgraph.frontend.ranges import refuse_array
+from qgraph.frontend.ranges import LoopCall, refuse_array
 from qgraph.frontend.ranks import rank, reduction
 from qgraph.frontend.region import Region, callee, callee_needs_region, is_parallel_loop
 from qgraph.frontend.resolve import bind_call, refuse_recursion, without_docstring
@@ -147,6 +147,15 @@ def _held_bound(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     name = f"{ADDED}bound{len(region.unit.slots)}"
     scope.names[name] = bind_value(region, scope, node)
     return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+
+def bounds_call(region: Region, found: LoopCall) -> bool:
+    """Whether a bound of a range calls a func, which may write arrays, or reduces one: both happen once, in their order."""
+    unknown = [part for part in found.call.args if host_expression(region.unit, found.scope, part) is None]
+    calls = [child for part in unknown for child in ast.walk(part) if isinstance(child, ast.Call)]
+    return any(callee(found.scope, call) is not None for call in calls) or any(
+        has_calls(region, found.scope, part) for part in unknown
+    )
 
 
 def evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:

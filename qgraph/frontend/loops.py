@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError, KernelTypeError
-from qgraph.frontend.bindings import Binding, Gone, LeafRef, ScalarRef, SlotRef, same
-from qgraph.frontend.calls import evaluated
+from qgraph.frontend.bindings import Binding, Gone, LeafRef, RangeRef, ScalarRef, SlotRef, same
+from qgraph.frontend.calls import bounds_call, evaluated, held_range
 from qgraph.frontend.compile_time import bind_items, static_items
 from qgraph.frontend.counted import CountedLoop, counted_loop
 from qgraph.frontend.deciding import decide, decide_test, unless_broken
@@ -17,7 +17,7 @@ from qgraph.frontend.definite import names_assigned, read_before
 from qgraph.frontend.flags import LoopBody, assign, lower_loop, placed, unless
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.host import host_expression
-from qgraph.frontend.ranges import loop_call
+from qgraph.frontend.ranges import LoopCall, loop_call
 from qgraph.frontend.rebinding import arrays_that_move, put_back
 from qgraph.frontend.region import Region, header, merge, needs_region, statically, task_statements
 from qgraph.frontend.resolve import Body, is_do_while
@@ -42,6 +42,8 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
             scope.span(node.iter),
             hint="iterate over range(...), qgraph.ndrange(...), or qgraph.serial(range(...)) for iterations in order",
         )
+    if bounds_call(region, found):
+        node = _with_held_bounds(region, scope, node, found)
     if found.word is language.serial:
         if needs_region(region.unit, scope, [*node.body, *node.orelse]):
             _serial_loop(region, scope, node)
@@ -53,6 +55,18 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
     _forget(scope, node)
     # Nothing leaves a parallel loop, so its `else` always runs.
     region.block(scope, node.orelse)
+
+
+def _with_held_bounds(region: Region, scope: Scope, node: ast.For, found: LoopCall) -> ast.For:
+    """The loop over a range whose bounds are kernel scalars: what they call has run once, before the loop."""
+    name = f"{ADDED}range{len(region.unit.slots)}_{node.lineno}_{node.col_offset}"
+    scope.names[name] = held_range(region, RangeRef(found.call, found.scope))
+    node = copy.copy(node)
+    held: ast.expr = ast.Name(name, ast.Load())
+    if isinstance(node.iter, ast.Call) and found.word is not None:
+        held = ast.Call(node.iter.func, [held], [])
+    node.iter = ast.fix_missing_locations(ast.copy_location(held, node.iter))
+    return node
 
 
 def _unrolled(region: Region, scope: Scope, node: ast.For, items: Sequence[Binding]) -> None:

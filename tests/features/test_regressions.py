@@ -178,3 +178,34 @@ def narrow_bounds_of_parts(x, at):
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.uint64, np.int64])
 def test_bounds_of_parts_of_narrow_and_unsigned_types(check, dtype):
     check(narrow_bounds_of_parts, lambda: (np.arange(400), np.array([120, 100, 127], dtype)))
+
+
+@qgraph.func
+def all_one_more(x):
+    for i in range(x.shape[0]):
+        x[i] += 1
+    return x[0]
+
+
+@qgraph.func
+def first_one_more(x):
+    x[0] += 1
+    return x[0]
+
+
+def bounds_that_write(x, out):
+    s = 0
+    for _ in range(all_one_more(x) + 4):
+        s += 1
+    for i, j in qgraph.ndrange(first_one_more(x) + 3, (x[0], first_one_more(x) + 2)):
+        s += i * j
+    for t in qgraph.serial(range(x[0], first_one_more(x) + 2)):
+        s += t
+    for t in qgraph.serial(range(all_one_more(x), np.sum(x) + first_one_more(x))):
+        for i in range(2):
+            s += t + i
+    out[()] = s
+
+
+def test_funcs_that_write_arrays_in_the_bounds_of_loops_run_once(check):
+    check(bounds_that_write, lambda: (np.arange(7) - 3, np.array(77)))
