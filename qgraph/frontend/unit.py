@@ -103,6 +103,11 @@ class Unit:
         related = {name for pair in self.overlapping if pair & names for name in pair - self.selections.keys()}
         identical = {name for name in self.leaves if self.same.get(name, name) in groups and name not in self.selections}
         identical |= {leaf.name for leaf in replaced}
+        apart = not any(pair & names for pair in self.overlapping)
+        if apart and len(groups) == 1 < len(names):
+            # One memory under several names, which stays that whatever their order.
+            self.same |= {leaf.name: next(iter(groups)) for leaf in made}
+            return
         shared = len(groups) < len(names) or any(pair <= names for pair in self.overlapping)
         self.overlapping |= {frozenset({name, leaf.name}) for name in related for leaf in made}
         self.sometimes_same |= {frozenset({name, leaf.name}) for name in identical - related for leaf in made}

@@ -209,3 +209,27 @@ def bounds_that_write(x, out):
 
 def test_funcs_that_write_arrays_in_the_bounds_of_loops_run_once(check):
     check(bounds_that_write, lambda: (np.arange(7) - 3, np.array(77)))
+
+
+def one_array_that_changes_places_with_itself(x, y):
+    s = 0.0
+    k = 0
+    while k < 4:
+        k += 1
+        for i in range(x.shape[0]):
+            x[i] = x[i] + y[i] * k
+            s += y[i]
+        if k % 2 == 1:
+            x, y = y, x
+            for i in range(x.shape[0]):
+                y[i] = x[i] - 1
+        x, y = y, x
+    y[0] += s
+
+
+def test_one_array_under_two_names_that_change_places(check):
+    def arguments():
+        x = np.linspace(-2, 3, 7)
+        return x, x
+
+    check(one_array_that_changes_places_with_itself, arguments)
