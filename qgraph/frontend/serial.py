@@ -81,11 +81,12 @@ class SerialRun:
         """
         _check_targets(scope, node)
         frame = _frame(scope)
-        refs = {name: frame.scalar(name) for name in names_assigned([node]) if not frame.is_private(name, node)}
+        assigned = names_assigned([node])
+        refs = {name: frame.scalar(name) for name in assigned if not frame.is_private(name, node)}
         for name in refs:
             _check_number(scope, name, node)
         fresh = [name for name in refs if not isinstance(scope.names.get(name), ScalarRef)]
-        sure = surely_assigned([node], fresh, scope.file, lambda loop: self._runs(scope, refs, loop))
+        sure = surely_assigned([node], fresh, scope.file, lambda loop: self._runs(scope, assigned, loop))
         added = self._body.statements(scope.inner(refs), [node], ())
         check_private(added, [ref.name for ref in refs.values()], scope.file, self._body.names.values)
         self._statements += added

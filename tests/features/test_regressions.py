@@ -233,3 +233,16 @@ def test_one_array_under_two_names_that_change_places(check):
         return x, x
 
     check(one_array_that_changes_places_with_itself, arguments)
+
+
+def bound_of_one_statement(x):
+    s = 0
+    for t in qgraph.serial(range(x.shape[0])):
+        i = t
+        for j in qgraph.serial(range(i)):
+            s += j
+        x[t] = s
+
+
+def test_a_name_of_a_serial_loop_bounds_one_inside(check):
+    check(bound_of_one_statement, lambda: (np.arange(4),))
