@@ -40,12 +40,18 @@ demo: $(READY_DEMO)
 
 test: test-cpu test-sim
 
+# Examples and random programs run as users compile them; a third of the time of the rest would be LLVM's optimisation of it.
+# OPT=3 optimises everything.
+OPT := 0
+PYTEST = -m pytest -q -n auto --dist loadfile
+
 test-cpu: $(READY_DEV)
-	env -u QGRAPH_BACKEND $(PY) -m pytest -q -n auto tests --ignore=tests/gpu
+	env -u QGRAPH_BACKEND $(PY) $(PYTEST) tests/examples tests/properties
+	env -u QGRAPH_BACKEND NUMBA_OPT=$(OPT) $(PY) $(PYTEST) tests --ignore=tests/gpu --ignore=tests/examples --ignore=tests/properties
 
 # Numba's simulator is chosen before numba is first imported, so it has a process of its own.
 test-sim: $(READY_DEV)
-	QGRAPH_BACKEND=sim $(PY) -m pytest -q -n auto tests/features tests/examples tests/properties
+	QGRAPH_BACKEND=sim $(PY) $(PYTEST) tests/features tests/examples tests/properties
 
 test-gpu: $(READY_DEV)
 	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests/features tests/examples tests/gpu tests/properties

@@ -10,9 +10,10 @@ import pytest
 
 import qgraph
 
-INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+# One of each kind of arithmetic: narrower than a register, of 32 bits, of 64 bits; with a sign and without.
+INTEGERS = ["int8", "int32", "int64", "uint16", "uint32", "uint64"]
 FLOATS = ["float32", "float64", pytest.param("float16", marks=pytest.mark.needs("float16", "float16_math"))]
-COMPLEX = ["complex64", "complex128"]
+COMPLEX = ["complex64"]
 SIZES = [0, 1, 7, 33, 1000]
 
 
