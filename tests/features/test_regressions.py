@@ -246,3 +246,17 @@ def bound_of_one_statement(x):
 
 def test_a_name_of_a_serial_loop_bounds_one_inside(check):
     check(bound_of_one_statement, lambda: (np.arange(4),))
+
+
+def over_a_float(x, f):
+    n = f[0]
+    for t in qgraph.serial(range(n)):
+        x[t] += 1
+
+
+@pytest.mark.needs("compiler")
+def test_a_range_over_a_float_is_refused(rig):
+    x = np.zeros(5)
+    with pytest.raises(qgraph.KernelTypeError, match="takes integers, not float64"):
+        rig.run(rig.kernel(over_a_float), x, np.array([3.7]))
+    assert not x.any()
