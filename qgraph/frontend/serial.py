@@ -178,10 +178,11 @@ def _check_targets(scope: Scope, node: ast.stmt) -> None:
         if isinstance(bound, Gone):
             raise KernelSyntaxError(bound.reason, scope.span(base), hint=bound.hint)
         if _has_slice(child.slice):
+            of_no_axes = getattr(getattr(getattr(bound, "leaf", None), "type", None), "ndim", None) == 0
             raise KernelSyntaxError(
                 f"`{ast.unparse(child)}` assigns a slice in a statement of one thread",
                 scope.span(child),
-                hint="write a loop: for i in range(...): ...",
+                hint=f"write `{ast.unparse(base)}[()]`" if of_no_axes else "write a loop: for i in range(...): ...",
             )
         leaf = getattr(bound, "leaf", None)
         if bound is not None and (leaf is None or not isinstance(leaf.type, ArrayType)):
