@@ -246,3 +246,16 @@ def bound_of_one_statement(x):
 
 def test_a_name_of_a_serial_loop_bounds_one_inside(check):
     check(bound_of_one_statement, lambda: (np.arange(4),))
+
+
+def counts_to_a_float(f, x):
+    n = f[0]
+    s = 0
+    for t in qgraph.serial(range(n)):
+        s += t
+    x[0] = s
+
+
+def test_a_range_of_a_float_is_refused_in_a_statement_of_one_thread(rig):
+    with pytest.raises(qgraph.KernelTypeError, match=r"range\(\) takes integers, not float64"):
+        rig.kernel(counts_to_a_float)(rig.device(np.array([3.7])), rig.device(np.arange(4)))
