@@ -259,11 +259,12 @@ def _index(_typing: NumberTyping, args: _Types) -> Choice | None:
     return Choice((types.int64,), types.int64, code.identity)
 
 
-def _range(_typing: NumberTyping, args: _Types) -> None:
-    """``range``: Numba's own, but that would cut a float off."""
+def _range(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """``range`` is Numba's, which would cut off a float."""
     for arg in args:
         if not is_integral(arg):
             raise NumberError(f"range() takes integers, not {plain(arg)}")
+    return None
 
 
 def _round(typing: NumberTyping, args: _Types) -> Choice | None:
@@ -442,7 +443,7 @@ def _operators() -> Iterable[tuple[object, Meaning]]:
     yield operator.pos, _unary(code.identity)
     yield operator.invert, _invert
     yield operator.index, _index
-    yield range, _range
+    yield builtins.range, _range
 
 
 def _builtins() -> Iterable[tuple[object, Meaning]]:
