@@ -48,7 +48,7 @@ class TaskCode:
     ``source`` is the generated Python (what is hashed, shown and simulated), ``entry`` the name of the kernel in the cubin.
     ``counts`` names the host values whose product is the number of threads; empty with ``on_device`` (a grid-stride loop over
     a count that only the device knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
-    ``SEVERAL`` iterations. ``disjoint`` are the array parameters that share no memory with another one. ``reduces``: it runs
+    ``SEVERAL`` iterations. ``constant`` are the array parameters that nothing changes meanwhile. ``reduces``: it runs
     right with any number of blocks from 1 to ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads.
     """
 
@@ -60,7 +60,7 @@ class TaskCode:
     single: bool
     on_device: bool
     several: bool = False
-    disjoint: frozenset[str] = frozenset()
+    constant: frozenset[str] = frozenset()
     reduces: bool = False
 
 

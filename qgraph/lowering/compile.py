@@ -63,7 +63,7 @@ def compile_ptx(
 
 def _twin(code: TaskCode, function: Function) -> object:
     """What decides the kernel's machine code: equal for loops that say the same of other arrays."""
-    parameters = tuple((parameter.kind, parameter.type, parameter.name in code.disjoint) for parameter in code.parameters)
+    parameters = tuple((parameter.kind, parameter.type, parameter.name in code.constant) for parameter in code.parameters)
     return meaning(function), parameters
 
 
@@ -105,5 +105,5 @@ def _ptx(plan: GraphPlan, code: TaskCode, function: Function, capability: tuple[
         fastmath=options.fastmath,
         entry=code.entry,
         launch_bound=options.block_size,
-        disjoint=tuple(parameter.name in code.disjoint for parameter in code.parameters),
+        constant=tuple(parameter.name in code.constant for parameter in code.parameters),
     )

@@ -191,7 +191,7 @@ def compile_ptx(
     fastmath: bool,
     entry: str,
     launch_bound: int | None,
-    disjoint: Sequence[bool] = (),
+    constant: Sequence[bool] = (),
 ) -> str:
     """The PTX of one kernel, whose only visible name is ``entry``. The same text in every process for the same source.
 
@@ -201,7 +201,7 @@ def compile_ptx(
         float_type: F of the number rules, "float32" or "float64".
         capability: the compute capability to compile for.
         launch_bound: the most threads a block will have, if that is fixed.
-        disjoint: for each argument, whether it is an array that shares no memory with another one.
+        constant: for each argument, whether it is an array that nothing changes while the kernel runs.
 
     Raises:
         KernelTypeError: Numba cannot compile it.
@@ -220,14 +220,14 @@ def compile_ptx(
             result = _compile(compiler.typing, compiler.target, python, argument_types, types.void, flags)
         finally:
             compiler.typing.session = None
-        pointers = _data_pointers(argument_types, disjoint)
+        pointers = _data_pointers(argument_types, constant)
         return canonical(_kernel_ptx(result, capability, launch_bound, fastmath, pointers), result.fndesc.llvm_func_name, entry)
 
 
-def _data_pointers(argument_types: Sequence[Any], disjoint: Sequence[bool]) -> list[int]:
-    """Where the addresses of disjoint arrays stand among the flattened arguments: an array is 5 + 2 * ndim of them."""
+def _data_pointers(argument_types: Sequence[Any], constant: Sequence[bool]) -> list[int]:
+    """Where the addresses of constant arrays stand among the flattened arguments: an array is 5 + 2 * ndim of them."""
     found, position = [], 0
-    for item, alone in zip(argument_types, disjoint, strict=False):
+    for item, alone in zip(argument_types, constant, strict=False):
         if isinstance(item, types.Array):
             found += [position + 4] if alone else []
             position += 5 + 2 * item.ndim
@@ -250,7 +250,9 @@ def _kernel_ptx(
     kernel = library.get_function(result.fndesc.llvm_func_name)
     kernel_fixup(kernel, False)
     nvvm.set_launch_bounds(kernel, launch_bound)
-    # Loads of one array may then pass stores to another: several iterations of a thread overlap.
+    # Loads of these may then pass stores to others: several iterations of a thread overlap. An array that is written must not
+    # have it: NVVM overlooks stores to strided arrays, whose addresses are computed as integers, and would then read such an
+    # array as one that never changes (ld.global.nc).
     for position in pointers:
         kernel.args[position].add_attribute("noalias")
     texts: list[str] = library.get_asm_strs(cc=capability)

@@ -65,20 +65,18 @@ def cuda_code(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tup
         single=not task.axes,
         on_device=task.on_device,
         several=several,
-        disjoint=_disjoint(program, parameters, task),
+        constant=_constant(program, parameters, task),
         reduces=bool(task.reductions),
     )
     return code, function
 
 
-def _disjoint(program: Program, parameters: Sequence[Parameter], task: Task) -> frozenset[str]:
-    """The array parameters whose memory no other parameter of the task reaches, where one of the two is written."""
-    if task.reductions:
-        # Scratch is how blocks talk to each other: its loads and stores stay where the fences are.
-        parameters = [parameter for parameter in parameters if parameter.kind != "slots"]
-    names = {parameter.name for parameter in parameters}
-    shared = {name for pair in program.aliases if names.issuperset(pair) for name in pair}
-    return frozenset(parameter.name for parameter in parameters if parameter.is_array and parameter.name not in shared)
+def _constant(program: Program, parameters: Sequence[Parameter], task: Task) -> frozenset[str]:
+    """The array parameters that nothing changes while the task runs."""
+    # Scratch is how blocks talk to each other: its loads and stores stay where the fences are.
+    arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind != "slots"}
+    shared = {name for pair in program.aliases if arrays.issuperset(pair) for name in pair}
+    return frozenset(arrays - shared - task.effects.writes)
 
 
 def _is_light(task: Task) -> bool:

@@ -259,3 +259,21 @@ def counts_to_a_float(f, x):
 def test_a_range_of_a_float_is_refused_in_a_statement_of_one_thread(rig):
     with pytest.raises(qgraph.KernelTypeError, match=r"range\(\) takes integers, not float64"):
         rig.kernel(counts_to_a_float)(rig.device(np.array([3.7])), rig.device(np.arange(4)))
+
+
+def read_again(x, y, n):
+    x[y[0] % n] += 3
+    x[-1] = x[0]
+
+
+@pytest.mark.parametrize("step", [1, 2, -1])
+def test_an_element_of_a_strided_array_is_read_again_after_a_store(check, step):
+    check(read_again, lambda: (np.zeros(20, np.int64)[::step], np.zeros(3, np.int64), 1))
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize("step", [1, 2, -1])
+def test_only_what_nothing_changes_is_read_as_constant(step):
+    # NVVM believes that nothing changes an array if its address is marked noalias and the stores to it use another address.
+    (text,) = qgraph.kernel(read_again).ptx(np.zeros(20, np.int64)[::step], np.zeros(3, np.int64), 1).values()
+    assert text.count("ld.global.nc") == 1

@@ -19,10 +19,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from qgraph.errors import CudaError
 from tests.properties.hunting import SHRINK_SECONDS, Finding, hunt
 
 # A program that runs longer than this hangs.
 PATIENCE = 240.0
+# The exit status of a process whose CUDA context was lost.
+LOST = 3
 
 
 def main() -> int:
@@ -146,7 +149,12 @@ def _work(options: argparse.Namespace) -> None:
         (folder / "now.py").write_text(script(program))
         ran += 1
         (folder / f"count-{mine}").write_text(str(ran))
-        runner(program)
+        try:
+            runner(program)
+        except CudaError as error:
+            # The context is gone, and every program after this one would fail too.
+            (folder / "now.py").write_text(f"# {error}\n{script(program)}")
+            os._exit(LOST)
 
     def tell(finding: Finding) -> None:
         number = len(list(folder.glob("finding-*")))
