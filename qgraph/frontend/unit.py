@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from qgraph.frontend.bindings import HostExpr
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.language import Func
 from qgraph.program import ArrayType, Cast, Effects, HostValue, Leaf, Selection, Slot, Temporary
@@ -40,6 +41,8 @@ class Unit:
         self.temporaries: list[Temporary] = []
         # The extents of temporaries as expressions of the host, by leaf name.
         self.extents: dict[str, tuple[ast.expr, ...]] = {}
+        # Sizes of arrays that views have looked at: one object each, so that all paths agree on what the name means.
+        self.sizes: dict[str, HostExpr] = {}
         # Pairs that are the identical memory at some moments, and disjoint at others.
         self.sometimes_same: set[frozenset[str]] = set()
         self.slots: list[Slot] = []

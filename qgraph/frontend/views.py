@@ -96,10 +96,10 @@ class _Viewer:
         return ViewRef(leaf, {}, tuple(Along(axis, ZERO, ONE, self._size(leaf, axis)) for axis in range(leaf.type.ndim)))
 
     def _size(self, leaf: Leaf, axis: int) -> Num:
-        expr = size_of(self._unit, leaf, axis)
         name = f"{SHARED}{leaf.name}.shape[{axis}]"
-        self._scope.names[name] = HostExpr(expr)
-        return Num(ast.Name(name, ast.Load()), expr)
+        size = self._unit.sizes.setdefault(name, HostExpr(size_of(self._unit, leaf, axis)))
+        self._scope.names[name] = size
+        return Num(ast.Name(name, ast.Load()), size.expr)
 
     def _select(self, base: ViewRef, node: ast.Subscript) -> ViewRef:
         parts = self._expanded(base, node)

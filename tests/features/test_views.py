@@ -728,3 +728,21 @@ def test_fills_of_parts_are_memory_nodes(rig):
 
 def test_fills_of_parts(check):
     check(filled, lambda: (ramp(9), ramp(8), ramp(4, 3)))
+
+
+def whole_in_branches(y, a):
+    w = y[:]
+    for n in qgraph.serial(range(3)):
+        match a % 3:
+            case 0:
+                s = np.min(y)
+                w[n] += s
+            case 1 | 2:
+                w[1] += w[2]
+        y[1] += y[(n if a > 1 else 0) % w.shape[0]]
+        w[0] += 1
+
+
+@pytest.mark.parametrize("a", [0, 1, 2])
+def test_the_size_of_an_array_that_branches_have_looked_at(check, a):
+    check(whole_in_branches, lambda: (np.arange(4.0), a))
