@@ -21,7 +21,7 @@ from tests.properties.hunting import hunt
 from tests.properties.programs import Program, programs
 from tests.properties.running import Mismatch, Runner
 
-SECONDS = float(os.environ.get("QGRAPH_FUZZ_SECONDS", "20"))
+SECONDS = float(os.environ.get("QGRAPH_FUZZ_SECONDS", "15"))
 # What the generator writes at the very least, if it writes enough.
 WORDS = (
     *("qgraph.ndrange", "qgraph.serial", "qgraph.graph_do_while", "@qgraph.func", "qgraph.atomic_", "while True", "match "),
@@ -109,6 +109,7 @@ class Wrong(Plain):
         return result
 
 
+@pytest.mark.needs("speed")
 def test_a_wrong_backend_is_found_and_the_program_made_small():
     runner = Wrong("cpu")
     report = hunt(dataclasses.replace(EVERYTHING, returns=False), runner, seconds=60, seed=1)
