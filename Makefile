@@ -40,7 +40,7 @@ demo: $(READY_DEMO)
 
 test: test-cpu test-sim
 
-# Examples and random programs run as users compile them; a third of the time of the rest would be LLVM's optimisation of it.
+# Examples and random programs run as users compile them; a quarter of the time of the rest would be LLVM's optimisation of it.
 # OPT=3 optimises everything.
 OPT := 0
 PYTEST = -m pytest -q -n auto --dist loadfile

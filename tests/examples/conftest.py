@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Rig, backends
-
-# The programs that no backend runs yet, and what they wait for. Plain Python runs them all.
-NOT_YET = {}
+from tests.conftest import SKIPS, Rig, backends
 
 
 class Way:
@@ -27,12 +24,15 @@ class Way:
         """A tolerance to stop at: ``fine``, but ``simulated`` on the simulator, where each iteration is slow."""
         return simulated if self.name == "sim" else fine
 
+    def needs_speed(self) -> None:
+        """Skip on the simulator."""
+        if self.name == "sim":
+            pytest.skip(SKIPS["sim", "speed"])
+
     def __call__(self, kernel: Any, *args: Any) -> Any:
         """Run it."""
         if self.name == "python":
             return kernel.reference(*args)
-        if kernel.__name__ in NOT_YET:
-            pytest.skip(f"no backend has {NOT_YET[kernel.__name__]} yet")
         rig = Rig(self.name)
         if (kernel, self.name) not in self._kernels:
             self._kernels[kernel, self.name] = rig.kernel(kernel.__wrapped__)

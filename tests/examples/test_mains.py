@@ -7,8 +7,6 @@ import re
 
 import pytest
 
-from tests.examples.conftest import NOT_YET
-
 # What the line must contain: known answers, or how a method must end.
 SAYS = {
     "conjugate_gradient": r"16384 unknowns, \d{3} iterations, \|r\| = \d\.\de-0[89]",
@@ -31,9 +29,6 @@ SAYS = {
 @pytest.mark.needs("speed")
 @pytest.mark.parametrize("name", SAYS)
 def test_a_program_says_what_it_found(name, capsys):
-    kernel = "ground_state" if name == "bose_einstein" else name
-    if kernel in NOT_YET:
-        pytest.skip(f"no backend has {NOT_YET[kernel]} yet")
     importlib.import_module(f"examples.{name}").main()
     said = capsys.readouterr().out
     assert re.search(SAYS[name], said), said

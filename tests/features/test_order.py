@@ -15,6 +15,7 @@ from tests.features.topologies import (
     expected,
     function_of,
     make_batch,
+    reachable,
     reduced_order,
 )
 
@@ -268,16 +269,6 @@ def test_in_loops_and_branches_too_what_touches_the_same_memory_has_an_order(see
 
 def is_statement(node):
     return node.control is not None or (node.task is not None and node.task.role == "loop")
-
-
-def reachable(edges, start):
-    found, todo = set(), [start]
-    while todo:
-        here = todo.pop()
-        following = {after for before, after in edges if before == here} - found
-        found |= following
-        todo += following
-    return found
 
 
 def test_the_topologies_hold_what_they_should():

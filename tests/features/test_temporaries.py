@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from tests.features.topologies import reachable
 
 
 @qgraph.func
@@ -128,9 +129,9 @@ def test_the_plan_shows_who_takes_the_memory_and_when():
     touching = [node for node in root if node.task is not None and _touches(node.task.effects, "_t_")]
     users = {node.index for node in touching} | {node.index for node in root if node.kind == "while"}
     assert len(users) == 4
-    after = _reachable(plan.edges, alloc.index)
+    after = reachable(plan.edges, alloc.index)
     assert users <= after
-    assert all(free.index in _reachable(plan.edges, user) for user in users)
+    assert all(free.index in reachable(plan.edges, user) for user in users)
     # What comes later does not wait for it, and nothing of it touches the last loop.
     assert root[-1].kind == "kernel"
     assert free.index not in plan.predecessors(root[-1].index)
@@ -138,16 +139,6 @@ def test_the_plan_shows_who_takes_the_memory_and_when():
 
 def _touches(effects, start):
     return any(name.startswith(start) for name in effects.reads | effects.writes)
-
-
-def _reachable(edges, start):
-    found, todo = set(), [start]
-    while todo:
-        here = todo.pop()
-        following = {after for before, after in edges if before == here} - found
-        found |= following
-        todo += following
-    return found
 
 
 def test_on_the_host_alloc_means_nothing():

@@ -341,3 +341,14 @@ def reduced_order(statements: tuple[Statement, ...]) -> set[tuple[int, int]]:
         for b in range(a + 1, count)
         if before[a][b] and not any(before[a][c] and before[c][b] for c in range(a + 1, b))
     }
+
+
+def reachable(edges, start):
+    """What comes after node ``start``."""
+    found, todo = set(), [start]
+    while todo:
+        here = todo.pop()
+        following = {after for before, after in edges if before == here} - found
+        found |= following
+        todo += following
+    return found

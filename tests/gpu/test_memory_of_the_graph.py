@@ -10,6 +10,7 @@ import pytest
 
 import qgraph
 from qgraph.runtime.cuda_driver import call, device, driver
+from tests.lowering.test_joins import four_by_four
 
 PATHS = {"device": {"conditional": "device"}, "host": {"conditional": "host"}, "stream": {"graph": False}}
 
@@ -235,25 +236,6 @@ def test_after_a_reset():
 
 
 # --- joins --------------------------------------------------------------------------------------------------------------
-
-
-def four_by_four(a, b, c, d, w, x, y, z):
-    for i in range(a.shape[0]):
-        a[i] = a[i] * 3 + i
-    for i in range(b.shape[0]):
-        b[i] = b[i] * 5 + i
-    for i in range(c.shape[0]):
-        c[i] = c[i] * 7 + i
-    for i in range(d.shape[0]):
-        d[i] = d[i] * 9 + i
-    for i in range(w.shape[0]):
-        w[i] = a[i] + b[i] + c[i] + d[i]
-    for i in range(x.shape[0]):
-        x[i] = a[i] - b[i] + c[i] + d[i]
-    for i in range(y.shape[0]):
-        y[i] = a[i] + b[i] - c[i] + d[i]
-    for i in range(z.shape[0]):
-        z[i] = a[i] + b[i] + c[i] - d[i]
 
 
 @pytest.mark.parametrize("path", PATHS)
