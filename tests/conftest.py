@@ -18,7 +18,7 @@ import pytest
 import qgraph
 
 # Compilers make a great many objects that live: looking through them all for garbage again and again takes a tenth of the time.
-gc.set_threshold(50_000, 20, 100)
+gc.set_threshold(300_000, 20, 100)
 
 SIMULATED = os.environ.get("QGRAPH_BACKEND") == "sim"
 

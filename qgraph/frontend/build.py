@@ -18,8 +18,10 @@ from qgraph.frontend.scope import Globals, Scope
 from qgraph.frontend.signs import refuse_mixed_signs
 from qgraph.frontend.unit import Unit
 from qgraph.program import HOST, ArrayType, Effects, EventMark, GlobalArray, HostCall, Leaf, Program, Result, Statement, Type
+from qgraph.stack import roomy
 
 
+@roomy
 def build_program(
     source: SourceFunction,
     types: tuple[tuple[str, Type], ...],

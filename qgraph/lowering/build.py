@@ -22,8 +22,10 @@ from qgraph.program import (
     Temporary,
     effects_of,
 )
+from qgraph.stack import roomy
 
 
+@roomy
 def build_plan(program: Program) -> GraphPlan:
     """The graph of ``program``, bodies of device loops included."""
     builder = _Builder(program)

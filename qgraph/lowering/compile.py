@@ -17,8 +17,10 @@ from qgraph.lowering.task_source import cuda_code
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
 from qgraph.program import Function
+from qgraph.stack import roomy
 
 
+@roomy
 def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     """One function for the whole kernel; ``KernelTypeError`` where Numba cannot compile it."""
     program = plan.program
@@ -29,6 +31,7 @@ def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     return CpuPlan(plan, ast.unparse(function.tree), parameters, numba_cpu.guarded(call), dtypes)
 
 
+@roomy
 def compile_ptx(
     plan: GraphPlan,
     capability: tuple[int, int],
@@ -67,6 +70,7 @@ def _twin(code: TaskCode, function: Function) -> object:
     return meaning(function), parameters
 
 
+@roomy
 def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options) -> CudaPlan:
     """All tasks linked to one cubin, with the device runtime where the toolkit has it."""
     dtypes = scalar_types(plan.program)
@@ -78,6 +82,7 @@ def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options)
     return CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes)
 
 
+@roomy
 def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     """The kernels of all tasks for Numba's simulator; ``BackendError`` if Numba was imported without it."""
     cuda = numba_cuda.cuda_module()
