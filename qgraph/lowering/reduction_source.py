@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -33,7 +34,7 @@ def reduction_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
         dtype = _dtype(variable, dtypes)
         names[f"_to_{dtype}"] = CASTS[dtype]
         names[f"_type_{dtype}"] = from_dtype(np.dtype(dtype))
-    return {**names, "_infinity": float("inf"), "_word": from_dtype(np.dtype("int64")), "_atomic_add": language.atomic_add}
+    return {**names, "_infinity": math.inf, "_word": from_dtype(np.dtype("int64")), "_atomic_add": language.atomic_add}
 
 
 def numbered(task: Task) -> bool:
