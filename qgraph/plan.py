@@ -38,6 +38,7 @@ Kind = Literal[
 class Node:
     """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``.
 
+    One thread of the kernel runs the tasks ``then``, in order, when all of ``task`` is done.
     ``alloc`` and ``free`` nodes take and give back the memory of ``temporary``, a leaf; a ``join`` is a node that does nothing,
     between many that must finish and many that then start.
     A loop that only fills or copies (``box``) is a ``memset`` or ``memcpy`` node where nodes live in a graph. A host call
@@ -50,11 +51,17 @@ class Node:
     span: Span
     region: int
     task: Task | None = None
+    then: tuple[Task, ...] = ()
     control: Loop | Branch | None = None
     bodies: tuple[int, ...] = ()
     host: HostCall | EventMark | None = None
     box: Box | None = None
     temporary: str = ""
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What its kernel runs."""
+        return () if self.task is None else (self.task, *self.then)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +111,8 @@ class GraphPlan:
             order = f"  after {after}" if after else ""
             kind = f" ({node.kind})" if node.box is not None else ""
             lines.append(f"{'  ' * depth}n{index} {node.label}{kind}  [line {node.span.line}]{order}")
-            task = node.task
-            if task is not None:
+            for number, task in enumerate(node.tasks):
+                lines += [f"{'  ' * (depth + 1)}then {task_label(task)}  [line {task.span.line}]"] if number else []
                 lines += [f"{'  ' * (depth + 2)}{text}" for text in _task_lines(task)]
             for number, body in enumerate(node.bodies):
                 lines += [f"{'  ' * (depth + 1)}case {number}:"] if len(node.bodies) > 1 else []
@@ -149,6 +156,11 @@ class GraphPlan:
         except (graphviz.ExecutableNotFound, graphviz.CalledProcessError):  # no `dot` program, or one that cannot draw SVG
             return None
         return svg
+
+
+def task_label(task: Task) -> str:
+    """What a task is called in print."""
+    return task.name if task.role == "loop" else f"{task.name} ({task.role})"
 
 
 def _task_lines(task: Task) -> list[str]:

@@ -7,8 +7,9 @@ from typing import Literal
 
 from qgraph.lowering.dependencies import edges_of
 from qgraph.lowering.fills import mark_fills_and_copies
+from qgraph.lowering.folding import fold_statements
 from qgraph.lowering.joins import add_joins
-from qgraph.plan import GraphPlan, Node, Region
+from qgraph.plan import GraphPlan, Node, Region, task_label
 from qgraph.program import (
     Branch,
     Effects,
@@ -36,8 +37,8 @@ def build_plan(program: Program) -> GraphPlan:
         tuple(sorted(builder.edges)),
         tuple(Region(index, parent, tuple(nodes)) for index, (parent, nodes) in enumerate(builder.regions)),
     )
-    # Joins last: they stand between nodes, whatever kind those are.
-    return add_joins(mark_fills_and_copies(plan))
+    # Fills first: what is no kernel takes no statements. Joins last: they stand between nodes, whatever kind those are.
+    return add_joins(fold_statements(mark_fills_and_copies(plan)))
 
 
 class _Builder:
@@ -75,8 +76,7 @@ class _Builder:
 
     def _kernel(self, region: int, task: Task) -> int:
         index = len(self.nodes)
-        label = task.name if task.role == "loop" else f"{task.name} ({task.role})"
-        self.nodes.append(Node(index, "kernel", label, task.span, region, task=task))
+        self.nodes.append(Node(index, "kernel", task_label(task), task.span, region, task=task))
         self.regions[region][1].append(index)
         return index
 

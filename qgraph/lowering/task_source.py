@@ -34,20 +34,23 @@ _BUILTINS = {"_range": range, "_min": min, "_max": max, "_at_least": language.at
 _SMALL = 1 << 16
 
 
-def cuda_code(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
+def cuda_code(program: Program, task: Task, then: Sequence[Task], cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
     """The kernel of ``task``: one thread an iteration, or a few, or a grid-stride loop where only the device knows how many.
 
+    One thread runs ``then`` behind it: where ``task`` has iterations, it has reductions, so that some thread is the last.
     ``cuda`` is the module that gives thread indices: ``numba.cuda``, or its simulator.
     """
     counts = [axis.count for axis in task.axes]
     names = {**task_names(task, dtypes), **_BUILTINS, "_cuda": cuda}
     several = bool(task.axes) and not task.on_device and _is_light(task)
+    calls, functions = _calls(program, then, dtypes)
+    names |= functions
     if not task.axes:
-        body = one_thread_body(task, dtypes)
+        body = [*one_thread_body(task, dtypes), *calls]
     elif task.reductions:
         names |= reduction_names(task, dtypes)
         several = _is_light(task)
-        body = _reducing(task, counts, dtypes, several=several)
+        body = _reducing(task, counts, dtypes, calls, several=several)
     elif task.on_device:
         body = [*_prologue(task, dtypes), *_grid_stride(task, counts)]
     elif several:
@@ -65,18 +68,28 @@ def cuda_code(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tup
         single=not task.axes,
         on_device=task.on_device,
         several=several,
-        constant=_constant(program, parameters, task),
+        constant=_constant(program, parameters, (task, *then)),
         reduces=bool(task.reductions),
     )
     return code, function
 
 
-def _constant(program: Program, parameters: Sequence[Parameter], task: Task) -> frozenset[str]:
-    """The array parameters that nothing changes while the task runs."""
+def _calls(program: Program, tasks: Sequence[Task], dtypes: Dtypes) -> tuple[list[ast.stmt], dict[str, object]]:
+    """Calls of one-thread tasks, and the functions they are: names in one are nothing to the other."""
+    lines, functions = [], {}
+    for number, task in enumerate(tasks):
+        parameters, function = serial_function(program, task, dtypes)
+        functions[f"_then{number}"] = function
+        lines.append(f"_then{number}({', '.join(parameter.name for parameter in parameters)})")
+    return _statements("\n".join(lines)), dict(functions)
+
+
+def _constant(program: Program, parameters: Sequence[Parameter], tasks: Sequence[Task]) -> frozenset[str]:
+    """The array parameters that nothing changes while the kernel runs."""
     # Scratch is how blocks talk to each other: its loads and stores stay where the fences are.
     arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind != "slots"}
     shared = {name for pair in program.aliases if arrays.issuperset(pair) for name in pair}
-    return frozenset(arrays - shared - task.effects.writes)
+    return frozenset(arrays - shared).difference(*(task.effects.writes for task in tasks))
 
 
 def _is_light(task: Task) -> bool:
@@ -137,8 +150,13 @@ def _grid_stride(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
     return [*head, loop]
 
 
-def _reducing(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several: bool) -> list[ast.stmt]:
-    """A grid-stride loop, then the reductions. ``several``: so many iterations at once, whose loads start together."""
+def _reducing(
+    task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, then: Sequence[ast.stmt], *, several: bool
+) -> list[ast.stmt]:
+    """A grid-stride loop, the reductions, and ``then``, what the last thread does behind them.
+
+    ``several``: so many iterations at once, whose loads start together.
+    """
     head = _statements(
         "\n".join(
             [
@@ -171,7 +189,7 @@ def _reducing(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several
         assert isinstance(part, ast.For)
         part.body += copy.deepcopy(iteration)
         loops.insert(0, whole)
-    return [*_prologue(task, dtypes), *head, *loops, *cuda_finish(task, dtypes)]
+    return [*_prologue(task, dtypes), *head, *loops, *cuda_finish(task, dtypes, then)]
 
 
 def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
@@ -305,7 +323,7 @@ def _integer(node: ast.expr) -> int | None:
 
 
 def serial_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
-    """A one-thread task as a plain function, for the CPU."""
+    """A one-thread task as a plain function: what the CPU runs, and kernels behind their own task."""
     body = one_thread_body(task, dtypes)
     parameters = parameters_of(program, task, body)
     return parameters, make_function(task.name, [p.name for p in parameters], body, task_names(task, dtypes), task)
