@@ -38,7 +38,8 @@ Kind = Literal[
 class Node:
     """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``.
 
-    One thread of the kernel runs the tasks ``then``, in order, when all of ``task`` is done.
+    One thread of the kernel runs the tasks ``then``, in order, when all of ``task`` is done. The same thread of a loop with
+    reductions runs the tasks ``first``, when all iterations are done and before their results are stored.
     ``alloc`` and ``free`` nodes take and give back the memory of ``temporary``, a leaf; a ``join`` is a node that does nothing,
     between many that must finish and many that then start.
     A loop that only fills or copies (``box``) is a ``memset`` or ``memcpy`` node where nodes live in a graph. A host call
@@ -51,6 +52,7 @@ class Node:
     span: Span
     region: int
     task: Task | None = None
+    first: tuple[Task, ...] = ()
     then: tuple[Task, ...] = ()
     control: Loop | Branch | None = None
     bodies: tuple[int, ...] = ()
@@ -61,7 +63,7 @@ class Node:
     @property
     def tasks(self) -> tuple[Task, ...]:
         """What its kernel runs."""
-        return () if self.task is None else (self.task, *self.then)
+        return () if self.task is None else (*self.first, self.task, *self.then)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +113,12 @@ class GraphPlan:
             order = f"  after {after}" if after else ""
             kind = f" ({node.kind})" if node.box is not None else ""
             lines.append(f"{'  ' * depth}n{index} {node.label}{kind}  [line {node.span.line}]{order}")
-            for number, task in enumerate(node.tasks):
-                lines += [f"{'  ' * (depth + 1)}then {task_label(task)}  [line {task.span.line}]"] if number else []
-                lines += [f"{'  ' * (depth + 2)}{text}" for text in _task_lines(task)]
+            pad = "  " * (depth + 1)
+            lines += [f"{pad}  {text}" for text in _task_lines(node.task)] if node.task is not None else []
+            for word, tasks in (("first", node.first), ("then", node.then)):
+                for task in tasks:
+                    lines.append(f"{pad}{word} {task_label(task)}  [line {task.span.line}]")
+                    lines += [f"{pad}  {text}" for text in _task_lines(task)]
             for number, body in enumerate(node.bodies):
                 lines += [f"{'  ' * (depth + 1)}case {number}:"] if len(node.bodies) > 1 else []
                 lines += self._region_lines(body, depth + 1)

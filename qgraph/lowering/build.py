@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from qgraph.lowering.dependencies import edges_of
+from qgraph.lowering.dependencies import edges_of, places_of
 from qgraph.lowering.fills import mark_fills_and_copies
 from qgraph.lowering.folding import fold_statements
 from qgraph.lowering.joins import add_joins
@@ -126,18 +126,6 @@ def _before(control: Loop | Branch) -> Task | None:
 def _control_effects(control: Loop | Branch) -> Effects:
     # It reads its own condition, which the task before it may have set.
     return effects_of(control) | Effects(frozenset({control.condition_slot.name}))
-
-
-def places_of(program: Program) -> dict[str, frozenset[str]]:
-    """The places that leaves which share memory touch: each its own, and one for what it shares with each other leaf.
-
-    So two disjoint parts of one array have no order between them, though both have one with the whole.
-    """
-    places = {name: {name} for pair in program.aliases for name in pair}
-    for first, second in program.aliases:
-        for name in (first, second):
-            places[name].add(f"{first}&{second}")
-    return {name: frozenset(found) for name, found in places.items()}
 
 
 def _lifetimes(program: Program) -> tuple[dict[int, list[Temporary]], dict[int, list[Temporary]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from dataclasses import replace
 
 from qgraph.compiled import CpuPlan, CudaPlan, Parameter, SimulatorPlan, TaskCode
@@ -16,7 +16,7 @@ from qgraph.lowering.slot_source import Dtypes
 from qgraph.lowering.task_source import cuda_code
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
-from qgraph.program import Function, Task
+from qgraph.program import Function
 from qgraph.stack import roomy
 
 
@@ -49,10 +49,11 @@ def compile_ptx(
     compiled: dict[object, TaskCode] = {}
     if dtypes is None:
         dtypes = scalar_types(plan.program)
-    for task, then in _kernels(plan):
-        if task.name in without:
+    for node in plan.nodes:
+        if node.task is None or node.task.name in without:
             continue
-        code, function = cuda_code(plan.program, task, then, cuda, dtypes)
+        task = node.task
+        code, function = cuda_code(plan.program, node, cuda, dtypes)
         # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
         twin = compiled.setdefault(_twin(code, function), code)
         if twin is code:
@@ -62,11 +63,6 @@ def compile_ptx(
             texts[task.name] = texts[twin.task.name]
         codes[task.name] = code
     return codes, texts
-
-
-def _kernels(plan: GraphPlan) -> Iterator[tuple[Task, tuple[Task, ...]]]:
-    """What each kernel runs, in program order."""
-    return ((node.task, node.then) for node in plan.nodes if node.task is not None)
 
 
 def _twin(code: TaskCode, function: Function) -> object:
@@ -94,10 +90,11 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     dtypes = scalar_types(plan.program, matches=True)
     codes: dict[str, TaskCode] = {}
     kernels = {}
-    for task, then in _kernels(plan):
-        code, function = cuda_code(plan.program, task, then, cuda, dtypes)
-        codes[task.name] = code
-        kernels[task.name] = numba_cuda.simulator_kernel(function)
+    for node in plan.nodes:
+        if node.task is not None:
+            code, function = cuda_code(plan.program, node, cuda, dtypes)
+            codes[node.task.name] = code
+            kernels[node.task.name] = numba_cuda.simulator_kernel(function)
     return SimulatorPlan(plan, codes, kernels, numba_cuda.simulator_array, dtypes)
 
 

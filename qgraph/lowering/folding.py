@@ -6,28 +6,37 @@ So it must have one: a kernel of a single thread, or that of a loop with reducti
 from __future__ import annotations
 
 import ast
+import functools
+import operator
+from collections.abc import Mapping
 from dataclasses import replace
 
+from qgraph.lowering.dependencies import places_of, touched_places
 from qgraph.plan import GraphPlan, Node, Region
 from qgraph.program import Task
 
 
 def fold_statements(plan: GraphPlan) -> GraphPlan:
-    """The plan in which one-thread tasks stand in ``then`` of an earlier node of their region, wherever that keeps the order.
+    """The plan in which one-thread tasks stand in ``then`` or ``first`` of other nodes of their region.
 
     Such a task joins a node that it waits for, if all else that it waits for comes before that one. If it waits for nothing,
-    it joins the first one-thread node that does not wait either. So no loop waits for another that it did not wait for.
+    it joins the first one-thread node that does not wait either. What then is left before one loop with reductions, and only
+    sets what those begin with, is done when they end. So no loop waits for another that it did not wait for.
     A task with a loop in it stays by itself: it may take long, and others need not wait for it.
     """
-    homes = {}
-    for region in plan.regions:
-        homes.update(_Folder(plan).homes(region))
+    plan = _moved(plan, {index: home for region in plan.regions for index, home in _Folder(plan).homes(region).items()})
+    return _moved(plan, _beginnings(plan))
+
+
+def _moved(plan: GraphPlan, homes: Mapping[int, int]) -> GraphPlan:
+    """The plan in which the tasks of some nodes run in the kernels of others: before them in the program, or behind them."""
     numbers = {old: new for new, old in enumerate(index for index in range(len(plan.nodes)) if homes[index] == index)}
     nodes = []
     for old, new in numbers.items():
-        joining = (plan.nodes[index] for index in sorted(homes) if homes[index] == old and index != old)
-        then = tuple(node.task for node in joining if node.task is not None)
-        nodes.append(replace(plan.nodes[old], index=new, then=then))
+        node = plan.nodes[old]
+        first = [task for index in range(old) if homes[index] == old for task in plan.nodes[index].tasks]
+        then = [task for index in range(old + 1, len(plan.nodes)) if homes[index] == old for task in plan.nodes[index].tasks]
+        nodes.append(replace(node, index=new, first=(*node.first, *first), then=(*node.then, *then)))
     edges = {(numbers[homes[before]], numbers[homes[after]]) for before, after in plan.edges}
     regions = tuple(
         Region(
@@ -38,6 +47,31 @@ def fold_statements(plan: GraphPlan) -> GraphPlan:
         for region in plan.regions
     )
     return replace(plan, nodes=tuple(nodes), edges=_reduced(edges), regions=regions)
+
+
+def _beginnings(plan: GraphPlan) -> dict[int, int]:
+    """For each node, itself, or the one loop that follows it, if the node only sets what the loop's reductions begin with."""
+    homes = {}
+    places = places_of(plan.program)
+    for node in plan.nodes:
+        after = [later for before, later in plan.edges if before == node.index]
+        alone = node.kind == "kernel" and node.task is not None and not node.task.axes and len(after) == 1
+        homes[node.index] = after[0] if alone and _begins(node, plan.nodes[after[0]], places) else node.index
+    return homes
+
+
+def _begins(node: Node, loop: Node, places: Mapping[str, frozenset[str]]) -> bool:
+    """Whether the one-thread tasks of ``node`` may run when the iterations of ``loop`` are done."""
+    if loop.task is None or not loop.task.reductions or not all(map(_is_brief, node.tasks)):
+        return False
+    loaded = {slot.name for _, slot in loop.task.scalars}
+    started = {v.slot.name for each in loop.task.reductions for v in each.variables if v.slot is not None} - loaded
+    effects = functools.reduce(operator.or_, (task.effects for task in node.tasks))
+    body = loop.task.effects
+    # Iterations neither see what it sets, nor change what it looks at.
+    seen = touched_places(body.reads | body.writes, places) - started
+    changed = touched_places(body.writes, places) - started
+    return not touched_places(effects.writes, places) & seen and not touched_places(effects.reads, places) & changed
 
 
 class _Folder:

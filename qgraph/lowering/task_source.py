@@ -23,6 +23,7 @@ from qgraph.lowering.reduction_source import (
 )
 from qgraph.lowering.slot_source import CASTS, SLOTS, VIEWS, Dtypes, dtype_of, slot_place
 from qgraph.lowering.slot_source import generated as _statements
+from qgraph.plan import Node
 from qgraph.program import NUMBER, Axis, Cast, Function, Program, Selection, Task, function_tree
 
 HANDLE = Parameter("handle", "_handle")
@@ -34,23 +35,25 @@ _BUILTINS = {"_range": range, "_min": min, "_max": max, "_at_least": language.at
 _SMALL = 1 << 16
 
 
-def cuda_code(program: Program, task: Task, then: Sequence[Task], cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
-    """The kernel of ``task``: one thread an iteration, or a few, or a grid-stride loop where only the device knows how many.
+def cuda_code(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
+    """The kernel of ``node``: one thread an iteration, or a few, or a grid-stride loop where only the device knows how many.
 
-    One thread runs ``then`` behind it: where ``task`` has iterations, it has reductions, so that some thread is the last.
     ``cuda`` is the module that gives thread indices: ``numba.cuda``, or its simulator.
     """
+    task = node.task
+    assert task is not None
     counts = [axis.count for axis in task.axes]
     names = {**task_names(task, dtypes), **_BUILTINS, "_cuda": cuda}
     several = bool(task.axes) and not task.on_device and _is_light(task)
-    calls, functions = _calls(program, then, dtypes)
-    names |= functions
+    first, then = ([_call(program, each, dtypes) for each in tasks] for tasks in (node.first, node.then))
+    names |= {function.name: function for _, function in (*first, *then)}
     if not task.axes:
-        body = [*one_thread_body(task, dtypes), *calls]
+        body = [*one_thread_body(task, dtypes), *(call for call, _ in then)]
     elif task.reductions:
         names |= reduction_names(task, dtypes)
         several = _is_light(task)
-        body = _reducing(task, counts, dtypes, calls, several=several)
+        last = [call for call, _ in first], [call for call, _ in then]
+        body = _reducing(task, counts, dtypes, last, several=several)
     elif task.on_device:
         body = [*_prologue(task, dtypes), *_grid_stride(task, counts)]
     elif several:
@@ -68,20 +71,17 @@ def cuda_code(program: Program, task: Task, then: Sequence[Task], cuda: object, 
         single=not task.axes,
         on_device=task.on_device,
         several=several,
-        constant=_constant(program, parameters, (task, *then)),
+        constant=_constant(program, parameters, node.tasks),
         reduces=bool(task.reductions),
     )
     return code, function
 
 
-def _calls(program: Program, tasks: Sequence[Task], dtypes: Dtypes) -> tuple[list[ast.stmt], dict[str, object]]:
-    """Calls of one-thread tasks, and the functions they are: names in one are nothing to the other."""
-    lines, functions = [], {}
-    for number, task in enumerate(tasks):
-        parameters, function = serial_function(program, task, dtypes)
-        functions[f"_then{number}"] = function
-        lines.append(f"_then{number}({', '.join(parameter.name for parameter in parameters)})")
-    return _statements("\n".join(lines)), dict(functions)
+def _call(program: Program, task: Task, dtypes: Dtypes) -> tuple[ast.stmt, Function]:
+    """A call of a one-thread task, and the function that it is: its names are nothing to the kernel around it."""
+    parameters, function = serial_function(program, task, dtypes)
+    (call,) = _statements(f"{function.name}({', '.join(parameter.name for parameter in parameters)})")
+    return call, function
 
 
 def _constant(program: Program, parameters: Sequence[Parameter], tasks: Sequence[Task]) -> frozenset[str]:
@@ -151,9 +151,14 @@ def _grid_stride(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
 
 
 def _reducing(
-    task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, then: Sequence[ast.stmt], *, several: bool
+    task: Task,
+    counts: Sequence[ast.expr],
+    dtypes: Dtypes,
+    last: tuple[Sequence[ast.stmt], Sequence[ast.stmt]],
+    *,
+    several: bool,
 ) -> list[ast.stmt]:
-    """A grid-stride loop, the reductions, and ``then``, what the last thread does behind them.
+    """A grid-stride loop, then the reductions, with ``last``, what the last thread does before and after storing the results.
 
     ``several``: so many iterations at once, whose loads start together.
     """
@@ -189,7 +194,7 @@ def _reducing(
         assert isinstance(part, ast.For)
         part.body += copy.deepcopy(iteration)
         loops.insert(0, whole)
-    return [*_prologue(task, dtypes), *head, *loops, *cuda_finish(task, dtypes, then)]
+    return [*_prologue(task, dtypes), *head, *loops, *cuda_finish(task, dtypes, *last)]
 
 
 def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
