@@ -55,6 +55,4 @@ def make(problem: Problem, device: Device) -> Run:
     """Ready to run."""
     f = qgraph.asarray(problem.rest, backend=device)
     g = qgraph.zeros(f.shape, f.dtype, backend=device)
-    return Run(
-        lambda: cavity(f, g, LID, OMEGA, problem.steps), qgraph.synchronize, lambda: {"f": qgraph.to_numpy(f)}
-    )
+    return Run(lambda: cavity(f, g, LID, OMEGA, problem.steps), qgraph.synchronize, lambda: {"f": qgraph.to_numpy(f)})

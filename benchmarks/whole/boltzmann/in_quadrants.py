@@ -87,6 +87,4 @@ def make(problem: Problem, device: Device) -> Run:
     counter = qd.ndarray(qd.i32, shape=())
     counter.fill(1)
     f.from_numpy(problem.rest)
-    return Run(
-        lambda: cavity(f, g, LID, OMEGA, counter, problem.steps), qd.sync, lambda: {"f": f.to_numpy()}
-    )
+    return Run(lambda: cavity(f, g, LID, OMEGA, counter, problem.steps), qd.sync, lambda: {"f": f.to_numpy()})

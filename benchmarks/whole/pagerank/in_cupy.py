@@ -10,7 +10,7 @@ from cupyx.scipy.sparse import csr_matrix
 from benchmarks.peers import Device, Run
 from benchmarks.whole.pagerank.problem import DAMPING, Problem
 
-difference = cp.ReductionKernel("float32 a, float32 b", "float32 c", "abs(a - b)", "a + b", "c = a", "0", "difference")
+difference = cp.ReductionKernel("float32 x, float32 y", "float32 z", "abs(x - y)", "a + b", "z = a", "0", "difference")
 
 
 @cp.fuse()

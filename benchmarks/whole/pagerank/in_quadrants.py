@@ -30,7 +30,9 @@ def ranker(n: int) -> Any:
     ):
         for i in range(n):
             rank[i] = 1.0 / n
-        iterations[()] = 0
+        # As a bare statement this would take `stuck = 0.0` out of the loop with it: the sums would then grow for ever.
+        for _ in range(1):
+            iterations[()] = 0
         while qd.graph.do_while(going):
             stuck = 0.0
             for i in range(n):

@@ -27,7 +27,7 @@ def gather(
     source: wp.array(dtype=int),
     inverse: wp.array(dtype=float),
     old: wp.array(dtype=float),
-    new: wp.array(dtype=float),
+    fresh: wp.array(dtype=float),
     sums: wp.array(dtype=float),
     change: wp.array(dtype=float),
     damping: float,
@@ -42,7 +42,7 @@ def gather(
             j = source[k]
             arriving += old[j] * inverse[j]
         rank = damping * (arriving + sums[0] / float(n)) + (1.0 - damping) / float(n)
-        new[i] = rank
+        fresh[i] = rank
         value = wp.abs(rank - old[i])
     wp.tile_atomic_add(change, wp.tile_sum(wp.tile(value)))
 
@@ -69,7 +69,7 @@ def make(problem: Problem, device: Device) -> Run:
     """Ready to run."""
     n = problem.nodes
     start, source, inverse = (wp.array(part) for part in problem.links)
-    rank, new = (wp.zeros(n, dtype=float) for _ in range(2))
+    rank, fresh = (wp.zeros(n, dtype=float) for _ in range(2))
     sums, change = (wp.zeros(1, dtype=float) for _ in range(2))
     iterations, going = (wp.zeros(1, dtype=int) for _ in range(2))
     # Whole blocks, because a tile is a block.
@@ -77,9 +77,9 @@ def make(problem: Problem, device: Device) -> Run:
 
     def iterate() -> None:
         wp.launch(sum_stuck, dim=padded, inputs=[inverse, rank, sums], block_dim=TILE)
-        arrays = [start, source, inverse, rank, new, sums, change, DAMPING]
+        arrays = [start, source, inverse, rank, fresh, sums, change, DAMPING]
         wp.launch(gather, dim=padded, inputs=arrays, block_dim=TILE)
-        wp.copy(rank, new)
+        wp.copy(rank, fresh)
         wp.launch(advance, dim=1, inputs=[sums, change, iterations, going, problem.tolerance, problem.limit])
 
     def solve() -> None:

@@ -10,9 +10,7 @@ from benchmarks.whole.poisson.problem import Problem
 
 
 @wp.kernel
-def laplacian(
-    x: wp.array2d(dtype=float), y: wp.array2d(dtype=float), z: wp.array2d(dtype=float), alpha: float, beta: float
-):
+def laplacian(x: wp.array2d(dtype=float), y: wp.array2d(dtype=float), z: wp.array2d(dtype=float), alpha: float, beta: float):
     """``z = alpha * A x + beta * y``."""
     i, j = wp.tid()
     n = x.shape[0]
