@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,11 +42,17 @@ class Problem:
 
     def check(self, found: Mapping[str, Any]) -> None:
         """Raise if a field is wrong after the first call: against float64."""
-        wanted = advance(self.pulse.astype(float), self.steps)
+        wanted = reference(self)
         for name, field in zip(("ez", "hx", "hy"), wanted, strict=True):
             error = np.abs(found[name] - field).max() / np.abs(field).max()
             if not error <= 1e-3:
                 raise AssertionError(f"{name} is off by a share {error:.1e} of its largest value")
+
+
+@functools.lru_cache(maxsize=1)
+def reference(problem: Problem) -> tuple[np.ndarray[Any, Any], ...]:
+    """The right fields."""
+    return advance(problem.pulse.astype(float), problem.steps)
 
 
 def advance(ez: np.ndarray[Any, Any], steps: int) -> tuple[np.ndarray[Any, Any], ...]:

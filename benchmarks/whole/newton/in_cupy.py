@@ -161,6 +161,7 @@ def make(problem: Problem, device: Device) -> Run:
     active, left = cp.ones(n, cp.int32), cp.zeros(1, cp.int32)
     blocks, count, tolerance = -(-n // BLOCK), np.int32(n), np.float32(problem.tolerance)
     stream = cp.cuda.Stream(non_blocking=True)
+    left.fill(0)
     cp.cuda.Device().synchronize()
     with stream:
         stream.begin_capture()
