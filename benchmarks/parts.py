@@ -33,7 +33,8 @@ def attempt(answer: Answer, part: str, peer: str, make: Callable[[], Any]) -> An
         if peer.startswith("qgraph"):
             raise
         reason = f"wrong answer: {error}"
-    except Exception as error:  # noqa: BLE001 - a peer fails in its own ways, and the others are measured all the same
+    except Exception as error:
+        # A peer fails in its own ways; the others are measured all the same.
         if peer.startswith("qgraph"):
             raise
         reason = f"{type(error).__name__}: {error}"

@@ -83,8 +83,8 @@ def panels(record: dict[str, Any], file: Path, title: str, peers: tuple[str, ...
         figsize=(8.2, 1.2 + 0.62 * sum(heights) + 0.5 * len(heights)), dpi=120, facecolor="white", layout="constrained"
     )
     machine = record["machine"]
-    where = machine["gpu"] or f"{machine['cpu']}, {machine['cores']} cores"
-    under = f"{where}, {record['date'][:10]}, commit {record['commit']}; shorter than the line: ahead of qgraph"
+    where = machine["gpu"] if machine["gpu"] not in {"", "none"} else f"{machine['cpu']}, {machine['cores']} cores"
+    under = f"{where}, {record['date'][:10]}, commit {record['commit']}; left of the line: ahead of qgraph"
     drawn.suptitle(f"{title}\n$\\mathregular{{{{}}}}$", x=0.01, ha="left", color=INK, fontweight="bold", fontsize=12)
     drawn.text(0.01, 1 - 0.42 / drawn.get_figheight(), under, color="#616e7c", fontsize=8.5, va="center")
     rows = drawn.subplots(max(len(groups), 1), 1, squeeze=False, gridspec_kw={"height_ratios": heights or [1]}, sharex=True)
@@ -119,13 +119,15 @@ def _panel(axes: Axes, sizes: dict[str, dict[str, dict[str, Any]]], peers: tuple
         for k, peer in enumerate(present):
             if peer in found:
                 ratio, place = found[peer]["ratio"], group - 0.4 + (k + 0.5) * thickness
-                axes.barh(place, ratio - 0.1, thickness * 0.9, left=0.1, color=COLOURS.get(peer, INK), label=peer)
-                axes.text(ratio, place, f" {ratio:.3g}", va="center", ha="left", fontsize=7.5, color=INK)
+                axes.barh(place, ratio - 1.0, thickness * 0.9, left=1.0, color=COLOURS.get(peer, INK), label=peer)
+                text = f" {ratio:,.0f}" if ratio >= 100 else f" {ratio:.3g}"
+                axes.text(max(ratio, 1.0), place, text, va="center", ha="left", fontsize=7.5, color=INK)
     labels = [f"{size}: {found['qgraph']['us']['median']:,.4g} us" for size, found in sizes.items()]
     axes.set_yticks(range(len(sizes)), labels, fontsize=8)
     axes.invert_yaxis()
     axes.axvline(1.0, color=COLOURS["qgraph"], linewidth=1.4)
-    axes.set_xlim(left=0.1)
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, 0.5), max(high, 2.0) * 1.2)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(visible=True, axis="x", color="#e4e7eb", linewidth=0.8)
     axes.set_axisbelow(True)

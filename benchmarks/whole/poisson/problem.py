@@ -88,6 +88,6 @@ def conjugate_gradient(b: np.ndarray[Any, Any], limit: int) -> np.ndarray[Any, A
 def problems(quick: bool) -> tuple[Problem, ...]:
     """The sizes, small to large."""
     if quick:
-        return Problem(64, 0.0, 20), Problem(64, 1e-4, 10_000)
+        return Problem(32, 0.0, 20), Problem(32, 1e-4, 10_000)
     sides = (256, 512, 1024, 2048)
     return tuple(Problem(side, *how) for side in sides for how in ((0.0, 100), (1e-4, 20_000)))
