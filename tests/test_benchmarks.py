@@ -43,6 +43,7 @@ def test_a_peer_with_a_wrong_answer_is_missing_and_qgraph_is_not_forgiven():
 
 
 def test_a_peer_that_is_ahead_misses_the_target():
-    rows = [{"program": "fdtd", "size": "64^2", "peer": peer, "ratio": ratio} for peer, ratio in (("qgraph", 1.0), ("Warp", 0.9))]
+    row = {"program": "fdtd", "size": "64^2"}
+    rows = [{**row, "peer": "qgraph", "ratio": 1.0}, {**row, "peer": "Warp", "ratio": 0.9}]
     (target,) = parts.targets(rows, "program")
     assert not target.met
