@@ -9,7 +9,7 @@ from typing import Literal
 from qgraph.frontend.bindings import HostExpr
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.language import Func
-from qgraph.program import ArrayType, Cast, Effects, HostValue, Leaf, Selection, Slot, Temporary
+from qgraph.program import ArrayType, Cast, Effects, Fault, HostValue, Leaf, Selection, Slot, Temporary
 from qgraph.source import Span
 
 # Names that the frontend adds at kernel level begin with this; no Python identifier of a user does. After a user's name comes
@@ -51,6 +51,10 @@ class Unit:
         self.flags: list[tuple[str, Span]] = []
         # Functions being inlined or compiled, outermost first: a second entry is a recursion.
         self.calling: list[object] = []
+        self.faults: list[Fault] = []
+        # Where a task tells the others of this launch that it noted a fault; and whether some loop looks at it.
+        self._failed: Slot | None = None
+        self.stops = False
         self._sources: dict[Func, SourceFunction] = {}
         self._task_names: dict[str, int] = {}
         self._words = 0
@@ -90,6 +94,18 @@ class Unit:
     def scalar(self, name: str) -> Slot:
         """A new kernel scalar, of a type that lowering infers: there is room for any."""
         return self.slot(name, "", 2)
+
+    @property
+    def failed(self) -> Slot:
+        """A slot that is not 0 once a task of this launch has noted a fault."""
+        if self._failed is None:
+            self._failed = self.slot("failed")
+        return self._failed
+
+    def fault(self, fault: Fault) -> int:
+        """The number of a new fault."""
+        self.faults.append(fault)
+        return len(self.faults)
 
     def selection(self, path: str, leaves: tuple[Leaf, ...]) -> Leaf:
         """A new name for one of ``leaves``, arrays of one type, as a number in a slot tells; it is a leaf itself."""

@@ -21,7 +21,7 @@ from qgraph.lowering.reduction_source import (
     numbered,
     reduction_names,
 )
-from qgraph.lowering.slot_source import CASTS, SLOTS, VIEWS, Dtypes, dtype_of, slot_place
+from qgraph.lowering.slot_source import CASTS, NOTED, SLOTS, VIEWS, Dtypes, dtype_of, slot_place
 from qgraph.lowering.slot_source import generated as _statements
 from qgraph.program import NUMBER, Axis, Cast, Function, Program, Selection, Task, function_tree
 
@@ -74,7 +74,7 @@ def cuda_code(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tup
 def _constant(program: Program, parameters: Sequence[Parameter], task: Task) -> frozenset[str]:
     """The array parameters that nothing changes while the task runs."""
     # Scratch is how blocks talk to each other: its loads and stores stay where the fences are.
-    arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind != "slots"}
+    arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind not in ("slots", "faults")}
     shared = {name for pair in program.aliases if arrays.issuperset(pair) for name in pair}
     return frozenset(arrays - shared - task.effects.writes)
 
@@ -340,15 +340,15 @@ def make_function(
 
 
 def parameters_of(program: Program, task: Task, body: Sequence[ast.stmt]) -> tuple[Parameter, ...]:
-    """What ``body`` reads from outside: leaves, host values, slots and the handle, in one fixed order."""
+    """What ``body`` reads from outside: leaves, host values, slots, faults and the handle, in one fixed order."""
     return ordered(program, {child.id for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)})
 
 
 def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
-    """The parameters among the names ``used``: leaves, host values, slots, handle."""
+    """The parameters among the names ``used``: leaves, host values, slots, faults, handle."""
     parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.arrays_and_scalars if leaf.name in used]
     parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
-    parameters += [parameter for parameter in (SLOTS, *VIEWS, HANDLE) if parameter.name in used]
+    parameters += [parameter for parameter in (SLOTS, *VIEWS, NOTED, HANDLE) if parameter.name in used]
     return tuple(parameters)
 
 

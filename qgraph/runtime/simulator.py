@@ -6,14 +6,16 @@ import math
 import threading
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from qgraph.compiled import SEVERAL, SimulatorPlan, TaskCode
-from qgraph.program import ArrayType, Branch, EventMark, HostCall, Loop, Statement, Task, TaskStatement
+from qgraph.compiled import SEVERAL, Parameter, SimulatorPlan, TaskCode, slots_dtype
+from qgraph.program import Branch, EventMark, HostCall, Loop, Statement, Task, TaskStatement
 from qgraph.runtime.array_view import ArrayView, view_of_host
 from qgraph.runtime.call import Call
+from qgraph.runtime.faults import FaultReader
 from qgraph.runtime.host_calls import Numbers, call_plainly
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
@@ -24,6 +26,14 @@ _BLOCK = 8
 _STRIDED_GRID = 2
 # The simulator swaps a module global while a kernel runs. A host call may launch another kernel in between.
 _LOCK = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class _Scratch:
+    """What the tasks of one launch share: the slots, and the words in which they note what is wrong."""
+
+    slots: np.ndarray
+    noted: np.ndarray
 
 
 class SimulatorExecutable:
@@ -38,6 +48,7 @@ class SimulatorExecutable:
         self._leaves = {leaf.name: index for index, leaf in enumerate(program.arrays_and_scalars)}
         self._temporaries = Temporaries(program)
         self._hosts = {value.name: index for index, value in enumerate(program.host_values)}
+        self._faults = FaultReader(program.faults)
         self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
         self.nodes = len(plan.plan.nodes)
         self.replays = 0
@@ -47,47 +58,49 @@ class SimulatorExecutable:
     def launch(self, call: Call) -> tuple[Any, ...] | None:
         """Run the kernel; when this returns it has run. Gives the numbers that it returns, None if it returns nothing."""
         slots = np.zeros(self._plan.plan.program.scratch_words, np.int64)
+        noted = self._faults.words()
         temporaries = (view_of_host(array, array) for array in self._temporaries.on_host(call.host))
         call = Call((*call.values, *temporaries), call.host)
         with _LOCK, warnings.catch_warnings():
             # Division by zero and overflow give inf, nan and wrapped integers; NumPy would warn of each.
             warnings.simplefilter("ignore", RuntimeWarning)
-            self._block(self._plan.plan.program.body, call, slots)
+            self._block(self._plan.plan.program.body, call, _Scratch(slots, noted))
         self.replays += 1
+        self._faults.tell(noted)
         return None if self._results is None else self._results.read(slots)
 
-    def _block(self, statements: Sequence[Statement], call: Call, slots: np.ndarray) -> None:
+    def _block(self, statements: Sequence[Statement], call: Call, scratch: _Scratch) -> None:
         for statement in statements:
             match statement:
                 case TaskStatement():
-                    self._task(statement.task, call, slots)
+                    self._task(statement.task, call, scratch)
                 case Loop():
-                    self._loop(statement, call, slots)
+                    self._loop(statement, call, scratch)
                 case Branch():
-                    self._task(statement.decide, call, slots)
-                    chosen = statement.region(int(slots[statement.condition_slot.index]))
-                    self._block(() if chosen is None else statement.regions[chosen], call, slots)
+                    self._task(statement.decide, call, scratch)
+                    chosen = statement.region(int(scratch.slots[statement.condition_slot.index]))
+                    self._block(() if chosen is None else statement.regions[chosen], call, scratch)
                 case HostCall():
-                    call_plainly(statement, Numbers(statement, self._plan.dtypes), slots)
+                    call_plainly(statement, Numbers(statement, self._plan.dtypes), scratch.slots)
                 case EventMark():
                     pass  # All work before it has been done.
 
-    def _loop(self, loop: Loop, call: Call, slots: np.ndarray) -> None:
+    def _loop(self, loop: Loop, call: Call, scratch: _Scratch) -> None:
         if loop.enter is not None:
-            self._task(loop.enter, call, slots)
+            self._task(loop.enter, call, scratch)
         decided = loop.condition_slot.index
-        again = bool(slots[decided]) if loop.test_first else True
+        again = bool(scratch.slots[decided]) if loop.test_first else True
         while again:
-            self._block(loop.body, call, slots)
-            self._task(loop.condition, call, slots)
-            again = bool(slots[decided])
+            self._block(loop.body, call, scratch)
+            self._task(loop.condition, call, scratch)
+            again = bool(scratch.slots[decided])
 
-    def _task(self, task: Task, call: Call, slots: np.ndarray) -> None:
+    def _task(self, task: Task, call: Call, scratch: _Scratch) -> None:
         code = self._plan.codes[task.name]
         grid, block = self._shape(code, call)
         if grid == 0:
             return
-        self._plan.kernels[task.name][grid, block](*self._arguments(code, call, slots))  # type: ignore[index]
+        self._plan.kernels[task.name][grid, block](*self._arguments(code, call, scratch))  # type: ignore[index]
 
     def _shape(self, code: TaskCode, call: Call) -> tuple[int, int]:
         if code.single:
@@ -100,7 +113,7 @@ class SimulatorExecutable:
         share = _BLOCK * SEVERAL if code.several and count > _BLOCK * SEVERAL else _BLOCK
         return -(-count // share), _BLOCK
 
-    def _arguments(self, code: TaskCode, call: Call, slots: np.ndarray) -> list[object]:
+    def _arguments(self, code: TaskCode, call: Call, scratch: _Scratch) -> list[object]:
         arguments: list[object] = []
         for parameter in code.parameters:
             if parameter.kind == "leaf":
@@ -110,9 +123,14 @@ class SimulatorExecutable:
             elif parameter.kind == "host":
                 arguments.append(call.host[self._hosts[parameter.name]])
             else:
-                dtype = parameter.type.dtype if isinstance(parameter.type, ArrayType) else "int64"
-                arguments.append(self._plan.array(slots.view(dtype)) if parameter.kind == "slots" else 0)
+                arguments.append(self._scratch(parameter, scratch))
         return arguments
+
+    def _scratch(self, parameter: Parameter, scratch: _Scratch) -> object:
+        if parameter.kind == "slots":
+            return self._plan.array(scratch.slots.view(slots_dtype(parameter)))
+        # No loop has a handle here.
+        return self._plan.array(scratch.noted) if parameter.kind == "faults" else 0
 
     def close(self) -> None:
         """Nothing to free."""
