@@ -240,7 +240,8 @@ class _Calls(ast.NodeTransformer):
         first, *others = node.values
         rest = others[0] if len(others) == 1 else ast.BoolOp(node.op, others)
         name = self._name("either", node)
-        test: ast.expr = ast.Name(name, ast.Load())
+        known = host_expression(self._region.unit, self._scope, first) is not None
+        test: ast.expr = copy.deepcopy(first) if known else ast.Name(name, ast.Load())
         if isinstance(node.op, ast.Or):
             test = ast.UnaryOp(ast.Not(), test)
         return self._stated([assign(name, first, node), placed(ast.If(test, [assign(name, rest, node)], []), node)], name, node)

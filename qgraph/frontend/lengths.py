@@ -92,12 +92,16 @@ class Lengths:
             self._guarded = computed(self._region, self._scope, length, node)
         return [self._guarded, *self._nums[1:]]
 
-    def need_elements(self, node: ast.expr) -> list[Num]:
-        """Check that there are elements, as for a maximum; gives the lengths that only the device can tell are not 0."""
+    def need_elements(self, node: ast.expr, *, by_device: bool) -> list[Num]:
+        """Check that there are elements, as for a maximum; gives the lengths that the device has to look at.
+
+        ``by_device``: among them those that the host knows, where only the device knows whether the statement runs.
+        """
+        skipped = by_device and self._region.unit.may_be_skipped
         found = f"`{ast.unparse(node)}` is of an array without elements"
         unknown = []
         for length in self.settled(node):
-            if length.host is None:
+            if length.host is None or (skipped and length.constant is None):
                 unknown.append(length)
             elif length.constant is None:
                 self._check_on_host(copy.deepcopy(length.host), node, repr(found), _NOTHING_HINT)

@@ -140,7 +140,8 @@ def _operand(scope: Scope, operands: list[ast.expr], kind: str, node: ast.expr) 
     """The array expression that is summed, or whose extreme is sought."""
     first = operands[0]
     if kind in ("dot", "vdot"):
-        if kind == "vdot":
+        dtype = element_type(scope, first)
+        if kind == "vdot" and (dtype is None or dtype.kind == "c"):
             first = word(scope, np.conjugate, first)
         first = ast.BinOp(first, ast.Mult(), operands[1])
     elif kind in ("any", "all", "count_nonzero") and element_type(scope, first) != np.bool_:
@@ -153,6 +154,9 @@ def _step(
 ) -> tuple[ast.expr, ast.stmt]:
     """The value that a reduction starts with, and the statement of each iteration."""
     total, result = ast.Name(name, ast.Store()), ast.Name(name, ast.Load())
+    if kind in ("dot", "vdot") and dtype == np.bool_:
+        # NumPy's product of booleans is one: whether there is a pair of True.
+        kind = "any"
     if kind in ("any", "all"):
         op: ast.boolop = ast.Or() if kind == "any" else ast.And()
         return ast.Constant(kind == "all"), ast.Assign([total], ast.BoolOp(op, [result, value]))
@@ -172,7 +176,7 @@ def _summed(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] |
     """The type of a sum of ``dtype``, None where it is that of the elements, or not known."""
     if dtype is None:
         return None
-    if kind in ("dot", "vdot") and dtype.kind != "b":
+    if kind in ("dot", "vdot"):
         return None
     return {"b": np.int64, "i": np.int64, "u": np.uint64}.get(dtype.kind)
 
@@ -237,7 +241,7 @@ class _Elements:
         """The first element, where an extreme starts."""
         names = {name.id for name in self._variables if isinstance(name, ast.Name)}
         result: ast.expr = _Zeros(names).visit(copy.deepcopy(value))
-        unknown = self._lengths.need_elements(node)
+        unknown = self._lengths.need_elements(node, by_device=dtype is not None)
         if not unknown:
             return result
         if dtype is None:
@@ -260,6 +264,8 @@ class _Elements:
         match node:
             case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.MatMult):
                 return _at(ast.BinOp(self.visit(left), node.op, self.visit(right)), node)
+            case ast.UnaryOp(op=ast.Invert(), operand=operand) if element_type(self.scope, operand) == np.bool_:
+                return _at(ast.UnaryOp(ast.Not(), self.visit(operand)), node)
             case ast.UnaryOp(operand=operand) if not isinstance(node.op, ast.Not):
                 return _at(ast.UnaryOp(node.op, self.visit(operand)), node)
             case ast.Compare(left=left, ops=[op], comparators=[right]):

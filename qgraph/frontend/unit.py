@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 from qgraph.frontend.bindings import HostExpr
@@ -61,6 +62,8 @@ class Unit:
         self._casts: dict[str, Cast] = {}
         # Arrays that change places at run time, by the names that stand for them.
         self.selections: dict[str, Selection] = {}
+        # The conditions of the branches that are being laid out, outermost first; None for one that only the device knows.
+        self._conditions: list[ast.expr | None] = []
         self._host_by_source: dict[tuple[str, str], HostValue] = {}
 
     def source_of(self, func: Func) -> SourceFunction:
@@ -173,13 +176,32 @@ class Unit:
 
     def host_value(self, expr: ast.expr, span: Span, check: Check = "", *, text: str, note: str = "") -> ast.Name:
         """The name of an integer that the host computes from ``expr``, written ``text``; equal expressions share one."""
-        source = ast.unparse(expr)
+        source = self._given(ast.unparse(expr), check)
         value = self._host_by_source.get((source, check))
         if value is None:
             value = HostValue(f"_h{len(self.host_values)}", source, span, check, text, note)
             self.host_values.append(value)
             self._host_by_source[source, check] = value
         return ast.copy_location(ast.Name(value.name, ast.Load()), expr)
+
+    @contextmanager
+    def where(self, condition: ast.expr | None) -> Iterator[None]:
+        """What is laid out meanwhile runs where ``condition`` is true: an expression of the host, None if it does not know."""
+        self._conditions.append(condition)
+        yield
+        self._conditions.pop()
+
+    @property
+    def may_be_skipped(self) -> bool:
+        """Whether only the device knows if what is laid out now runs at all, loops aside."""
+        return None in self._conditions
+
+    def _given(self, source: str, check: Check) -> str:
+        """``source`` where all conditions hold, which the host knows; elsewhere nothing is computed, and nothing is wrong."""
+        known = [f"({ast.unparse(condition)})" for condition in self._conditions if condition is not None]
+        if not known:
+            return source
+        return f"({source}) if {' and '.join(known)} else {0 if check in ('', 'size') else 1}"
 
     def local_name(self, name: str) -> str:
         """How generated code spells a user's local name: unlike every leaf and every generated name."""

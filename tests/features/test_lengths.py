@@ -183,3 +183,43 @@ def test_kernels_that_compare_nothing_note_nothing(rig):
     plan = rig.kernel(plain).plan(rig.device(ramp(4)), rig.device(np.array([0, 2])))
     assert plan.program.faults == ()
     assert all("failed" not in slot.name for slot in plan.program.slots)
+
+
+# --- what does not run is not checked ----------------------------------------------------------------------------------
+
+
+def guarded(x, y, flag, n, out):
+    out[0] = np.max(x[1:]) if x.shape[0] > 1 else -1.0
+    if x.shape[0] > 1 and np.min(x[1:]) > 1:
+        out[1] = 5
+    out[2] = np.max(x[1:]) if flag[0] > 0 else -2.0
+    if x.shape[0] == y.shape[0]:
+        x[:] = y
+    elif n > 0:
+        for i in range(4 // n):
+            out[i] += 1
+        t = qgraph.zeros(n - 2)
+        t[:] = 1
+        out[3] = np.sum(t)
+    else:
+        y[:] = 7
+
+
+def test_a_branch_that_is_not_taken_is_not_checked(rig):
+    kernel = rig.kernel(guarded)
+    for size, other, flag, n in ((1, 2, 0, 0), (1, 2, 0, 3), (2, 3, 1, 2), (3, 3, 1, 0), (3, 3, 0, 1), (4, 3, 1, 0)):
+        rig.compare(kernel, lambda s=size, o=other, f=flag, n=n: (ramp(s), ramp(o) * 5, np.array([f]), n, np.full(4, 77.0)))
+    taken = [rig.device(each) for each in (ramp(1), ramp(1), np.array([1]))]
+    told(rig, kernel, *taken, 0, rig.device(np.zeros(4)), match=r"`np.max\(x\[1:\]\)` is of an array without elements")
+    refused = [rig.device(each) for each in (ramp(2), ramp(3), np.array([1]))]
+    told(rig, kernel, *refused, 1, rig.device(np.zeros(4)), match=r"the size `n - 2` of a temporary is -1")
+
+
+def in_a_branch_of_the_device(x, alpha, out):
+    s = alpha[0] * 2
+    if s > 1:
+        out[0] = np.max(x * s)
+
+
+def test_elements_of_an_unknown_type_are_counted_by_the_host(check):
+    check(in_a_branch_of_the_device, lambda: (ramp(3), np.ones(1), np.full(1, 77.0)))
