@@ -18,6 +18,7 @@ import numpy as np
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import (
+    Along,
     Binding,
     BoundFunc,
     Gone,
@@ -183,11 +184,11 @@ class _Rewriter(ast.NodeTransformer):
         )
 
     def _view(self, view: ViewRef, node: ast.expr) -> ast.expr:
-        """A view as a value, as a function inside a loop takes it: a slice of the array."""
+        """A view as a value, as a function inside a loop takes it: a slice of the array, or its transpose."""
         axes = [along.axis for along in view.along]
-        if axes != sorted(axes) or -1 in axes or any((along.step.constant or 0) < 1 for along in view.along):
+        if axes not in (sorted(axes), sorted(axes, reverse=True)) or -1 in axes:
             raise self._error(
-                f"`{ast.unparse(node)}` is a reversed or transposed view, and cannot be used as a value here",
+                f"`{ast.unparse(node)}` is a view with new or exchanged dimensions, and cannot be used as a value here",
                 node,
                 "use its elements",
             )
@@ -195,11 +196,16 @@ class _Rewriter(ast.NodeTransformer):
             copy.deepcopy(view.fixed.get(axis, ast.Constant(0))) for axis in range(len(axes) + len(view.fixed))
         ]
         for along in view.along:
-            extent = ast.BinOp(along.count.code, ast.Mult(), along.step.code)
-            stop = ast.BinOp(along.start.code, ast.Add(), extent)
-            parts[along.axis] = ast.Slice(copy.deepcopy(along.start.code), copy.deepcopy(stop), copy.deepcopy(along.step.code))
-        inside = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
-        array = ast.Name(view.leaf.name, ast.Load())
+            parts[along.axis] = _slice(along)
+        value = self._selected(ast.Name(view.leaf.name, ast.Load()), parts, node)
+        if not all(map(_is_forward, view.along)):
+            # The end of a slice that runs to the first element cannot be written: its length comes after.
+            lengths = {along.axis: ast.Slice(None, copy.deepcopy(along.count.code)) for along in view.along}
+            value = self._selected(value, [lengths[axis] for axis in sorted(axes)], node)
+        return value if axes == sorted(axes) else _at(ast.Attribute(value, "T", ast.Load()), node)
+
+    def _selected(self, array: ast.expr, parts: Sequence[ast.expr], node: ast.expr) -> ast.expr:
+        inside = parts[0] if len(parts) == 1 else ast.Tuple(list(parts), ast.Load())
         return placed(ast.Subscript(array, self.visit(placed(inside, node)), ast.Load()), node)
 
     def _value(self, value: object, node: ast.expr) -> ast.expr:
@@ -528,7 +534,7 @@ class _Rewriter(ast.NodeTransformer):
         fixed: dict[str, Binding] = {}
         for parameter, argument in arguments.items():
             bound = argument if not isinstance(argument, ast.expr) else self._scope.static(argument)
-            if bound is not None and (parameter in source.static or _is_fixed(bound, source)):
+            if bound is not None and (parameter in source.static or _is_fixed(bound, source, parameter)):
                 fixed[parameter] = bound
         dynamic = tuple(parameter for parameter in arguments if parameter not in fixed)
         key = (func, tuple((name, _identity(bound)) for name, bound in fixed.items()))
@@ -555,7 +561,10 @@ class _Rewriter(ast.NodeTransformer):
         statements = inner.statements(scope, without_docstring(source.tree.body), dynamic)
         unit.calling.pop()
         used = free_names(statements)
-        extra = tuple(name for name in unit.leaves if name in used)
+        # Views that were compiled in have numbers of the host and of kernel scalars.
+        self._body.scalars.update(inner.scalars)
+        known = (*unit.leaves, *(value.name for value in unit.host_values), *inner.scalars)
+        extra = tuple(name for name in known if name in used)
         parameters = [unit.local_name(name) for name in dynamic] + list(extra)
         tree = function_tree(source.name, parameters, statements)
         ast.copy_location(tree, source.tree)
@@ -655,8 +664,28 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (bool, int, float, complex, np.generic)) and not isinstance(value, (np.str_, np.bytes_))
 
 
-def _is_fixed(bound: Binding, source: SourceFunction) -> bool:
+def _is_slice(view: ViewRef) -> bool:
+    """Whether a view is a slice of its array with positive steps, which Numba's functions take as it is."""
+    axes = [along.axis for along in view.along]
+    return axes == sorted(axes) and -1 not in axes and all(map(_is_forward, view.along))
+
+
+def _is_forward(along: Along) -> bool:
+    return (along.step.constant or 0) >= 1
+
+
+def _slice(along: Along) -> ast.Slice:
+    """The elements of a dimension that a view has; for one that runs backwards, all from the first on."""
+    stop = None
+    if _is_forward(along):
+        stop = ast.BinOp(along.start.code, ast.Add(), ast.BinOp(along.count.code, ast.Mult(), along.step.code))
+    return copy.deepcopy(ast.Slice(along.start.code, stop, along.step.code))
+
+
+def _is_fixed(bound: Binding, source: SourceFunction, parameter: str) -> bool:
     """Whether an argument is compiled into a copy of the function."""
+    if isinstance(bound, ViewRef):
+        return not _is_slice(bound) and parameter not in names_assigned(source.tree.body)
     if isinstance(bound, LeafRef):
         return bound.is_array and source.looks_at_types
     return isinstance(bound, (StructRef, BoundFunc)) or (isinstance(bound, Value) and not _is_number(bound.value))
