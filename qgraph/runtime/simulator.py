@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from qgraph.compiled import SEVERAL, Parameter, SimulatorPlan, TaskCode, slots_dtype
-from qgraph.program import Branch, EventMark, HostCall, Loop, Statement, Task, TaskStatement
+from qgraph.program import Branch, HostCall, Loop
 from qgraph.runtime.array_view import ArrayView, view_of_host
 from qgraph.runtime.call import Call
 from qgraph.runtime.faults import FaultReader
@@ -64,43 +63,39 @@ class SimulatorExecutable:
         with _LOCK, warnings.catch_warnings():
             # Division by zero and overflow give inf, nan and wrapped integers; NumPy would warn of each.
             warnings.simplefilter("ignore", RuntimeWarning)
-            self._block(self._plan.plan.program.body, call, _Scratch(slots, noted))
+            self._region(0, call, _Scratch(slots, noted))
         self.replays += 1
         self._faults.tell(noted)
         return None if self._results is None else self._results.read(slots)
 
-    def _block(self, statements: Sequence[Statement], call: Call, scratch: _Scratch) -> None:
-        for statement in statements:
-            match statement:
-                case TaskStatement():
-                    self._task(statement.task, call, scratch)
-                case Loop():
-                    self._loop(statement, call, scratch)
-                case Branch():
-                    self._task(statement.decide, call, scratch)
-                    chosen = statement.region(int(scratch.slots[statement.condition_slot.index]))
-                    self._block(() if chosen is None else statement.regions[chosen], call, scratch)
-                case HostCall():
-                    call_plainly(statement, Numbers(statement, self._plan.dtypes), scratch.slots)
-                case EventMark():
-                    pass  # All work before it has been done.
+    def _region(self, region: int, call: Call, scratch: _Scratch) -> None:
+        plan = self._plan.plan
+        for index in plan.regions[region].nodes:
+            node = plan.nodes[index]
+            match node.control or node.host:
+                case Loop() as loop:
+                    decided = loop.condition_slot
+                    again = bool(scratch.slots[decided.index]) if loop.test_first else True
+                    while again:
+                        self._region(node.bodies[0], call, scratch)
+                        again = bool(scratch.slots[decided.index])
+                case Branch() as branch:
+                    chosen = branch.region(int(scratch.slots[branch.condition_slot.index]))
+                    if chosen is not None:
+                        self._region(node.bodies[chosen], call, scratch)
+                case HostCall() as host if node.kind == "callback":
+                    call_plainly(host, Numbers(host, self._plan.dtypes), scratch.slots)
+                case _ if node.task is not None:
+                    self._task(node.task.name, call, scratch)
+                case _:
+                    pass  # Memory is there, and all work before an event has been done.
 
-    def _loop(self, loop: Loop, call: Call, scratch: _Scratch) -> None:
-        if loop.enter is not None:
-            self._task(loop.enter, call, scratch)
-        decided = loop.condition_slot.index
-        again = bool(scratch.slots[decided]) if loop.test_first else True
-        while again:
-            self._block(loop.body, call, scratch)
-            self._task(loop.condition, call, scratch)
-            again = bool(scratch.slots[decided])
-
-    def _task(self, task: Task, call: Call, scratch: _Scratch) -> None:
-        code = self._plan.codes[task.name]
+    def _task(self, name: str, call: Call, scratch: _Scratch) -> None:
+        code = self._plan.codes[name]
         grid, block = self._shape(code, call)
         if grid == 0:
             return
-        self._plan.kernels[task.name][grid, block](*self._arguments(code, call, scratch))  # type: ignore[index]
+        self._plan.kernels[name][grid, block](*self._arguments(code, call, scratch))  # type: ignore[index]
 
     def _shape(self, code: TaskCode, call: Call) -> tuple[int, int]:
         if code.single:
