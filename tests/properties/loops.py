@@ -174,9 +174,10 @@ class Loops:
         readable: list[Window] = []
         for memory in dict.fromkeys(array.memory for array in arrays):
             members = [array for array in arrays if array.memory == memory]
-            role = self._role(header, members)
-            if role and memory in self.partly:
-                members = [self.choices.pick(members)]
+            # Of those that overlap in part one is written, and the others are not even read.
+            written = [self.choices.pick(members)] if memory in self.partly else members
+            role = self._role(header, written)
+            members = written if role else members
             if not role:
                 readable += [Window(array) for array in members]
             elif isinstance(role, tuple):
