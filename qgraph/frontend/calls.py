@@ -8,6 +8,7 @@ from collections.abc import Container
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
+from qgraph.frontend.callees import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.choices import with_choices
 from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.definite import names_assigned
@@ -19,7 +20,6 @@ from qgraph.frontend.matching import chosen_case
 from qgraph.frontend.ranges import LoopCall, refuse_array
 from qgraph.frontend.ranks import rank, reduction
 from qgraph.frontend.region import Region, callee, callee_needs_region, is_parallel_loop
-from qgraph.frontend.resolve import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.scope import Scope
 from qgraph.language import Func
 from qgraph.program import StructType
