@@ -672,7 +672,7 @@ class _Walker:
         if function is language.at_least:
             return arguments[0]
         if function is language.wrapped:
-            return arguments[0] if self.is_natural(arguments[0].poly) else UNKNOWN
+            return self.wrapped(arguments[0], arguments[1].poly)
         if function is len and len(arguments) == 1:
             return self.length(arguments[0])
         if isinstance(node.func, ast.Attribute):
@@ -684,6 +684,13 @@ class _Walker:
             self.record_all(value, "read", node, maybe=True)
             self.record_all(value, "write", node, maybe=True)
         return vague(values)
+
+    def wrapped(self, index: Value, size: Poly | None) -> Value:
+        """An index that counts from the end where it is negative, if it is known which."""
+        if self.is_natural(index.poly):
+            return index
+        negative = index.poly is not None and self.is_natural(Poly.const(-1) - index.poly)
+        return integer(index.poly + size) if negative and index.poly is not None and size is not None else UNKNOWN
 
     def is_natural(self, poly: Poly | None) -> bool:
         """Whether an index is surely not negative, by its signs and those of the loops' variables."""
