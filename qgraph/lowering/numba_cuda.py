@@ -36,12 +36,11 @@ def cuda_module() -> Any:
     return cuda
 
 
-def compiler_files() -> tuple[str, ...]:
-    """Where NVVM and libdevice are, which make PTX; for after a compilation, which has found them."""
-    from cuda import pathfinder
+def libdevice_path() -> str:
+    """Where the library of mathematical functions is, which kernels are compiled with."""
     from numba.cuda.cudadrv.libs import get_libdevice
 
-    return str(pathfinder.load_nvidia_dynamic_lib("nvvm").abs_path), str(get_libdevice())
+    return str(get_libdevice())
 
 
 def simulator_active() -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -32,7 +33,7 @@ def reduction_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
         dtype = _dtype(variable, dtypes)
         names[f"_to_{dtype}"] = CASTS[dtype]
         names[f"_type_{dtype}"] = np.dtype(dtype)
-    return {**names, "_infinity": float("inf"), "_word": np.dtype("int64"), "_atomic_add": language.atomic_add}
+    return {**names, "_infinity": math.inf, "_word": np.dtype("int64"), "_atomic_add": language.atomic_add}
 
 
 def numbered(task: Task) -> bool:

@@ -1,0 +1,135 @@
+"""Which compiler this is, told without importing it: what every key of the cache begins with.
+
+Versions are those of installed distributions, read off the folders' names; qgraph itself counts by its own source, since
+that changes between versions too. Libraries that are no Python packages (NVVM, libdevice, nvJitLink) may come from anywhere:
+an entry remembers the files that made it, and counts while these are the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.lowering.identity import Unstable, digest
+
+# What compiles a task, as folders of Python's path.
+_COMPILERS = ("numba", "numba_cuda", "llvmlite")
+_DISTRIBUTION = re.compile(
+    r"(?P<name>numba|numba_cuda|llvmlite|numpy|cuda_\w+|nvidia_\w+)-(?P<version>[^-]+)\.(?:dist|egg)-info(?:\b.*)?"
+)
+# Where a toolkit is looked for.
+_TOOLKIT = ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")
+_NUMBA_SETTINGS = ".numba_config.yaml"
+# Records whose meaning generated code depends on; all of this folder does besides.
+_OWN_SOURCE = ("language.py", "program.py", "compiled.py")
+# Whose extensions of Numba are as old as their version.
+_KNOWN_EXTENSIONS = frozenset({"numba", "numba_cuda", "qgraph", "abc"})
+
+# Path, size, and time of the last change in nanoseconds.
+Stamp = tuple[str, int, int]
+
+
+def toolchain_text() -> str:
+    """What decides the code that some source becomes.
+
+    Raises:
+        Unstable: that cannot be told: a compiler that is no installed distribution, or one that somebody has extended.
+    """
+    foreign = _extended_by(sys.modules)
+    if foreign:
+        raise Unstable(f"compiled by Numba with the extensions of {', '.join(foreign)}")
+    return digest(_installed(), *_settings())
+
+
+@functools.cache
+def _installed() -> str:
+    return digest(
+        *(sys.version, sys.implementation.cache_tag or "", sys.platform, np.__version__),
+        *_distributions(sys.path),
+        *_own_source(),
+    )
+
+
+def _distributions(path: Sequence[str]) -> list[str]:
+    """The distributions on ``path`` that have a part in compiling."""
+    found: list[str] = []
+    missing = set(_COMPILERS)
+    for folder in path:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        matches = [match for name in sorted(names) if (match := _DISTRIBUTION.fullmatch(name))]
+        found += [f"{match['name']} {match['version']}" for match in matches]
+        versioned = {match["name"] for match in matches}
+        for package in missing & set(names):
+            if package not in versioned:
+                raise Unstable(f"compiled by {package} in {folder}, which tells no version")
+            missing.discard(package)
+    if missing:
+        raise Unstable(f"compiled by {min(missing)}, which is nowhere on Python's path")
+    return found
+
+
+def _own_source() -> Iterator[str]:
+    here = Path(__file__).parent
+    files = [*sorted(here.glob("*.py")), *(here.parent / name for name in _OWN_SOURCE)]
+    try:
+        for file in files:
+            yield f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}"
+    except OSError as error:
+        raise Unstable(f"compiled by a qgraph whose source cannot be read: {error.strerror}") from None
+
+
+def _settings() -> Iterator[str]:
+    """What the environment tells Numba, and where it says that the toolkit is."""
+    for name, value in sorted(os.environ.items()):
+        if name.startswith("NUMBA_") or name in _TOOLKIT:
+            yield f"{name}={value}"
+    try:
+        yield Path(_NUMBA_SETTINGS).read_text(errors="replace")
+    except OSError:
+        yield ""
+
+
+def _extended_by(modules: dict[str, Any]) -> list[str]:
+    """The packages that have taught Numba other meanings of what it knows; nothing where it was not imported."""
+    found = set()
+    for name in ("numba.core.typing.templates", "numba.cuda.typing.templates"):
+        registry = getattr(modules.get(name), "builtin_registry", None)
+        if registry is not None:
+            found |= _owners((*registry.functions, *registry.attributes))
+    return sorted(found - _KNOWN_EXTENSIONS)
+
+
+def _owners(templates: Iterable[Any]) -> set[str]:
+    functions = (getattr(template, "_overload_func", template) for template in templates)
+    return {str(function.__module__).partition(".")[0] for function in functions}
+
+
+# --- files ---------------------------------------------------------------------------------------------------------------
+
+
+def stamps(paths: Iterable[str]) -> list[Stamp]:
+    """What tells these files from others that take their places."""
+    found = []
+    for path in paths:
+        about = os.stat(path)
+        found.append((path, about.st_size, about.st_mtime_ns))
+    return found
+
+
+def unchanged(files: Iterable[Sequence[Any]]) -> bool:
+    """Whether every file is as it was when it was stamped."""
+    try:
+        return all(stamps([path]) == [(path, size, time)] for path, size, time in files)
+    except OSError:
+        return False
