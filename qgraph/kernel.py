@@ -39,7 +39,8 @@ class Stats:
     """What a kernel did so far.
 
     Attributes:
-        compilations: specialisations compiled.
+        compilations: specialisations compiled; one whose code came off the disk counts too, so that the numbers do not depend
+            on what other processes did.
         graph_builds: executables built, one a specialisation unless it was evicted, reset or cleared; and on CUDA one each time
             that a temporary with ``alloc=True`` has another size.
         executables: executables alive now.
@@ -146,6 +147,8 @@ class Kernel:
         self._seen: dict[tuple[Any, ...], None] = {}
         self._recent: dict[tuple[Any, ...] | None, _Last] = {}
         self._counts = Stats()
+        # Until the cache is cleared.
+        self._reads_disk = True
         _KERNELS.add(self)
 
     # --- calling -------------------------------------------------------------------------------------------------------
@@ -330,7 +333,14 @@ class Kernel:
             if variant is None or not variant.frozen_still_holds():
                 self._forget_variant(key)
                 variant = Variant(
-                    self._source, arguments.types, arguments.leaves, backend, device, self.options, global_arrays=used
+                    self._source,
+                    arguments.types,
+                    arguments.leaves,
+                    backend,
+                    device,
+                    self.options,
+                    global_arrays=used,
+                    reads_disk=self._reads_disk,
                 )
                 self._variants[key] = variant
         read = Reader(self._parameters(used), values, arguments, variant.written_leaves, variant.single_leaves).read
@@ -469,8 +479,13 @@ class Kernel:
                 return variant, found.values
 
     def clear_cache(self) -> None:
-        """Forget all graphs and compiled code; the next call compiles again."""
+        """Forget all graphs and compiled code; the next call compiles again.
+
+        From now on this process compiles the kernel itself: what lies on the disk is not read, but replaced. Other kernels'
+        files stay; ``python -m qgraph cache clear`` removes all.
+        """
         with self._lock:
+            self._reads_disk = False
             self._close_executables()
             self._specialisations.clear()
             if self._variants:

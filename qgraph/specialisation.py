@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable
@@ -76,9 +77,12 @@ class Variant:
         *,
         global_arrays: tuple[GlobalArray, ...] = (),
         runs: bool = True,
+        reads_disk: bool = True,
     ) -> None:
         self.source, self.types, self.leaves, self.global_arrays = source, types, leaves, global_arrays
         self.backend, self.device, self.options = backend, device, options
+        # Whether code that another process compiled may be used.
+        self.reads_disk = reads_disk
         # The module that knows the streams of calls; only the cuda backend may import it.
         self.streams: Any = importlib.import_module("qgraph.runtime.streams") if backend == "cuda" and runs else None
         if backend == "cpu":
@@ -174,9 +178,9 @@ class Specialisation:
 
 def forget_code() -> None:
     """Let go of the machine code that the process keeps for kernels to come."""
-    from qgraph.lowering import numba_cpu
-
-    numba_cpu.forget()
+    numba_cpu = sys.modules.get("qgraph.lowering.numba_cpu")
+    if numba_cpu is not None:
+        numba_cpu.forget()
 
 
 def _cpu(plan: GraphPlan, variant: Variant) -> Executable:
@@ -201,7 +205,7 @@ def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
 
     device = cuda_driver.device(variant.device)
     options = variant.options
-    compiled = compile_cuda(plan, device.capability, options)
+    compiled = compile_cuda(plan, device.capability, options, read=variant.reads_disk)
     block = options.block_size
     if not options.graph:
         reason = "graph=False: one stream launch a task"
@@ -226,16 +230,13 @@ def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
 
 def loop_probe(ordinal: int) -> Any:
     """Whether conditional nodes work on a device, found out once by running one."""
-    from qgraph.lowering.link import device_runtime_path, link
+    from qgraph.lowering.saved import linked
     from qgraph.runtime import cuda_driver
     from qgraph.runtime.cuda_probe import probe
 
     device = cuda_driver.device(ordinal)
 
-    def cubin_of(ptx: str) -> bytes:
-        return link([ptx], device.capability, device_runtime=device_runtime_path() is not None)
-
-    return probe(device, cubin_of)
+    return probe(device, lambda ptx: linked(ptx, device.capability))
 
 
 _EXECUTABLES = {"cpu": _cpu, "sim": _simulator, "cuda": _cuda}

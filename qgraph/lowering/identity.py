@@ -267,7 +267,9 @@ class _Writer:
 
     def tree(self, node: ast.AST) -> None:
         """A piece of syntax, with what its global names stand for where they are met first."""
-        if self._renamed is not None and (isinstance(node, _NAMING) or (isinstance(node, _PATTERNS) and _names_something(node))):
+        if self._renamed is not None and (
+            isinstance(node, _NAMING) or (isinstance(node, _PATTERNS) and _names_something(node))
+        ):
             raise Unstable(f"a {type(node).__name__} in generated code")
         if isinstance(node, ast.Name):
             self.tag(f"Name {type(node.ctx).__name__}")

@@ -87,7 +87,9 @@ class Saved:
         """The dtypes of kernel scalars, by slot name."""
         entry = self._read(self._types_key())
         slots = self._plan.program.slots
-        return None if entry is None else _guarded(lambda: {slots[index].name: dtype for index, dtype in entry.header["dtypes"]})
+        return (
+            None if entry is None else _guarded(lambda: {slots[index].name: dtype for index, dtype in entry.header["dtypes"]})
+        )
 
     def keep_types(self, dtypes: Mapping[str, str]) -> None:
         """Keep them by the places of their slots, since names may tell lines."""

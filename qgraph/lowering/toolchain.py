@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ _NUMBA_SETTINGS = ".numba_config.yaml"
 # Records whose meaning generated code depends on; all of this folder does besides.
 _OWN_SOURCE = ("language.py", "program.py", "compiled.py")
 # Whose extensions of Numba are as old as their version.
-_KNOWN_EXTENSIONS = frozenset({"numba", "numba_cuda", "qgraph", "abc"})
+_KNOWN_EXTENSIONS = frozenset({"numba", "qgraph"})
 
 # Path, size, and time of the last change in nanoseconds.
 Stamp = tuple[str, int, int]
@@ -111,8 +112,17 @@ def _extended_by(modules: dict[str, Any]) -> list[str]:
 
 
 def _owners(templates: Iterable[Any]) -> set[str]:
-    functions = (getattr(template, "_overload_func", template) for template in templates)
-    return {str(function.__module__).partition(".")[0] for function in functions}
+    """The packages whose code the templates run to type a call."""
+    found = set()
+    for template in templates:
+        function = getattr(template, "_overload_func", None) or getattr(template, "_definition_func", None)
+        if function is None and template.__module__ == "abc":
+            # Made by type_callable: the function is in the closure of its method.
+            closure = (cell.cell_contents for cell in vars(template)["generic"].__closure__)
+            function = next(value for value in closure if isinstance(value, FunctionType) and value is not template.key)
+        module = getattr(function, "__globals__", {}).get("__name__") or template.__module__
+        found.add(str(module).partition(".")[0])
+    return found
 
 
 # --- files ---------------------------------------------------------------------------------------------------------------
