@@ -20,7 +20,7 @@ import qgraph
 # Compilers make a great many objects that live: looking through them all for garbage again and again takes a tenth of the time.
 gc.set_threshold(300_000, 20, 100)
 
-# No test reads what another process compiled, or leaves anything in the user's folder; tests of the cache have folders of their own.
+# No test reads what another process compiled, or leaves it in the user's folder; tests of the cache have folders of their own.
 os.environ["QGRAPH_CACHE"] = "0"
 
 SIMULATED = os.environ.get("QGRAPH_BACKEND") == "sim"

@@ -200,7 +200,8 @@ def default_folder() -> str:
     """The user's own folder for caches, and in it ours."""
     import platformdirs
 
-    return platformdirs.user_cache_dir("qgraph", appauthor=False)
+    folder: str = platformdirs.user_cache_dir("qgraph", appauthor=False)
+    return folder
 
 
 def store() -> Store | None:

@@ -267,9 +267,7 @@ class _Writer:
 
     def tree(self, node: ast.AST) -> None:
         """A piece of syntax, with what its global names stand for where they are met first."""
-        if self._renamed is not None and (
-            isinstance(node, _NAMING) or (isinstance(node, _PATTERNS) and _names_something(node))
-        ):
+        if self._renamed is not None and _names_by_strings(node):
             raise Unstable(f"a {type(node).__name__} in generated code")
         if isinstance(node, ast.Name):
             self.tag(f"Name {type(node.ctx).__name__}")
@@ -356,8 +354,9 @@ class _Writer:
         kind = type(value)
         if isinstance(value, enum.Enum):
             self.tag("enum")
-            self.raw(kind.__qualname__, value.name, len(kind))
-            for member in kind:
+            members = list(type(value))
+            self.raw(kind.__qualname__, value.name, len(members))
+            for member in members:
                 self.raw(member.name)
                 self.value(member.value)
         elif isinstance(value, np.dtype):
@@ -446,8 +445,11 @@ class _Writer:
             self.value(value)
 
 
-def _names_something(node: Any) -> bool:
-    return any(isinstance(getattr(node, field, None), str) for field in ("name", "rest"))
+def _names_by_strings(node: ast.AST) -> bool:
+    """Whether names stand in the node that are no names to ``ast``, so that they cannot become others."""
+    if isinstance(node, _PATTERNS):
+        return any(isinstance(getattr(node, field, None), str) for field in ("name", "rest"))
+    return isinstance(node, _NAMING)
 
 
 def _plain_dtype(dtype: np.dtype[Any]) -> str:

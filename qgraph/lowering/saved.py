@@ -1,12 +1,13 @@
 """What the disk has of a CUDA plan, in three levels, each under a key that says all that decides it.
 
-``plan``: codes, types, PTX and cubin of a whole plan, the names in it included: these tell lines. ``types``: the types of kernel
-scalars, and ``task``: the PTX of one task, both whatever the names are. So a kernel that only moved in its file is linked again,
-under its new names, and an edited loop is compiled alone; for an unchanged one nothing is compiled, linked or even imported.
+``plan``: codes, types, PTX and cubin of a whole plan, the names in it included: these tell lines. ``types``: the types of
+kernel scalars, and ``task``: the PTX of one task, both whatever the names are. So a kernel that only moved in its file is
+linked again, under its new names, and an edited loop is compiled alone; for an unchanged kernel no compiler is imported.
 """
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -17,7 +18,7 @@ from qgraph.lowering import link
 from qgraph.lowering.disk_cache import Entry, Store, store
 from qgraph.lowering.identity import Unstable, digest, program_text, task_text, types_text
 from qgraph.lowering.ptx_names import canonical
-from qgraph.lowering.toolchain import Stamp, stamps, toolchain_text, unchanged
+from qgraph.lowering.toolchain import Stamp, confirm, stamps, toolchain_text, unchanged
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
 from qgraph.program import ArrayType, Function, ScalarType, Task
@@ -39,7 +40,8 @@ class Saved:
         self._unkept = ""
         # The files that made what was read or compiled, for the plan to remember.
         self._files: set[Stamp] = set()
-        self._keys: dict[object, str] = {}
+        # By kind and identity: the things live as long as their keys do.
+        self._keys: dict[tuple[str, int], tuple[object, str]] = {}
 
     # --- the whole plan ------------------------------------------------------------------------------------------------
 
@@ -61,7 +63,7 @@ class Saved:
             "texts": {name: texts.index(text) for name, text in compiled.ptx.items()},
         }
         self._write(key, header, [compiled.cubin, *map(_packed, texts)])
-        if self._unkept and self._store is not None:
+        if self._unkept:
             _tell(self._plan.program.name, self._unkept)
         return replace(compiled, unkept=self._unkept)
 
@@ -86,10 +88,10 @@ class Saved:
     def types(self) -> dict[str, str] | None:
         """The dtypes of kernel scalars, by slot name."""
         entry = self._read(self._types_key())
-        slots = self._plan.program.slots
-        return (
-            None if entry is None else _guarded(lambda: {slots[index].name: dtype for index, dtype in entry.header["dtypes"]})
-        )
+        if entry is None:
+            return None
+        names = [slot.name for slot in self._plan.program.slots]
+        return _guarded(lambda: {names[index]: dtype for index, dtype in entry.header["dtypes"]})
 
     def keep_types(self, dtypes: Mapping[str, str]) -> None:
         """Keep them by the places of their slots, since names may tell lines."""
@@ -106,7 +108,7 @@ class Saved:
 
     def keep_ptx(self, code: TaskCode, function: Function, text: str, files: Callable[[], Iterable[str]]) -> None:
         """Keep the PTX of a task; ``files`` gives those that made it."""
-        self._touch(files)
+        self._touch(files, compiled=True)
         self._write(self._task_key(code, function), {"entry": code.entry}, [_packed(text)])
 
     # --- keys ----------------------------------------------------------------------------------------------------------
@@ -119,7 +121,7 @@ class Saved:
         return self._key("plan", self._plan, texts)
 
     def _types_key(self) -> str:
-        return self._key("types", "types", lambda: [types_text(self._plan.program)])
+        return self._key("types", self._plan, lambda: [types_text(self._plan.program)])
 
     def _task_key(self, code: TaskCode, function: Function) -> str:
         options = self._options
@@ -127,18 +129,17 @@ class Saved:
         return self._key("task", function, lambda: [about, task_text(code, function)])
 
     def _key(self, kind: str, thing: object, texts: Callable[[], Iterable[str]]) -> str:
-        """The key of ``thing``, which lives as long as this; empty where it has none."""
+        """The key of ``thing``; empty where it has none."""
         if self._store is None:
             return ""
-        key = self._keys.get((kind, id(thing)))
-        if key is None:
+        if (kind, id(thing)) not in self._keys:
             try:
                 key = f"{kind}-{digest(toolchain_text(), repr(self._capability), *texts())}"
             except Unstable as why:
                 key = ""
                 self._unkept = self._unkept or str(why)
-            self._keys[kind, id(thing)] = key
-        return key
+            self._keys[kind, id(thing)] = thing, key
+        return self._keys[kind, id(thing)][1]
 
     # --- the store -----------------------------------------------------------------------------------------------------
 
@@ -156,15 +157,16 @@ class Saved:
         if self._store is not None and key:
             self._store.write(key, {**header, "files": sorted(self._files) if files else []}, blobs)
 
-    def _touch(self, files: Callable[[], Iterable[str]]) -> None:
-        """Remember files that what is kept from now on is made by."""
+    def _touch(self, files: Callable[[], Iterable[str]], *, compiled: bool = False) -> None:
+        """Remember files that what is kept from now on is made by. Where these cannot be told, nothing is kept any more."""
         if self._store is None:
             return
         try:
+            if compiled:
+                confirm(sys.modules)
             self._files |= set(stamps(files()))
-        except OSError as error:
-            # What made it cannot be told from what may come in its place.
-            self._store, self._unkept = None, self._unkept or f"compiled by a file that cannot be found: {error}"
+        except (OSError, Unstable) as why:
+            self._store, self._unkept = None, self._unkept or str(why)
 
 
 def linked(ptx: str, capability: tuple[int, int]) -> bytes:

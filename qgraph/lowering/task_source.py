@@ -39,7 +39,7 @@ _SMALL = 1 << 16
 def cuda_code(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
     """The kernel of ``task``: one thread an iteration, or a few, or a grid-stride loop where only the device knows how many.
 
-    ``cuda`` is the module that gives thread indices, ``numba.cuda`` or its simulator; or what stands for it until it is imported.
+    ``cuda`` is the module that gives thread indices, ``numba.cuda`` or its simulator, or what stands for it meanwhile.
     """
     counts = [axis.count for axis in task.axes]
     names = {**task_names(task, dtypes), **_BUILTINS, CUDA_MODULE: cuda}

@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -47,16 +47,29 @@ def toolchain_text() -> str:
     foreign = _extended_by(sys.modules)
     if foreign:
         raise Unstable(f"compiled by Numba with the extensions of {', '.join(foreign)}")
-    return digest(_installed(), *_settings())
+    return digest(_installed(tuple(sys.path)), *_settings())
 
 
 @functools.cache
-def _installed() -> str:
+def _installed(path: tuple[str, ...]) -> str:
     return digest(
         *(sys.version, sys.implementation.cache_tag or "", sys.platform, np.__version__),
-        *_distributions(sys.path),
+        *_distributions(path),
         *_own_source(),
     )
+
+
+def confirm(modules: Mapping[str, Any]) -> None:
+    """See that the compilers that were imported meanwhile are those that the keys name.
+
+    Raises:
+        Unstable: they are others, found by some other way than Python's path.
+    """
+    found = _distributions(sys.path)
+    for package in _COMPILERS:
+        version = getattr(modules.get(package), "__version__", None)
+        if f"{package} {version}" not in found:
+            raise Unstable(f"compiled by {package} {version}, which is not the installed one")
 
 
 def _distributions(path: Sequence[str]) -> list[str]:
@@ -101,7 +114,7 @@ def _settings() -> Iterator[str]:
         yield ""
 
 
-def _extended_by(modules: dict[str, Any]) -> list[str]:
+def _extended_by(modules: Mapping[str, Any]) -> list[str]:
     """The packages that have taught Numba other meanings of what it knows; nothing where it was not imported."""
     found = set()
     for name in ("numba.core.typing.templates", "numba.cuda.typing.templates"):
