@@ -38,6 +38,8 @@ Kind = Literal[
 class Node:
     """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``.
 
+    One thread of the kernel runs the tasks ``then``, in order, when all of ``task`` is done. The same thread of a loop with
+    reductions runs the tasks ``first``, when all iterations are done and before their results are stored.
     ``alloc`` and ``free`` nodes take and give back the memory of ``temporary``, a leaf; a ``join`` is a node that does nothing,
     between many that must finish and many that then start.
     A loop that only fills or copies (``box``) is a ``memset`` or ``memcpy`` node where nodes live in a graph. A host call
@@ -50,11 +52,18 @@ class Node:
     span: Span
     region: int
     task: Task | None = None
+    first: tuple[Task, ...] = ()
+    then: tuple[Task, ...] = ()
     control: Loop | Branch | None = None
     bodies: tuple[int, ...] = ()
     host: HostCall | EventMark | None = None
     box: Box | None = None
     temporary: str = ""
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What its kernel runs."""
+        return () if self.task is None else (*self.first, self.task, *self.then)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +113,12 @@ class GraphPlan:
             order = f"  after {after}" if after else ""
             kind = f" ({node.kind})" if node.box is not None else ""
             lines.append(f"{'  ' * depth}n{index} {node.label}{kind}  [line {node.span.line}]{order}")
-            task = node.task
-            if task is not None:
-                lines += [f"{'  ' * (depth + 2)}{text}" for text in _task_lines(task)]
+            pad = "  " * (depth + 1)
+            lines += [f"{pad}  {text}" for text in _task_lines(node.task)] if node.task is not None else []
+            for word, tasks in (("first", node.first), ("then", node.then)):
+                for task in tasks:
+                    lines.append(f"{pad}{word} {task_label(task)}  [line {task.span.line}]")
+                    lines += [f"{pad}  {text}" for text in _task_lines(task)]
             for number, body in enumerate(node.bodies):
                 lines += [f"{'  ' * (depth + 1)}case {number}:"] if len(node.bodies) > 1 else []
                 lines += self._region_lines(body, depth + 1)
@@ -149,6 +161,11 @@ class GraphPlan:
         except (graphviz.ExecutableNotFound, graphviz.CalledProcessError):  # no `dot` program, or one that cannot draw SVG
             return None
         return svg
+
+
+def task_label(task: Task) -> str:
+    """What a task is called in print."""
+    return task.name if task.role == "loop" else f"{task.name} ({task.role})"
 
 
 def _task_lines(task: Task) -> list[str]:

@@ -52,10 +52,11 @@ def compile_ptx(
     compiled: dict[object, TaskCode] = {}
     if dtypes is None:
         dtypes = _scalar_types(plan)
-    for task in plan.program.tasks():
-        if task.name in without:
+    for node in plan.nodes:
+        if node.task is None or node.task.name in without:
             continue
-        code, function = cuda_code(plan.program, task, "numba.cuda", dtypes)
+        task = node.task
+        code, function = cuda_code(plan.program, node, "numba.cuda", dtypes)
         # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
         twin = compiled.setdefault(_twin(code, function), code)
         if twin is code:
@@ -111,10 +112,11 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     dtypes = scalar_types(plan.program, matches=True)
     codes: dict[str, TaskCode] = {}
     kernels = {}
-    for task in plan.program.tasks():
-        code, function = cuda_code(plan.program, task, cuda, dtypes)
-        codes[task.name] = code
-        kernels[task.name] = numba_cuda.simulator_kernel(function)
+    for node in plan.nodes:
+        if node.task is not None:
+            code, function = cuda_code(plan.program, node, cuda, dtypes)
+            codes[node.task.name] = code
+            kernels[node.task.name] = numba_cuda.simulator_kernel(function)
     return SimulatorPlan(plan, codes, kernels, numba_cuda.simulator_array, dtypes)
 
 

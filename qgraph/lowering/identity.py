@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.compiled import TaskCode
+from qgraph.plan import GraphPlan
 from qgraph.program import (
     Branch,
     Cast,
@@ -66,14 +67,24 @@ def digest(*texts: str) -> str:
     return hashlib.sha256("\x1f".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def program_text(program: Program) -> str:
-    """Everything about a program that its code, and the names in it, depend on.
+def plan_text(plan: GraphPlan) -> str:
+    """Everything about a plan that its code, and the names in it, depend on.
 
     Raises:
         Unstable: it uses something without an identity.
     """
     writer = _Writer(None)
-    writer.record(program)
+    writer.record(plan.program)
+    written = {id(task) for task in plan.program.tasks()}
+    for node in plan.nodes:
+        writer.raw(node.kind, node.region, node.bodies, node.box is not None)
+        for tasks in (node.first, () if node.task is None else (node.task,), node.then):
+            writer.raw(len(tasks))
+            for task in tasks:
+                writer.raw(task.name)
+                if id(task) not in written:
+                    writer.record(task)
+    writer.raw(plan.edges)
     return writer.text()
 
 

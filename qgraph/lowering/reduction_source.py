@@ -171,10 +171,11 @@ def _partial(variable: Carried, dtypes: Dtypes, number: str) -> str:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-def cuda_finish(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+def cuda_finish(task: Task, dtypes: Dtypes, first: Sequence[ast.stmt], then: Sequence[ast.stmt]) -> list[ast.stmt]:
     """What a kernel does after its iterations: ``_n`` is how many there are in all, ``_lane`` and ``_width`` are the thread's.
 
-    Two rounds at most: the threads of the block, then, in the block that finishes last, the results of all blocks.
+    Two rounds at most: the threads of the block, then, in the block that finishes last, the results of all blocks. One thread
+    stores them, with ``first`` before and ``then`` behind.
     """
     assert task.ticket is not None
     variables = list(_carried(task))
@@ -215,7 +216,12 @@ def cuda_finish(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
         "    if _n > 0:",
         *_indent(_finish(task, dtypes), 2),
     ]
-    return [*_shared_arrays(task, variables, dtypes), *generated("\n".join(lines))]
+    statements = generated("\n".join(lines))
+    (last,) = statements[-1:]
+    assert isinstance(last, ast.If)
+    store = last.body.pop()
+    last.body += [*first, store, *then]
+    return [*_shared_arrays(task, variables, dtypes), *statements]
 
 
 def _shared_arrays(task: Task, variables: Sequence[Carried], dtypes: Dtypes) -> list[ast.stmt]:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from qgraph.compiled import CudaPlan, Parameter, TaskCode
 from qgraph.lowering import link
 from qgraph.lowering.disk_cache import Entry, Store, store
-from qgraph.lowering.identity import Unstable, digest, program_text, task_text, types_text
+from qgraph.lowering.identity import Unstable, digest, plan_text, task_text, types_text
 from qgraph.lowering.ptx_names import canonical
 from qgraph.lowering.toolchain import Stamp, confirm, stamps, toolchain_text, unchanged
 from qgraph.options import Options
@@ -71,7 +71,7 @@ class Saved:
         header = entry.header
         cubin, *packed = entry.blobs
         texts = [_unpacked(blob) for blob in packed]
-        tasks = {task.name: task for task in self._plan.program.tasks()}
+        tasks = {node.task.name: node.task for node in self._plan.nodes if node.task is not None}
         return CudaPlan(
             self._plan,
             {record["name"]: _code(record, tasks[record["name"]]) for record in header["codes"]},
@@ -114,11 +114,7 @@ class Saved:
     # --- keys ----------------------------------------------------------------------------------------------------------
 
     def _plan_key(self) -> str:
-        def texts() -> Iterable[str]:
-            filled = [str(node.index) for node in self._plan.nodes if node.box is not None]
-            return repr(asdict(self._options)), " ".join(filled), program_text(self._plan.program)
-
-        return self._key("plan", self._plan, texts)
+        return self._key("plan", self._plan, lambda: [repr(asdict(self._options)), plan_text(self._plan)])
 
     def _types_key(self) -> str:
         return self._key("types", self._plan, lambda: [types_text(self._plan.program)])

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from qgraph.compiled import SEVERAL, SimulatorPlan, TaskCode
-from qgraph.program import ArrayType, Branch, EventMark, HostCall, Loop, Statement, Task, TaskStatement
+from qgraph.program import ArrayType, Branch, HostCall, Loop
 from qgraph.runtime.array_view import ArrayView, view_of_host
 from qgraph.runtime.call import Call
 from qgraph.runtime.host_calls import Numbers, call_plainly
@@ -52,42 +51,38 @@ class SimulatorExecutable:
         with _LOCK, warnings.catch_warnings():
             # Division by zero and overflow give inf, nan and wrapped integers; NumPy would warn of each.
             warnings.simplefilter("ignore", RuntimeWarning)
-            self._block(self._plan.plan.program.body, call, slots)
+            self._region(0, call, slots)
         self.replays += 1
         return None if self._results is None else self._results.read(slots)
 
-    def _block(self, statements: Sequence[Statement], call: Call, slots: np.ndarray) -> None:
-        for statement in statements:
-            match statement:
-                case TaskStatement():
-                    self._task(statement.task, call, slots)
-                case Loop():
-                    self._loop(statement, call, slots)
-                case Branch():
-                    self._task(statement.decide, call, slots)
-                    chosen = statement.region(int(slots[statement.condition_slot.index]))
-                    self._block(() if chosen is None else statement.regions[chosen], call, slots)
-                case HostCall():
-                    call_plainly(statement, Numbers(statement, self._plan.dtypes), slots)
-                case EventMark():
-                    pass  # All work before it has been done.
+    def _region(self, region: int, call: Call, slots: np.ndarray) -> None:
+        plan = self._plan.plan
+        for index in plan.regions[region].nodes:
+            node = plan.nodes[index]
+            match node.control or node.host:
+                case Loop() as loop:
+                    decided = loop.condition_slot
+                    again = bool(slots[decided.index]) if loop.test_first else True
+                    while again:
+                        self._region(node.bodies[0], call, slots)
+                        again = bool(slots[decided.index])
+                case Branch() as branch:
+                    chosen = branch.region(int(slots[branch.condition_slot.index]))
+                    if chosen is not None:
+                        self._region(node.bodies[chosen], call, slots)
+                case HostCall() as host if node.kind == "callback":
+                    call_plainly(host, Numbers(host, self._plan.dtypes), slots)
+                case _ if node.task is not None:
+                    self._task(node.task.name, call, slots)
+                case _:
+                    pass  # Memory is there, and all work before an event has been done.
 
-    def _loop(self, loop: Loop, call: Call, slots: np.ndarray) -> None:
-        if loop.enter is not None:
-            self._task(loop.enter, call, slots)
-        decided = loop.condition_slot.index
-        again = bool(slots[decided]) if loop.test_first else True
-        while again:
-            self._block(loop.body, call, slots)
-            self._task(loop.condition, call, slots)
-            again = bool(slots[decided])
-
-    def _task(self, task: Task, call: Call, slots: np.ndarray) -> None:
-        code = self._plan.codes[task.name]
+    def _task(self, name: str, call: Call, slots: np.ndarray) -> None:
+        code = self._plan.codes[name]
         grid, block = self._shape(code, call)
         if grid == 0:
             return
-        self._plan.kernels[task.name][grid, block](*self._arguments(code, call, slots))  # type: ignore[index]
+        self._plan.kernels[name][grid, block](*self._arguments(code, call, slots))  # type: ignore[index]
 
     def _shape(self, code: TaskCode, call: Call) -> tuple[int, int]:
         if code.single:
