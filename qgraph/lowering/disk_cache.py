@@ -81,23 +81,29 @@ class Store:
         if self._failed:
             return False
         data = _encoded(key, header, blobs)
-        path = self._path(key)
-        temporary = f"{path}.{os.getpid()}-{threading.get_ident()}-{next(_NUMBERS)}.tmp"
         try:
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            try:
-                with open(temporary, "xb") as file:
-                    file.write(data)
-                os.replace(temporary, path)
-            except OSError:
-                with suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            self._put(self._path(key), data)
+        except FileNotFoundError:
+            # Somebody removed the folder meanwhile, or what we were writing. Next time, then.
+            return False
         except OSError as error:
             self._give_up(error)
             return False
         self._make_room(len(data))
         return True
+
+    def _put(self, path: str, data: bytes) -> None:
+        """A file of ``data`` in the place of ``path``, at once: nobody ever sees a part of it."""
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        temporary = f"{path}.{os.getpid()}-{threading.get_ident()}-{next(_NUMBERS)}.tmp"
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+            os.replace(temporary, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
 
     def usage(self) -> Usage:
         """How much lies in the folder."""

@@ -126,6 +126,18 @@ def test_a_folder_that_takes_nothing_is_said_once(store, monkeypatch, number):
     assert store.read(KEY) is None
 
 
+def test_a_folder_that_goes_away_while_it_is_written_is_nothing_to_say(store, monkeypatch):
+    def gone(source, target):
+        os.unlink(source)
+        os.rmdir(store.folder)
+        raise FileNotFoundError(2, "no", source)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk_cache.os, "replace", gone)
+        assert not store.write(KEY, HEADER)
+    assert store.write(KEY, HEADER)
+
+
 def test_a_folder_under_a_file_is_no_error(tmp_path):
     (tmp_path / "file").write_text("")
     store = Store(str(tmp_path / "file" / "cache"), 1 << 20)
