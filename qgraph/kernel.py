@@ -15,12 +15,10 @@ from typing import Any, overload
 from qgraph.errors import ArgumentError, BackendError, CudaError, KernelSyntaxError, PerformanceWarning
 from qgraph.explain import Explanation
 from qgraph.frontend.parse import SourceFunction, parse
-from qgraph.frontend.reference import run_reference
-from qgraph.frontend.scope import GlobalArrayFound
 from qgraph.language import Func
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
-from qgraph.program import FrozenName, GlobalArray, is_array
+from qgraph.program import FrozenName, GlobalArray, GlobalArrayFound, is_array
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.backends import DEFAULTS, choose
 from qgraph.runtime.call import Call
@@ -442,6 +440,8 @@ class Kernel:
 
     def reference(self, *args: Any, **kwargs: Any) -> Any:
         """The specification: the function as CPython runs it, on NumPy arrays, in place."""
+        from qgraph.frontend.reference import run_reference
+
         return run_reference(self._source, dict(zip(self._names, self._bind(args, kwargs), strict=True)))
 
     def plan(self, *args: Any, **kwargs: Any) -> GraphPlan:

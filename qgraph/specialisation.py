@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from qgraph.errors import ArgumentError, BackendError, PerformanceWarning
-from qgraph.frontend.build import build_program
 from qgraph.frontend.parse import SourceFunction
-from qgraph.lowering.build import build_plan
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
 from qgraph.program import ArrayType, Branch, FrozenName, GlobalArray, Leaf, Loop, Program, Type
@@ -87,6 +85,9 @@ class Variant:
         self.streams: Any = importlib.import_module("qgraph.runtime.streams") if backend == "cuda" and runs else None
         if backend == "cpu":
             _refuse_half(leaves)
+        # The frontend is read when there is something to look at: nothing of it is needed to mark a function.
+        from qgraph.frontend.build import build_program
+
         self.program = build_program(source, types, leaves, (), global_arrays)
         self.host_values = HostValues(self.program).of
         self.arrays = tuple(index for index, leaf in enumerate(leaves) if isinstance(leaf.type, ArrayType))
@@ -127,6 +128,8 @@ class Variant:
         """The program where arrays share memory as ``aliases`` says, by positions in ``arrays``."""
         if not aliases:
             return self.program
+        from qgraph.frontend.build import build_program
+
         names = [self.leaves[index].name for index in self.arrays]
         pairs = tuple((names[first], names[second], how) for first, second, how in aliases)
         return build_program(self.source, self.types, self.leaves, pairs, self.global_arrays)
@@ -147,6 +150,8 @@ class Specialisation:
     """A variant for one alias pattern: its plan, and the executable, built at the first launch."""
 
     def __init__(self, variant: Variant, aliases: Aliases) -> None:
+        from qgraph.lowering.build import build_plan
+
         self.variant, self.aliases = variant, aliases
         self.plan: GraphPlan = build_plan(variant.program_for(aliases))
         # Arrays that share memory may need temporaries, and these numbers of their own.
