@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Set
 from dataclasses import replace
+from typing import Any
 
-from qgraph.compiled import CpuPlan, CudaPlan, Parameter, SimulatorPlan, TaskCode
+from qgraph.compiled import CpuPlan, CudaPlan, SimulatorPlan, TaskCode
 from qgraph.lowering import link
 from qgraph.lowering.control_source import control_function
 from qgraph.lowering.meaning import meaning
@@ -84,7 +85,8 @@ def _scalar_types(plan: GraphPlan) -> dict[str, str]:
 def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options, *, read: bool = True) -> CudaPlan:
     """All tasks linked to one cubin, with the device runtime where the toolkit has it.
 
-    What the disk has is not compiled again, nor is it looked for unless ``read``; what it lacks is kept there.
+    What the disk has is not compiled again, nor is it looked for unless ``read``; what it lacks is kept there. So whatever
+    decides the code must come with the arguments, and be in the keys that ``Saved`` makes of them.
     """
     saved = Saved(plan, capability, options, read=read)
     known = saved.plan()
@@ -123,27 +125,24 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
 def _ptx(
     plan: GraphPlan, code: TaskCode, function: Function, capability: tuple[int, int], options: Options, saved: Saved | None
 ) -> str:
-    known = saved.ptx(code, function) if saved is not None else None
+    # All that the compiler is told besides the function and its types, so that the disk's keys say all of it.
+    settings: dict[str, Any] = {
+        "float_type": plan.program.float_type,
+        "capability": capability,
+        "fastmath": options.fastmath,
+        "launch_bound": options.block_size,
+        "constant": tuple(parameter.name in code.constant for parameter in code.parameters),
+    }
+    known = saved.ptx(code, function, settings) if saved is not None else None
     if known is not None:
         return known
     from qgraph.lowering import numba_cuda
     from qgraph.lowering.numba_types import numba_type
 
-    float_type = plan.program.float_type
-
-    def typed(parameter: Parameter) -> object:
-        return numba_type(parameter, float_type)
-
-    text = numba_cuda.compile_ptx(
-        replace(function, names={**function.names, CUDA_MODULE: numba_cuda.cuda_module()}),
-        tuple(map(typed, code.parameters)),
-        float_type=float_type,
-        capability=capability,
-        fastmath=options.fastmath,
-        entry=code.entry,
-        launch_bound=options.block_size,
-        constant=tuple(parameter.name in code.constant for parameter in code.parameters),
-    )
+    types = tuple(numba_type(parameter, plan.program.float_type) for parameter in code.parameters)
+    complete = replace(function, names={**function.names, CUDA_MODULE: numba_cuda.cuda_module()})
+    text = numba_cuda.compile_ptx(complete, types, entry=code.entry, **settings)
     if saved is not None:
-        saved.keep_ptx(code, function, text, lambda: (link.library_path("nvvm"), numba_cuda.libdevice_path()))
+        files = (link.library_path("nvvm"), numba_cuda.libdevice_path())
+        saved.keep_ptx(code, function, settings, text, files)
     return text

@@ -109,7 +109,7 @@ def types_text(program: Program) -> str:
 
 
 def task_text(code: TaskCode, function: Function) -> str:
-    """Everything about a task that its PTX depends on, whatever its names are.
+    """Everything about a task that its PTX depends on but for the compiler's settings, whatever its names are.
 
     Raises:
         Unstable: it uses something without an identity.
@@ -117,7 +117,7 @@ def task_text(code: TaskCode, function: Function) -> str:
     writer = _Writer(_names_in([function.tree], function.names))
     writer.function(function)
     for parameter in code.parameters:
-        writer.raw(parameter.kind, parameter.name in code.constant)
+        writer.raw(parameter.kind)
         writer.value(parameter.type)
     return writer.text()
 

@@ -101,15 +101,17 @@ class Saved:
 
     # --- the PTX of a task ---------------------------------------------------------------------------------------------
 
-    def ptx(self, code: TaskCode, function: Function) -> str | None:
-        """The PTX of a task, whose kernel is ``code.entry``."""
-        entry = self._read(self._task_key(code, function))
+    def ptx(self, code: TaskCode, function: Function, settings: Mapping[str, Any]) -> str | None:
+        """The PTX of a task, whose kernel is ``code.entry``; ``settings`` are what the compiler is told besides."""
+        entry = self._read(self._task_key(code, function, settings))
         return None if entry is None else _guarded(lambda: _renamed(entry, code.entry))
 
-    def keep_ptx(self, code: TaskCode, function: Function, text: str, files: Callable[[], Iterable[str]]) -> None:
-        """Keep the PTX of a task; ``files`` gives those that made it."""
-        self._touch(files, compiled=True)
-        self._write(self._task_key(code, function), {"entry": code.entry}, [_packed(text)])
+    def keep_ptx(
+        self, code: TaskCode, function: Function, settings: Mapping[str, Any], text: str, files: Iterable[str]
+    ) -> None:
+        """Keep the PTX of a task, which ``files`` made."""
+        self._touch(lambda: files, compiled=True)
+        self._write(self._task_key(code, function, settings), {"entry": code.entry}, [_packed(text)])
 
     # --- keys ----------------------------------------------------------------------------------------------------------
 
@@ -119,10 +121,8 @@ class Saved:
     def _types_key(self) -> str:
         return self._key("types", self._plan, lambda: [types_text(self._plan.program)])
 
-    def _task_key(self, code: TaskCode, function: Function) -> str:
-        options = self._options
-        about = repr((self._plan.program.float_type, options.fastmath, options.block_size))
-        return self._key("task", function, lambda: [about, task_text(code, function)])
+    def _task_key(self, code: TaskCode, function: Function, settings: Mapping[str, Any]) -> str:
+        return self._key("task", function, lambda: [repr(sorted(settings.items())), task_text(code, function)])
 
     def _key(self, kind: str, thing: object, texts: Callable[[], Iterable[str]]) -> str:
         """The key of ``thing``; empty where it has none."""

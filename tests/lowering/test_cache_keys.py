@@ -23,9 +23,9 @@ from numba.core import types
 
 import qgraph
 from qgraph.lowering import toolchain
+from qgraph.lowering.compile import compile_ptx
 from qgraph.lowering.identity import Unstable, _Writer
 from qgraph.lowering.saved import Saved
-from qgraph.lowering.task_source import cuda_code
 from qgraph.options import Options
 from qgraph.program import Function
 from tests.lowering.cached_kernels import PLAIN, SOURCE
@@ -77,8 +77,18 @@ def keys(plan, capability=(9, 0), options=Options()):
     saved = Saved(plan, capability, options)
     dtypes = {slot.name: "float32" for slot in plan.program.slots}
     nodes = [node for node in plan.nodes if node.task is not None]
-    tasks = [saved._task_key(*cuda_code(plan.program, node, "numba.cuda", dtypes)) for node in nodes]
+    tasks = []
+
+    class Keys(Saved):
+        """Notes the keys that are asked for, and has everything."""
+
+        def ptx(self, code, function, settings):
+            tasks.append(self._task_key(code, function, settings))
+            return ""
+
+    compile_ptx(plan, capability, options, dtypes, saved=Keys(plan, capability, options))
     assert saved._unkept == ""
+    assert all(tasks)
     lines = [{child.lineno for task in node.tasks for statement in task.body for child in _placed(statement)} for node in nodes]
     return SimpleNamespace(plan=saved._plan_key(), types=saved._types_key(), tasks=tasks, lines=lines)
 
