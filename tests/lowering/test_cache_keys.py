@@ -438,6 +438,15 @@ def test_the_same_module_is_read_again_for_other_names(load):
     assert text(pair(first)) != text(pair(second))
 
 
+def test_a_function_that_only_claims_to_be_a_known_one_is_not_it():
+    def sin(v):
+        return v
+
+    sin.__module__, sin.__qualname__ = "math", "sin"
+    with pytest.raises(Unstable):
+        text(sin)
+
+
 def test_a_function_that_replaced_a_known_one_is_not_it(monkeypatch):
     before = text(numba.njit(lambda v: np.hypot(v, v)))
     monkeypatch.setattr(np, "hypot", noted(1))
@@ -461,6 +470,8 @@ def test_a_local_name_does_not_hide_a_free_one():
 
     assert of("len(x)") != of("abs(x)")
     assert of("g(x, a=x)", g=min) != of("g(x, b=x)", g=min)
+    # A keyword is the callee's name, whatever is called so here.
+    assert of("[p := x, g(x, p=x)]", g=min) != of("[q := x, g(x, q=x)]", g=min)
     assert of("g(x)", g=min) == of("h(x)", h=min) != of("g(x)", g=max)
     assert of("[x for x in x]") != of("[z for z in x]")
     with pytest.raises(Unstable):
