@@ -78,6 +78,9 @@ class CudaPlan:
     device_runtime: bool
     # The types of kernel scalars, by slot name.
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    # Whether it was read off the disk as a whole; and why it could not be kept there, where it could not.
+    from_disk: bool = field(default=False, compare=False)
+    unkept: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

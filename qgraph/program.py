@@ -506,6 +506,14 @@ class GlobalArray:
         return self.namespace.get(self.key)
 
 
+class GlobalArrayFound(Exception):  # noqa: N818 - no error: the kernel takes one more argument
+    """A kernel uses an array in a global or closure variable that is not among its arguments yet."""
+
+    def __init__(self, array: GlobalArray) -> None:
+        super().__init__(array.path)
+        self.array = array
+
+
 Place = tuple[int, str]
 
 

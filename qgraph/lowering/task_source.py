@@ -27,6 +27,8 @@ from qgraph.plan import Node
 from qgraph.program import NUMBER, Axis, Cast, Function, Program, Selection, Task, function_tree
 
 HANDLE = Parameter("handle", "_handle")
+# Generated CUDA code calls Numba's module by this name.
+CUDA_MODULE = "_cuda"
 # The most nodes of the syntax tree of a light loop's body.
 LIGHT = 200
 # Under names that no user has: a parameter may be called `range`.
@@ -38,12 +40,12 @@ _SMALL = 1 << 16
 def cuda_code(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
     """The kernel of ``node``: one thread an iteration, or a few, or a grid-stride loop where only the device knows how many.
 
-    ``cuda`` is the module that gives thread indices: ``numba.cuda``, or its simulator.
+    ``cuda`` is the module that gives thread indices, ``numba.cuda`` or its simulator, or what stands for it meanwhile.
     """
     task = node.task
     assert task is not None
     counts = [axis.count for axis in task.axes]
-    names = {**task_names(task, dtypes), **_BUILTINS, "_cuda": cuda}
+    names = {**task_names(task, dtypes), **_BUILTINS, CUDA_MODULE: cuda}
     several = bool(task.axes) and not task.on_device and _is_light(task)
     first, then = ([_call(program, each, dtypes) for each in tasks] for tasks in (node.first, node.then))
     names |= {function.name: function for _, function in (*first, *then)}
