@@ -78,7 +78,12 @@ class GraphPlan:
     @property
     def tasks(self) -> tuple[Task, ...]:
         """Loops and runs of serial statements as the user wrote them, in program order."""
-        return tuple(task for task in self.program.tasks() if task.role in ("loop", "serial"))
+        return tuple(each for task in self.program.tasks() if task.role in ("loop", "serial") for each in task.written)
+
+    @property
+    def kernels(self) -> tuple[Task, ...]:
+        """What each kernel runs: tasks of the program, or several of its loops side by side."""
+        return tuple(node.task for node in self.nodes if node.task is not None)
 
     def predecessors(self, index: int) -> tuple[int, ...]:
         """The nodes that must finish before node ``index`` starts."""
@@ -106,7 +111,7 @@ class GraphPlan:
             lines.append(f"{'  ' * depth}n{index} {node.label}{kind}  [line {node.span.line}]{order}")
             task = node.task
             if task is not None:
-                lines += [f"{'  ' * (depth + 2)}{text}" for text in _task_lines(task)]
+                lines += [f"{'  ' * (depth + 2)}{text}" for text in _kernel_lines(task)]
             for number, body in enumerate(node.bodies):
                 lines += [f"{'  ' * (depth + 1)}case {number}:"] if len(node.bodies) > 1 else []
                 lines += self._region_lines(body, depth + 1)
@@ -151,6 +156,23 @@ class GraphPlan:
         return svg
 
 
+def _kernel_lines(task: Task) -> list[str]:
+    """What the loops are that one kernel runs, and what each does."""
+    if task.beside:
+        lines = []
+        for number, each in enumerate(task.beside):
+            lines.append(f"{'beside it' if number else 'first'} {each.name}  [line {each.span.line}]")
+            lines += [f"  {text}" for text in _kernel_lines(each)]
+        return lines
+    if not task.joined:
+        return _task_lines(task)
+    lines = [f"joined, {len(task.joined)} loops in one" + (f"; {task.note}" if task.note else "")]
+    for each in task.joined:
+        lines.append(f"line {each.span.line}:")
+        lines += [f"  {text}" for text in _task_lines(each)]
+    return lines
+
+
 def _task_lines(task: Task) -> list[str]:
     lines = []
     reads = ", ".join(sorted(task.effects.reads))
@@ -159,7 +181,7 @@ def _task_lines(task: Task) -> list[str]:
     if task.verdict is not None:
         where = f" (line {task.verdict.span.line})" if task.verdict.span is not None else ""
         lines.append(f"{task.verdict}{where}")
-    return lines
+    return [*lines, task.note] if task.note else lines
 
 
 def _dot_text(text: str) -> str:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from qgraph.frontend.accesses import LoopFacts
 from qgraph.frontend.bindings import HostExpr
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.language import Func
@@ -51,6 +52,8 @@ class Unit:
         self.flags: list[tuple[str, Span]] = []
         # Functions being inlined or compiled, outermost first: a second entry is a recursion.
         self.calling: list[object] = []
+        # What was judged of each parallel loop, by the name of its task.
+        self.judged: dict[str, LoopFacts] = {}
         self._sources: dict[Func, SourceFunction] = {}
         self._task_names: dict[str, int] = {}
         self._words = 0

@@ -85,8 +85,11 @@ def _walk(facts: LoopFacts, written: frozenset[str]) -> Accesses:
     if facts.index_tuple:
         # An ndrange of one axis yields the integer itself.
         walker.env[facts.index_tuple] = symbols[0] if len(symbols) == 1 else Value(items=tuple(symbols))
-    walker.block(facts.body)
-    return Accesses(variables, tuple(walker.accesses))
+    starts = []
+    for statement in facts.body:
+        starts.append(len(walker.accesses))
+        walker.statement(statement)
+    return Accesses(variables, tuple(walker.accesses), tuple(starts))
 
 
 @dataclass(slots=True)
@@ -112,6 +115,8 @@ class _Walker:
         self.guards = 0
         # Set after a continue, break or return that may have happened: what follows may not.
         self.escaped = False
+        # The expression whose value nothing takes.
+        self.unused: ast.expr | None = None
         self.counter = len(facts.axes)
         self.depth = 0
         self.frame = _Frame(facts.names, facts.file, None, frozenset(names_assigned(facts.body)), 0, [])
@@ -142,6 +147,7 @@ class _Walker:
                 loops=self.loops,
                 facts=view.facts,
                 call=self.frame.call,
+                discarded=kind == "atomic" and self.unused is node,
             )
         )
 
@@ -193,6 +199,7 @@ class _Walker:
         self.escaped = True
 
     def bare(self, node: ast.Expr) -> None:
+        self.unused = node.value
         self.expression(node.value)
 
     def anything(self, node: ast.AST) -> None:

@@ -8,6 +8,7 @@ from typing import Literal
 from qgraph.lowering.dependencies import edges_of
 from qgraph.lowering.fills import mark_fills_and_copies
 from qgraph.lowering.joins import add_joins
+from qgraph.lowering.side_by_side import put_side_by_side
 from qgraph.plan import GraphPlan, Node, Region
 from qgraph.program import (
     Branch,
@@ -26,8 +27,8 @@ from qgraph.stack import roomy
 
 
 @roomy
-def build_plan(program: Program) -> GraphPlan:
-    """The graph of ``program``, bodies of device loops included."""
+def build_plan(program: Program, *, fuse: bool = False) -> GraphPlan:
+    """The graph of ``program``, bodies of device loops included. ``fuse``: independent loops share a kernel."""
     builder = _Builder(program)
     builder.region(program.body, None, None)
     plan = GraphPlan(
@@ -36,6 +37,8 @@ def build_plan(program: Program) -> GraphPlan:
         tuple(sorted(builder.edges)),
         tuple(Region(index, parent, tuple(nodes)) for index, (parent, nodes) in enumerate(builder.regions)),
     )
+    if fuse:
+        plan = put_side_by_side(plan)
     # Joins last: they stand between nodes, whatever kind those are.
     return add_joins(mark_fills_and_copies(plan))
 

@@ -49,7 +49,7 @@ def compile_ptx(
     compiled: dict[object, TaskCode] = {}
     if dtypes is None:
         dtypes = scalar_types(plan.program)
-    for task in plan.program.tasks():
+    for task in plan.kernels:
         if task.name in without:
             continue
         code, function = cuda_code(plan.program, task, cuda, dtypes)
@@ -89,7 +89,7 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     dtypes = scalar_types(plan.program, matches=True)
     codes: dict[str, TaskCode] = {}
     kernels = {}
-    for task in plan.program.tasks():
+    for task in plan.kernels:
         code, function = cuda_code(plan.program, task, cuda, dtypes)
         codes[task.name] = code
         kernels[task.name] = numba_cuda.simulator_kernel(function)

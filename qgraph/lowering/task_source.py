@@ -11,6 +11,7 @@ import copy
 from collections.abc import Mapping, Sequence, Set
 
 from qgraph import language
+from qgraph.combining import Taken, apart_from
 from qgraph.compiled import SEVERAL, Parameter, TaskCode
 from qgraph.lowering.reduction_source import (
     chunk_partials,
@@ -39,6 +40,8 @@ def cuda_code(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tup
 
     ``cuda`` is the module that gives thread indices: ``numba.cuda``, or its simulator.
     """
+    if task.beside:
+        return _beside(program, task, cuda, dtypes)
     counts = [axis.count for axis in task.axes]
     names = {**task_names(task, dtypes), **_BUILTINS, "_cuda": cuda}
     several = bool(task.axes) and not task.on_device and _is_light(task)
@@ -61,12 +64,53 @@ def cuda_code(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tup
         entry=task.name,
         source=ast.unparse(function.tree),
         parameters=parameters,
-        counts=() if task.on_device else tuple(_name_of(count) for count in counts),
+        counts=() if task.on_device or not counts else (tuple(_name_of(count) for count in counts),),
         single=not task.axes,
         on_device=task.on_device,
         several=several,
         constant=_constant(program, parameters, task),
         reduces=bool(task.reductions),
+    )
+    return code, function
+
+
+def _beside(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
+    """The kernel of several loops: each has as many blocks as it needs, in order, one iteration a thread."""
+    names: dict[str, object] = {**_BUILTINS, "_cuda": cuda}
+    body = _statements("_block = _cuda.blockIdx.x\n_width = _cuda.blockDim.x")
+    common = {leaf.name for leaf in program.arrays_and_scalars} | {value.name for value in program.host_values}
+    taken = Taken(frozenset(), {})
+    counts = []
+    for each in task.beside:
+        part = apart_from(each, taken)[0]
+        taken |= Taken.by(part, common)
+        names |= task_names(part, dtypes)
+        extents = [axis.count for axis in part.axes]
+        counts.append(tuple(map(_name_of, extents)))
+        lines = _statements(
+            f"_n = {_product(extents)}\n"
+            "_blocks = (_n + _width - 1) // _width\n"
+            "if _block < _blocks:\n"
+            "    _t = _block * _width + _cuda.threadIdx.x\n"
+            "    if _t >= _n: return\n"
+            "_block -= _blocks"
+        )
+        mine = lines[2]
+        assert isinstance(mine, ast.If)
+        iteration = replace_continue(copy.deepcopy(list(part.body)))
+        mine.body += [*_prologue(part, dtypes), *_unravel(part, "_t", part.axes), *iteration, ast.Return()]
+        body += lines
+    parameters = parameters_of(program, task, body)
+    function = make_function(task.name, [p.name for p in parameters], body, names, task)
+    code = TaskCode(
+        task=task,
+        entry=task.name,
+        source=ast.unparse(function.tree),
+        parameters=parameters,
+        counts=tuple(counts),
+        single=False,
+        on_device=False,
+        constant=_constant(program, parameters, task),
     )
     return code, function
 

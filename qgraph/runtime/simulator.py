@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from qgraph.compiled import SEVERAL, SimulatorPlan, TaskCode
-from qgraph.program import ArrayType, Branch, EventMark, HostCall, Loop, Statement, Task, TaskStatement
+from qgraph.program import ArrayType, Branch, HostCall, Loop, Task
 from qgraph.runtime.array_view import ArrayView, view_of_host
 from qgraph.runtime.call import Call
 from qgraph.runtime.host_calls import Numbers, call_plainly
@@ -52,34 +51,30 @@ class SimulatorExecutable:
         with _LOCK, warnings.catch_warnings():
             # Division by zero and overflow give inf, nan and wrapped integers; NumPy would warn of each.
             warnings.simplefilter("ignore", RuntimeWarning)
-            self._block(self._plan.plan.program.body, call, slots)
+            self._region(0, call, slots)
         self.replays += 1
         return None if self._results is None else self._results.read(slots)
 
-    def _block(self, statements: Sequence[Statement], call: Call, slots: np.ndarray) -> None:
-        for statement in statements:
-            match statement:
-                case TaskStatement():
-                    self._task(statement.task, call, slots)
-                case Loop():
-                    self._loop(statement, call, slots)
-                case Branch():
-                    self._task(statement.decide, call, slots)
-                    chosen = statement.region(int(slots[statement.condition_slot.index]))
-                    self._block(() if chosen is None else statement.regions[chosen], call, slots)
-                case HostCall():
-                    call_plainly(statement, Numbers(statement, self._plan.dtypes), slots)
-                case EventMark():
-                    pass  # All work before it has been done.
+    def _region(self, region: int, call: Call, slots: np.ndarray) -> None:
+        plan = self._plan.plan
+        for node in (plan.nodes[index] for index in plan.regions[region].nodes):
+            if node.task is not None:
+                self._task(node.task, call, slots)
+            elif isinstance(node.control, Loop):
+                self._loop(node.control, node.bodies[0], call, slots)
+            elif isinstance(node.control, Branch):
+                chosen = node.control.region(int(slots[node.control.condition_slot.index]))
+                if chosen is not None:
+                    self._region(node.bodies[chosen], call, slots)
+            elif isinstance(node.host, HostCall) and node.kind == "callback":
+                call_plainly(node.host, Numbers(node.host, self._plan.dtypes), slots)
 
-    def _loop(self, loop: Loop, call: Call, slots: np.ndarray) -> None:
-        if loop.enter is not None:
-            self._task(loop.enter, call, slots)
+    def _loop(self, loop: Loop, body: int, call: Call, slots: np.ndarray) -> None:
+        # What decides before the first iteration is a node before this one; what decides after each is the last of the body.
         decided = loop.condition_slot.index
         again = bool(slots[decided]) if loop.test_first else True
         while again:
-            self._block(loop.body, call, slots)
-            self._task(loop.condition, call, slots)
+            self._region(body, call, slots)
             again = bool(slots[decided])
 
     def _task(self, task: Task, call: Call, slots: np.ndarray) -> None:
@@ -94,7 +89,10 @@ class SimulatorExecutable:
             return 1, 1
         if code.on_device:
             return _STRIDED_GRID, _BLOCK
-        count = math.prod(call.host[self._hosts[name]] for name in code.counts)
+        extents = [math.prod(call.host[self._hosts[name]] for name in names) for names in code.counts]
+        if len(extents) > 1:
+            return sum(-(-extent // _BLOCK) for extent in extents), _BLOCK
+        (count,) = extents
         if code.reduces:
             return min(max(1, -(-count // (_BLOCK * (SEVERAL if code.several else 1)))), _STRIDED_GRID), _BLOCK
         share = _BLOCK * SEVERAL if code.several and count > _BLOCK * SEVERAL else _BLOCK
