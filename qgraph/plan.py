@@ -38,6 +38,9 @@ Kind = Literal[
 class Node:
     """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``.
 
+    ``beside`` are loops that run in the same kernel, each in blocks of its own, those of ``task`` being the first.
+    One thread of the kernel runs the tasks ``then``, in order, when all of ``task`` is done. The same thread of a loop with
+    reductions runs the tasks ``first``, when all iterations are done and before their results are stored.
     ``alloc`` and ``free`` nodes take and give back the memory of ``temporary``, a leaf; a ``join`` is a node that does nothing,
     between many that must finish and many that then start.
     A loop that only fills or copies (``box``) is a ``memset`` or ``memcpy`` node where nodes live in a graph. A host call
@@ -50,11 +53,19 @@ class Node:
     span: Span
     region: int
     task: Task | None = None
+    beside: tuple[Task, ...] = ()
+    first: tuple[Task, ...] = ()
+    then: tuple[Task, ...] = ()
     control: Loop | Branch | None = None
     bodies: tuple[int, ...] = ()
     host: HostCall | EventMark | None = None
     box: Box | None = None
     temporary: str = ""
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What its kernel runs."""
+        return () if self.task is None else (*self.first, self.task, *self.beside, *self.then)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +91,6 @@ class GraphPlan:
         """Loops and runs of serial statements as the user wrote them, in program order."""
         return tuple(each for task in self.program.tasks() if task.role in ("loop", "serial") for each in task.written)
 
-    @property
-    def kernels(self) -> tuple[Task, ...]:
-        """What each kernel runs: tasks of the program, or several of its loops side by side."""
-        return tuple(node.task for node in self.nodes if node.task is not None)
-
     def predecessors(self, index: int) -> tuple[int, ...]:
         """The nodes that must finish before node ``index`` starts."""
         return tuple(before for before, after in self.edges if after == index)
@@ -109,9 +115,12 @@ class GraphPlan:
             order = f"  after {after}" if after else ""
             kind = f" ({node.kind})" if node.box is not None else ""
             lines.append(f"{'  ' * depth}n{index} {node.label}{kind}  [line {node.span.line}]{order}")
-            task = node.task
-            if task is not None:
-                lines += [f"{'  ' * (depth + 2)}{text}" for text in _kernel_lines(task)]
+            pad = "  " * (depth + 1)
+            lines += [f"{pad}  {text}" for text in _loop_lines(node.task)] if node.task is not None else []
+            for word, tasks in (("beside it", node.beside), ("first", node.first), ("then", node.then)):
+                for task in tasks:
+                    lines.append(f"{pad}{word} {task_label(task)}  [line {task.span.line}]")
+                    lines += [f"{pad}  {text}" for text in _loop_lines(task)]
             for number, body in enumerate(node.bodies):
                 lines += [f"{'  ' * (depth + 1)}case {number}:"] if len(node.bodies) > 1 else []
                 lines += self._region_lines(body, depth + 1)
@@ -156,14 +165,8 @@ class GraphPlan:
         return svg
 
 
-def _kernel_lines(task: Task) -> list[str]:
-    """What the loops are that one kernel runs, and what each does."""
-    if task.beside:
-        lines = []
-        for number, each in enumerate(task.beside):
-            lines.append(f"{'beside it' if number else 'first'} {each.name}  [line {each.span.line}]")
-            lines += [f"  {text}" for text in _kernel_lines(each)]
-        return lines
+def _loop_lines(task: Task) -> list[str]:
+    """What a task does, and each of the loops that were joined."""
     if not task.joined:
         return _task_lines(task)
     lines = [f"joined, {len(task.joined)} loops in one" + (f"; {task.note}" if task.note else "")]
@@ -171,6 +174,11 @@ def _kernel_lines(task: Task) -> list[str]:
         lines.append(f"line {each.span.line}:")
         lines += [f"  {text}" for text in _task_lines(each)]
     return lines
+
+
+def task_label(task: Task) -> str:
+    """What a task is called in print."""
+    return task.name if task.role == "loop" else f"{task.name} ({task.role})"
 
 
 def _task_lines(task: Task) -> list[str]:

@@ -341,8 +341,6 @@ class Task:
     # The loops as written, in order, that became this one; and why this one was not joined with the loop before it.
     joined: tuple[Task, ...] = ()
     note: str = ""
-    # Loops that run side by side in one kernel, each in blocks of its own; then this task has no axes and no body.
-    beside: tuple[Task, ...] = ()
 
     @property
     def on_device(self) -> bool:
@@ -352,7 +350,7 @@ class Task:
     @property
     def written(self) -> tuple[Task, ...]:
         """The loops as written that it runs: itself, where nothing was joined."""
-        return tuple(loop for task in self.beside for loop in task.written) or self.joined or (self,)
+        return self.joined or (self,)
 
 
 @dataclass(frozen=True, slots=True)

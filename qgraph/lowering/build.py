@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from qgraph.lowering.dependencies import edges_of
+from qgraph.lowering.dependencies import edges_of, places_of
 from qgraph.lowering.fills import mark_fills_and_copies
+from qgraph.lowering.folding import fold_statements
 from qgraph.lowering.joins import add_joins
 from qgraph.lowering.side_by_side import put_side_by_side
-from qgraph.plan import GraphPlan, Node, Region
+from qgraph.plan import GraphPlan, Node, Region, task_label
 from qgraph.program import (
     Branch,
     Effects,
@@ -37,10 +38,9 @@ def build_plan(program: Program, *, fuse: bool = False) -> GraphPlan:
         tuple(sorted(builder.edges)),
         tuple(Region(index, parent, tuple(nodes)) for index, (parent, nodes) in enumerate(builder.regions)),
     )
-    if fuse:
-        plan = put_side_by_side(plan)
-    # Joins last: they stand between nodes, whatever kind those are.
-    return add_joins(mark_fills_and_copies(plan))
+    # Fills first: what is no kernel takes no statements. Joins last: they stand between nodes, whatever kind those are.
+    plan = fold_statements(mark_fills_and_copies(plan))
+    return add_joins(put_side_by_side(plan) if fuse else plan)
 
 
 class _Builder:
@@ -78,8 +78,7 @@ class _Builder:
 
     def _kernel(self, region: int, task: Task) -> int:
         index = len(self.nodes)
-        label = task.name if task.role == "loop" else f"{task.name} ({task.role})"
-        self.nodes.append(Node(index, "kernel", label, task.span, region, task=task))
+        self.nodes.append(Node(index, "kernel", task_label(task), task.span, region, task=task))
         self.regions[region][1].append(index)
         return index
 
@@ -129,18 +128,6 @@ def _before(control: Loop | Branch) -> Task | None:
 def _control_effects(control: Loop | Branch) -> Effects:
     # It reads its own condition, which the task before it may have set.
     return effects_of(control) | Effects(frozenset({control.condition_slot.name}))
-
-
-def places_of(program: Program) -> dict[str, frozenset[str]]:
-    """The places that leaves which share memory touch: each its own, and one for what it shares with each other leaf.
-
-    So two disjoint parts of one array have no order between them, though both have one with the whole.
-    """
-    places = {name: {name} for pair in program.aliases for name in pair}
-    for first, second in program.aliases:
-        for name in (first, second):
-            places[name].add(f"{first}&{second}")
-    return {name: frozenset(found) for name, found in places.items()}
 
 
 def _lifetimes(program: Program) -> tuple[dict[int, list[Temporary]], dict[int, list[Temporary]]]:

@@ -49,10 +49,11 @@ def compile_ptx(
     compiled: dict[object, TaskCode] = {}
     if dtypes is None:
         dtypes = scalar_types(plan.program)
-    for task in plan.kernels:
-        if task.name in without:
+    for node in plan.nodes:
+        if node.task is None or node.task.name in without:
             continue
-        code, function = cuda_code(plan.program, task, cuda, dtypes)
+        task = node.task
+        code, function = cuda_code(plan.program, node, cuda, dtypes)
         # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
         twin = compiled.setdefault(_twin(code, function), code)
         if twin is code:
@@ -89,10 +90,11 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     dtypes = scalar_types(plan.program, matches=True)
     codes: dict[str, TaskCode] = {}
     kernels = {}
-    for task in plan.kernels:
-        code, function = cuda_code(plan.program, task, cuda, dtypes)
-        codes[task.name] = code
-        kernels[task.name] = numba_cuda.simulator_kernel(function)
+    for node in plan.nodes:
+        if node.task is not None:
+            code, function = cuda_code(plan.program, node, cuda, dtypes)
+            codes[node.task.name] = code
+            kernels[node.task.name] = numba_cuda.simulator_kernel(function)
     return SimulatorPlan(plan, codes, kernels, numba_cuda.simulator_array, dtypes)
 
 

@@ -40,6 +40,4 @@ def _value(value: object, seen: dict[int, int]) -> Hashable:
         return value.disjoint, _function(value.function, seen)
     if isinstance(value, Cast):
         return value
-    if isinstance(value, (bool, int, float, str)):
-        return type(value), repr(value)
     return id(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -33,7 +34,7 @@ def reduction_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
         dtype = _dtype(variable, dtypes)
         names[f"_to_{dtype}"] = CASTS[dtype]
         names[f"_type_{dtype}"] = from_dtype(np.dtype(dtype))
-    return {**names, "_infinity": float("inf"), "_word": from_dtype(np.dtype("int64")), "_atomic_add": language.atomic_add}
+    return {**names, "_infinity": math.inf, "_word": from_dtype(np.dtype("int64")), "_atomic_add": language.atomic_add}
 
 
 def numbered(task: Task) -> bool:
@@ -171,10 +172,11 @@ def _partial(variable: Carried, dtypes: Dtypes, number: str) -> str:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-def cuda_finish(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+def cuda_finish(task: Task, dtypes: Dtypes, first: Sequence[ast.stmt], then: Sequence[ast.stmt]) -> list[ast.stmt]:
     """What a kernel does after its iterations: ``_n`` is how many there are in all, ``_lane`` and ``_width`` are the thread's.
 
-    Two rounds at most: the threads of the block, then, in the block that finishes last, the results of all blocks.
+    Two rounds at most: the threads of the block, then, in the block that finishes last, the results of all blocks. One thread
+    stores them, with ``first`` before and ``then`` behind.
     """
     assert task.ticket is not None
     variables = list(_carried(task))
@@ -215,7 +217,12 @@ def cuda_finish(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
         "    if _n > 0:",
         *_indent(_finish(task, dtypes), 2),
     ]
-    return [*_shared_arrays(task, variables, dtypes), *generated("\n".join(lines))]
+    statements = generated("\n".join(lines))
+    (last,) = statements[-1:]
+    assert isinstance(last, ast.If)
+    store = last.body.pop()
+    last.body += [*first, store, *then]
+    return [*_shared_arrays(task, variables, dtypes), *statements]
 
 
 def _shared_arrays(task: Task, variables: Sequence[Carried], dtypes: Dtypes) -> list[ast.stmt]:

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from qgraph.combining import MOST_NODES, MOST_WORDS, identifiers, nodes_of, words_of
+from qgraph.lowering.dependencies import reduced
 from qgraph.plan import GraphPlan, Node
-from qgraph.program import Effects, Program, Task
+from qgraph.program import Program, Task
 
 
 def put_side_by_side(plan: GraphPlan) -> GraphPlan:
@@ -112,28 +113,16 @@ def _merged(plan: GraphPlan, groups: Sequence[Sequence[Node]]) -> GraphPlan:
     return replace(
         plan,
         nodes=tuple(replace(nodes[index], index=new[index]) for index in order),
-        edges=_reduced({(new[before], new[after]) for before, after in edges}),
+        edges=reduced({(new[before], new[after]) for before, after in edges}),
         regions=regions,
     )
 
 
 def _beside(group: Sequence[Node]) -> Node:
-    tasks = [node.task for node in group if node.task is not None]
-    effects = Effects()
-    for task in tasks:
-        effects |= task.effects
-    others = f"and {len(tasks) - 1} beside it"
-    both = Task(
-        name=f"{tasks[0].name}_beside",
-        role="loop",
-        span=tasks[0].span,
-        axes=(),
-        body=(),
-        names={},
-        effects=effects,
-        beside=tuple(tasks),
-    )
-    return replace(group[0], label=f"{tasks[0].name} {others}", task=both)
+    first, *others = group
+    beside = tuple(node.task for node in others if node.task is not None)
+    # Of several fills and copies one kernel is made, too.
+    return replace(first, kind="kernel", box=None, label=f"{first.label} and {len(others)} beside it", beside=beside)
 
 
 def _topological(plan: GraphPlan, edges: set[tuple[int, int]]) -> list[int]:
@@ -154,19 +143,3 @@ def _topological(plan: GraphPlan, edges: set[tuple[int, int]]) -> list[int]:
 
     region(0)
     return order
-
-
-def _reduced(edges: set[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The edges that do not follow from others; each goes to a higher number."""
-    before = _predecessors(edges)
-    # Bit sets of all that comes before a node.
-    ancestors: dict[int, int] = {}
-    kept = []
-    for later in sorted(before):
-        known = 0
-        for earlier in sorted(before[later], reverse=True):
-            if not known >> earlier & 1:
-                kept.append((earlier, later))
-                known |= ancestors.get(earlier, 0) | 1 << earlier
-        ancestors[later] = known
-    return tuple(sorted(kept))

@@ -24,6 +24,7 @@ from qgraph.lowering.reduction_source import (
 )
 from qgraph.lowering.slot_source import CASTS, SLOTS, VIEWS, Dtypes, dtype_of, slot_place
 from qgraph.lowering.slot_source import generated as _statements
+from qgraph.plan import Node
 from qgraph.program import NUMBER, Axis, Cast, Function, Program, Selection, Task, function_tree
 
 HANDLE = Parameter("handle", "_handle")
@@ -35,22 +36,27 @@ _BUILTINS = {"_range": range, "_min": min, "_max": max, "_at_least": language.at
 _SMALL = 1 << 16
 
 
-def cuda_code(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
-    """The kernel of ``task``: one thread an iteration, or a few, or a grid-stride loop where only the device knows how many.
+def cuda_code(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
+    """The kernel of ``node``: one thread an iteration, or a few, or a grid-stride loop where only the device knows how many.
 
     ``cuda`` is the module that gives thread indices: ``numba.cuda``, or its simulator.
     """
-    if task.beside:
-        return _beside(program, task, cuda, dtypes)
+    task = node.task
+    assert task is not None
+    if node.beside:
+        return _beside(program, node, cuda, dtypes)
     counts = [axis.count for axis in task.axes]
     names = {**task_names(task, dtypes), **_BUILTINS, "_cuda": cuda}
     several = bool(task.axes) and not task.on_device and _is_light(task)
+    first, then = ([_call(program, each, dtypes) for each in tasks] for tasks in (node.first, node.then))
+    names |= {function.name: function for _, function in (*first, *then)}
     if not task.axes:
-        body = one_thread_body(task, dtypes)
+        body = [*one_thread_body(task, dtypes), *(call for call, _ in then)]
     elif task.reductions:
         names |= reduction_names(task, dtypes)
         several = _is_light(task)
-        body = _reducing(task, counts, dtypes, several=several)
+        last = [call for call, _ in first], [call for call, _ in then]
+        body = _reducing(task, counts, dtypes, last, several=several)
     elif task.on_device:
         body = [*_prologue(task, dtypes), *_grid_stride(task, counts)]
     elif several:
@@ -68,20 +74,22 @@ def cuda_code(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tup
         single=not task.axes,
         on_device=task.on_device,
         several=several,
-        constant=_constant(program, parameters, task),
+        constant=_constant(program, parameters, node.tasks),
         reduces=bool(task.reductions),
     )
     return code, function
 
 
-def _beside(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
+def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
     """The kernel of several loops: each has as many blocks as it needs, in order, one iteration a thread."""
+    task = node.task
+    assert task is not None
     names: dict[str, object] = {**_BUILTINS, "_cuda": cuda}
     body = _statements("_block = _cuda.blockIdx.x\n_width = _cuda.blockDim.x")
     common = {leaf.name for leaf in program.arrays_and_scalars} | {value.name for value in program.host_values}
     taken = Taken(frozenset(), {})
     counts = []
-    for each in task.beside:
+    for each in (task, *node.beside):
         part = apart_from(each, taken)[0]
         taken |= Taken.by(part, common)
         names |= task_names(part, dtypes)
@@ -110,17 +118,24 @@ def _beside(program: Program, task: Task, cuda: object, dtypes: Dtypes) -> tuple
         counts=tuple(counts),
         single=False,
         on_device=False,
-        constant=_constant(program, parameters, task),
+        constant=_constant(program, parameters, node.tasks),
     )
     return code, function
 
 
-def _constant(program: Program, parameters: Sequence[Parameter], task: Task) -> frozenset[str]:
-    """The array parameters that nothing changes while the task runs."""
+def _call(program: Program, task: Task, dtypes: Dtypes) -> tuple[ast.stmt, Function]:
+    """A call of a one-thread task, and the function that it is: its names are nothing to the kernel around it."""
+    parameters, function = serial_function(program, task, dtypes)
+    (call,) = _statements(f"{function.name}({', '.join(parameter.name for parameter in parameters)})")
+    return call, function
+
+
+def _constant(program: Program, parameters: Sequence[Parameter], tasks: Sequence[Task]) -> frozenset[str]:
+    """The array parameters that nothing changes while the kernel runs."""
     # Scratch is how blocks talk to each other: its loads and stores stay where the fences are.
     arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind != "slots"}
     shared = {name for pair in program.aliases if arrays.issuperset(pair) for name in pair}
-    return frozenset(arrays - shared - task.effects.writes)
+    return frozenset(arrays - shared).difference(*(task.effects.writes for task in tasks))
 
 
 def _is_light(task: Task) -> bool:
@@ -181,8 +196,18 @@ def _grid_stride(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
     return [*head, loop]
 
 
-def _reducing(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several: bool) -> list[ast.stmt]:
-    """A grid-stride loop, then the reductions. ``several``: so many iterations at once, whose loads start together."""
+def _reducing(
+    task: Task,
+    counts: Sequence[ast.expr],
+    dtypes: Dtypes,
+    last: tuple[Sequence[ast.stmt], Sequence[ast.stmt]],
+    *,
+    several: bool,
+) -> list[ast.stmt]:
+    """A grid-stride loop, then the reductions, with ``last``, what the last thread does before and after storing the results.
+
+    ``several``: so many iterations at once, whose loads start together.
+    """
     head = _statements(
         "\n".join(
             [
@@ -215,7 +240,7 @@ def _reducing(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several
         assert isinstance(part, ast.For)
         part.body += copy.deepcopy(iteration)
         loops.insert(0, whole)
-    return [*_prologue(task, dtypes), *head, *loops, *cuda_finish(task, dtypes)]
+    return [*_prologue(task, dtypes), *head, *loops, *cuda_finish(task, dtypes, *last)]
 
 
 def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
@@ -349,7 +374,7 @@ def _integer(node: ast.expr) -> int | None:
 
 
 def serial_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
-    """A one-thread task as a plain function, for the CPU."""
+    """A one-thread task as a plain function: what the CPU runs, and kernels behind their own task."""
     body = one_thread_body(task, dtypes)
     parameters = parameters_of(program, task, body)
     return parameters, make_function(task.name, [p.name for p in parameters], body, task_names(task, dtypes), task)

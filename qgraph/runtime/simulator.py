@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.compiled import SEVERAL, SimulatorPlan, TaskCode
-from qgraph.program import ArrayType, Branch, HostCall, Loop, Task
+from qgraph.program import ArrayType, Branch, HostCall, Loop
 from qgraph.runtime.array_view import ArrayView, view_of_host
 from qgraph.runtime.call import Call
 from qgraph.runtime.host_calls import Numbers, call_plainly
@@ -57,32 +57,32 @@ class SimulatorExecutable:
 
     def _region(self, region: int, call: Call, slots: np.ndarray) -> None:
         plan = self._plan.plan
-        for node in (plan.nodes[index] for index in plan.regions[region].nodes):
-            if node.task is not None:
-                self._task(node.task, call, slots)
-            elif isinstance(node.control, Loop):
-                self._loop(node.control, node.bodies[0], call, slots)
-            elif isinstance(node.control, Branch):
-                chosen = node.control.region(int(slots[node.control.condition_slot.index]))
-                if chosen is not None:
-                    self._region(node.bodies[chosen], call, slots)
-            elif isinstance(node.host, HostCall) and node.kind == "callback":
-                call_plainly(node.host, Numbers(node.host, self._plan.dtypes), slots)
+        for index in plan.regions[region].nodes:
+            node = plan.nodes[index]
+            match node.control or node.host:
+                case Loop() as loop:
+                    decided = loop.condition_slot
+                    again = bool(slots[decided.index]) if loop.test_first else True
+                    while again:
+                        self._region(node.bodies[0], call, slots)
+                        again = bool(slots[decided.index])
+                case Branch() as branch:
+                    chosen = branch.region(int(slots[branch.condition_slot.index]))
+                    if chosen is not None:
+                        self._region(node.bodies[chosen], call, slots)
+                case HostCall() as host if node.kind == "callback":
+                    call_plainly(host, Numbers(host, self._plan.dtypes), slots)
+                case _ if node.task is not None:
+                    self._task(node.task.name, call, slots)
+                case _:
+                    pass  # Memory is there, and all work before an event has been done.
 
-    def _loop(self, loop: Loop, body: int, call: Call, slots: np.ndarray) -> None:
-        # What decides before the first iteration is a node before this one; what decides after each is the last of the body.
-        decided = loop.condition_slot.index
-        again = bool(slots[decided]) if loop.test_first else True
-        while again:
-            self._region(body, call, slots)
-            again = bool(slots[decided])
-
-    def _task(self, task: Task, call: Call, slots: np.ndarray) -> None:
-        code = self._plan.codes[task.name]
+    def _task(self, name: str, call: Call, slots: np.ndarray) -> None:
+        code = self._plan.codes[name]
         grid, block = self._shape(code, call)
         if grid == 0:
             return
-        self._plan.kernels[task.name][grid, block](*self._arguments(code, call, slots))  # type: ignore[index]
+        self._plan.kernels[name][grid, block](*self._arguments(code, call, slots))  # type: ignore[index]
 
     def _shape(self, code: TaskCode, call: Call) -> tuple[int, int]:
         if code.single:

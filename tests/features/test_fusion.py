@@ -30,11 +30,19 @@ def fused(kernel, *args):
     line = kernel.reference.__self__._source.function.__code__.co_firstlineno
     plan = kernel.plan(*args)
     found = []
-    for task in plan.kernels:
-        if task.role == "loop":
-            parts = [tuple(loop.span.line - line for loop in part.written) for part in task.beside or (task,)]
-            found.append(parts if task.beside else parts[0])
+    for node in plan.nodes:
+        if node.task is not None and node.task.role == "loop":
+            parts = [tuple(loop.span.line - line for loop in task.written) for task in (node.task, *node.beside)]
+            found.append(parts if node.beside else parts[0])
     return found
+
+
+def is_joined(plan):
+    return any(task.joined for node in plan.nodes for task in node.tasks)
+
+
+def side_by_side(plan):
+    return [1 + len(node.beside) for node in plan.nodes if node.beside]
 
 
 # --- joined -----------------------------------------------------------------------------------------------------------
@@ -423,7 +431,7 @@ REASONS = [
 def test_loops_that_are_not_joined(check, function, args, reason):
     kernel = check(function, args, fuse=True)
     plan = kernel.plan(*args())
-    assert not [task for task in plan.kernels if task.joined]
+    assert not is_joined(plan)
     line = function.__code__.co_firstlineno
     text = re.sub(r"line (\d+)", lambda found: f"line {int(found[1]) - line}", str(plan))
     assert f"not joined with the loop at line {1 + (function in (summed, again))}: " in text
@@ -437,7 +445,8 @@ def test_arrays_that_overlap_in_part(check):
 
     kernel = check(separate, args, fuse=True)
     plan = kernel.plan(*args())
-    assert not [task for task in plan.kernels if task.joined or task.beside]
+    assert not is_joined(plan)
+    assert not side_by_side(plan)
     assert len(kernel.plan(ramp(9), ramp(9)).nodes) == 1
 
 
@@ -469,7 +478,7 @@ def test_arrays_that_are_the_same_at_times(check, flag):
 
     check(same_or_not, args, fuse=True)
     kernel = check(same_or_not, alias, fuse=True)
-    assert not [task for task in kernel.plan(*alias()).kernels if task.joined]
+    assert not is_joined(kernel.plan(*alias()))
 
 
 # --- side by side -----------------------------------------------------------------------------------------------------
@@ -545,7 +554,7 @@ def test_loops_side_by_side_in_a_device_loop(check):
 
     kernel = check(turns, args, fuse=True)
     plan = kernel.plan(*args())
-    assert len([task for task in plan.kernels if task.beside]) >= 1
+    assert side_by_side(plan)
     assert len(plan.nodes) < len(qgraph.kernel(turns).plan(*args()).nodes)
 
 
@@ -609,12 +618,14 @@ def test_a_plan_of_parts_that_would_be_too_long_stays_in_two():
     exec(compile(source, "<wide>", "exec"), names)
     plan = qgraph.kernel(names["wide"], fuse=True).plan(*(np.ones(3) for _ in range(90)))
     # Seven words an array: 64 arrays are 448.
-    assert [len(task.beside) for task in plan.kernels] == [64, 26]
+    assert side_by_side(plan) == [64, 26]
 
 
 def test_nothing_is_fused_unless_asked_for():
     plan = qgraph.kernel(chain).plan(*numbers(3)())
-    assert not [task for task in plan.kernels if task.joined or task.beside or task.note]
+    assert not is_joined(plan)
+    assert not side_by_side(plan)
+    assert not any(task.note for node in plan.nodes for task in node.tasks)
     assert "joined" not in str(plan)
 
 
