@@ -156,7 +156,7 @@ class _Joiner:
     def _cheap_reason(self, first: Task, second: Task, facts: LoopFacts, later: LoopFacts) -> str:
         """What keeps two loops apart, as far as it can be told without looking at indices; "" if nothing does."""
         if len(first.axes) != len(second.axes) or _range(first) != _range(second):
-            return f"`{facts.text}` and `{later.text}` are not known to be the same"
+            return _other_range(facts.text, later.text)
         if facts.file != later.file:
             return "they stand in two files"
         together = first.effects | second.effects
@@ -293,6 +293,13 @@ def _touched(statement: Statement) -> Effects:
     effects = effects_of(statement)
     printing = any(_prints(task.names) for task in tasks_of((statement,)))
     return effects | Effects(writes=_PRINTED) if printing else effects
+
+
+def _other_range(one: str, other: str) -> str:
+    if one.startswith(".") or other.startswith("."):
+        # Those of array statements have no text.
+        return "their ranges are not known to be the same"
+    return f"`{one}` and `{other}` are not known to be the same"
 
 
 def _line(statement: Statement) -> int:

@@ -220,6 +220,53 @@ def test_functions_and_scalars(check):
     assert fused(kernel, *numbers(2)()) in ([(1, 4)], [(1,), (4,)])
 
 
+def times(number):
+    @qgraph.func
+    def scaled(x):
+        return x * number
+
+    return scaled
+
+
+twice, thrice = times(2), times(3)
+
+
+@qgraph.func
+def apply(f: qgraph.Static, a):
+    for i in range(a.shape[0]):
+        a[i] = f(a[i])
+
+
+def applied(a):
+    apply(twice, a)
+    apply(thrice, a)
+
+
+def test_functions_of_one_name(check):
+    kernel = check(applied, lambda: (ramp(6),), fuse=True)
+    assert is_joined(kernel.plan(ramp(6)))
+
+
+def places(a, b):
+    low, at = 99.0, -1
+    high, there = -99.0, -1
+    for i in range(a.shape[0]):
+        if a[i] < low:
+            low, at = a[i], i
+        b[i] = a[i]
+    for i in range(a.shape[0]):
+        if b[i] >= high:
+            high, there = b[i], i
+    return low, at, high, there
+
+
+def test_two_extremes_with_their_places(check, size):
+    def args():
+        return (np.arange(size(3000)) * 7 % 31).astype(float), poison(size(3000))
+
+    assert fused(check(places, args, fuse=True), *args()) == [(3, 7)]
+
+
 def counted(a, b, n):
     for i in range(n[0]):
         b[i] = a[i]
@@ -353,6 +400,23 @@ def inside(a, b, flag):
         b[i] += a[i]
 
 
+def through(a, b, c, m):
+    for i in range(a.shape[0]):
+        b[i] = a[i]
+    for i in range(m.shape[0]):
+        m[i] = b[0] + i
+    q = m[1]
+    for i in range(a.shape[0]):
+        c[i] = a[i] * q
+
+
+def test_what_comes_between_brings_along_what_it_needs(check):
+    def args():
+        return ramp(6), poison(6), poison(6), ramp(3) * 5
+
+    assert not is_joined(check(through, args, fuse=True).plan(*args()))
+
+
 def first_skips(a, b):
     for i in range(a.shape[0]):
         if a[i] > 3:
@@ -479,6 +543,26 @@ def test_arrays_that_are_the_same_at_times(check, flag):
     check(same_or_not, args, fuse=True)
     kernel = check(same_or_not, alias, fuse=True)
     assert not is_joined(kernel.plan(*alias()))
+
+
+def old_name(u, v, out, flag):
+    w = u
+    if flag > 0:
+        u, v = v, u
+    for i in range(out.shape[0] - 1):
+        u[i] = 9
+    for i in range(out.shape[0] - 1):
+        out[i] = w[i + 1]
+
+
+@pytest.mark.parametrize("flag", [0, 1])
+def test_an_array_that_may_be_the_one_with_another_name(check, flag):
+    def args():
+        return ramp(8), ramp(8) * 2, ramp(8) * 3, flag
+
+    kernel = check(old_name, args, fuse=True)
+    assert not is_joined(kernel.plan(*args()))
+    assert "`u[i + 1]` reads what another iteration writes by `u[i]`" in str(kernel.plan(*args()))
 
 
 # --- side by side -----------------------------------------------------------------------------------------------------
