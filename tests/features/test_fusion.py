@@ -400,6 +400,24 @@ def inside(a, b, flag):
         b[i] += a[i]
 
 
+def elsewhere(a, b, c):
+    for i in range(a.shape[0]):
+        b[i] = a[i]
+    c[2] = 55
+    for i in range(a.shape[0]):
+        b[i] += a[i]
+
+
+def test_memory_that_another_name_has(check):
+    def args(shift):
+        memory = ramp(9)
+        return memory[:8], poison(8), memory[shift:] if shift is not None else poison(9)
+
+    for shift, together in ((None, True), (0, False), (1, False)):
+        kernel = check(elsewhere, lambda shift=shift: args(shift), fuse=True)
+        assert is_joined(kernel.plan(*args(shift))) == together
+
+
 def through(a, b, c, m):
     for i in range(a.shape[0]):
         b[i] = a[i]
