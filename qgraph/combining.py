@@ -15,7 +15,7 @@ _Tree = TypeVar("_Tree", bound=ast.AST)
 # Words of parameters and nodes of the syntax tree that one kernel of several loops may have: the first because older drivers
 # take 4096 bytes of parameters, the second because compilers take longer than in proportion, and registers run out.
 MOST_WORDS = 448
-MOST_NODES = 4000
+MOST_NODES = 1500
 # Of an array: numba-cuda passes five words, and two for each dimension.
 _ARRAY_WORDS = 5
 

@@ -102,9 +102,10 @@ class _Joiner:
             earlier = done[position]
             touched = _touched(earlier)
             if _is_loop(earlier):
-                joined = self._join(earlier.task, task)
                 between = next((each for each in reversed(first) if self._meet(touched, _touched(done[each]))), None)
-                if between is not None:
+                if between is None:
+                    joined = self._join(earlier.task, task)
+                else:
                     joined = _Not(f"what line {_line(done[between])} does comes between them")
                 if isinstance(joined, Task):
                     rest = [done[each] for each in range(position + 1, len(done)) if each not in first]

@@ -71,12 +71,12 @@ _ELEMENTWISE_MODULES = ("math", "cmath", "builtins", "operator", "_operator")
 def collect(facts: LoopFacts) -> Accesses:
     """All accesses of a loop to its array leaves. Two walks: the first finds which arrays the loop leaves unchanged."""
     everything = frozenset(facts.same.get(leaf, leaf) for leaf in facts.ndim)
-    first = _walk(facts, everything)
+    first = _walk(facts, everything, texts=False)
     return _walk(facts, frozenset(facts.same.get(leaf, leaf) for leaf in first.written))
 
 
-def _walk(facts: LoopFacts, written: frozenset[str]) -> Accesses:
-    walker = _Walker(facts, written)
+def _walk(facts: LoopFacts, written: frozenset[str], *, texts: bool = True) -> Accesses:
+    walker = _Walker(facts, written, texts=texts)
     variables = tuple(walker.axis(at, axis) for at, axis in enumerate(facts.axes))
     walker.axes = variables
     symbols = [integer(Poly.symbol(variable.symbol)) for variable in variables]
@@ -105,9 +105,11 @@ class _Frame:
 
 
 class _Walker:
-    def __init__(self, facts: LoopFacts, written: frozenset[str]) -> None:
+    def __init__(self, facts: LoopFacts, written: frozenset[str], *, texts: bool) -> None:
         self.facts = facts
         self.written = written
+        # Whether accesses get the words of the user.
+        self.texts = texts
         self.accesses: list[Access] = []
         self.env: Env = {}
         self.axes: tuple[Variable, ...] = ()
@@ -143,7 +145,7 @@ class _Walker:
                 guarded=maybe or self.escaped or self.guards > 0,
                 node=node,
                 span=Span.of(node, self.frame.file),
-                text=self.text(place),
+                text=self.text(place) if self.texts else "",
                 loops=self.loops,
                 facts=view.facts,
                 call=self.frame.call,
