@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from qgraph.errors import ArgumentError, BackendError, CudaError, KernelSyntaxError, PerformanceWarning
+from qgraph.explain import Explanation
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.frontend.reference import run_reference
 from qgraph.frontend.scope import GlobalArrayFound
@@ -451,6 +452,16 @@ class Kernel:
 
         plan = build_plan(variant.program_for(variant.check(leaves)), fuse=self.options.fuse)
         return compile_ptx(plan, cc, self.options)[1]
+
+    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        """The plan with its reasons: why each edge, and which lines of a float32 kernel are float64. Needs no GPU."""
+        from qgraph.lowering.doubles import doubles
+        from qgraph.lowering.infer import scalar_types
+        from qgraph.lowering.reasons import reasons
+
+        plan = self.plan(*args, **kwargs)
+        program = plan.program
+        return Explanation(plan, reasons(plan), doubles(program, tuple(program.tasks()), scalar_types(program)))
 
     def _describe_only(self, values: tuple[Any, ...]) -> tuple[Variant, tuple[Any, ...]]:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""

@@ -5,6 +5,7 @@ Data only: comparable, printable, drawable. ``lowering.build`` makes it from a P
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -116,15 +117,44 @@ class GraphPlan:
             kind = f" ({node.kind})" if node.box is not None else ""
             lines.append(f"{'  ' * depth}n{index} {node.label}{kind}  [line {node.span.line}]{order}")
             pad = "  " * (depth + 1)
-            lines += [f"{pad}  {text}" for text in _loop_lines(node.task)] if node.task is not None else []
-            for word, tasks in (("beside it", node.beside), ("first", node.first), ("then", node.then)):
-                for task in tasks:
-                    lines.append(f"{pad}{word} {task_label(task)}  [line {task.span.line}]")
-                    lines += [f"{pad}  {text}" for text in _loop_lines(task)]
+            lines += [f"{pad}{text}" for text in self.task_lines(node)]
             for number, body in enumerate(node.bodies):
                 lines += [f"{'  ' * (depth + 1)}case {number}:"] if len(node.bodies) > 1 else []
                 lines += self._region_lines(body, depth + 1)
         return lines
+
+    def task_lines(self, node: Node) -> list[str]:
+        """What the tasks of a node's kernel do, indented by two; those that joined it with a line of their own before that."""
+        lines = [f"  {text}" for text in self._loop_lines(node.task)] if node.task is not None else []
+        for word, tasks in (("beside it", node.beside), ("first", node.first), ("then", node.then)):
+            for task in tasks:
+                lines.append(f"{word} {task_label(task)}  [line {task.span.line}]")
+                lines += [f"  {text}" for text in self._loop_lines(task)]
+        return lines
+
+    def _loop_lines(self, task: Task) -> list[str]:
+        """What a task does, and each of the loops that were joined."""
+        if not task.joined:
+            return self._effect_lines(task)
+        lines = [f"joined, {len(task.joined)} loops in one" + (f"; {task.note}" if task.note else "")]
+        for each in task.joined:
+            lines.append(f"line {each.span.line}:")
+            lines += [f"  {text}" for text in self._effect_lines(each)]
+        return lines
+
+    def _effect_lines(self, task: Task) -> list[str]:
+        reads, writes = (", ".join(self.said(names)) for names in (task.effects.reads, task.effects.writes))
+        lines = [f"reads {reads or 'nothing'}; writes {writes or 'nothing'}"]
+        if task.verdict is not None:
+            where = f" (line {task.verdict.span.line})" if task.verdict.span is not None else ""
+            lines.append(f"{task.verdict}{where}")
+        return [*lines, task.note] if task.note else lines
+
+    def said(self, names: Iterable[str]) -> list[str]:
+        """How the user writes what effects call ``names``, sorted. What decides a loop or branch has no name there."""
+        paths = {leaf.name: leaf.path for leaf in self.program.arrays_and_scalars}
+        # A slot is called `_name_number`.
+        return sorted({paths.get(name) or name.strip("_").rpartition("_")[0] or name for name in names})
 
     def to_dot(self) -> str:
         """The graph in Graphviz' language: while nodes are clusters that hold their bodies."""
@@ -165,31 +195,9 @@ class GraphPlan:
         return svg
 
 
-def _loop_lines(task: Task) -> list[str]:
-    """What a task does, and each of the loops that were joined."""
-    if not task.joined:
-        return _task_lines(task)
-    lines = [f"joined, {len(task.joined)} loops in one" + (f"; {task.note}" if task.note else "")]
-    for each in task.joined:
-        lines.append(f"line {each.span.line}:")
-        lines += [f"  {text}" for text in _task_lines(each)]
-    return lines
-
-
 def task_label(task: Task) -> str:
     """What a task is called in print."""
     return task.name if task.role == "loop" else f"{task.name} ({task.role})"
-
-
-def _task_lines(task: Task) -> list[str]:
-    lines = []
-    reads = ", ".join(sorted(task.effects.reads))
-    writes = ", ".join(sorted(task.effects.writes))
-    lines.append(f"reads {reads or 'nothing'}; writes {writes or 'nothing'}")
-    if task.verdict is not None:
-        where = f" (line {task.verdict.span.line})" if task.verdict.span is not None else ""
-        lines.append(f"{task.verdict}{where}")
-    return [*lines, task.note] if task.note else lines
 
 
 def _dot_text(text: str) -> str:

@@ -72,25 +72,29 @@ class Noted:
         """Note the types of all values that ``task`` assigns to scalars."""
         if not task.axes and self._by_sight(task):
             return
-        locals_ = dict((*task.scalars, *task.results))
-        for reduction in task.reductions:
-            # An array element has no slot, but its partial results have its type.
-            locals_ |= {variable.local: variable.slot or variable.partials for variable in reduction.variables}
-        body = copy.deepcopy(list(task.body))
-        names = {child.id for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)}
-        parameters, types = [], []
-        for name in sorted(names - task.names.keys()):
-            item = self._type_of(name, task, locals_)
-            if item is not None:
-                parameters.append(name)
-                types.append(item)
         recorders = {
             name: numba_cpu.Recorder(self._recorder(value.slot, task.span))
             for name, value in task.names.items()
             if isinstance(value, Cast) and value.slot is not None
         }
-        function = make_function(task.name, parameters, replace_continue(body), {**task.names, **recorders}, task)
+        function, types = self.function(task, {**task.names, **recorders})
         numba_cpu.infer(function, types, float_type=self._float_type)
+
+    def function(self, task: Task, names: Mapping[str, object]) -> tuple[Function, list[Any]]:
+        """The statements of ``task`` with the globals ``names``, what they need as parameters, and the types of those."""
+        locals_ = dict((*task.scalars, *task.results))
+        for reduction in task.reductions:
+            # An array element has no slot, but its partial results have its type.
+            locals_ |= {variable.local: variable.slot or variable.partials for variable in reduction.variables}
+        body = copy.deepcopy(list(task.body))
+        used = {child.id for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)}
+        parameters, types = [], []
+        for name in sorted(used - task.names.keys()):
+            item = self._type_of(name, task, locals_)
+            if item is not None:
+                parameters.append(name)
+                types.append(item)
+        return make_function(task.name, parameters, replace_continue(body), names, task), types
 
     def _by_sight(self, task: Task) -> bool:
         """Whether every statement assigns a literal or another scalar, which need no Numba; notes them if so."""

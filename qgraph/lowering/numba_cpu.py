@@ -11,11 +11,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, compiler
+from numba.core import ir as numba_ir
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.cpu import CPUContext
@@ -224,7 +226,14 @@ class _Typed(AnalysisPass):
 
     def run_pass(self, state: Any) -> bool:
         """Numba's hook."""
-        state["cr"] = compiler.compile_result(typing_context=state.typingctx, target_context=state.targetctx)
+        state["cr"] = compiler.compile_result(
+            typing_context=state.typingctx,
+            target_context=state.targetctx,
+            # As a whole compilation has it, as far as ``expressions`` looks.
+            type_annotation=SimpleNamespace(
+                filename=state.func_ir.loc.filename, blocks=state.func_ir.blocks, typemap=state.typemap
+            ),
+        )
         return False
 
 
@@ -234,13 +243,30 @@ def infer(function: Function, argument_types: Sequence[Any], *, float_type: str)
     Raises:
         KernelTypeError: Numba cannot type it.
     """
+    _typed(function, argument_types, float_type)
+
+
+def expressions(function: Function, argument_types: Sequence[Any], *, float_type: str) -> Iterator[tuple[str, int, Any]]:
+    """File, line and type of everything that ``function``, and what it calls, computes.
+
+    Raises:
+        KernelTypeError: Numba cannot type it.
+    """
+    for annotation in _typed(function, argument_types, float_type):
+        for statement in (each for block in annotation.blocks.values() for each in block.body):
+            if isinstance(statement, numba_ir.Assign) and isinstance(statement.value, numba_ir.Expr):
+                yield annotation.filename, statement.loc.line, annotation.typemap[statement.target.name]
+
+
+def _typed(function: Function, argument_types: Sequence[Any], float_type: str) -> list[Any]:
+    """Numba's annotations of ``function`` and of what it calls."""
     typing = _COMPILERS.get(float_type)
     session = Session(library=None, flags=_flags(fastmath=False))
     with kernel_errors(function, session.owners), global_compiler_lock, target_override("cpu"):
         session.library = typing.target.codegen().create_library(function.name)
         typing.session = session
         try:
-            compiler.compile_extra(
+            whole = compiler.compile_extra(
                 typing,
                 typing.target,
                 python_function(function),
@@ -253,6 +279,7 @@ def infer(function: Function, argument_types: Sequence[Any], *, float_type: str)
             )
         finally:
             typing.session = None
+    return [each.type_annotation for each in (whole, *session.compiled)]
 
 
 # --- compiling --------------------------------------------------------------------------------------------------------

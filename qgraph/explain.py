@@ -1,0 +1,50 @@
+"""What ``kernel.explain`` tells: the plan with its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from qgraph.plan import GraphPlan
+from qgraph.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a kernel is the graph that it is; ``str()`` tells it node by node, with the user's lines.
+
+    Attributes:
+        plan: the graph.
+        edges: for each edge of it (from, to), what the two nodes touch that gives them an order.
+        doubles: the lines of a float32 kernel that compute in float64 or complex128.
+    """
+
+    plan: GraphPlan
+    edges: Mapping[tuple[int, int], str]
+    doubles: tuple[Span, ...]
+
+    def __str__(self) -> str:
+        plan = self.plan
+        head = f"{plan.program.name}: {len(plan.tasks)} tasks in {len(plan.nodes)} nodes, floats are {plan.program.float_type}"
+        return "\n".join([head, *self._region(0, 1), *self._doubles()])
+
+    def _region(self, region: int, depth: int) -> Iterator[str]:
+        plan, pad = self.plan, "  " * depth
+        for index in plan.regions[region].nodes:
+            node = plan.nodes[index]
+            kind = node.kind if node.task is None or node.box is not None else "kernel"
+            yield f"{pad}n{index} {kind}: line {node.span.line}: {node.span.first_line()}"
+            for line in plan.task_lines(node):
+                yield f"{pad}    {line}"
+            for before in plan.predecessors(index):
+                yield f"{pad}    after n{before}: {self.edges[before, index]}"
+            for number, body in enumerate(node.bodies):
+                if len(node.bodies) > 1:
+                    yield f"{pad}  case {number}:"
+                yield from self._region(body, depth + 1)
+
+    def _doubles(self) -> Iterator[str]:
+        if self.doubles:
+            yield "float64 in a float32 kernel:"
+        for span in self.doubles:
+            yield f"  {span.file}:{span.line}: {span.first_line()}"
