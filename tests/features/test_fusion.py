@@ -692,6 +692,21 @@ def many(x, y):
     return s
 
 
+def applied_apart(a, b, c, n):
+    apply(twice, a)
+    apply(thrice, b)
+    for i in range(n[0]):
+        c[i] = i
+
+
+def test_functions_of_one_name_side_by_side_and_a_loop_that_only_the_device_knows(check):
+    def args():
+        return ramp(6), ramp(11), poison(9), np.array([4])
+
+    kernel = check(applied_apart, args, fuse=True)
+    assert sorted(map(len, fused(kernel, *args()))) == [1, 2]
+
+
 def test_fills_and_sums(check):
     from dataclasses import dataclass
 
