@@ -132,8 +132,10 @@ class _Joiner:
         """One loop that does what ``first`` and then ``second`` do."""
         facts, later = self._judged[first.name], self._judged[second.name]
         refused = self._cheap_reason(first, second, facts, later)
-        if refused:
-            return _Not(refused)
+        body = _without_continue(first.body)
+        if refused or body is None:
+            return _Not(refused or "its `continue` ends the iteration")
+        first = replace(first, body=tuple(body))
         variables = {b.variable: a.variable for a, b in zip(first.axes, second.axes, strict=True)}
         if first.index_tuple and second.index_tuple:
             variables[second.index_tuple] = first.index_tuple
@@ -168,8 +170,6 @@ class _Joiner:
         )
         if reduced:
             return f"one combines values in {self._words(first, second)}, which the other uses"
-        if _continues(first.body):
-            return "its `continue` ends the iteration"
         if names_assigned(first.body).keys() & {first.index_tuple, *(axis.variable for axis in first.axes)}:
             return "it assigns its own variable"
         if _prints(first.names) and _prints(second.names):
@@ -278,6 +278,27 @@ def _continues(statements: Iterable[ast.AST]) -> bool:
         or _continues(node.orelse if isinstance(node, (ast.For, ast.While)) else ast.iter_child_nodes(node))
         for node in statements
     )
+
+
+def _without_continue(statements: Sequence[ast.stmt]) -> list[ast.stmt] | None:
+    """The body of a loop with what follows a `continue` in the other branch; None where that would stand there twice."""
+    done: list[ast.stmt] = []
+    for at, statement in enumerate(statements):
+        if isinstance(statement, ast.Continue):
+            return done
+        if not _continues([statement]):
+            done.append(statement)
+            continue
+        if not isinstance(statement, ast.If):
+            return None
+        rest = statements[at + 1 :]
+        ends = [isinstance(branch[-1], ast.Continue) if branch else False for branch in (statement.body, statement.orelse)]
+        branches = [_without_continue([*branch, *rest]) for branch in (statement.body, statement.orelse)]
+        if not any(ends) or branches[0] is None or branches[1] is None:
+            return None
+        body = branches[0] or [ast.copy_location(ast.Pass(), statement)]
+        return [*done, ast.copy_location(ast.If(statement.test, body, branches[1]), statement)]
+    return done
 
 
 def _prints(names: Mapping[str, object]) -> bool:

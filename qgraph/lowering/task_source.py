@@ -28,8 +28,9 @@ from qgraph.plan import Node
 from qgraph.program import NUMBER, Axis, Cast, Function, Program, Selection, Task, function_tree
 
 HANDLE = Parameter("handle", "_handle")
-# The most nodes of the syntax tree of a light loop's body.
+# The most nodes of the syntax tree of a light loop's body; and how many light loops, joined, are still light.
 LIGHT = 200
+_MOST_LIGHT = 3
 # Under names that no user has: a parameter may be called `range`.
 _BUILTINS = {"_range": range, "_min": min, "_max": max, "_at_least": language.at_least}
 # Constants up to which the bound of a loop and the distance of an index from its variable count as small.
@@ -141,7 +142,9 @@ def _constant(program: Program, parameters: Sequence[Parameter], tasks: Sequence
 def _is_light(task: Task) -> bool:
     """Whether an iteration is a few operations: then memory is the limit, and a thread should have several in flight."""
     nodes = [child for statement in task.body for child in ast.walk(statement)]
-    return len(nodes) <= LIGHT and not any(isinstance(node, (ast.For, ast.While)) for node in nodes)
+    return len(nodes) <= LIGHT * min(len(task.written), _MOST_LIGHT) and not any(
+        isinstance(node, (ast.For, ast.While)) for node in nodes
+    )
 
 
 def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:

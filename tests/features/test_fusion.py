@@ -294,6 +294,32 @@ def test_the_last_loop_may_continue(check):
     assert fused(check(skipping, numbers(2), fuse=True), *numbers(2)()) == [(1, 3)]
 
 
+def guards(a, b):
+    for i in range(a.shape[0]):
+        if a[i] == 2:
+            continue
+        b[i] = a[i]
+        if a[i] > 3:
+            b[i] += 1
+        else:
+            for k in range(3):
+                if k == 1:
+                    continue
+                b[i] += k
+            if a[i] == 3:
+                b[i] += 7
+                continue
+            b[i] += 5
+            continue
+        b[i] *= 2
+    for i in range(a.shape[0]):
+        b[i] += 1
+
+
+def test_a_loop_that_continues_before_another(check):
+    assert fused(check(guards, numbers(2), fuse=True), *numbers(2)()) == [(1, 18)]
+
+
 def slices(a, b):
     b[1:] = a[1:]
     b[1:] += a[1:] * 2
@@ -438,8 +464,10 @@ def test_what_comes_between_brings_along_what_it_needs(check):
 def first_skips(a, b):
     for i in range(a.shape[0]):
         if a[i] > 3:
-            continue
-        b[i] = a[i]
+            if a[i] > 4:
+                continue
+            b[i] = 2
+        b[i] += a[i]
     for i in range(a.shape[0]):
         b[i] += 1
 
