@@ -142,9 +142,8 @@ def _constant(program: Program, parameters: Sequence[Parameter], tasks: Sequence
 def _is_light(task: Task) -> bool:
     """Whether an iteration is a few operations: then memory is the limit, and a thread should have several in flight."""
     nodes = [child for statement in task.body for child in ast.walk(statement)]
-    return len(nodes) <= LIGHT * min(len(task.written), _MOST_LIGHT) and not any(
-        isinstance(node, (ast.For, ast.While)) for node in nodes
-    )
+    most = LIGHT * min(len(task.written), _MOST_LIGHT)
+    return len(nodes) <= most and not any(isinstance(node, (ast.For, ast.While)) for node in nodes)
 
 
 def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
