@@ -178,13 +178,13 @@ class Loops:
         readable: list[Window] = []
         for memory in dict.fromkeys(array.memory for array in arrays):
             members = [array for array in arrays if array.memory == memory]
-            if memory in self.partly:
+            if neighbour and memory in self.partly:
                 chosen = self.choices.pick(members)
                 members = [chosen, *(array for array in members if array is not chosen)]
             role = self._role(header, members, neighbour)
             if role and memory in self.partly:
-                # The others are other elements of the memory at the same index.
-                members = members[:1]
+                # The others have other elements at the same index.
+                members = members[:1] if neighbour else [self.choices.pick(members)]
             if not role:
                 readable += [Window(array) for array in members]
             elif isinstance(role, tuple):
