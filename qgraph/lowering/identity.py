@@ -78,7 +78,7 @@ def plan_text(plan: GraphPlan) -> str:
     written = {id(task) for task in plan.program.tasks()}
     for node in plan.nodes:
         writer.raw(node.kind, node.region, node.bodies, node.box is not None)
-        for tasks in (node.first, () if node.task is None else (node.task,), node.then):
+        for tasks in (node.first, () if node.task is None else (node.task,), node.beside, node.then):
             writer.raw(len(tasks))
             for task in tasks:
                 writer.raw(task.name)

@@ -208,7 +208,7 @@ def _code(record: Mapping[str, Any], task: Task) -> TaskCode:
         entry=record["entry"],
         source=record["source"],
         parameters=tuple(Parameter(kind, name, _type(item)) for kind, name, item in record["parameters"]),
-        counts=tuple(record["counts"]),
+        counts=tuple(tuple(names) for names in record["counts"]),
         single=record["single"],
         on_device=record["on_device"],
         several=record["several"],

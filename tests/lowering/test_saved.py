@@ -51,7 +51,10 @@ import qgraph.runtime
 for file in pathlib.Path(qgraph.runtime.__file__).parent.glob("*.py"):
     importlib.import_module(f"qgraph.runtime.{file.stem}".removesuffix(".__init__"))
 print(json.dumps({
-    "told": [[_code_record(code) for code in found.codes.values()], repr(found.ptx), found.cubin.hex(), found.device_runtime, found.dtypes],
+    "told": [
+        [_code_record(code) for code in found.codes.values()],
+        *(repr(found.ptx), found.cubin.hex(), found.device_runtime, found.dtypes),
+    ],
     "from_disk": found.from_disk,
     "entries": [code.entry for code in found.codes.values()],
     "compilers": sorted(name for name in sys.modules if name in ("numba", "llvmlite", "numba.cuda", "numba_cuda")),
@@ -131,6 +134,26 @@ def test_an_edited_loop_is_compiled_alone(compiled):
     assert len(compiled) == 1
     assert again.from_disk
     assert again == first
+
+
+def beside(x, y):
+    for i in range(x.shape[0]):
+        x[i] += 1.0
+    for i in range(y.shape[0]):
+        y[i] += 2.0
+
+
+def test_loops_in_one_kernel_and_in_two_are_kept_apart(compiled):
+    arrays = np.zeros(8, np.float32), np.zeros(4, np.float32)
+    plans = {fuse: qgraph.kernel(beside, fuse=fuse).plan(*arrays) for fuse in (False, True)}
+    assert [len(plans[fuse].nodes) for fuse in (False, True)] == [2, 1]
+    fresh = {fuse: compile_cuda(plan, (9, 0), Options(fuse=fuse)) for fuse, plan in plans.items()}
+    assert len(compiled) == 3
+    again = {fuse: compile_cuda(plan, (9, 0), Options(fuse=fuse)) for fuse, plan in plans.items()}
+    assert len(compiled) == 3
+    assert again == fresh
+    (together,) = again[True].codes.values()
+    assert len(together.counts) == 2
 
 
 def test_what_comes_off_the_disk_is_what_would_be_compiled(compiled):
