@@ -47,8 +47,9 @@ class TaskCode:
     """One task as a function.
 
     ``source`` is the generated Python (what is hashed, shown and simulated), ``entry`` the name of the kernel in the cubin.
-    ``counts`` names the host values whose product is the number of threads; empty with ``on_device`` (a grid-stride loop over
-    a count that only the device knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
+    ``counts`` names, for each loop that it runs, the host values whose product is the number of iterations; loops side by side
+    have blocks of their own, in order. It is empty with ``on_device`` (a grid-stride loop over a count that only the device
+    knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
     ``SEVERAL`` iterations. ``constant`` are the array parameters that nothing changes meanwhile. ``reduces``: it runs
     right with any number of blocks from 1 to ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads.
     """
@@ -57,7 +58,7 @@ class TaskCode:
     entry: str
     source: str
     parameters: tuple[Parameter, ...]
-    counts: tuple[str, ...]
+    counts: tuple[tuple[str, ...], ...]
     single: bool
     on_device: bool
     several: bool = False
@@ -78,6 +79,9 @@ class CudaPlan:
     device_runtime: bool
     # The types of kernel scalars, by slot name.
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    # Whether it was read off the disk as a whole; and why it could not be kept there, where it could not.
+    from_disk: bool = field(default=False, compare=False)
+    unkept: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

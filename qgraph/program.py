@@ -339,11 +339,19 @@ class Task:
     reductions: tuple[Reduction, ...] = ()
     # With reductions: how many blocks are done, 0 between launches.
     ticket: Slot | None = None
+    # The loops as written, in order, that became this one; and why this one was not joined with the loop before it.
+    joined: tuple[Task, ...] = ()
+    note: str = ""
 
     @property
     def on_device(self) -> bool:
         """Whether some extent is known on the device only."""
         return any(axis.on_device for axis in self.axes)
+
+    @property
+    def written(self) -> tuple[Task, ...]:
+        """The loops as written that it runs: itself, where nothing was joined."""
+        return self.joined or (self,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,6 +512,14 @@ class GlobalArray:
     def value(self) -> object:
         """What the variable holds now; None where it is gone."""
         return self.namespace.get(self.key)
+
+
+class GlobalArrayFound(Exception):  # noqa: N818 - no error: the kernel takes one more argument
+    """A kernel uses an array in a global or closure variable that is not among its arguments yet."""
+
+    def __init__(self, array: GlobalArray) -> None:
+        super().__init__(array.path)
+        self.array = array
 
 
 Place = tuple[int, str]

@@ -11,6 +11,7 @@ from qgraph.frontend import assignments, branches, loops, slices, temporaries
 from qgraph.frontend.bindings import Binding, LeafRef, ScalarRef, bind_type
 from qgraph.frontend.calls import enter_function, pruned
 from qgraph.frontend.frames import Frame, Structure
+from qgraph.frontend.joining import join_loops
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.ranks import rank
 from qgraph.frontend.region import ArrayWords, Region, task_statements
@@ -31,6 +32,8 @@ def build_program(
     leaves: tuple[Leaf, ...],
     aliases: tuple[tuple[str, str, str], ...] = (),
     global_arrays: tuple[GlobalArray, ...] = (),
+    *,
+    fuse: bool = False,
 ) -> Program:
     """The Program of a kernel for arguments of these types.
 
@@ -40,6 +43,7 @@ def build_program(
         leaves: the arrays and scalars inside them.
         aliases: pairs of leaf names that share memory, and how.
         global_arrays: arrays in global variables that are passed besides the arguments; it may use fewer of them.
+        fuse: join neighbouring loops where that changes nothing.
 
     Raises:
         GlobalArrayFound: it uses another one.
@@ -51,12 +55,12 @@ def build_program(
     arrays = {array.place: bound.pop(array.path) for array in global_arrays}
     globals_ = Globals(arrays)
     float_type = float_type_of(leaves)
-    program = _built(source, bound, leaves, aliases, globals_, float_type)
+    program = _built(source, bound, leaves, aliases, globals_, float_type, fuse)
     # An array that this specialisation does not use says nothing about its numbers.
     unused = [binding for place, binding in arrays.items() if place not in globals_.used]
     used = float_type_of(tuple(leaf for leaf in leaves if LeafRef(leaf) not in unused))
     if used != float_type:
-        program = _built(source, bound, leaves, aliases, Globals(arrays), used)
+        program = _built(source, bound, leaves, aliases, Globals(arrays), used, fuse)
     _check_readonly(program)
     refuse_mixed_signs(program)
     return program
@@ -69,6 +73,7 @@ def _built(
     aliases: tuple[tuple[str, str, str], ...],
     globals_: Globals,
     float_type: Literal["float32", "float64"],
+    fuse: bool,
 ) -> Program:
     same = _representatives(aliases)
     overlapping = frozenset(frozenset(pair[:2]) for pair in aliases if pair[2] == "overlap")
@@ -82,6 +87,9 @@ def _built(
     enter_function(region, scope, tree)
     result = None if frame.returns is None else _result(region, scope, frame.returns)
     body = tuple(_as_barrier(unit, statement) for statement in (*_start(unit, source.span), *region.finish()))
+    pairs = tuple((a, b) for a, b, _ in aliases)
+    if fuse:
+        body = join_loops(unit, pairs, body)
     return Program(
         name=source.name,
         span=source.span,
@@ -91,7 +99,7 @@ def _built(
         host_names=unit.host_names,
         slots=tuple(unit.slots),
         body=body,
-        aliases=tuple((a, b) for a, b, _ in aliases),
+        aliases=pairs,
         flags=tuple(unit.flags),
         frozen=tuple(globals_.frozen.values()),
         result=result,

@@ -105,6 +105,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         reductions=() if found is None else found.reductions,
         ticket=None if found is None else found.ticket,
     )
+    unit.judged[task.name] = facts
     return save, task
 
 

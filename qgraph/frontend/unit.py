@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
+from qgraph.frontend.accesses import LoopFacts
 from qgraph.frontend.bindings import HostExpr
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.language import Func
@@ -56,6 +57,8 @@ class Unit:
         # Where a task tells the others of this launch that it noted a fault; and whether some loop looks at it.
         self._failed: Slot | None = None
         self.stops = False
+        # What was judged of each parallel loop, by the name of its task.
+        self.judged: dict[str, LoopFacts] = {}
         self._sources: dict[Func, SourceFunction] = {}
         self._task_names: dict[str, int] = {}
         self._words = 0

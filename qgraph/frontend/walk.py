@@ -72,12 +72,12 @@ _ELEMENTWISE_MODULES = ("math", "cmath", "builtins", "operator", "_operator")
 def collect(facts: LoopFacts) -> Accesses:
     """All accesses of a loop to its array leaves. Two walks: the first finds which arrays the loop leaves unchanged."""
     everything = frozenset(facts.same.get(leaf, leaf) for leaf in facts.ndim)
-    first = _walk(facts, everything)
+    first = _walk(facts, everything, texts=False)
     return _walk(facts, frozenset(facts.same.get(leaf, leaf) for leaf in first.written))
 
 
-def _walk(facts: LoopFacts, written: frozenset[str]) -> Accesses:
-    walker = _Walker(facts, written)
+def _walk(facts: LoopFacts, written: frozenset[str], *, texts: bool = True) -> Accesses:
+    walker = _Walker(facts, written, texts=texts)
     variables = tuple(walker.axis(at, axis) for at, axis in enumerate(facts.axes))
     walker.axes = variables
     symbols = [integer(Poly.symbol(variable.symbol)) for variable in variables]
@@ -86,8 +86,11 @@ def _walk(facts: LoopFacts, written: frozenset[str]) -> Accesses:
     if facts.index_tuple:
         # An ndrange of one axis yields the integer itself.
         walker.env[facts.index_tuple] = symbols[0] if len(symbols) == 1 else Value(items=tuple(symbols))
-    walker.block(facts.body)
-    return Accesses(variables, tuple(walker.accesses))
+    starts = []
+    for statement in facts.body:
+        starts.append(len(walker.accesses))
+        walker.statement(statement)
+    return Accesses(variables, tuple(walker.accesses), tuple(starts))
 
 
 @dataclass(slots=True)
@@ -103,9 +106,11 @@ class _Frame:
 
 
 class _Walker:
-    def __init__(self, facts: LoopFacts, written: frozenset[str]) -> None:
+    def __init__(self, facts: LoopFacts, written: frozenset[str], *, texts: bool) -> None:
         self.facts = facts
         self.written = written
+        # Whether accesses get the words of the user.
+        self.texts = texts
         self.accesses: list[Access] = []
         self.env: Env = {}
         self.axes: tuple[Variable, ...] = ()
@@ -113,6 +118,8 @@ class _Walker:
         self.guards = 0
         # Set after a continue, break or return that may have happened: what follows may not.
         self.escaped = False
+        # The expression whose value nothing takes.
+        self.unused: ast.expr | None = None
         self.counter = len(facts.axes)
         self.depth = 0
         self.frame = _Frame(facts.names, facts.file, None, frozenset(names_assigned(facts.body)), 0, [])
@@ -139,10 +146,11 @@ class _Walker:
                 guarded=maybe or self.escaped or self.guards > 0,
                 node=node,
                 span=Span.of(node, self.frame.file),
-                text=self.text(place),
+                text=self.text(place) if self.texts else "",
                 loops=self.loops,
                 facts=view.facts,
                 call=self.frame.call,
+                discarded=kind == "atomic" and self.unused is node,
             )
         )
 
@@ -194,6 +202,7 @@ class _Walker:
         self.escaped = True
 
     def bare(self, node: ast.Expr) -> None:
+        self.unused = node.value
         self.expression(node.value)
 
     def anything(self, node: ast.AST) -> None:

@@ -346,7 +346,8 @@ class KernelNode:
         self._most = 1 if code.single else occupancy_grid(self.function, self.block, setting.device)
         self._most = min(self._most, MAX_PARTIALS) if code.reduces else self._most
         self.grid = self._most if code.on_device else 1
-        self._counts = () if code.single or code.on_device else tuple(setting.host_index[name] for name in code.counts)
+        # For each loop of the kernel, the host values that make its extent.
+        self._counts = tuple(tuple(setting.host_index[name] for name in names) for names in code.counts)
         # From here on each thread of a light loop has several iterations: the device stays full.
         self._many = setting.device.multiprocessors * _RESIDENT_THREADS * SEVERAL
         self.executable: Any = None
@@ -368,9 +369,8 @@ class KernelNode:
         Raises:
             ArgumentError: there are more than CUDA can launch.
         """
-        threads = 1
-        for index in self._counts:
-            threads *= host[index]
+        extents = [math.prod(host[index] for index in counts) for counts in self._counts]
+        threads = extents[0] if len(extents) == 1 else sum(-(-extent // self.block) for extent in extents) * self.block
         # Fewer blocks have fewer partial results to combine.
         several = self.code.several and (self.code.reduces or threads >= self._many)
         share = self.block * SEVERAL if several else self.block

@@ -102,7 +102,10 @@ class SimulatorExecutable:
             return 1, 1
         if code.on_device:
             return _STRIDED_GRID, _BLOCK
-        count = math.prod(call.host[self._hosts[name]] for name in code.counts)
+        extents = [math.prod(call.host[self._hosts[name]] for name in names) for names in code.counts]
+        if len(extents) > 1:
+            return sum(-(-extent // _BLOCK) for extent in extents), _BLOCK
+        (count,) = extents
         if code.reduces:
             return min(max(1, -(-count // (_BLOCK * (SEVERAL if code.several else 1)))), _STRIDED_GRID), _BLOCK
         share = _BLOCK * SEVERAL if code.several and count > _BLOCK * SEVERAL else _BLOCK

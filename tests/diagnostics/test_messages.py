@@ -1831,8 +1831,8 @@ def option_conditional():
 
 
 @bad(BASE, caret=False)
-def option_fuse():
-    return lambda: qgraph.kernel(fill, fuse=True)
+def option_bounds_check():
+    return lambda: qgraph.kernel(fill, bounds_check=True)
 
 
 @bad(BASE, caret=False)

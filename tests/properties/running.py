@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -35,10 +35,11 @@ class InvalidProgram(Exception):
 
 
 class Runner:
-    """Runs programs on one backend; their modules live in a folder of its own."""
+    """Runs programs on one backend, with each of ``settings`` (of ``fuse``); their modules live in a folder of its own."""
 
-    def __init__(self, backend: str) -> None:
+    def __init__(self, backend: str, settings: Sequence[bool] = (False,)) -> None:
         self.backend = backend
+        self.settings = tuple(settings)
         self.folder = Path(tempfile.mkdtemp(prefix="qgraph-programs-"))
 
     def close(self) -> None:
@@ -54,10 +55,11 @@ class Runner:
             QGraphError, and whatever else the backend raises.
         """
         with self._module(program.source) as module:
-            kernel = qgraph.kernel(backend=self.backend)(module.program)
-            for call in range(program.calls):
-                self._compare(kernel, program, call)
-            kernel.clear_cache()
+            for fuse in self.settings:
+                kernel = qgraph.kernel(backend=self.backend, fuse=fuse)(module.program)
+                for call in range(program.calls):
+                    self._compare(kernel, program, call)
+                kernel.clear_cache()
 
     @contextmanager
     def _module(self, source: str) -> Iterator[ModuleType]:
