@@ -51,7 +51,8 @@ import qgraph.runtime
 for file in pathlib.Path(qgraph.runtime.__file__).parent.glob("*.py"):
     importlib.import_module(f"qgraph.runtime.{file.stem}".removesuffix(".__init__"))
 print(json.dumps({
-    "told": [[_code_record(code) for code in found.codes.values()], repr(found.ptx), found.cubin.hex(), found.device_runtime, found.dtypes],
+    "codes": [_code_record(code) for code in found.codes.values()],
+    "told": [repr(found.ptx), found.cubin.hex(), found.device_runtime, found.dtypes],
     "from_disk": found.from_disk,
     "entries": [code.entry for code in found.codes.values()],
     "compilers": sorted(name for name in sys.modules if name in ("numba", "llvmlite", "numba.cuda", "numba_cuda")),
@@ -83,8 +84,8 @@ def test_another_process_imports_no_compiler(compiled, tmp_path):
     assert warm["compilers"] == []
     assert warm["from_disk"]
     assert warm["entries"] == [code.entry for code in here.codes.values()]
-    codes = json.loads(json.dumps([saved._code_record(code) for code in here.codes.values()]))
-    assert warm["told"] == [codes, repr(here.ptx), here.cubin.hex(), here.device_runtime, here.dtypes]
+    assert warm["codes"] == json.loads(json.dumps([saved._code_record(code) for code in here.codes.values()]))
+    assert warm["told"] == [repr(here.ptx), here.cubin.hex(), here.device_runtime, here.dtypes]
 
     moved = start("# one\n# two\n" + KERNEL)
     assert (moved["from_disk"], moved["compilers"]) == (False, [])
