@@ -450,7 +450,7 @@ class Kernel:
         variant, leaves = self._describe_only(values)
         from qgraph.lowering.build import build_plan
 
-        return build_plan(variant.program_for(variant.check(leaves)))
+        return build_plan(variant.program_for(variant.check(leaves)), fuse=self.options.fuse)
 
     def ptx(self, *args: Any, cc: tuple[int, int] = (9, 0), **kwargs: Any) -> dict[str, str]:
         """The PTX of every task for compute capability ``cc``, by task name; needs no GPU."""
@@ -460,7 +460,7 @@ class Kernel:
         variant, leaves = self._describe_only(values)
         from qgraph.lowering.build import build_plan
 
-        plan = build_plan(variant.program_for(variant.check(leaves)))
+        plan = build_plan(variant.program_for(variant.check(leaves)), fuse=self.options.fuse)
         return compile_ptx(plan, cc, self.options)[1]
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
@@ -654,7 +654,7 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         function: a plain Python function.
         graph: False launches one kernel a loop instead of a graph.
         backend: 'cuda', 'cpu' or 'sim'; None takes ``set_backend``'s, else where the arrays live.
-        fuse: reserved; must be False.
+        fuse: join neighbouring loops where no element crosses iterations, and run independent ones side by side in one kernel.
         fastmath: let floats be reordered and approximated.
         block_size: threads a block on CUDA, 1 to 1024; None lets qgraph choose.
         bounds_check: reserved; must be False.

@@ -88,7 +88,7 @@ class Variant:
         # The frontend is read when there is something to look at: nothing of it is needed to mark a function.
         from qgraph.frontend.build import build_program
 
-        self.program = build_program(source, types, leaves, (), global_arrays)
+        self.program = build_program(source, types, leaves, (), global_arrays, fuse=options.fuse)
         self.host_values = HostValues(self.program).of
         self.arrays = tuple(index for index, leaf in enumerate(leaves) if isinstance(leaf.type, ArrayType))
         written = self.program.written
@@ -132,7 +132,7 @@ class Variant:
 
         names = [self.leaves[index].name for index in self.arrays]
         pairs = tuple((names[first], names[second], how) for first, second, how in aliases)
-        return build_program(self.source, self.types, self.leaves, pairs, self.global_arrays)
+        return build_program(self.source, self.types, self.leaves, pairs, self.global_arrays, fuse=self.options.fuse)
 
     def frozen_still_holds(self) -> bool:
         """Whether every global and closure value that was compiled in is still the same object."""
@@ -153,7 +153,7 @@ class Specialisation:
         from qgraph.lowering.build import build_plan
 
         self.variant, self.aliases = variant, aliases
-        self.plan: GraphPlan = build_plan(variant.program_for(aliases))
+        self.plan: GraphPlan = build_plan(variant.program_for(aliases), fuse=variant.options.fuse)
         # Arrays that share memory may need temporaries, and these numbers of their own.
         self.host_values = HostValues(self.plan.program).of if aliases else variant.host_values
         self.executable: Executable | None = None

@@ -105,6 +105,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         reductions=() if found is None else found.reductions,
         ticket=None if found is None else found.ticket,
     )
+    unit.judged[task.name] = facts
     return save, task
 
 
@@ -122,7 +123,7 @@ def _judge_all(unit: Unit, facts: LoopFacts) -> Judgement:
 
 def small_task(
     unit: Unit,
-    role: Literal["enter", "condition", "bounds", "decide"],
+    role: Literal["enter", "condition", "bounds", "decide", "start"],
     span: Span,
     body: Body,
     statements: list[ast.stmt],
