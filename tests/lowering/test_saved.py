@@ -134,6 +134,26 @@ def test_an_edited_loop_is_compiled_alone(compiled):
     assert again == first
 
 
+def beside(x, y):
+    for i in range(x.shape[0]):
+        x[i] += 1.0
+    for i in range(y.shape[0]):
+        y[i] += 2.0
+
+
+def test_loops_in_one_kernel_and_in_two_are_kept_apart(compiled):
+    arrays = np.zeros(8, np.float32), np.zeros(4, np.float32)
+    plans = {fuse: qgraph.kernel(beside, fuse=fuse).plan(*arrays) for fuse in (False, True)}
+    assert [len(plans[fuse].nodes) for fuse in (False, True)] == [2, 1]
+    fresh = {fuse: compile_cuda(plan, (9, 0), Options(fuse=fuse)) for fuse, plan in plans.items()}
+    assert len(compiled) == 3
+    again = {fuse: compile_cuda(plan, (9, 0), Options(fuse=fuse)) for fuse, plan in plans.items()}
+    assert len(compiled) == 3
+    assert again == fresh
+    (together,) = again[True].codes.values()
+    assert len(together.counts) == 2
+
+
 def test_what_comes_off_the_disk_is_what_would_be_compiled(compiled):
     """A task under another name too."""
     compile_cuda(many(), (9, 0), Options())
