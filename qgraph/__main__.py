@@ -87,7 +87,7 @@ def _cache(options: argparse.Namespace) -> None:
 
     found = store()
     if found is None:
-        print("the cache is off: QGRAPH_CACHE=0")
+        print("the cache is off")
         return
     if options.action == "clear":
         print(f"removed {found.clear()} entries from {found.folder}")

@@ -214,9 +214,9 @@ def store() -> Store | None:
     """The store that the environment names, None where it is off; the same object as long as it names the same."""
     if os.environ.get("QGRAPH_CACHE", "").strip().lower() in ("0", "off", "false", "no"):
         return None
-    # Relative to where the process is now, wherever it goes.
     folder = os.environ.get("QGRAPH_CACHE_DIR") or _OWN.folder()
-    return _OWN.store(os.path.abspath(folder), _limit())
+    # Relative to where the process is now, wherever it goes.
+    return _OWN.store(os.path.abspath(folder), _limit()) if folder else None
 
 
 def _limit() -> int:
@@ -234,10 +234,20 @@ class _Stores:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._stores: dict[tuple[str, int], Store] = {}
-        self._folder = ""
+        self._folder: str | None = None
 
     def folder(self) -> str:
-        self._folder = self._folder or default_folder()
+        """The user's own; empty where nothing tells it, which is said once."""
+        if self._folder is None:
+            try:
+                self._folder = default_folder()
+            except ImportError as error:
+                self._folder = ""
+                warnings.warn(
+                    f"compiled kernels are not kept: {error}; install platformdirs, or name a folder with QGRAPH_CACHE_DIR",
+                    PerformanceWarning,
+                    stacklevel=3,
+                )
         return self._folder
 
     def store(self, folder: str, limit: int) -> Store:

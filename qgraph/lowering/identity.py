@@ -16,14 +16,14 @@ import enum
 import hashlib
 import struct
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from qgraph.compiled import TaskCode
-from qgraph.plan import GraphPlan
+from qgraph.plan import GraphPlan, Node
 from qgraph.program import (
     Branch,
     Cast,
@@ -51,6 +51,8 @@ _SKIPPED: Mapping[type, frozenset[str]] = {
     EventMark: frozenset({"label", "event"}),
     HostValue: frozenset({"text", "note"}),
     Program: frozenset({"host_names", "frozen", "result", "flags"}),
+    # What a node controls or calls is part of the program.
+    Node: frozenset({"label", "span", "control", "host"}),
 }
 
 # Statements and patterns that name things by strings of their own.
@@ -75,15 +77,9 @@ def plan_text(plan: GraphPlan) -> str:
     """
     writer = _Writer(None)
     writer.record(plan.program)
-    written = {id(task) for task in plan.program.tasks()}
+    tasks = {id(task) for task in plan.program.tasks()}
     for node in plan.nodes:
-        writer.raw(node.kind, node.region, node.bodies, node.box is not None)
-        for tasks in (node.first, () if node.task is None else (node.task,), node.beside, node.then):
-            writer.raw(len(tasks))
-            for task in tasks:
-                writer.raw(task.name)
-                if id(task) not in written:
-                    writer.record(task)
+        writer.node(node, tasks)
     writer.raw(plan.edges)
     return writer.text()
 
@@ -224,6 +220,27 @@ class _Writer:
             self.raw(value)
         else:
             raise Unstable(f"a {type(value).__name__} in the program")
+
+    def node(self, node: Node, tasks: Set[int]) -> None:
+        """A node of the plan, field by field; ``tasks`` are those that were written with the program, by identity."""
+        for field in dataclasses.fields(node):
+            value = getattr(node, field.name)
+            if field.name in _SKIPPED[Node]:
+                continue
+            if isinstance(value, tuple) and all(isinstance(item, Task) for item in value):
+                self.raw(len(value))
+                for task in value:
+                    self._task(task, tasks)
+            elif isinstance(value, Task):
+                self._task(value, tasks)
+            else:
+                self._part(value)
+
+    def _task(self, task: Task, tasks: Set[int]) -> None:
+        self.tag("task")
+        self.raw(task.name, id(task) in tasks)
+        if id(task) not in tasks:
+            self.record(task)
 
     def slot(self, slot: Slot) -> None:
         self.name(slot.name)

@@ -7,6 +7,7 @@ linked again, under its new names, and an edited loop is compiled alone; for an 
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,8 +25,6 @@ from qgraph.plan import GraphPlan
 from qgraph.program import ArrayType, Function, ScalarType, Task
 
 Result = TypeVar("Result")
-
-_TYPES: Mapping[str, type[ArrayType] | type[ScalarType]] = {"array": ArrayType, "scalar": ScalarType}
 
 
 class Saved:
@@ -55,17 +54,22 @@ class Saved:
         key = self._plan_key()
         self._touch(lambda: [link.library_path("nvJitLink"), *_runtime_library(compiled)] if compiled.cubin else [])
         texts = list(dict.fromkeys(compiled.ptx.values()))
-        header = {
-            "kernel": self._plan.program.name,
-            "dtypes": dict(compiled.dtypes),
-            "device_runtime": compiled.device_runtime,
-            "codes": [_code_record(code) for code in compiled.codes.values()],
-            "texts": {name: texts.index(text) for name, text in compiled.ptx.items()},
-        }
-        self._write(key, header, [compiled.cubin, *map(_packed, texts)])
+        try:
+            self._write(key, self._header(compiled, texts), [compiled.cubin, *map(_packed, texts)])
+        except Unstable as why:
+            self._unkept = self._unkept or str(why)
         if self._unkept:
             _tell(self._plan.program.name, self._unkept)
         return replace(compiled, unkept=self._unkept)
+
+    def _header(self, compiled: CudaPlan, texts: Sequence[str]) -> dict[str, Any]:
+        numbers = {text: number for number, text in enumerate(texts)}
+        return {
+            "kernel": self._plan.program.name,
+            "codes": {name: {**_fields(code, ("task",)), "task": code.task.name} for name, code in compiled.codes.items()},
+            "texts": {name: numbers[text] for name, text in compiled.ptx.items()},
+            "rest": _fields(compiled, _OWN_PLACE),
+        }
 
     def _loaded(self, entry: Entry) -> CudaPlan:
         header = entry.header
@@ -73,14 +77,12 @@ class Saved:
         texts = [_unpacked(blob) for blob in packed]
         tasks = {node.task.name: node.task for node in self._plan.nodes if node.task is not None}
         return CudaPlan(
-            self._plan,
-            {record["name"]: _code(record, tasks[record["name"]]) for record in header["codes"]},
-            {name: texts[index] for name, index in header["texts"].items()},
-            cubin,
-            self._capability,
-            header["device_runtime"],
-            header["dtypes"],
+            plan=self._plan,
+            codes={name: _code(fields, tasks) for name, fields in header["codes"].items()},
+            ptx={name: texts[index] for name, index in header["texts"].items()},
+            cubin=cubin,
             from_disk=True,
+            **_values(header["rest"]),
         )
 
     # --- types of kernel scalars ---------------------------------------------------------------------------------------
@@ -186,48 +188,53 @@ def linked(ptx: str, capability: tuple[int, int]) -> bytes:
 
 # --- records as JSON -------------------------------------------------------------------------------------------------------
 
-
-def _code_record(code: TaskCode) -> dict[str, Any]:
-    return {
-        "name": code.task.name,
-        "entry": code.entry,
-        "source": code.source,
-        "parameters": [(parameter.kind, parameter.name, _type_record(parameter.type)) for parameter in code.parameters],
-        "counts": code.counts,
-        "single": code.single,
-        "on_device": code.on_device,
-        "several": code.several,
-        "constant": sorted(code.constant),
-        "reduces": code.reduces,
-    }
+# What a plan's entry has in a form of its own, or does not have.
+_OWN_PLACE = ("plan", "codes", "ptx", "cubin", "from_disk", "unkept")
+_RECORDS: Mapping[str, type[Any]] = {record.__name__: record for record in (Parameter, ArrayType, ScalarType)}
 
 
-def _code(record: Mapping[str, Any], task: Task) -> TaskCode:
-    return TaskCode(
-        task=task,
-        entry=record["entry"],
-        source=record["source"],
-        parameters=tuple(Parameter(kind, name, _type(item)) for kind, name, item in record["parameters"]),
-        counts=tuple(tuple(names) for names in record["counts"]),
-        single=record["single"],
-        on_device=record["on_device"],
-        several=record["several"],
-        constant=frozenset(record["constant"]),
-        reduces=record["reduces"],
-    )
+def _fields(record: Any, without: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields of a record, each as JSON. Every field, so that one that is added to the record is not forgotten here."""
+    return {field.name: _json(getattr(record, field.name)) for field in dataclasses.fields(record) if field.name not in without}
 
 
-def _type_record(item: ArrayType | ScalarType | None) -> dict[str, Any] | None:
-    if item is None:
-        return None
-    return {"kind": "array" if isinstance(item, ArrayType) else "scalar", **asdict(item)}
+def _values(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _value(item) for name, item in fields.items()}
 
 
-def _type(record: Mapping[str, Any] | None) -> ArrayType | ScalarType | None:
-    if record is None:
-        return None
-    fields = {name: value for name, value in record.items() if name != "kind"}
-    return _TYPES[record["kind"]](**fields)
+def _code(fields: Mapping[str, Any], tasks: Mapping[str, Task]) -> TaskCode:
+    values = _values(fields)
+    return TaskCode(task=tasks[values.pop("task")], **values)
+
+
+def _json(value: Any) -> Any:
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, tuple):
+        return [_json(item) for item in value]
+    if isinstance(value, frozenset):
+        return {"": "set", "items": sorted(value)}
+    if isinstance(value, Mapping):
+        return {"": "mapping", "items": {name: _json(item) for name, item in value.items()}}
+    name = type(value).__name__
+    if _RECORDS.get(name) is not type(value):
+        raise Unstable(f"a plan with a {name}")
+    return {"": name, **_fields(value)}
+
+
+def _value(item: Any) -> Any:
+    if isinstance(item, list):
+        return tuple(map(_value, item))
+    if not isinstance(item, dict):
+        return item
+    fields = {name: value for name, value in item.items() if name}
+    match item[""]:
+        case "set":
+            return frozenset(fields["items"])
+        case "mapping":
+            return _values(fields["items"])
+        case record:
+            return _RECORDS[record](**_values(fields))
 
 
 def _packed(text: str) -> bytes:

@@ -242,6 +242,16 @@ def test_without_a_name_it_is_the_users_own(tmp_path, monkeypatch):
     assert disk_cache.store().folder == str(tmp_path / "own")
 
 
+def test_where_nothing_tells_the_users_own_folder_nothing_is_kept(monkeypatch):
+    monkeypatch.setenv("QGRAPH_CACHE", "1")
+    monkeypatch.delenv("QGRAPH_CACHE_DIR", raising=False)
+    monkeypatch.setattr(disk_cache, "_OWN", disk_cache._Stores())
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    with pytest.warns(qgraph.PerformanceWarning, match="install platformdirs") as caught:
+        assert disk_cache.store() is disk_cache.store() is None
+    assert len(caught) == 1
+
+
 def test_the_users_own_folder_is_named_after_us(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert "qgraph" in Path(disk_cache.default_folder()).parts

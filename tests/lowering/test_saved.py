@@ -43,7 +43,7 @@ sys.path[:0] = sys.argv[1:3]
 import numpy as np
 from kernels import kernel
 from qgraph.lowering.compile import compile_cuda
-from qgraph.lowering.saved import _code_record
+from qgraph.lowering.saved import _fields
 from qgraph.options import Options
 x = np.zeros(8, np.float32)
 found = compile_cuda(kernel.plan(x, x.copy()), (9, 0), Options())
@@ -51,10 +51,8 @@ import qgraph.runtime
 for file in pathlib.Path(qgraph.runtime.__file__).parent.glob("*.py"):
     importlib.import_module(f"qgraph.runtime.{file.stem}".removesuffix(".__init__"))
 print(json.dumps({
-    "told": [
-        [_code_record(code) for code in found.codes.values()],
-        *(repr(found.ptx), found.cubin.hex(), found.device_runtime, found.dtypes),
-    ],
+    "codes": [_fields(code, ["task"]) for code in found.codes.values()],
+    "told": [repr(found.ptx), found.cubin.hex(), found.device_runtime, found.dtypes],
     "from_disk": found.from_disk,
     "entries": [code.entry for code in found.codes.values()],
     "compilers": sorted(name for name in sys.modules if name in ("numba", "llvmlite", "numba.cuda", "numba_cuda")),
@@ -86,8 +84,8 @@ def test_another_process_imports_no_compiler(compiled, tmp_path):
     assert warm["compilers"] == []
     assert warm["from_disk"]
     assert warm["entries"] == [code.entry for code in here.codes.values()]
-    codes = json.loads(json.dumps([saved._code_record(code) for code in here.codes.values()]))
-    assert warm["told"] == [codes, repr(here.ptx), here.cubin.hex(), here.device_runtime, here.dtypes]
+    assert warm["codes"] == [saved._fields(code, ["task"]) for code in here.codes.values()]
+    assert warm["told"] == [repr(here.ptx), here.cubin.hex(), here.device_runtime, here.dtypes]
 
     moved = start("# one\n# two\n" + KERNEL)
     assert (moved["from_disk"], moved["compilers"]) == (False, [])
@@ -171,6 +169,40 @@ def test_what_comes_off_the_disk_is_what_would_be_compiled(compiled):
     assert compiled == []
     fresh = compile_ptx(plan, (9, 0), Options())
     assert (found.codes, found.ptx) == fresh
+
+
+def test_every_field_of_a_plan_comes_back(compiled):
+    """Loops side by side, a device loop, a reduction with statements behind it, a fill."""
+
+    @qgraph.kernel(fuse=True)
+    def kernel(x, y, z, n: int):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 2
+        for i in range(y.shape[0]):
+            y[i] = y[i] + 3
+        for i in range(z.shape[0]):
+            z[i] = 0
+        c = 0
+        while c < n:
+            c += 1
+            for i in range(x.shape[0]):
+                c = max(c, int(x[i]))
+        return c
+
+    plan = kernel.plan(np.zeros(8, np.float32), np.zeros(9, np.float32), np.zeros(8, np.float32), 3)
+    assert any(node.beside for node in plan.nodes)
+    first = compile_cuda(plan, (9, 0), kernel.options)
+    again = compile_cuda(plan, (9, 0), kernel.options)
+    assert again.from_disk
+    assert again == first
+    assert repr(again.codes) == repr(first.codes)
+
+
+def test_what_no_entry_can_hold_is_not_kept(compiled, monkeypatch):
+    monkeypatch.setattr(saved, "_RECORDS", {})
+    found = compile_cuda(many(), (9, 0), Options())
+    assert found.unkept == "a plan with a Parameter"
+    assert not compile_cuda(many(), (9, 0), Options()).from_disk
 
 
 def test_without_reading_everything_is_compiled_and_replaced(compiled):
