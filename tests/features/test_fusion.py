@@ -774,6 +774,30 @@ def test_nothing_is_fused_unless_asked_for():
     assert "joined" not in str(plan)
 
 
+def in_steps(x, y, a):
+    for i in range(x.shape[0]):
+        y[i] = x[i] + a
+    for i in range(x.shape[0]):
+        y[i] = y[i] * y[i]
+    for i in range(x.shape[0]):
+        y[i] = y[i] - x[i]
+
+
+def at_once(x, y, a):
+    for i in range(x.shape[0]):
+        t = x[i] + a
+        y[i] = t * t - x[i]
+
+
+@pytest.mark.needs("compiler")
+def test_joined_loops_touch_memory_as_often_as_one_by_hand():
+    def accesses(function, **options):
+        (text,) = qgraph.kernel(function, **options).ptx(ramp(9), ramp(9), 0.5).values()
+        return len(re.findall(r"\bld\.global", text)), len(re.findall(r"\bst\.global", text))
+
+    assert accesses(in_steps, fuse=True) == accesses(at_once)
+
+
 @pytest.mark.needs("compiler")
 @pytest.mark.parametrize("function", [chain, apart, sums, turns], ids=lambda each: each.__name__)
 def test_fused_kernels_compile_and_link(function):
