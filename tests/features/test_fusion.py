@@ -66,6 +66,7 @@ def test_a_chain_of_elementwise_loops_is_one_loop(check):
     assert kernel.last_launch.tasks == 3
     assert kernel.last_launch.nodes == 1
     assert len(qgraph.kernel(chain).plan(*numbers(3)()).nodes) == 3
+    assert "joined, 3 loops in one" in str(kernel.explain(*numbers(3)()))
 
 
 def test_loops_of_other_sizes_need_no_other_code(check, rig):
