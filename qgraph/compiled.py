@@ -23,19 +23,20 @@ class Parameter:
 
     ``leaf``: an array or scalar of the call, by ``name``. ``host``: an int64 the host computed (``HostValue.name``).
     ``slots``: the scratch memory as a C-ordered array of one dimension: ``_slots`` sees it as int64, ``_slots_float32`` (with
-    that ``type``) as float32, and so on. ``handle``: uint64, the conditional handle of the node that this task arms or decides,
-    0 where a slot is written instead. ``callback``: uint64, the address of a host call's function (``HostCall.name``), or of
+    that ``type``) as float32, and so on. ``faults``: int64 words that the host reads too, where a task notes what it found
+    wrong. ``handle``: uint64, the conditional handle of the node that this task arms or decides, 0 where a slot is written
+    instead. ``callback``: uint64, the address of a host call's function (``HostCall.name``), or of
     what it is given (``HostCall.name`` and ``_data``); on the CPU only.
     """
 
-    kind: Literal["leaf", "host", "slots", "handle", "callback"]
+    kind: Literal["leaf", "host", "slots", "faults", "handle", "callback"]
     name: str
     type: ArrayType | ScalarType | None = None
 
     @property
     def is_array(self) -> bool:
-        """Whether it is memory: an array of the call, or the scratch slots."""
-        return self.kind == "slots" or isinstance(self.type, ArrayType)
+        """Whether it is memory: an array of the call, the scratch slots, or the words of faults."""
+        return self.kind in ("slots", "faults") or isinstance(self.type, ArrayType)
 
 
 def slots_dtype(parameter: Parameter) -> str:
@@ -80,6 +81,9 @@ class CudaPlan:
     device_runtime: bool
     # The types of kernel scalars, by slot name.
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    # Whether it was read off the disk as a whole; and why it could not be kept there, where it could not.
+    from_disk: bool = field(default=False, compare=False)
+    unkept: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,14 @@ from qgraph.frontend.frames import Frame, Structure
 from qgraph.frontend.joining import join_loops
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.ranks import rank
-from qgraph.frontend.region import ArrayWords, Region
+from qgraph.frontend.region import ArrayWords, Region, task_statements
+from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Globals, Scope
 from qgraph.frontend.signs import refuse_mixed_signs
+from qgraph.frontend.tasks import set_slot, small_task
 from qgraph.frontend.unit import Unit
 from qgraph.program import HOST, ArrayType, Effects, EventMark, GlobalArray, HostCall, Leaf, Program, Result, Statement, Type
+from qgraph.source import Span
 from qgraph.stack import roomy
 
 
@@ -83,7 +86,7 @@ def _built(
     region = Region(unit, _HANDLERS, ArrayWords(slices.bind_view, slices.reduce_arrays))
     enter_function(region, scope, tree)
     result = None if frame.returns is None else _result(region, scope, frame.returns)
-    body = tuple(_as_barrier(unit, statement) for statement in region.finish())
+    body = tuple(_as_barrier(unit, statement) for statement in (*_start(unit, source.span), *region.finish()))
     pairs = tuple((a, b) for a, b, _ in aliases)
     if fuse:
         body = join_loops(unit, pairs, body)
@@ -101,7 +104,16 @@ def _built(
         frozen=tuple(globals_.frozen.values()),
         result=result,
         temporaries=tuple(unit.temporaries),
+        faults=tuple(unit.faults),
     )
+
+
+def _start(unit: Unit, span: Span) -> list[Statement]:
+    """Where loops end at a fault: the task before all others, for which there is none yet."""
+    if not unit.stops:
+        return []
+    reset = set_slot(unit.failed, ast.Constant(0))
+    return task_statements(small_task(unit, "start", span, Body(unit), [reset], writes=[unit.failed]))
 
 
 def _refuse_returned_arrays(scope: Scope, tree: ast.FunctionDef) -> None:

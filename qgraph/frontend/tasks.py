@@ -123,7 +123,7 @@ def _judge_all(unit: Unit, facts: LoopFacts) -> Judgement:
 
 def small_task(
     unit: Unit,
-    role: Literal["enter", "condition", "bounds", "decide"],
+    role: Literal["enter", "condition", "bounds", "decide", "start"],
     span: Span,
     body: Body,
     statements: list[ast.stmt],

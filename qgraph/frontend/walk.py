@@ -65,6 +65,7 @@ _READING_METHODS = frozenset(
     {"sum", "min", "max", "mean", "any", "all", "dot", "copy", "item", "std", "var", "prod", "argmin", "argmax", "astype"}
 )
 _WRITING_FUNCTIONS = frozenset({"copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis"})
+_OF_NUMBERS = (min, max, abs, len, round, language.wrapped, language.at_least, language.trip_count)
 _ELEMENTWISE_MODULES = ("math", "cmath", "builtins", "operator", "_operator")
 
 
@@ -259,11 +260,16 @@ class _Walker:
         call = node.value
         function = self.resolve(call.func)
         sign = "min" if function is min else "max" if function is max else ""
-        if not sign or len(call.args) != 2 or call.keywords or not is_repeatable(target):
+        if not sign or len(call.args) != 2 or call.keywords or not self.is_repeatable(target):
             return None
         text = ast.unparse(target)
         others = [argument for argument in call.args if ast.unparse(argument) != text]
         return (sign, others[0]) if len(others) == 1 else None
+
+    def is_repeatable(self, node: ast.AST) -> bool:
+        """Whether evaluating ``node`` twice is the same as once: it assigns nothing, and calls only functions of numbers."""
+        calls = (child for child in ast.walk(node) if isinstance(child, ast.Call | ast.NamedExpr))
+        return all(isinstance(call, ast.Call) and _is_of_numbers(self.resolve(call.func)) for call in calls)
 
     def augmented(self, node: ast.AugAssign) -> None:
         sign = _OPERATORS[type(node.op)]
@@ -675,7 +681,7 @@ class _Walker:
         if function is language.at_least:
             return arguments[0]
         if function is language.wrapped:
-            return arguments[0] if self.is_natural(arguments[0].poly) else UNKNOWN
+            return self.wrapped(arguments[0], arguments[1].poly)
         if function is len and len(arguments) == 1:
             return self.length(arguments[0])
         if isinstance(node.func, ast.Attribute):
@@ -687,6 +693,13 @@ class _Walker:
             self.record_all(value, "read", node, maybe=True)
             self.record_all(value, "write", node, maybe=True)
         return vague(values)
+
+    def wrapped(self, index: Value, size: Poly | None) -> Value:
+        """An index that counts from the end where it is negative, if it is known which."""
+        if self.is_natural(index.poly):
+            return index
+        negative = index.poly is not None and self.is_natural(Poly.const(-1) - index.poly)
+        return integer(index.poly + size) if negative and index.poly is not None and size is not None else UNKNOWN
 
     def is_natural(self, poly: Poly | None) -> bool:
         """Whether an index is surely not negative, by its signs and those of the loops' variables."""
@@ -838,9 +851,11 @@ def _is_reducing(function: object) -> bool:
     return module in _ELEMENTWISE_MODULES or getattr(function, "__name__", "") in _READING_METHODS
 
 
-def is_repeatable(node: ast.AST) -> bool:
-    """Whether evaluating ``node`` twice is the same as once: it calls nothing and assigns nothing."""
-    return not any(isinstance(child, ast.Call | ast.NamedExpr) for child in ast.walk(node))
+def _is_of_numbers(function: object) -> bool:
+    """Whether a function makes a number of numbers, and does nothing else."""
+    if isinstance(function, np.ufunc) or (isinstance(function, type) and issubclass(function, (int, float, np.generic))):
+        return True
+    return getattr(function, "__module__", None) == "math" or any(function is known for known in _OF_NUMBERS)
 
 
 def _may_leave(body: Sequence[ast.stmt]) -> bool:

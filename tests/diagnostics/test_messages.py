@@ -306,7 +306,7 @@ def slice_of_more_dimensions():
     return kernel, (floats(), np.ones((3, 5)))
 
 
-@bad(SYNTAX)
+@bad(ARGUMENT)
 def slice_with_a_length_of_the_device():
     def kernel(x, y, n):
         k = n[0]

@@ -35,6 +35,8 @@ class Features:
     slices: bool = True
     # `w = x[1:]`.
     views: bool = True
+    # `x[i:j] = y[k:l]`, where only the device knows the bounds.
+    lengths: bool = True
     # Arrays that a kernel makes for itself.
     temporaries: bool = True
     # Functions whose loops become the kernel's, and their values.

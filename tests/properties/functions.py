@@ -43,6 +43,15 @@ class Functions:
             return None
         return replace(function.result, text=call(function.name, *arguments), atom=True)
 
+    def element(self, axes: int) -> str:
+        """The name of a function of an array and its indices, which gives the element."""
+        name = f"e{axes}"
+        indices = ", ".join(f"i{axis}" for axis in range(axes))
+        source = ["@qgraph.func", f"def {name}(v, {indices}):", f"    return v[{indices}]"]
+        if source not in self.sources:
+            self.sources.append(source)
+        return name
+
     def _written(self, expressions: Expressions, kind: Kind, arguments: list[Value]) -> _Function:
         self._names += 1
         name = f"f{self._names}"

@@ -30,6 +30,8 @@ LOST = 3
 
 def main() -> int:
     """Run, print, and say by the exit status whether anything was found."""
+    # No program comes twice: the disk would only fill.
+    os.environ.setdefault("QGRAPH_CACHE", "0")
     options = _options()
     if options.worker:
         _work(options)

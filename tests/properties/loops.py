@@ -178,13 +178,10 @@ class Loops:
         readable: list[Window] = []
         for memory in dict.fromkeys(array.memory for array in arrays):
             members = [array for array in arrays if array.memory == memory]
-            if neighbour and memory in self.partly:
-                chosen = self.choices.pick(members)
-                members = [chosen, *(array for array in members if array is not chosen)]
-            role = self._role(header, members, neighbour)
-            if role and memory in self.partly:
-                # The others have other elements at the same index.
-                members = members[:1] if neighbour else [self.choices.pick(members)]
+            # Of those that overlap in part one is written, and the others are not even read.
+            written = [self.choices.pick(members)] if memory in self.partly else members
+            role = self._role(header, written, neighbour)
+            members = written if role else members
             if not role:
                 readable += [Window(array) for array in members]
             elif isinstance(role, tuple):

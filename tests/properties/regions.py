@@ -409,7 +409,8 @@ class Regions:
         """An array, or at times the same elements in another order."""
         if not (alone and array.shape and self.features.views and self.choices.maybe(20)):
             return array.name
-        return f"{array.name}[{', '.join(self.choices.pick((':', '::-1')) for _ in array.shape)}]"
+        transposed = ".T" if array.shape == array.shape[::-1] and self.choices.maybe(30) else ""
+        return f"{array.name}[{', '.join(self.choices.pick((':', '::-1')) for _ in array.shape)}]{transposed}"
 
 
 def dtype_of(value: Value) -> str:

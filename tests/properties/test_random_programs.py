@@ -81,6 +81,9 @@ class Plain(Runner):
     def _run(self, kernel, arguments):
         return kernel.reference(*arguments)
 
+    def _refuses(self, kernel, arguments, error):
+        pass
+
 
 @pytest.mark.needs("speed")
 def test_programs_are_valid_and_use_the_language():
