@@ -24,6 +24,13 @@ def counted(loops: int) -> Callable[..., Any]:
     return _function(f"counted_{loops}", "x, a, counter", body)
 
 
+def independent(loops: int) -> Callable[..., Any]:
+    """``independent(x0, x1, ..., a)``: as many loops as arrays, each over its own."""
+    names = [f"x{number}" for number in range(loops)]
+    body = [line for x in names for line in (f"    for i in range({x}.shape[0]):", f"        {x}[i] = {x}[i] + a")]
+    return _function(f"independent_{loops}", ", ".join([*names, "a"]), body)
+
+
 def _loops(loops: int, depth: int) -> list[str]:
     pad = "    " * depth
     return [f"{pad}for i in range(x.shape[0]):", f"{pad}    x[i] = x[i] + a"] * loops

@@ -15,6 +15,8 @@ COLOURS = {
     "qgraph": "#c2410c",
     "qgraph, graph=False": "#f59e0b",
     "qgraph, host loop": "#f59e0b",
+    "qgraph, fuse=True": "#fb923c",
+    "by hand": "#0f766e",
     "raw C": INK,
     "raw C, one kernel for both": "#7b8794",
     "raw C, host loop": "#9aa5b1",

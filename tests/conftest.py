@@ -20,6 +20,9 @@ import qgraph
 # Compilers make a great many objects that live: looking through them all for garbage again and again takes a tenth of the time.
 gc.set_threshold(300_000, 20, 100)
 
+# No test reads what another process compiled, or leaves it in the user's folder; tests of the cache have folders of their own.
+os.environ["QGRAPH_CACHE"] = "0"
+
 SIMULATED = os.environ.get("QGRAPH_BACKEND") == "sim"
 
 # Output arrays are filled with this before a call; it fits every dtype, and no test computes it everywhere.

@@ -17,6 +17,7 @@ from qgraph.errors import KernelTypeError
 from qgraph.lowering import numba_cpu
 from qgraph.lowering.numba_types import numba_type
 from qgraph.lowering.numbers import NumberError, join, plain
+from qgraph.lowering.slot_source import NOTED
 from qgraph.lowering.task_source import HANDLE, make_function, replace_continue
 from qgraph.program import NUMBER, SCALAR_DTYPES, Cast, Function, Program, Slot, Task
 from qgraph.source import Span
@@ -134,8 +135,8 @@ class Noted:
         hosts = {value.name for value in self._program.host_values}
         if name == NUMBER or name in hosts or any(axis.variable == name for axis in task.axes):
             return numba_cpu.dtype_type("int64")
-        if name == HANDLE.name:
-            return numba_type(HANDLE, self._float_type)
+        if name in (HANDLE.name, NOTED.name):
+            return numba_type(HANDLE if name == HANDLE.name else NOTED, self._float_type)
         if name == task.index_tuple:
             return numba_cpu.index_tuple_type(len(task.axes))
         if name.startswith("_slots"):

@@ -277,3 +277,38 @@ def test_only_what_nothing_changes_is_read_as_constant(step):
     # NVVM believes that nothing changes an array if its address is marked noalias and the stores to it use another address.
     (text,) = qgraph.kernel(read_again).ptx(np.zeros(20, np.int64)[::step], np.zeros(3, np.int64), 1).values()
     assert text.count("ld.global.nc") == 1
+
+
+def least_of_all(x, y):
+    s = int(True)
+    w = y[::-1]
+    for i, j in qgraph.ndrange(2, x.shape[0]):
+        y[j, s % 2] = min(y[j, s % 2], x[j] - i)
+        w[j - 1, 2] = max(w[j - 1, 2], x[j] + i)
+
+
+def test_a_minimum_into_a_place_that_a_function_of_numbers_names(check):
+    """It was taken for a store of all iterations: `int(True)` and negative indices of reversed views are calls."""
+    check(least_of_all, lambda: (np.arange(4), np.full((4, 3), 7)))
+
+
+def from_both_ends(x):
+    w = x[::-1]
+    for i in range(x.shape[0]):
+        w[-1 - i] += 3
+
+
+def columns_of_a_reversed_view(x, n):
+    w = x[::-1, :]
+    for i, j in qgraph.ndrange((1, w.shape[1]), n):
+        w[j, i] += 3
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "others"), [(from_both_ends, (4,), ()), (columns_of_a_reversed_view, (3, 3), (2,))]
+)
+def test_elements_of_a_reversed_view_are_owned(check, function, shape, others):
+    """uint8 has no atomics, and none are needed: inside a view no index is negative."""
+    kernel = check(function, lambda: (np.full(shape, 4, np.uint8), *others))
+    (task,) = kernel.plan(np.zeros(shape, np.uint8), *others).tasks
+    assert task.verdict.kind == "independent"

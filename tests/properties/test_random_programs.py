@@ -45,6 +45,16 @@ def test_programs(runner, real, share):
     assert not report.findings, "\n\n".join(f"{f.error}\n\n{f.source}" for f in report.findings)
 
 
+def test_programs_with_fused_loops(backend):
+    """Programs with neighbouring loops, without and with ``fuse``: both say what plain Python says."""
+    runner = Runner(backend, (False, True))
+    seed = int(os.environ.get("QGRAPH_FUZZ_SEED", "1"))
+    report = hunt(features_for(backend, neighbours=True), runner, seconds=SECONDS * 0.4, seed=seed)
+    runner.close()
+    assert report.programs > 0
+    assert not report.findings, "\n\n".join(f"{f.error}\n\n{f.source}" for f in report.findings)
+
+
 def drawn(count: int, features: Features = EVERYTHING) -> list[Program]:
     """Some programs, the same each time."""
     found: list[Program] = []
@@ -70,6 +80,9 @@ class Plain(Runner):
 
     def _run(self, kernel, arguments):
         return kernel.reference(*arguments)
+
+    def _refuses(self, kernel, arguments, error):
+        pass
 
 
 @pytest.mark.needs("speed")
