@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import qgraph
 from benchmarks.raw_c import Missing
 from benchmarks.timing import Action
 
@@ -29,6 +30,11 @@ class Run:
 
 def nothing() -> None:
     """What waiting is where an action returns only when its work is done."""
+
+
+def with_options(kernel: Any, **options: Any) -> Any:
+    """The kernel of the same function with other options."""
+    return qgraph.kernel(**options)(kernel.__wrapped__)
 
 
 def require(library: str, device: Device) -> None:

@@ -16,8 +16,9 @@ from benchmarks.peers import Device, Run
 from benchmarks.results import Answer
 
 PROGRAMS = ("poisson", "fdtd", "boltzmann", "pagerank", "newton")
+FUSED = "qgraph, fuse=True"
 # The name of each peer, and of its module.
-PEERS = {"qgraph": "qgraph", "Quadrants": "quadrants", "Warp": "warp", "CuPy": "cupy"}
+PEERS = {"qgraph": "qgraph", FUSED: "qgraph", "Quadrants": "quadrants", "Warp": "warp", "CuPy": "cupy"}
 COLUMNS = ("program", "size", "peer", "us", "iterations", "ratio")
 # Seconds that one peer's timed calls take together, in each of three rounds.
 SECONDS = 0.08
@@ -48,7 +49,8 @@ def measure(program: str, answer: Answer, quick: bool, device: Device) -> None:
 
 def checked(program: str, peer: str, problem: Any, device: Device) -> tuple[Run, dict[str, Any]]:
     """A program made ready and run once, its answer compared with the reference, and what it counted."""
-    run: Run = importlib.import_module(f"benchmarks.whole.{program}.in_{PEERS[peer]}").make(problem, device)
+    make = importlib.import_module(f"benchmarks.whole.{program}.in_{PEERS[peer]}").make
+    run: Run = make(problem, device, fuse=True) if peer == FUSED else make(problem, device)
     run.action()
     run.wait()
     found = run.answer()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import qgraph
-from benchmarks.peers import Device, Run
+from benchmarks.peers import Device, Run, with_options
 from benchmarks.whole.boltzmann.problem import LID, OMEGA, Problem
 
 
@@ -51,8 +51,9 @@ def cavity(f, g, lid, omega, steps):
         f, g = g, f
 
 
-def make(problem: Problem, device: Device) -> Run:
+def make(problem: Problem, device: Device, *, fuse: bool = False) -> Run:
     """Ready to run."""
+    kernel = with_options(cavity, fuse=fuse)
     f = qgraph.asarray(problem.rest, backend=device)
     g = qgraph.zeros(f.shape, f.dtype, backend=device)
-    return Run(lambda: cavity(f, g, LID, OMEGA, problem.steps), qgraph.synchronize, lambda: {"f": qgraph.to_numpy(f)})
+    return Run(lambda: kernel(f, g, LID, OMEGA, problem.steps), qgraph.synchronize, lambda: {"f": qgraph.to_numpy(f)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import qgraph
-from benchmarks.peers import Device, Run
+from benchmarks.peers import Device, Run, with_options
 from benchmarks.whole.fdtd.problem import COURANT, Problem
 
 
@@ -21,12 +21,13 @@ def fdtd(ez, hx, hy, courant, steps):
             ez[i, j] += courant * (hy[i, j] - hy[i - 1, j] - hx[i, j] + hx[i, j - 1])
 
 
-def make(problem: Problem, device: Device) -> Run:
+def make(problem: Problem, device: Device, *, fuse: bool = False) -> Run:
     """Ready to run."""
+    kernel = with_options(fdtd, fuse=fuse)
     ez = qgraph.asarray(problem.pulse, backend=device)
     hx, hy = (qgraph.zeros(ez.shape, np.float32, backend=device) for _ in range(2))
     return Run(
-        lambda: fdtd(ez, hx, hy, COURANT, problem.steps),
+        lambda: kernel(ez, hx, hy, COURANT, problem.steps),
         qgraph.synchronize,
         lambda: {name: qgraph.to_numpy(field) for name, field in (("ez", ez), ("hx", hx), ("hy", hy))},
     )

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import qgraph
-from benchmarks.peers import Device, Run, nothing
+from benchmarks.peers import Device, Run, nothing, with_options
 from benchmarks.whole.newton.problem import CONTACTS, FAR, SLOPE, TRIALS, UNKNOWNS, Bodies, Problem
 
 
@@ -178,13 +178,14 @@ def newton(bodies, x, tolerance, limit):
     return iterations
 
 
-def make(problem: Problem, device: Device) -> Run:
+def make(problem: Problem, device: Device, *, fuse: bool = False) -> Run:
     """Ready to run."""
+    kernel = with_options(newton, fuse=fuse)
     bodies = Bodies(*(qgraph.asarray(part, backend=device) for part in problem.bodies))
     x = qgraph.zeros(problem.bodies.aim.shape, "float32", backend=device)
     result: list[Any] = [0]
 
     def solve_all() -> None:
-        result[0] = newton(bodies, x, problem.tolerance, problem.limit)
+        result[0] = kernel(bodies, x, problem.tolerance, problem.limit)
 
     return Run(solve_all, nothing, lambda: {"x": qgraph.to_numpy(x), "iterations": result[0]})

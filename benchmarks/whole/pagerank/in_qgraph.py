@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import qgraph
-from benchmarks.peers import Device, Run, nothing
+from benchmarks.peers import Device, Run, nothing, with_options
 from benchmarks.whole.pagerank.problem import DAMPING, Links, Problem
 
 
@@ -36,13 +36,14 @@ def pagerank(links, rank, damping, tolerance, limit):
     return iterations
 
 
-def make(problem: Problem, device: Device) -> Run:
+def make(problem: Problem, device: Device, *, fuse: bool = False) -> Run:
     """Ready to run."""
+    kernel = with_options(pagerank, fuse=fuse)
     links = Links(*(qgraph.asarray(part, backend=device) for part in problem.links))
     rank = qgraph.zeros(problem.nodes, "float32", backend=device)
     result: list[Any] = [0]
 
     def solve() -> None:
-        result[0] = pagerank(links, rank, DAMPING, problem.tolerance, problem.limit)
+        result[0] = kernel(links, rank, DAMPING, problem.tolerance, problem.limit)
 
     return Run(solve, nothing, lambda: {"rank": qgraph.to_numpy(rank), "iterations": result[0]})

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import qgraph
-from benchmarks.peers import Device, Run, nothing
+from benchmarks.peers import Device, Run, nothing, with_options
 from benchmarks.whole.poisson.problem import Problem
 
 
@@ -54,13 +54,14 @@ def conjugate_gradient(x, b, tolerance, limit):
     return iterations, math.sqrt(rs)
 
 
-def make(problem: Problem, device: Device) -> Run:
+def make(problem: Problem, device: Device, *, fuse: bool = False) -> Run:
     """Ready to run."""
+    kernel = with_options(conjugate_gradient, fuse=fuse)
     b = qgraph.asarray(problem.b, backend=device)
     x = qgraph.zeros(b.shape, b.dtype, backend=device)
     result: list[Any] = [0, 0.0]
 
     def solve() -> None:
-        result[:] = conjugate_gradient(x, b, problem.tolerance, problem.limit)
+        result[:] = kernel(x, b, problem.tolerance, problem.limit)
 
     return Run(solve, nothing, lambda: {"x": qgraph.to_numpy(x), "iterations": result[0]})
