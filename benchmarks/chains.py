@@ -37,8 +37,13 @@ def _loops(loops: int, depth: int) -> list[str]:
 
 
 def _function(name: str, parameters: str, body: list[str]) -> Callable[..., Any]:
+    return load(name, ["import qgraph", "", "", f"def {name}({parameters}):", *body])
+
+
+def load(name: str, lines: list[str]) -> Callable[..., Any]:
+    """The function ``name`` of the Python source ``lines``."""
     file = _folder() / f"{name}.py"
-    file.write_text("\n".join(["import qgraph", "", "", f"def {name}({parameters}):", *body]) + "\n")
+    file.write_text("\n".join(lines) + "\n")
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ImportError(str(file))

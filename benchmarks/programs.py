@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import parts, plots, timing
+from benchmarks import panels, parts, timing
 from benchmarks.peers import Device, Run
 from benchmarks.results import Answer
 
@@ -68,7 +68,7 @@ def _time(run: Run, quick: bool) -> timing.Timing:
 
 def draw(record: dict[str, Any], file: Path) -> None:
     """A panel a program: each peer's time over qgraph's, a group of bars a size."""
-    plots.panels(record, file, "Time of whole programs, as a multiple of qgraph's", tuple(PEERS)[1:], _titles())
+    panels.ratios(record, file, "Time of whole programs, as a multiple of qgraph's", tuple(PEERS)[1:], _titles())
 
 
 def _titles() -> dict[str, str]:
