@@ -56,7 +56,7 @@ DEVICE, HOST = (100, 4100), (10, 210)
 
 def begin(device: Device) -> Answer:
     """An answer without rows."""
-    title = "Ladders: tiny loops in each library, us; ratio: time over qgraph's; the size is the number of loops"
+    title = "Ladders: K tiny loops in each library, us; the size is K"
     return Answer("ladders" if device == "cuda" else "ladders_cpu", title, COLUMNS)
 
 

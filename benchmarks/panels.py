@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000)
 # By size, then by peer, the rows of a part.
 Sizes = dict[str, dict[str, dict[str, Any]]]
 
@@ -21,7 +22,7 @@ def ratios(record: dict[str, Any], file: Path, title: str, peers: tuple[str, ...
     groups = {part: _sizes(record["rows"], key, part) for part in names}
     groups = {part: sizes for part, sizes in groups.items() if sizes}
     heights = [len(sizes) for sizes in groups.values()]
-    drawn = _figure(record, title, width=9.0, height=1.3 + 0.8 * sum(heights) + 0.45 * len(heights))
+    drawn = _figure(record, title, width=9.0, height=1.3 + 0.5 * sum(heights) + 0.45 * len(heights))
     rows = drawn.subplots(max(len(groups), 1), 1, squeeze=False, gridspec_kw={"height_ratios": heights or [1]}, sharex=True)
     for axes, (part, sizes) in zip(rows[:, 0], groups.items(), strict=False):
         _bars(axes, sizes, peers)
@@ -103,6 +104,9 @@ def _bars(axes: Axes, sizes: Sizes, peers: tuple[str, ...]) -> None:
     axes.axvline(1.0, color=COLOURS["qgraph"], linewidth=1.4)
     low, high = axes.get_xlim()
     axes.set_xlim(min(low, 0.5), max(high, 2.0) * 1.3)
+    ticks = [tick for tick in TICKS if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.xaxis.minorticks_off()
     _bare(axes, "x")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -100,6 +101,8 @@ def _start_jax(device: Device) -> str:
 
     if device == "cpu":
         return "it is compared on the GPU only"
+    # Else it takes most of the memory that the others need; it looks when it first finds its devices.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     try:
         jax.devices("cuda")
     except RuntimeError as error:

@@ -26,7 +26,7 @@ SECONDS = 0.08
 
 def begin(device: Device) -> Answer:
     """An answer without rows."""
-    title = "Whole programs, from the call to its end, us; ratio: time over qgraph's, checked against float64 first"
+    title = "Whole programs, checked against float64 first: from the call to its end, us"
     return Answer("programs" if device == "cuda" else "programs_cpu", title, COLUMNS)
 
 

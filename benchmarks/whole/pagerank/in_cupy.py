@@ -1,4 +1,4 @@
-"""In CuPy: cuSPARSE's product, fused elementwise kernels, and the host asks whether to go on."""
+"""In CuPy: cuSPARSE's product, an elementwise and a reduction kernel, and the host asks whether to go on."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from benchmarks.peers import Device, Run
 from benchmarks.whole.pagerank.problem import DAMPING, Problem
 
 difference = cp.ReductionKernel("float32 x, float32 y", "float32 z", "abs(x - y)", "a + b", "z = a", "0", "difference")
-
-
-@cp.fuse()
-def damped(arriving: Any, stuck: Any, n: Any) -> Any:
-    """Ranks out of what arrives."""
-    return cp.float32(DAMPING) * (arriving + stuck / n) + cp.float32(1.0 - DAMPING) / n
+damped = cp.ElementwiseKernel(
+    "float32 arriving, float32 stuck, float32 damping, float32 n",
+    "float32 rank",
+    "rank = damping * (arriving + stuck / n) + (1.0f - damping) / n",
+    "damped",
+)
 
 
 def make(problem: Problem, device: Device) -> Run:
@@ -25,14 +25,13 @@ def make(problem: Problem, device: Device) -> Run:
     start, source, inverse = (cp.asarray(part) for part in problem.links)
     matrix = csr_matrix((inverse[source], source, start), shape=(n, n))
     empty = (inverse == 0.0).astype(cp.float32)
-    count = cp.float32(n)
     result: dict[str, Any] = {}
 
     def solve() -> None:
         rank = cp.full(n, 1.0 / n, cp.float32)
         iterations, change = 0, problem.tolerance + 1.0
         while change > problem.tolerance and iterations < problem.limit:
-            new = damped(matrix @ rank, empty @ rank, count)
+            new = damped(matrix @ rank, empty @ rank, DAMPING, n)
             change = float(difference(new, rank))
             rank = new
             iterations += 1
