@@ -11,6 +11,8 @@ from qgraph.program import ArrayType, ScalarType, Task
 
 # Iterations of a light loop that one thread has where there are many more than threads.
 SEVERAL = 4
+# Loops side by side begin at a multiple of so many threads.
+WARP = 32
 # The most threads of a block that combines values.
 REDUCTION_BLOCK = 256
 
@@ -48,8 +50,8 @@ class TaskCode:
 
     ``source`` is the generated Python (what is hashed, shown and simulated), ``entry`` the name of the kernel in the cubin.
     ``counts`` names, for each loop that it runs, the host values whose product is the number of iterations; loops side by side
-    have blocks of their own, in order. It is empty with ``on_device`` (a grid-stride loop over a count that only the device
-    knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
+    have threads of their own, in order, ``WARP`` by ``WARP``. It is empty with ``on_device`` (a grid-stride loop over a count
+    that only the device knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
     ``SEVERAL`` iterations. ``constant`` are the array parameters that nothing changes meanwhile. ``reduces``: it runs
     right with any number of blocks from 1 to ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads.
     """

@@ -39,7 +39,7 @@ Kind = Literal[
 class Node:
     """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``.
 
-    ``beside`` are loops that run in the same kernel, each in blocks of its own, those of ``task`` being the first.
+    ``beside`` are loops that run in the same kernel, each in threads of its own, those of ``task`` being the first.
     One thread of the kernel runs the tasks ``then``, in order, when all of ``task`` is done. The same thread of a loop with
     reductions runs the tasks ``first``, when all iterations are done and before their results are stored.
     ``alloc`` and ``free`` nodes take and give back the memory of ``temporary``, a leaf; a ``join`` is a node that does nothing,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from qgraph import language
 from qgraph.combining import Taken, apart_from
-from qgraph.compiled import SEVERAL, Parameter, TaskCode
+from qgraph.compiled import SEVERAL, WARP, Parameter, TaskCode
 from qgraph.lowering.reduction_source import (
     chunk_partials,
     cpu_finish,
@@ -84,11 +84,11 @@ def cuda_code(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tup
 
 
 def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
-    """The kernel of several loops: each has as many blocks as it needs, in order, one iteration a thread."""
+    """The kernel of several loops: each has as many warps as it needs, in order, one iteration a thread."""
     task = node.task
     assert task is not None
-    names: dict[str, object] = {**_BUILTINS, "_cuda": cuda}
-    body = _statements("_block = _cuda.blockIdx.x\n_width = _cuda.blockDim.x")
+    names: dict[str, object] = {**_BUILTINS, CUDA_MODULE: cuda}
+    body = _statements("_t = _cuda.grid(1)")
     common = {leaf.name for leaf in program.arrays_and_scalars} | {value.name for value in program.host_values}
     taken = Taken(frozenset(), {})
     counts = []
@@ -98,18 +98,12 @@ def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tuple
         names |= task_names(part, dtypes)
         extents = [axis.count for axis in part.axes]
         counts.append(tuple(map(_name_of, extents)))
-        lines = _statements(
-            f"_n = {_product(extents)}\n"
-            "_blocks = (_n + _width - 1) // _width\n"
-            "if _block < _blocks:\n"
-            "    _t = _block * _width + _cuda.threadIdx.x\n"
-            "    if _t >= _n: return\n"
-            "_block -= _blocks"
-        )
-        mine = lines[2]
+        # Threads between the end of a loop and the start of the next one have nothing to do.
+        lines = _statements(f"_n = {_product(extents)}\nif _t < _n: pass\n_t -= (_n + {WARP - 1}) & -{WARP}\nif _t < 0: return")
+        mine = lines[1]
         assert isinstance(mine, ast.If)
         iteration = replace_continue(copy.deepcopy(list(part.body)))
-        mine.body += [*_prologue(part, dtypes), *_unravel(part, "_t", part.axes), *iteration, ast.Return()]
+        mine.body = [*_prologue(part, dtypes), *_unravel(part, "_t", part.axes), *iteration, ast.Return()]
         body += lines
     parameters = parameters_of(program, task, body)
     function = make_function(task.name, [p.name for p in parameters], body, names, task)

@@ -30,7 +30,7 @@ _DISTRIBUTION = re.compile(
 _TOOLKIT = ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")
 _NUMBA_SETTINGS = ".numba_config.yaml"
 # Records whose meaning generated code depends on; all of this folder does besides.
-_OWN_SOURCE = ("language.py", "program.py", "plan.py", "compiled.py", "options.py")
+_OWN_SOURCE = ("language.py", "program.py", "plan.py", "compiled.py", "combining.py", "options.py")
 # Whose extensions of Numba are as old as their version.
 _KNOWN_EXTENSIONS = frozenset({"numba", "qgraph"})
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from qgraph.compiled import REDUCTION_BLOCK, SEVERAL, CudaPlan, Parameter, TaskCode, slots_dtype
+from qgraph.compiled import REDUCTION_BLOCK, SEVERAL, WARP, CudaPlan, Parameter, TaskCode, slots_dtype
 from qgraph.errors import ArgumentError, CudaError
 from qgraph.program import FAULT_WORDS, FAULTS, MAX_PARTIALS, ArrayType, Leaf, ScalarType, itemsize
 from qgraph.runtime.array_view import ArrayView
@@ -370,7 +370,7 @@ class KernelNode:
             ArgumentError: there are more than CUDA can launch.
         """
         extents = [math.prod(host[index] for index in counts) for counts in self._counts]
-        threads = extents[0] if len(extents) == 1 else sum(-(-extent // self.block) for extent in extents) * self.block
+        threads = extents[0] if len(extents) == 1 else sum(-(-extent // WARP) * WARP for extent in extents)
         # Fewer blocks have fewer partial results to combine.
         several = self.code.several and (self.code.reduces or threads >= self._many)
         share = self.block * SEVERAL if several else self.block

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.compiled import SEVERAL, Parameter, SimulatorPlan, TaskCode, slots_dtype
+from qgraph.compiled import SEVERAL, WARP, Parameter, SimulatorPlan, TaskCode, slots_dtype
 from qgraph.program import Branch, HostCall, Loop
 from qgraph.runtime.array_view import ArrayView, view_of_host
 from qgraph.runtime.call import Call
@@ -104,7 +104,7 @@ class SimulatorExecutable:
             return _STRIDED_GRID, _BLOCK
         extents = [math.prod(call.host[self._hosts[name]] for name in names) for names in code.counts]
         if len(extents) > 1:
-            return sum(-(-extent // _BLOCK) for extent in extents), _BLOCK
+            return -(-sum(-(-extent // WARP) * WARP for extent in extents) // _BLOCK), _BLOCK
         (count,) = extents
         if code.reduces:
             return min(max(1, -(-count // (_BLOCK * (SEVERAL if code.several else 1)))), _STRIDED_GRID), _BLOCK

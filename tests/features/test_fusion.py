@@ -66,6 +66,7 @@ def test_a_chain_of_elementwise_loops_is_one_loop(check):
     assert kernel.last_launch.tasks == 3
     assert kernel.last_launch.nodes == 1
     assert len(qgraph.kernel(chain).plan(*numbers(3)()).nodes) == 3
+    assert "joined, 3 loops in one" in str(kernel.explain(*numbers(3)()))
 
 
 def test_loops_of_other_sizes_need_no_other_code(check, rig):
@@ -772,6 +773,30 @@ def test_nothing_is_fused_unless_asked_for():
     assert not side_by_side(plan)
     assert not any(task.note for node in plan.nodes for task in node.tasks)
     assert "joined" not in str(plan)
+
+
+def in_steps(x, y, a):
+    for i in range(x.shape[0]):
+        y[i] = x[i] + a
+    for i in range(x.shape[0]):
+        y[i] = y[i] * y[i]
+    for i in range(x.shape[0]):
+        y[i] = y[i] - x[i]
+
+
+def at_once(x, y, a):
+    for i in range(x.shape[0]):
+        t = x[i] + a
+        y[i] = t * t - x[i]
+
+
+@pytest.mark.needs("compiler")
+def test_joined_loops_touch_memory_as_often_as_one_by_hand():
+    def accesses(function, **options):
+        (text,) = qgraph.kernel(function, **options).ptx(ramp(9), ramp(9), 0.5).values()
+        return len(re.findall(r"\bld\.global", text)), len(re.findall(r"\bst\.global", text))
+
+    assert accesses(in_steps, fuse=True) == accesses(at_once)
 
 
 @pytest.mark.needs("compiler")

@@ -298,8 +298,17 @@ def from_both_ends(x):
         w[-1 - i] += 3
 
 
-def test_an_index_from_the_end_of_a_reversed_view_is_owned(check):
-    """uint8 has no atomics, and none are needed."""
-    kernel = check(from_both_ends, lambda: (np.arange(4, dtype=np.uint8),))
-    (task,) = kernel.plan(np.zeros(4, np.uint8)).tasks
+def columns_of_a_reversed_view(x, n):
+    w = x[::-1, :]
+    for i, j in qgraph.ndrange((1, w.shape[1]), n):
+        w[j, i] += 3
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "others"), [(from_both_ends, (4,), ()), (columns_of_a_reversed_view, (3, 3), (2,))]
+)
+def test_elements_of_a_reversed_view_are_owned(check, function, shape, others):
+    """uint8 has no atomics, and none are needed: inside a view no index is negative."""
+    kernel = check(function, lambda: (np.full(shape, 4, np.uint8), *others))
+    (task,) = kernel.plan(np.zeros(shape, np.uint8), *others).tasks
     assert task.verdict.kind == "independent"

@@ -163,6 +163,9 @@ class Expressions:
 
     def _integer_choose(self, scope: Scope, depth: int) -> Value:
         a, b, test = self.integer(scope, depth), self.integer(scope, depth), self.boolean(scope, depth)
+        if not promoted(a.dtypes, b.dtypes):
+            # Numbers that no type of integers holds.
+            return a
         text = f"{a.inner} if {test.text} else {b.inner}"
         return Value(text, "int", min(a.low, b.low), max(a.high, b.high), a.dtypes | b.dtypes)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tests.properties.scope import Scope
-from tests.properties.values import Kind, Value, call, named
+from tests.properties.values import Kind, Value, call, named, promoted
 
 if TYPE_CHECKING:
     from tests.properties.expressions import Expressions
@@ -62,6 +62,9 @@ class Functions:
         if expressions.choices.maybe(25):
             test = expressions.boolean(Scope(parameters), 1)
             other = expressions.of(kind, Scope(parameters), 1)
+            if kind == "int" and not promoted(result.dtypes, other.dtypes):
+                # Numbers that no type of integers holds.
+                other = result
             head += [f"    if {test.text}:", f"        return {other.text}"]
             low, high = min(result.low, other.low), max(result.high, other.high)
             text, grain = result.text, max(result.grain, other.grain)
