@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import copy
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 from qgraph.program import Cast, Function, ParallelFunction
 
@@ -21,16 +20,22 @@ def _function(function: Function, seen: dict[int, int]) -> Hashable:
     if id(function) in seen:
         return "function", seen[id(function)]
     seen[id(function)] = len(seen)
-    # No identifier looks like a number.
-    order = {argument.arg: str(position) for position, argument in enumerate(function.tree.args.args)}
-    tree = copy.deepcopy(function.tree)
-    tree.name = ""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in order:
-            node.id = order[node.id]
-        elif isinstance(node, ast.arg) and node.arg in order:
-            node.arg = order[node.arg]
-    return ast.dump(tree), tuple((name, _value(value, seen)) for name, value in sorted(function.names.items()))
+    order = {argument.arg: position for position, argument in enumerate(function.tree.args.args)}
+    statements = _shape(function.tree.args, order), _shape(function.tree.body, order)
+    return statements, tuple((name, _value(value, seen)) for name, value in sorted(function.names.items()))
+
+
+def _shape(node: object, order: Mapping[str, int]) -> Hashable:
+    """A syntax tree without positions, names in ``order`` replaced by numbers."""
+    if isinstance(node, ast.Name):
+        return type(node.ctx), order.get(node.id, node.id)
+    if isinstance(node, ast.arg):
+        return ast.arg, order.get(node.arg, node.arg)
+    if isinstance(node, ast.Constant):
+        return type(node.value), repr(node.value)
+    if isinstance(node, ast.AST):
+        return type(node), *(_shape(getattr(node, field, None), order) for field in node._fields)
+    return tuple(_shape(each, order) for each in node) if isinstance(node, list) else node
 
 
 def _value(value: object, seen: dict[int, int]) -> Hashable:
