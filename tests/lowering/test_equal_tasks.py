@@ -94,6 +94,24 @@ def test_another_closure_value_dtype_or_statement_is_compiled_anew(compiled):
     assert len(compiled) == 5
 
 
+def test_the_same_words_on_other_names_are_compiled_anew(compiled):
+    @qgraph.kernel(backend="cpu")
+    def less(x, y):
+        for i in range(x.shape[0]):
+            y[i] = x[i] - y[i]
+
+    @qgraph.kernel(backend="cpu")
+    def more(x, y):
+        for i in range(x.shape[0]):
+            y[i] = y[i] - x[i]
+
+    for kernel, expected in ((less, -1.0), (more, 1.0)):
+        y = np.full(3, 2.0)
+        kernel(np.ones(3), y)
+        assert y.tolist() == [expected] * 3
+    assert len(compiled) == 2
+
+
 def test_clear_cache_compiles_anew(compiled):
     four(*np.zeros((4, 3)))
     four.clear_cache()
