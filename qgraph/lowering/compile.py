@@ -9,7 +9,6 @@ from typing import Any
 
 from qgraph.compiled import CpuPlan, CudaPlan, SimulatorPlan, TaskCode
 from qgraph.lowering import link
-from qgraph.lowering.control_source import control_function
 from qgraph.lowering.meaning import meaning
 from qgraph.lowering.saved import Saved
 from qgraph.lowering.slot_source import Dtypes
@@ -24,6 +23,7 @@ from qgraph.stack import roomy
 def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     """One function for the whole kernel; ``KernelTypeError`` where Numba cannot compile it."""
     from qgraph.lowering import numba_cpu
+    from qgraph.lowering.control_source import control_function
     from qgraph.lowering.infer import scalar_types
     from qgraph.lowering.numba_types import numba_type
 
