@@ -9,6 +9,9 @@ import warp as wp
 from benchmarks.peers import Device, Run
 from benchmarks.rungs import BLOCK, SETS, Loop, N, zeros
 
+# Nothing here is differentiated.
+wp.set_module_options({"enable_backward": False})
+
 
 @wp.kernel
 def add(x: wp.array(dtype=float), a: float):

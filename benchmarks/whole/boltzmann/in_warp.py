@@ -5,6 +5,9 @@ import warp as wp
 from benchmarks.peers import Device, Run
 from benchmarks.whole.boltzmann.problem import LID, OMEGA, Problem
 
+# Nothing here is differentiated.
+wp.set_module_options({"enable_backward": False})
+
 
 @wp.func
 def relaxed(f: float, weight: float, rho: float, c: float, square: float, omega: float):

@@ -5,6 +5,9 @@ import warp as wp
 from benchmarks.peers import Device, Run
 from benchmarks.whole.fdtd.problem import COURANT, Problem
 
+# Nothing here is differentiated.
+wp.set_module_options({"enable_backward": False})
+
 
 @wp.kernel
 def magnetic(ez: wp.array2d(dtype=float), hx: wp.array2d(dtype=float), hy: wp.array2d(dtype=float), courant: float):

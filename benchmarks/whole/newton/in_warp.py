@@ -13,6 +13,9 @@ MOST = wp.constant(TRIALS)
 FARTHEST = wp.constant(FAR)
 FLAT = wp.constant(SLOPE)
 
+# Nothing here is differentiated.
+wp.set_module_options({"enable_backward": False})
+
 
 @wp.kernel
 def start(aim: wp.array2d(dtype=float), x: wp.array2d(dtype=float), active: wp.array(dtype=int)):

@@ -9,6 +9,9 @@ from benchmarks.whole.pagerank.problem import DAMPING, Problem
 
 TILE = 256
 
+# Nothing here is differentiated.
+wp.set_module_options({"enable_backward": False})
+
 
 @wp.kernel
 def sum_stuck(inverse: wp.array(dtype=float), rank: wp.array(dtype=float), sums: wp.array(dtype=float)):

@@ -8,6 +8,9 @@ from warp.optim.linear import LinearOperator, cg
 from benchmarks.peers import Device, Run
 from benchmarks.whole.poisson.problem import Problem
 
+# Nothing here is differentiated.
+wp.set_module_options({"enable_backward": False})
+
 
 @wp.kernel
 def laplacian(x: wp.array2d(dtype=float), y: wp.array2d(dtype=float), z: wp.array2d(dtype=float), alpha: float, beta: float):
