@@ -20,8 +20,8 @@ from benchmarks.rungs import SETS, Loop, N
 from benchmarks.timing import Timing
 
 FUSED = "qgraph, fuse=True"
-JOINED = "JAX, loops joined"
-# The name of each peer, and of its library.
+BARRIERS = "JAX, barriers"
+# The name of each peer, and of its library. XLA joins loops, as fuse=True does; barriers ask it to keep them apart.
 PEERS = {
     "qgraph": "qgraph",
     FUSED: "qgraph",
@@ -30,7 +30,7 @@ PEERS = {
     "Warp": "warp",
     "PyTorch graph": "torch",
     "JAX": "jax",
-    JOINED: "jax",
+    BARRIERS: "jax",
     "CuPy": "cupy",
 }
 # Peers whose loop is driven by the host: they have none on the device.
@@ -80,7 +80,7 @@ def measure(ladder: str, answer: Answer, quick: bool, device: Device) -> None:
 
 def checked(ladder: str, peer: str, size: int, device: Device, quick: bool) -> Callable[[], Timing]:
     """A measurement of one rung, once its answer is right."""
-    options: dict[str, Any] = {FUSED: {"fuse": True}, JOINED: {"joined": True}}.get(peer, {})
+    options: dict[str, Any] = {FUSED: {"fuse": True}, BARRIERS: {"barriers": True}}.get(peer, {})
     make = getattr(importlib.import_module(f"benchmarks.rungs.in_{PEERS[peer]}"), ladder)
     made = make(size, device, **options)
     if isinstance(made, Loop):

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ def say(words: str) -> None:
 def main(begin: Callable[[Device], Answer], parts: Mapping[str, Part], draw: Callable[[dict[str, Any], Path], None]) -> int:
     """The command line: measure the parts asked for, keep the others' rows if they are of this machine and commit.
 
-    Returns 0 when measured, 3 when a GPU is needed and there is none.
+    Returns 0 when measured, 1 when qgraph failed in some part, 3 when a GPU is needed and there is none.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, default=RESULTS, help="where the result files go")
@@ -107,16 +108,29 @@ def main(begin: Callable[[Device], Answer], parts: Mapping[str, Part], draw: Cal
         print(f"not measured: no GPU here ({info_here().get('reason') or 'no CUDA device'})")
         return 3
     answer = begin(options.device)
-    for part in options.only:
-        start = time.perf_counter()
-        say(f"-- {part}")
-        parts[part](answer, options.quick, options.device)
-        say(f"-- {part}: {time.perf_counter() - start:.0f} s")
     _keep(answer, set(parts) - set(options.only), options.out)
+    failed = [part for part in options.only if not _measured(part, parts[part], answer, options)]
     answer.rows.sort(key=lambda row: list(parts).index(row[answer.columns[0]]))
     answer.targets = targets(answer.rows, answer.columns[0])
     write(answer, draw, options.out)
-    return 0
+    return int(bool(failed))
+
+
+def _measured(part: str, measure: Part, answer: Answer, options: argparse.Namespace) -> bool:
+    """Measure a part, and put what there is into the file: a run that is cut short, or a part that fails, loses no other."""
+    start = time.perf_counter()
+    say(f"-- {part}")
+    try:
+        measure(answer, options.quick, options.device)
+    except Exception as error:
+        traceback.print_exc()
+        answer.missing[f"{part}: qgraph"] = f"failed: {type(error).__name__}"
+        return False
+    finally:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / f"{answer.question}.json").write_text(json.dumps(answer.as_json(), indent=1) + "\n")
+    say(f"-- {part}: {time.perf_counter() - start:.0f} s")
+    return True
 
 
 def _keep(answer: Answer, others: set[str], out: Path) -> None:

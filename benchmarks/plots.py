@@ -27,7 +27,7 @@ COLOURS = {
     "Warp": "#65a30d",
     "CuPy": "#be185d",
     "JAX": "#0891b2",
-    "JAX, loops joined": "#67c5d8",
+    "JAX, barriers": "#67c5d8",
 }
 
 

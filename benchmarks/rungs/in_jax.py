@@ -1,4 +1,4 @@
-"""In JAX: ``jax.jit``; barriers keep XLA from making one kernel of the loops, as nothing joins them in the other rows."""
+"""In JAX: ``jax.jit``, which joins loops where it likes; with ``barriers`` it is asked not to."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from benchmarks.peers import Device, Run
 from benchmarks.rungs import SETS, Loop, zeros
 
 
-def _steps(x: Any, loops: int, *, joined: bool) -> Any:
+def _steps(x: Any, loops: int, *, barriers: bool) -> Any:
     for _ in range(loops):
         x = x + 1.0
-        if not joined:
+        if barriers:
             x = lax.optimization_barrier(x)
     return x
 
 
-def chain(loops: int, device: Device, *, joined: bool = False) -> Run:
+def chain(loops: int, device: Device, *, barriers: bool = False) -> Run:
     """Loops in a row, each call on the result of the last."""
-    step = jax.jit(functools.partial(_steps, loops=loops, joined=joined), donate_argnums=0)
+    step = jax.jit(functools.partial(_steps, loops=loops, barriers=barriers), donate_argnums=0)
     state = [jnp.asarray(zeros())]
     # Compiled on another array.
     step(jnp.asarray(zeros())).block_until_ready()
@@ -36,13 +36,13 @@ def chain(loops: int, device: Device, *, joined: bool = False) -> Run:
     return Run(action, lambda: jax.block_until_ready(state), lambda: {"x": np.asarray(state[0])})
 
 
-def loop(loops: int, device: Device, *, joined: bool = False) -> Loop:
+def loop(loops: int, device: Device, *, barriers: bool = False) -> Loop:
     """``lax.while_loop``, with the flags that XLA has by default."""
 
     @functools.partial(jax.jit, donate_argnums=0)
     def repeat(x: Any, counter: Any) -> Any:
         def body(carry: Any) -> Any:
-            return _steps(carry[0], loops, joined=joined), carry[1] - 1
+            return _steps(carry[0], loops, barriers=barriers), carry[1] - 1
 
         return lax.while_loop(lambda carry: carry[1] > 0, body, (x, counter))[0]
 
@@ -59,9 +59,9 @@ def loop(loops: int, device: Device, *, joined: bool = False) -> Loop:
     return Loop(prepare, run, lambda: np.asarray(state["x"]))
 
 
-def changed(loops: int, device: Device, *, joined: bool = False) -> Run:
+def changed(loops: int, device: Device, *, barriers: bool = False) -> Run:
     """Another array each call, and a new one out of it."""
-    step = jax.jit(functools.partial(_steps, loops=loops, joined=joined), donate_argnums=0)
+    step = jax.jit(functools.partial(_steps, loops=loops, barriers=barriers), donate_argnums=0)
     arrays = [jnp.asarray(zeros()) for _ in range(SETS)]
     step(jnp.asarray(zeros())).block_until_ready()
     following = itertools.cycle(range(SETS)).__next__
@@ -73,7 +73,7 @@ def changed(loops: int, device: Device, *, joined: bool = False) -> Run:
     return Run(action, lambda: jax.block_until_ready(arrays), lambda: {"x": np.stack([np.asarray(x) for x in arrays])})
 
 
-def branches(count: int, device: Device, *, joined: bool = False) -> Run:
+def branches(count: int, device: Device, *, barriers: bool = False) -> Run:
     """A list of arrays; XLA may join what is independent if it likes."""
     step = jax.jit(lambda arrays: [x + 1.0 for x in arrays], donate_argnums=0)
     state = [[jnp.asarray(zeros()) for _ in range(count)]]

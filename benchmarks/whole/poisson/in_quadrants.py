@@ -1,5 +1,6 @@
 """In Quadrants: one graph with a device-side loop; sums into local names, which it reduces by threads."""
 
+import functools
 from typing import Any
 
 import quadrants as qd
@@ -12,6 +13,7 @@ Number = qd.types.ndarray(qd.f32, ndim=0)
 Count = qd.types.ndarray(qd.i32, ndim=0)
 
 
+@functools.cache
 def solver(n: int) -> Any:
     """The kernel for grids of ``n`` by ``n``: with bounds known when it is compiled its grids are as large as they must be."""
 
