@@ -122,7 +122,7 @@ def _measured(part: str, measure: Part, answer: Answer, options: argparse.Namesp
     say(f"-- {part}")
     try:
         measure(answer, options.quick, options.device)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - it is printed, and the exit status tells
         traceback.print_exc()
         answer.missing[f"{part}: qgraph"] = f"failed: {type(error).__name__}"
         return False
