@@ -706,7 +706,11 @@ class _Walker:
         if poly is None:
             return False
         for variable in (*self.loops[::-1], *self.axes):
-            poly = poly.substitute({variable.symbol: variable.start + variable.step * Poly.symbol("#t")})
+            value = variable.start + variable.step * Poly.symbol("#t")
+            if variable.stop is not None and (variable.step.constant or 0) < 0:
+                # What counts down stays above where it stops.
+                value = variable.stop + Poly.const(1) + Poly.symbol("#t")
+            poly = poly.substitute({variable.symbol: value})
         return all(c >= 0 and all(name.startswith("#") for name in monomial) for monomial, c in poly.terms)
 
     def pure(self, node: ast.Call, function: object, arguments: list[Value], named: dict[str, Value]) -> Value:

@@ -312,3 +312,36 @@ def test_elements_of_a_reversed_view_are_owned(check, function, shape, others):
     kernel = check(function, lambda: (np.full(shape, 4, np.uint8), *others))
     (task,) = kernel.plan(np.zeros(shape, np.uint8), *others).tasks
     assert task.verdict.kind == "independent"
+
+
+def down_a_part(x, y):
+    w = x[1:]
+    for i in range(w.shape[0] - 1, -1, -1):
+        w[i] += 1
+    for i in range(w.shape[0] - 1, 1, -2):
+        y[i] = w[i - 2]
+
+
+def test_a_loop_that_counts_down_owns_its_elements_of_a_part(rig):
+    """uint8 has no atomics: it was refused, since an index might have been negative."""
+    for n in (1, 2, 9):
+        arrays = np.arange(n, dtype=np.uint8), np.full(n, 77, np.uint8)
+        kernel = rig.kernel(down_a_part)
+        verdicts = [task.verdict.kind for task in kernel.plan(*arrays).tasks if task.verdict is not None]
+        assert verdicts == ["independent", "independent"]
+        expected, actual = ([each.copy() for each in arrays] for _ in range(2))
+        kernel.reference(*expected)
+        rig.run(kernel, *actual)
+        for one, other in zip(actual, expected, strict=True):
+            assert one.tolist() == other.tolist()
+
+
+def just_below(x):
+    w = x[1:]
+    for i in range(w.shape[0] - 1, -2, -1):
+        w[i] += 1
+
+
+def test_an_index_of_a_part_that_may_be_negative_counts_from_the_end(rig):
+    with pytest.raises(qgraph.KernelTypeError, match="no atomic"):
+        rig.kernel(just_below)(np.zeros(5, np.uint8))
