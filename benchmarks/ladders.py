@@ -1,6 +1,6 @@
 """Ladders: 1 to 50 loops, device loops, changed arguments, independent branches, in qgraph, raw C and the peers.
 
-``python -m benchmarks.ladders [--only chain ...] [--quick] [--device cpu]``
+``python -m benchmarks.ladders [--only chain ...] [--without JAX ...] [--quick] [--device cpu]``
 """
 
 from __future__ import annotations

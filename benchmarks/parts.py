@@ -49,6 +49,8 @@ def present(answer: Answer, libraries: Mapping[str, str], device: Device) -> lis
     """Of peers and their libraries, those that can run here; why others cannot is noted once."""
     found = []
     for peer, library in libraries.items():
+        if peer in answer.missing:
+            continue
         try:
             if library != "qgraph":
                 require(library, device)
@@ -103,11 +105,13 @@ def main(begin: Callable[[Device], Answer], parts: Mapping[str, Part], draw: Cal
     parser.add_argument("--quick", action="store_true", help="smallest sizes and few repeats: to see that it works")
     parser.add_argument("--only", nargs="+", choices=list(parts), default=list(parts), metavar="PART", help=", ".join(parts))
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: to see that the answers agree")
+    parser.add_argument("--without", nargs="+", default=[], metavar="PEER", help="leave these out, as the tables name them")
     options = parser.parse_args()
     if options.device == "cuda" and not has_gpu():
         print(f"not measured: no GPU here ({info_here().get('reason') or 'no CUDA device'})")
         return 3
     answer = begin(options.device)
+    answer.missing = dict.fromkeys(options.without, "left out: --without")
     _keep(answer, set(parts) - set(options.only), options.out)
     failed = [part for part in options.only if not _measured(part, parts[part], answer, options)]
     answer.rows.sort(key=lambda row: list(parts).index(row[answer.columns[0]]))

@@ -1,6 +1,8 @@
 """Whole programs: the same work in qgraph, Quadrants, Warp and CuPy, as users of each write it.
 
-``python -m benchmarks.programs [--only poisson ...] [--quick] [--device cpu]``
+``python -m benchmarks.programs [--only poisson ...] [--without Warp ...] [--quick] [--device cpu]``
+
+A peer that cannot be imported is listed as missing: ``pip install quadrants==1.3.3 warp-lang==1.19.0 cupy-cuda13x==14.2.0``.
 """
 
 from __future__ import annotations

@@ -67,8 +67,7 @@ def stepper(n: int) -> Any:
     """The kernel for boxes of ``n`` by ``n``: bounds known when it is compiled are its fast way."""
 
     @qd.kernel(graph=True)
-    def cavity(f: Populations, g: Populations, lid: qd.f32, omega: qd.f32, counter: Count, steps: qd.i32):
-        counter[()] = steps // 2
+    def cavity(f: Populations, g: Populations, lid: qd.f32, omega: qd.f32, counter: Count):
         while qd.graph.do_while(counter):
             for i, j in qd.ndrange(n, n):
                 collide(f, g, i, j, n, lid, omega)
@@ -85,6 +84,10 @@ def make(problem: Problem, device: Device) -> Run:
     cavity = stepper(n)
     f, g = (qd.ndarray(qd.f32, shape=(9, n, n)) for _ in range(2))
     counter = qd.ndarray(qd.i32, shape=())
-    counter.fill(1)
     f.from_numpy(problem.rest)
-    return Run(lambda: cavity(f, g, LID, OMEGA, counter, problem.steps), qd.sync, lambda: {"f": f.to_numpy()})
+
+    def run() -> None:
+        counter.fill(problem.steps // 2)
+        cavity(f, g, LID, OMEGA, counter)
+
+    return Run(run, qd.sync, lambda: {"f": f.to_numpy()})

@@ -15,8 +15,7 @@ def stepper(n: int) -> Any:
     """The kernel for fields of ``n`` by ``n``: bounds known when it is compiled are its fast way."""
 
     @qd.kernel(graph=True)
-    def fdtd(ez: Grid, hx: Grid, hy: Grid, courant: qd.f32, counter: Count, steps: qd.i32):
-        counter[()] = steps
+    def fdtd(ez: Grid, hx: Grid, hy: Grid, courant: qd.f32, counter: Count):
         while qd.graph.do_while(counter):
             for i, j in qd.ndrange(n - 1, n - 1):
                 hx[i, j] -= courant * (ez[i, j + 1] - ez[i, j])
@@ -37,9 +36,9 @@ def make(problem: Problem, device: Device) -> Run:
     ez.from_numpy(problem.pulse)
     hx.fill(0.0)
     hy.fill(0.0)
-    counter.fill(1)
-    return Run(
-        lambda: fdtd(ez, hx, hy, COURANT, counter, problem.steps),
-        qd.sync,
-        lambda: {"ez": ez.to_numpy(), "hx": hx.to_numpy(), "hy": hy.to_numpy()},
-    )
+
+    def run() -> None:
+        counter.fill(problem.steps)
+        fdtd(ez, hx, hy, COURANT, counter)
+
+    return Run(run, qd.sync, lambda: {"ez": ez.to_numpy(), "hx": hx.to_numpy(), "hy": hy.to_numpy()})
