@@ -616,7 +616,7 @@ def test_a_reduction_is_one_node_and_the_plan_says_so(rig):
 
 
 @pytest.mark.needs("compiler")
-@pytest.mark.parametrize("dtype", ["int8", "float16", "complex64"])
+@pytest.mark.parametrize("dtype", ["float16", "complex64"])
 def test_the_kernels_link_for_a_gpu(dtype):
     from qgraph.lowering.link import link
 
