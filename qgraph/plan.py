@@ -68,6 +68,13 @@ class Node:
         """What its kernel runs."""
         return () if self.task is None else (*self.first, self.task, *self.beside, *self.then)
 
+    @property
+    def decision(self) -> Task | None:
+        """The task of its kernel that sets the condition of a conditional node, if one does: a kernel has one handle."""
+        found = [task for task in self.tasks if task.role in ("enter", "condition", "decide")]
+        assert len(found) <= 1, f"the kernel of {self.label} sets {len(found)} conditions"
+        return found[0] if found else None
+
 
 @dataclass(frozen=True, slots=True)
 class Region:

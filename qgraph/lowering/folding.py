@@ -64,6 +64,8 @@ def _begins(node: Node, loop: Node, places: Mapping[str, frozenset[str]]) -> boo
     """Whether the one-thread tasks of ``node`` may run when the iterations of ``loop`` are done."""
     if loop.task is None or not loop.task.reductions or not all(map(_is_brief, node.tasks)):
         return False
+    if node.decision is not None and loop.decision is not None:
+        return False
     loaded = {slot.name for _, slot in loop.task.scalars}
     started = {v.slot.name for each in loop.task.reductions for v in each.variables if v.slot is not None} - loaded
     effects = functools.reduce(operator.or_, (task.effects for task in node.tasks))
@@ -100,7 +102,7 @@ class _Folder:
                 self._before[index] = 0
                 for each in direct:
                     self._before[index] |= self._before[each] | 1 << each
-            if node.task is not None and node.task.role in ("enter", "condition", "decide"):
+            if node.decision is not None:
                 self._closed.add(self._home[index])
         return self._home
 

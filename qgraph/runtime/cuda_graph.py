@@ -278,8 +278,7 @@ class CudaExecutable(ABC):
             if node.task is not None and node.index not in self._others.nodes:
                 code = plan.codes[node.task.name]
                 bit = 1 << len(self._kernels)
-                # At most one of its tasks decides, the last.
-                loop = loops.get(node.tasks[-1].name)
+                loop = None if node.decision is None else loops.get(node.decision.name)
                 self._kernels[node.index] = KernelNode(node.index, code, bit, loop, setting)
 
     def _handle_loops(self, plan: GraphPlan) -> dict[str, int]:

@@ -528,3 +528,32 @@ def test_only_results_make_a_call_wait():
     qgraph.synchronize()
     done = time.perf_counter() - start
     assert launched < done / 5
+
+
+def sums_before_a_test(x, turns, rounds):
+    s = total = 0
+    for _ in qgraph.serial(range(rounds)):
+        s = 0
+        t = 0
+        for i in range(x.shape[0]):
+            s += x[i]
+        while t < turns[0]:
+            for i in range(x.shape[0]):
+                x[i] = (x[i] * 5 + t) % 257
+            t += 1
+        total += s * t + t
+    return total
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3])
+def test_the_kernel_of_a_sum_arms_a_loop(path, turns):
+    """A loop's condition may stand in front of the sum whose kernel sets it: no turn too many, and again in each round."""
+
+    def arguments(array):
+        return array(ints(3001)), array(np.array([turns])), 4
+
+    kernel = cuda_kernel(sums_before_a_test, path)
+    x, *rest = arguments(on_device)
+    wanted_x, *wanted_rest = arguments(lambda array: array)
+    assert kernel(x, *rest) == kernel.reference(wanted_x, *wanted_rest)
+    np.testing.assert_array_equal(qgraph.to_numpy(x), wanted_x)

@@ -63,10 +63,10 @@ def test_host_arrays_wait_in_the_call():
 def test_the_first_of_many_launches_is_told():
     kernel = cuda_kernel(assign)
     x, y, ends = arguments(2, 0)
-    bound = kernel.bind(x, y, ends)
+    bound, others = kernel.bind(x, y, ends), on_device(3, 0)
     for _ in range(100):
         bound.launch()
-    kernel(x, y, on_device(3, 0))
+    kernel(x, y, others)
     with pytest.raises(qgraph.ArgumentError, match=DIFFERENT):
         qgraph.synchronize()
     qgraph.synchronize()

@@ -167,3 +167,38 @@ def test_a_task_that_waits_for_two_that_do_not_wait_for_each_other_stays():
     plan, lines = nodes_of(kernel, np.zeros(4), np.zeros(4))
     assert lines == [([], [1], []), ([], [2], []), ([], [4], []), ([], [6], [9]), ([], [7], [])]
     assert plan.edges == ((0, 1), (0, 2), (1, 3), (2, 3), (3, 4))
+
+
+def test_a_kernel_sets_one_condition():
+    """The test of the `while` would be set where the sum is, which decides the `if` already: a kernel has one handle."""
+
+    def kernel(x, y):
+        s = 0.0
+        t = 0
+        for i in range(x.shape[0]):
+            s += x[i]
+        if s > 1.0:
+            y[:] = 2.0
+        while t < y.shape[0]:
+            for i in range(x.shape[0]):
+                x[i] = t
+            t += 1
+        return t
+
+    def alone(x, y):
+        s = 0.0
+        t = 0
+        for i in range(x.shape[0]):
+            s += x[i]
+        while t < y.shape[0]:
+            for i in range(x.shape[0]):
+                x[i] = t
+            t += 1
+        return s, t
+
+    plan, _ = nodes_of(kernel, np.zeros(4), np.zeros(4))
+    assert [node.decision.role for node in plan.nodes if node.decision] == ["enter", "decide", "condition"]
+    plan, _ = nodes_of(alone, np.zeros(4), np.zeros(4))
+    sums, loop = plan.nodes[0], plan.nodes[1].control
+    assert sums.task.reductions
+    assert sums.decision is sums.first[-1] is loop.enter

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,8 +23,6 @@ from typing import Any
 from qgraph.errors import CudaError
 from tests.properties.hunting import SHRINK_SECONDS, Finding, hunt
 
-# A program that runs longer than this hangs.
-PATIENCE = 240.0
 # The exit status of a process whose CUDA context was lost.
 LOST = 3
 
@@ -39,8 +38,15 @@ def main() -> int:
     start = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="qgraph-fuzz-"))
     jobs = [_Job(options, number, folder) for number in range(options.jobs)]
-    while any(job.running() for job in jobs):
-        time.sleep(0.5)
+    # Whoever ends it early is told what there is.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        while any([job.running() for job in jobs]):
+            time.sleep(0.5)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for job in jobs:
+            job.stop()
     findings = [finding for job in jobs for finding in job.findings()]
     report = {
         "backend": options.backend,
@@ -69,6 +75,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--fuse", action="store_true", help="programs with neighbouring loops, each with and without fuse")
     parser.add_argument("--findings", type=int, default=10, help="a process stops after so many")
     parser.add_argument("--shrink", type=float, default=SHRINK_SECONDS, help="seconds to make a found program smaller")
+    parser.add_argument("--patience", type=float, default=240.0, help="a program that takes more seconds hangs")
     parser.add_argument("--without", default="", help="features to leave out, with commas between")
     parser.add_argument("--out", default="", help="a file for the report as JSON")
     parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
@@ -110,7 +117,7 @@ class _Job:
         """Whether it still works; a process that died or hangs is noted, and another takes its place."""
         now = self.path / "now.py"
         status = self.process.poll()
-        hangs = status is None and now.exists() and time.time() - now.stat().st_mtime > PATIENCE
+        hangs = status is None and now.exists() and time.time() - now.stat().st_mtime > self.options.patience
         if status == 0 or (status is None and not hangs):
             return status is None
         if hangs:
@@ -124,6 +131,14 @@ class _Job:
             return False
         self.process = self._started()
         return True
+
+    def stop(self) -> None:
+        """End it, whatever it does; the program that it runs is noted as one that was not finished."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+            now = self.path / "now.py"
+            self.losses.append({"error": "stopped", "source": now.read_text() if now.exists() else "", "seed": self.options.seed})
 
     def _time_left(self) -> bool:
         return time.monotonic() - self.start < self.options.seconds and self.done < self.options.count // self.options.jobs
