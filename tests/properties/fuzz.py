@@ -41,7 +41,7 @@ def main() -> int:
     # Whoever ends it early is told what there is.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        while any([job.running() for job in jobs]):
+        while sum(job.running() for job in jobs):
             time.sleep(0.5)
     except KeyboardInterrupt:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -124,7 +124,7 @@ class _Job:
             self.process.kill()
             self.process.wait()
         what = "hangs" if hangs else f"the process ended with {status}"
-        self.losses.append({"error": what, "source": now.read_text() if now.exists() else "", "seed": self.options.seed})
+        self._lose(what)
         now.unlink(missing_ok=True)
         self.done = self.programs()
         if len(self.losses) > self.options.findings or not self._time_left():
@@ -132,13 +132,20 @@ class _Job:
         self.process = self._started()
         return True
 
+    def _lose(self, what: str) -> None:
+        now = self.path / "now.py"
+        source = now.read_text() if now.exists() else ""
+        self.losses.append({"error": what, "source": source, "seed": self.options.seed})
+
     def stop(self) -> None:
         """End it, whatever it does; the program that it runs is noted as one that was not finished."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
             now = self.path / "now.py"
-            self.losses.append({"error": "stopped", "source": now.read_text() if now.exists() else "", "seed": self.options.seed})
+            self.losses.append(
+                {"error": "stopped", "source": now.read_text() if now.exists() else "", "seed": self.options.seed}
+            )
 
     def _time_left(self) -> bool:
         return time.monotonic() - self.start < self.options.seconds and self.done < self.options.count // self.options.jobs
