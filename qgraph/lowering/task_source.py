@@ -27,6 +27,7 @@ from qgraph.plan import Node
 from qgraph.program import NUMBER, Axis, Cast, Function, Program, Selection, Task, function_tree
 
 HANDLE = Parameter("handle", "_handle")
+EARLY = Parameter("early", "_early")
 # The most nodes of the syntax tree of a light loop's body.
 LIGHT = 200
 # Under names that no user has: a parameter may be called `range`.
@@ -60,7 +61,7 @@ def cuda_code(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tup
         body = _several(task, counts, dtypes)
     else:
         body = _one_thread(task, counts, dtypes)
-    parameters = parameters_of(program, task, body)
+    parameters = (*parameters_of(program, task, body), EARLY)
     function = make_function(task.name, [p.name for p in parameters], body, names, task)
     code = TaskCode(
         task=task,
