@@ -24,14 +24,26 @@ def counted(loops: int) -> Callable[..., Any]:
     return _function(f"counted_{loops}", "x, a, counter", body)
 
 
+def independent(loops: int) -> Callable[..., Any]:
+    """``independent(x0, x1, ..., a)``: as many loops as arrays, each over its own."""
+    names = [f"x{number}" for number in range(loops)]
+    body = [line for x in names for line in (f"    for i in range({x}.shape[0]):", f"        {x}[i] = {x}[i] + a")]
+    return _function(f"independent_{loops}", ", ".join([*names, "a"]), body)
+
+
 def _loops(loops: int, depth: int) -> list[str]:
     pad = "    " * depth
     return [f"{pad}for i in range(x.shape[0]):", f"{pad}    x[i] = x[i] + a"] * loops
 
 
 def _function(name: str, parameters: str, body: list[str]) -> Callable[..., Any]:
+    return load(name, ["import qgraph", "", "", f"def {name}({parameters}):", *body])
+
+
+def load(name: str, lines: list[str]) -> Callable[..., Any]:
+    """The function ``name`` of the Python source ``lines``."""
     file = _folder() / f"{name}.py"
-    file.write_text("\n".join(["import qgraph", "", "", f"def {name}({parameters}):", *body]) + "\n")
+    file.write_text("\n".join(lines) + "\n")
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ImportError(str(file))

@@ -15,12 +15,19 @@ COLOURS = {
     "qgraph": "#c2410c",
     "qgraph, graph=False": "#f59e0b",
     "qgraph, host loop": "#f59e0b",
+    "qgraph, fuse=True": "#fb923c",
+    "by hand": "#0f766e",
     "raw C": INK,
     "raw C, one kernel for both": "#7b8794",
     "raw C, host loop": "#9aa5b1",
     "PyTorch graph": "#7c3aed",
     "numba-cuda": "#0f766e",
     "numba prange": "#0f766e",
+    "Quadrants": "#1d4ed8",
+    "Warp": "#65a30d",
+    "CuPy": "#be185d",
+    "JAX": "#0891b2",
+    "JAX, barriers": "#67c5d8",
 }
 
 

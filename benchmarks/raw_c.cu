@@ -1,6 +1,8 @@
 // What CUDA itself costs from C, for benchmarks/raw_c.py: a chain of kernel nodes, and a while node, as JSON on stdout.
 //   raw_c chain K   K kernels x[i] += a in a row, as one graph and as stream launches
 //   raw_c while K   a while node: K such kernels and a counter; the condition in a kernel of its own, or with the counter
+//   raw_c change K  K kernels in a row as one graph that gets another array before each launch
+//   raw_c fork K    K kernels side by side, each with an array of its own, as one graph
 //   raw_c host K    the same loop driven by the host: stream launches, a 4-byte copy back, a wait
 // Elements: 1,024 float32 as 4 blocks of 256. Each answer is checked; a wrong one or a failed call ends with status 1.
 #include <algorithm>
@@ -127,6 +129,73 @@ static void measure_chain(int kernels) {
     CHECK(cudaGetLastError());
 }
 
+static const int SETS = 32;
+static float *sets[SETS];
+
+static void expect_sets(int count, float value, const char *what) {
+    for (int k = 0; k < count; k++) {
+        CHECK(cudaMemcpy(x, sets[k], N * sizeof(float), cudaMemcpyDeviceToDevice));
+        expect(value, what);
+    }
+}
+
+static void clear_sets() {
+    for (int k = 0; k < SETS; k++) CHECK(cudaMemset(sets[k], 0, N * sizeof(float)));
+    CHECK(cudaDeviceSynchronize());
+}
+
+static void measure_change(int kernels) {
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CHECK(cudaGraphCreate(&graph, 0));
+    int n = N, turn = 0;
+    float a = 1.0f, *now = sets[0];
+    void *arguments[] = {&now, &n, &a};
+    std::vector<cudaGraphNode_t> nodes;
+    for (int k = 0; k < kernels; k++)
+        nodes.push_back(kernel_node(graph, k ? &nodes.back() : nullptr, (void *)add, N / BLOCK, BLOCK, arguments));
+    CHECK(cudaGraphInstantiate(&exec, graph, 0));
+    cudaKernelNodeParams parameters = {};
+    parameters.func = (void *)add;
+    parameters.gridDim = dim3(N / BLOCK);
+    parameters.blockDim = dim3(BLOCK);
+    parameters.kernelParams = arguments;
+    auto launch = [&] {
+        now = sets[turn++ % SETS];
+        for (cudaGraphNode_t node : nodes) CHECK(cudaGraphExecKernelNodeSetParams(exec, node, &parameters));
+        CHECK(cudaGraphLaunch(exec, stream));
+    };
+    clear_sets();
+    for (int k = 0; k < SETS; k++) launch();
+    CHECK(cudaStreamSynchronize(stream));
+    expect_sets(SETS, (float)kernels, "change");
+    printf("{\"kernels\": %d, ", kernels);
+    measure_launch("change", launch, "}\n");
+}
+
+static void measure_fork(int kernels) {
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    if (kernels > SETS) {
+        fprintf(stderr, "raw_c: fork: at most %d\n", SETS);
+        exit(2);
+    }
+    CHECK(cudaGraphCreate(&graph, 0));
+    int n = N;
+    float a = 1.0f;
+    for (int k = 0; k < kernels; k++) {
+        void *arguments[] = {&sets[k], &n, &a};
+        kernel_node(graph, nullptr, (void *)add, N / BLOCK, BLOCK, arguments);
+    }
+    CHECK(cudaGraphInstantiate(&exec, graph, 0));
+    clear_sets();
+    CHECK(cudaGraphLaunch(exec, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    expect_sets(kernels, 1.0f, "fork");
+    printf("{\"kernels\": %d, ", kernels);
+    measure_launch("fork", [&] { CHECK(cudaGraphLaunch(exec, stream)); }, "}\n");
+}
+
 static cudaGraphExec_t while_graph(int kernels, bool separate) {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
@@ -221,16 +290,19 @@ static void measure_host(int kernels) {
 
 int main(int count, char **words) {
     if (count < 3) {
-        fprintf(stderr, "usage: raw_c chain|while|host K...\n");
+        fprintf(stderr, "usage: raw_c chain|while|change|fork|host K...\n");
         return 2;
     }
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     CHECK(cudaMalloc(&x, N * sizeof(float)));
     CHECK(cudaMalloc(&counter, sizeof(int)));
+    for (int k = 0; k < SETS; k++) CHECK(cudaMalloc(&sets[k], N * sizeof(float)));
     for (int i = 2; i < count; i++) {
         int kernels = atoi(words[i]);
         if (!strcmp(words[1], "chain")) measure_chain(kernels);
         if (!strcmp(words[1], "while")) measure_while(kernels);
+        if (!strcmp(words[1], "change")) measure_change(kernels);
+        if (!strcmp(words[1], "fork")) measure_fork(kernels);
         if (!strcmp(words[1], "host")) measure_host(kernels);
     }
     return 0;

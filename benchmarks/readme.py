@@ -59,14 +59,28 @@ def section(record: dict[str, Any], place: str) -> str:
     source = (
         f"{where}. From [{place}.json]({place}.json), commit {record['commit']}, {record['date'][:10]}: `{record['command']}`."
     )
-    columns = [column for column in record["columns"] if any(row.get(column) is not None for row in record["rows"])]
-    rows = [[text(row.get(column)) for column in columns] for row in record["rows"]]
+    named, found = across(record) if "peer" in record["columns"] else (record["columns"], record["rows"])
+    columns = [column for column in named if any(row.get(column) is not None for row in found)]
+    rows = [[text(row.get(column)) for column in columns] for row in found]
     parts = [f"**{record['title']}**", markdown(columns, rows)]
     if record["targets"]:
         parts.append(targets(record["targets"]))
     if record["missing"]:
         parts.append("Missing: " + "; ".join(f"{name} ({why})" for name, why in record["missing"].items()) + ".")
     return "\n\n".join([*parts, source])
+
+
+def across(record: dict[str, Any]) -> tuple[list[str], list[dict[str, Any]]]:
+    """The rows of one size side by side: a column a peer, with its time."""
+    key = record["columns"][0]
+    peers = list(dict.fromkeys(row["peer"] for row in record["rows"]))
+    lines: dict[tuple[Any, Any], dict[str, Any]] = {}
+    for row in record["rows"]:
+        line = lines.setdefault((row[key], row["size"]), {key: row[key], "size": row["size"]})
+        line[row["peer"]] = row["us"]
+        if row["peer"] == "qgraph" and row.get("iterations") is not None:
+            line["iterations"] = row["iterations"]
+    return [key, "size", "iterations", *peers], list(lines.values())
 
 
 def targets(found: list[dict[str, Any]]) -> str:

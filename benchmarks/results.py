@@ -19,6 +19,7 @@ import qgraph
 
 RESULTS = Path(__file__).resolve().parent / "results"
 DISTRIBUTIONS = ("numpy", "numba", "numba-cuda", "llvmlite", "cuda-core", "cuda-bindings", "nvidia-nvjitlink", "torch")
+PEERS = ("quadrants", "warp-lang", "cupy-cuda13x", "cupy-cuda12x", "jax")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +74,12 @@ def machine() -> dict[str, Any]:
     """Processor, GPU, driver and versions."""
     info = {key: str(value) for key, value in info_here().items()}
     versions = {}
-    for name in DISTRIBUTIONS:
+    for name in DISTRIBUTIONS + PEERS:
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            versions[name] = "not installed"
+            if name in DISTRIBUTIONS:
+                versions[name] = "not installed"
     return {
         "cpu": cpu_name(),
         "cores": os.cpu_count(),
@@ -183,10 +185,14 @@ def main(measure: Callable[[bool], Answer], draw: Callable[[dict[str, Any], Path
     if needs_gpu and not has_gpu():
         print(f"not measured: no GPU here ({info_here().get('reason') or 'no CUDA device'})")
         return 3
-    answer = measure(options.quick)
-    record = answer.as_json()
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"{answer.question}.json").write_text(json.dumps(record, indent=1) + "\n")
-    draw(record, options.out / f"{answer.question}.png")
-    print(report(answer))
+    write(measure(options.quick), draw, options.out)
     return 0
+
+
+def write(answer: Answer, draw: Callable[[dict[str, Any], Path], None], out: Path) -> None:
+    """The files of an answer into the folder ``out``, and its table on the terminal."""
+    record = answer.as_json()
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{answer.question}.json").write_text(json.dumps(record, indent=1) + "\n")
+    draw(record, out / f"{answer.question}.png")
+    print(report(answer))

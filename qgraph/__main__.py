@@ -1,4 +1,4 @@
-"""``python -m qgraph info`` and ``python -m qgraph inspect MODULE:KERNEL``."""
+"""``python -m qgraph info``, ``python -m qgraph inspect MODULE:KERNEL`` and ``python -m qgraph cache [clear]``."""
 
 from __future__ import annotations
 
@@ -47,6 +47,9 @@ def _parser() -> argparse.ArgumentParser:
     look.add_argument("--args", metavar="EXPR", help='example arguments, such as "np.zeros(8), 3"; np is NumPy')
     look.add_argument("--dot", action="store_true", help="with --args: print the graph in Graphviz' language instead")
     look.set_defaults(command=_inspect)
+    cache = commands.add_parser("cache", help="compiled kernels on the disk: where, how many, how large; `cache clear`")
+    cache.add_argument("action", nargs="?", choices=["clear"], help="remove them all")
+    cache.set_defaults(command=_cache)
     return parser
 
 
@@ -74,6 +77,24 @@ def _words(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return ", ".join(str(part) for part in value) or "none"
     return str(value)
+
+
+# --- cache --------------------------------------------------------------------------------------------------------------
+
+
+def _cache(options: argparse.Namespace) -> None:
+    from qgraph.lowering.disk_cache import store
+
+    found = store()
+    if found is None:
+        print("the cache is off")
+        return
+    if options.action == "clear":
+        print(f"removed {found.clear()} entries from {found.folder}")
+        return
+    usage = found.usage()
+    limit = f"{found.limit / 2**20:.0f} MiB, set by QGRAPH_CACHE_SIZE"
+    print(_table({"folder": found.folder, "entries": usage.entries, "size": f"{usage.size / 2**20:.1f} MiB", "limit": limit}))
 
 
 # --- inspect ------------------------------------------------------------------------------------------------------------

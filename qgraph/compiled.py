@@ -13,6 +13,8 @@ from qgraph.program import ArrayType, ScalarType, Task
 SEVERAL = 4
 # The first compute capability whose kernels can start before those that they wait for have ended.
 PROGRAMMATIC = (9, 0)
+# Loops side by side begin at a multiple of so many threads.
+WARP = 32
 # The most threads of a block that combines values.
 REDUCTION_BLOCK = 256
 
@@ -23,20 +25,21 @@ class Parameter:
 
     ``leaf``: an array or scalar of the call, by ``name``. ``host``: an int64 the host computed (``HostValue.name``).
     ``slots``: the scratch memory as a C-ordered array of one dimension: ``_slots`` sees it as int64, ``_slots_float32`` (with
-    that ``type``) as float32, and so on. ``handle``: uint64, the conditional handle of the node that this task arms or decides,
-    0 where a slot is written instead. ``callback``: uint64, the address of a host call's function (``HostCall.name``), or of
+    that ``type``) as float32, and so on. ``faults``: int64 words that the host reads too, where a task notes what it found
+    wrong. ``handle``: uint64, the conditional handle of the node that this task arms or decides, 0 where a slot is written
+    instead. ``callback``: uint64, the address of a host call's function (``HostCall.name``), or of
     what it is given (``HostCall.name`` and ``_data``); on the CPU only. ``early``: int64, not 0 where the kernels that wait for
     this one may start beside it; the last parameter of every CUDA kernel.
     """
 
-    kind: Literal["leaf", "host", "slots", "handle", "callback", "early"]
+    kind: Literal["leaf", "host", "slots", "faults", "handle", "callback", "early"]
     name: str
     type: ArrayType | ScalarType | None = None
 
     @property
     def is_array(self) -> bool:
-        """Whether it is memory: an array of the call, or the scratch slots."""
-        return self.kind == "slots" or isinstance(self.type, ArrayType)
+        """Whether it is memory: an array of the call, the scratch slots, or the words of faults."""
+        return self.kind in ("slots", "faults") or isinstance(self.type, ArrayType)
 
 
 def slots_dtype(parameter: Parameter) -> str:
@@ -49,8 +52,9 @@ class TaskCode:
     """One task as a function.
 
     ``source`` is the generated Python (what is hashed, shown and simulated), ``entry`` the name of the kernel in the cubin.
-    ``counts`` names the host values whose product is the number of threads; empty with ``on_device`` (a grid-stride loop over
-    a count that only the device knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
+    ``counts`` names, for each loop that it runs, the host values whose product is the number of iterations; loops side by side
+    have threads of their own, in order, ``WARP`` by ``WARP``. It is empty with ``on_device`` (a grid-stride loop over a count
+    that only the device knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
     ``SEVERAL`` iterations. ``constant`` are the array parameters that nothing changes meanwhile. ``reduces``: it runs
     right with any number of blocks from 1 to ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads.
     """
@@ -59,7 +63,7 @@ class TaskCode:
     entry: str
     source: str
     parameters: tuple[Parameter, ...]
-    counts: tuple[str, ...]
+    counts: tuple[tuple[str, ...], ...]
     single: bool
     on_device: bool
     several: bool = False
@@ -85,6 +89,9 @@ class CudaPlan:
     device_runtime: bool
     # The types of kernel scalars, by slot name.
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    # Whether it was read off the disk as a whole; and why it could not be kept there, where it could not.
+    from_disk: bool = field(default=False, compare=False)
+    unkept: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

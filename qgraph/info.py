@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from importlib import metadata
 from typing import Any
 
 _PACKAGES = ("numba", "numba-cuda", "llvmlite", "numpy", "cuda-core", "cuda-bindings", "nvidia-nvjitlink")
@@ -80,6 +79,8 @@ def _toolkit() -> str:
 
 
 def _version(package: str) -> str:
+    from importlib import metadata
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

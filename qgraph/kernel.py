@@ -15,12 +15,10 @@ from typing import Any, overload
 from qgraph.errors import ArgumentError, BackendError, CudaError, KernelSyntaxError, PerformanceWarning
 from qgraph.explain import Explanation
 from qgraph.frontend.parse import SourceFunction, parse
-from qgraph.frontend.reference import run_reference
-from qgraph.frontend.scope import GlobalArrayFound
 from qgraph.language import Func
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
-from qgraph.program import FrozenName, GlobalArray, is_array
+from qgraph.program import FrozenName, GlobalArray, GlobalArrayFound, is_array
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.backends import DEFAULTS, choose
 from qgraph.runtime.call import Call
@@ -40,7 +38,8 @@ class Stats:
     """What a kernel did so far.
 
     Attributes:
-        compilations: specialisations compiled.
+        compilations: specialisations compiled; one whose code came off the disk counts too, so that the numbers do not depend
+            on what other processes did.
         graph_builds: executables built, one a specialisation unless it was evicted, reset or cleared; and on CUDA one each time
             that a temporary with ``alloc=True`` has another size.
         executables: executables alive now.
@@ -147,6 +146,8 @@ class Kernel:
         self._seen: dict[tuple[Any, ...], None] = {}
         self._recent: dict[tuple[Any, ...] | None, _Last] = {}
         self._counts = Stats()
+        # Until the cache is cleared.
+        self._reads_disk = True
         _KERNELS.add(self)
 
     # --- calling -------------------------------------------------------------------------------------------------------
@@ -331,7 +332,14 @@ class Kernel:
             if variant is None or not variant.frozen_still_holds():
                 self._forget_variant(key)
                 variant = Variant(
-                    self._source, arguments.types, arguments.leaves, backend, device, self.options, global_arrays=used
+                    self._source,
+                    arguments.types,
+                    arguments.leaves,
+                    backend,
+                    device,
+                    self.options,
+                    global_arrays=used,
+                    reads_disk=self._reads_disk,
                 )
                 self._variants[key] = variant
         read = Reader(self._parameters(used), values, arguments, variant.written_leaves, variant.single_leaves).read
@@ -432,6 +440,8 @@ class Kernel:
 
     def reference(self, *args: Any, **kwargs: Any) -> Any:
         """The specification: the function as CPython runs it, on NumPy arrays, in place."""
+        from qgraph.frontend.reference import run_reference
+
         return run_reference(self._source, dict(zip(self._names, self._bind(args, kwargs), strict=True)))
 
     def plan(self, *args: Any, **kwargs: Any) -> GraphPlan:
@@ -440,7 +450,7 @@ class Kernel:
         variant, leaves = self._describe_only(values)
         from qgraph.lowering.build import build_plan
 
-        return build_plan(variant.program_for(variant.check(leaves)))
+        return build_plan(variant.program_for(variant.check(leaves)), fuse=self.options.fuse)
 
     def ptx(self, *args: Any, cc: tuple[int, int] = (9, 0), **kwargs: Any) -> dict[str, str]:
         """The PTX of every task for compute capability ``cc``, by task name; needs no GPU."""
@@ -450,7 +460,7 @@ class Kernel:
         variant, leaves = self._describe_only(values)
         from qgraph.lowering.build import build_plan
 
-        plan = build_plan(variant.program_for(variant.check(leaves)))
+        plan = build_plan(variant.program_for(variant.check(leaves)), fuse=self.options.fuse)
         return compile_ptx(plan, cc, self.options)[1]
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
@@ -480,8 +490,13 @@ class Kernel:
                 return variant, found.values
 
     def clear_cache(self) -> None:
-        """Forget all graphs and compiled code; the next call compiles again."""
+        """Forget all graphs and compiled code; the next call compiles again.
+
+        From now on this process compiles the kernel itself: what lies on the disk is not read, but replaced. Other kernels'
+        files stay; ``python -m qgraph cache clear`` removes all.
+        """
         with self._lock:
+            self._reads_disk = False
             self._close_executables()
             self._specialisations.clear()
             if self._variants:
@@ -639,7 +654,7 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         function: a plain Python function.
         graph: False launches one kernel a loop instead of a graph.
         backend: 'cuda', 'cpu' or 'sim'; None takes ``set_backend``'s, else where the arrays live.
-        fuse: reserved; must be False.
+        fuse: join neighbouring loops where no element crosses iterations, and run independent ones side by side in one kernel.
         fastmath: let floats be reordered and approximated.
         block_size: threads a block on CUDA, 1 to 1024; None lets qgraph choose.
         bounds_check: reserved; must be False.

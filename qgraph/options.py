@@ -45,9 +45,8 @@ class Options:
                 f"block_size={self.block_size!r} is not between 1 and 1024 threads",
                 hint="a block has at most 1024 threads; leave block_size out, and qgraph chooses",
             )
-        for name, value in (("fuse", self.fuse), ("bounds_check", self.bounds_check)):
-            if value:
-                raise QGraphError(f"{name}=True is not supported yet", hint=f"leave {name} out; the default is False")
+        if self.bounds_check:
+            raise QGraphError("bounds_check=True is not supported yet", hint="leave bounds_check out; the default is False")
 
 
 def check_backend(name: str) -> str:

@@ -39,6 +39,7 @@ Kind = Literal[
 class Node:
     """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``.
 
+    ``beside`` are loops that run in the same kernel, each in threads of its own, those of ``task`` being the first.
     One thread of the kernel runs the tasks ``then``, in order, when all of ``task`` is done. The same thread of a loop with
     reductions runs the tasks ``first``, when all iterations are done and before their results are stored.
     ``alloc`` and ``free`` nodes take and give back the memory of ``temporary``, a leaf; a ``join`` is a node that does nothing,
@@ -53,6 +54,7 @@ class Node:
     span: Span
     region: int
     task: Task | None = None
+    beside: tuple[Task, ...] = ()
     first: tuple[Task, ...] = ()
     then: tuple[Task, ...] = ()
     control: Loop | Branch | None = None
@@ -64,7 +66,7 @@ class Node:
     @property
     def tasks(self) -> tuple[Task, ...]:
         """What its kernel runs."""
-        return () if self.task is None else (*self.first, self.task, *self.then)
+        return () if self.task is None else (*self.first, self.task, *self.beside, *self.then)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class GraphPlan:
     @property
     def tasks(self) -> tuple[Task, ...]:
         """Loops and runs of serial statements as the user wrote them, in program order."""
-        return tuple(task for task in self.program.tasks() if task.role in ("loop", "serial"))
+        return tuple(each for task in self.program.tasks() if task.role in ("loop", "serial") for each in task.written)
 
     @property
     def programmatic(self) -> frozenset[tuple[int, int]]:
@@ -129,11 +131,21 @@ class GraphPlan:
 
     def task_lines(self, node: Node) -> list[str]:
         """What the tasks of a node's kernel do, indented by two; those that joined it with a line of their own before that."""
-        lines = [f"  {text}" for text in self._effect_lines(node.task)] if node.task is not None else []
-        for word, tasks in (("first", node.first), ("then", node.then)):
+        lines = [f"  {text}" for text in self._loop_lines(node.task)] if node.task is not None else []
+        for word, tasks in (("beside it", node.beside), ("first", node.first), ("then", node.then)):
             for task in tasks:
                 lines.append(f"{word} {task_label(task)}  [line {task.span.line}]")
-                lines += [f"  {text}" for text in self._effect_lines(task)]
+                lines += [f"  {text}" for text in self._loop_lines(task)]
+        return lines
+
+    def _loop_lines(self, task: Task) -> list[str]:
+        """What a task does, and each of the loops that were joined."""
+        if not task.joined:
+            return self._effect_lines(task)
+        lines = [f"joined, {len(task.joined)} loops in one" + (f"; {task.note}" if task.note else "")]
+        for each in task.joined:
+            lines.append(f"line {each.span.line}:")
+            lines += [f"  {text}" for text in self._effect_lines(each)]
         return lines
 
     def _effect_lines(self, task: Task) -> list[str]:
@@ -142,7 +154,7 @@ class GraphPlan:
         if task.verdict is not None:
             where = f" (line {task.verdict.span.line})" if task.verdict.span is not None else ""
             lines.append(f"{task.verdict}{where}")
-        return lines
+        return [*lines, task.note] if task.note else lines
 
     def said(self, names: Iterable[str]) -> list[str]:
         """How the user writes what effects call ``names``, sorted. What decides a loop or branch has no name there."""

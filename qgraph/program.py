@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from qgraph.errors import QGraphError
 from qgraph.source import Span
 
 # --- types of arguments ------------------------------------------------------------------------------------------------
@@ -320,7 +321,7 @@ class Task:
     """Code that becomes one kernel: a parallel loop (``axes``), or a run of statements for one thread (no axes)."""
 
     name: str
-    role: Literal["loop", "serial", "enter", "condition", "bounds", "decide"]
+    role: Literal["loop", "serial", "enter", "condition", "bounds", "decide", "start"]
     span: Span
     axes: tuple[Axis, ...]
     body: tuple[ast.stmt, ...]
@@ -338,11 +339,19 @@ class Task:
     reductions: tuple[Reduction, ...] = ()
     # With reductions: how many blocks are done, 0 between launches.
     ticket: Slot | None = None
+    # The loops as written, in order, that became this one; and why this one was not joined with the loop before it.
+    joined: tuple[Task, ...] = ()
+    note: str = ""
 
     @property
     def on_device(self) -> bool:
         """Whether some extent is known on the device only."""
         return any(axis.on_device for axis in self.axes)
+
+    @property
+    def written(self) -> tuple[Task, ...]:
+        """The loops as written that it runs: itself, where nothing was joined."""
+        return self.joined or (self,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,6 +461,27 @@ class Result:
             yield from item.slots()
 
 
+# The parameter through which tasks note a fault: a word for its number, and what it tells.
+FAULTS = "_faults"
+FAULT_DETAILS = 2
+FAULT_WORDS = 1 + FAULT_DETAILS
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A mistake that only the device can find: whoever waits next gets an ``error`` at ``span``.
+
+    A task notes the first one that it meets: the number of the fault (its place in ``Program.faults``, from 1 on) and up to
+    ``FAULT_DETAILS`` integers. ``found`` is a %-format of that many ``details``, or plain text where there are none.
+    """
+
+    error: type[QGraphError] = field(compare=False)
+    span: Span
+    found: str
+    hint: str
+    details: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class FrozenName:
     """A global or closure value that was compiled in: ``namespace[key]`` must still be ``value`` at every call."""
@@ -482,6 +512,14 @@ class GlobalArray:
     def value(self) -> object:
         """What the variable holds now; None where it is gone."""
         return self.namespace.get(self.key)
+
+
+class GlobalArrayFound(Exception):  # noqa: N818 - no error: the kernel takes one more argument
+    """A kernel uses an array in a global or closure variable that is not among its arguments yet."""
+
+    def __init__(self, array: GlobalArray) -> None:
+        super().__init__(array.path)
+        self.array = array
 
 
 Place = tuple[int, str]
@@ -519,6 +557,7 @@ class Program:
     frozen: tuple[FrozenName, ...]
     result: Result | None = None
     temporaries: tuple[Temporary, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
     @property
     def arrays_and_scalars(self) -> tuple[Leaf, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable
@@ -10,9 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from qgraph.errors import ArgumentError, BackendError, PerformanceWarning
-from qgraph.frontend.build import build_program
 from qgraph.frontend.parse import SourceFunction
-from qgraph.lowering.build import build_plan
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
 from qgraph.program import ArrayType, Branch, FrozenName, GlobalArray, Leaf, Loop, Program, Type
@@ -76,14 +75,20 @@ class Variant:
         *,
         global_arrays: tuple[GlobalArray, ...] = (),
         runs: bool = True,
+        reads_disk: bool = True,
     ) -> None:
         self.source, self.types, self.leaves, self.global_arrays = source, types, leaves, global_arrays
         self.backend, self.device, self.options = backend, device, options
+        # Whether code that another process compiled may be used.
+        self.reads_disk = reads_disk
         # The module that knows the streams of calls; only the cuda backend may import it.
         self.streams: Any = importlib.import_module("qgraph.runtime.streams") if backend == "cuda" and runs else None
         if backend == "cpu":
             _refuse_half(leaves)
-        self.program = build_program(source, types, leaves, (), global_arrays)
+        # The frontend is read when there is something to look at: nothing of it is needed to mark a function.
+        from qgraph.frontend.build import build_program
+
+        self.program = build_program(source, types, leaves, (), global_arrays, fuse=options.fuse)
         self.host_values = HostValues(self.program).of
         self.arrays = tuple(index for index, leaf in enumerate(leaves) if isinstance(leaf.type, ArrayType))
         written = self.program.written
@@ -123,9 +128,11 @@ class Variant:
         """The program where arrays share memory as ``aliases`` says, by positions in ``arrays``."""
         if not aliases:
             return self.program
+        from qgraph.frontend.build import build_program
+
         names = [self.leaves[index].name for index in self.arrays]
         pairs = tuple((names[first], names[second], how) for first, second, how in aliases)
-        return build_program(self.source, self.types, self.leaves, pairs, self.global_arrays)
+        return build_program(self.source, self.types, self.leaves, pairs, self.global_arrays, fuse=self.options.fuse)
 
     def frozen_still_holds(self) -> bool:
         """Whether every global and closure value that was compiled in is still the same object."""
@@ -143,8 +150,10 @@ class Specialisation:
     """A variant for one alias pattern: its plan, and the executable, built at the first launch."""
 
     def __init__(self, variant: Variant, aliases: Aliases) -> None:
+        from qgraph.lowering.build import build_plan
+
         self.variant, self.aliases = variant, aliases
-        self.plan: GraphPlan = build_plan(variant.program_for(aliases))
+        self.plan: GraphPlan = build_plan(variant.program_for(aliases), fuse=variant.options.fuse)
         # Arrays that share memory may need temporaries, and these numbers of their own.
         self.host_values = HostValues(self.plan.program).of if aliases else variant.host_values
         self.executable: Executable | None = None
@@ -174,9 +183,9 @@ class Specialisation:
 
 def forget_code() -> None:
     """Let go of the machine code that the process keeps for kernels to come."""
-    from qgraph.lowering import numba_cpu
-
-    numba_cpu.forget()
+    numba_cpu = sys.modules.get("qgraph.lowering.numba_cpu")
+    if numba_cpu is not None:
+        numba_cpu.forget()
 
 
 def _cpu(plan: GraphPlan, variant: Variant) -> Executable:
@@ -201,7 +210,7 @@ def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
 
     device = cuda_driver.device(variant.device)
     options = variant.options
-    compiled = compile_cuda(plan, device.capability, options)
+    compiled = compile_cuda(plan, device.capability, options, read=variant.reads_disk)
     block = options.block_size
     if not options.graph:
         reason = "graph=False: one stream launch a task"
@@ -226,16 +235,13 @@ def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
 
 def loop_probe(ordinal: int) -> Any:
     """Whether conditional nodes work on a device, found out once by running one."""
-    from qgraph.lowering.link import device_runtime_path, link
+    from qgraph.lowering.saved import linked
     from qgraph.runtime import cuda_driver
     from qgraph.runtime.cuda_probe import probe
 
     device = cuda_driver.device(ordinal)
 
-    def cubin_of(ptx: str) -> bytes:
-        return link([ptx], device.capability, device_runtime=device_runtime_path() is not None)
-
-    return probe(device, cubin_of)
+    return probe(device, lambda ptx: linked(ptx, device.capability))
 
 
 _EXECUTABLES = {"cpu": _cpu, "sim": _simulator, "cuda": _cuda}

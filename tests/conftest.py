@@ -10,6 +10,7 @@ import dataclasses
 import gc
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ import qgraph
 
 # Compilers make a great many objects that live: looking through them all for garbage again and again takes a tenth of the time.
 gc.set_threshold(300_000, 20, 100)
+
+# No test reads what another process compiled, or leaves it in the user's folder; tests of the cache have folders of their own.
+os.environ["QGRAPH_CACHE"] = "0"
 
 SIMULATED = os.environ.get("QGRAPH_BACKEND") == "sim"
 
@@ -70,6 +74,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run every test that asks for ``backend`` (directly or through the rig) on each one."""
     if "backend" in metafunc.fixturenames:
         metafunc.parametrize("backend", backends(), indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In the simulator's process, leave out features that no backend runs, plans and messages: the other process has them."""
+    if not SIMULATED:
+        return
+    here = Path(__file__).parent / "features"
+    alike = [item for item in items if here in item.path.parents and "backend" not in item.fixturenames]  # type: ignore[attr-defined]
+    if alike:
+        config.hook.pytest_deselected(items=alike)
+        items[:] = [item for item in items if item not in alike]
 
 
 @pytest.fixture

@@ -77,6 +77,7 @@ class Access:
     ``indices``: one a dimension (an integer, ``Dim``, or None for an unknown integer); None: anywhere. ``guarded``: it may not
     happen. ``node``: the statement for an update, else the expression. ``loops``: the inner loops around it, outermost first.
     ``facts``: polynomials that are at least zero whenever it happens. ``call``: where the body calls the function it is in.
+    ``discarded``: nothing takes what an atomic returns.
     """
 
     array: str
@@ -90,6 +91,7 @@ class Access:
     loops: tuple[Variable, ...] = ()
     facts: tuple[Poly, ...] = ()
     call: Span | None = None
+    discarded: bool = False
 
     @property
     def in_function(self) -> bool:
@@ -104,10 +106,11 @@ class Access:
 
 @dataclass(frozen=True)
 class Accesses:
-    """What a loop touches, and its axes as variables."""
+    """What a loop touches, and its axes as variables; ``starts``: the number of the first access of each statement."""
 
     variables: tuple[Variable, ...]
     all: tuple[Access, ...]
+    starts: tuple[int, ...]
 
     @cached_property
     def reads(self) -> frozenset[str]:

@@ -10,13 +10,17 @@ from qgraph.frontend.calls import evaluated
 from qgraph.frontend.deciding import decide, decide_test
 from qgraph.frontend.flags import assign
 from qgraph.frontend.frames import ADDED
+from qgraph.frontend.host import host_test
+from qgraph.frontend.indexing import placed
 from qgraph.frontend.matching import as_if, cases_of, chosen_case, is_one_of
 from qgraph.frontend.rebinding import arrays_that_move, put_back
 from qgraph.frontend.region import Region, header, merge, needs_region, statically
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.tasks import small_task
+from qgraph.frontend.unit import Unit
 from qgraph.program import Branch
+from qgraph.source import Span
 
 
 def if_statement(region: Region, scope: Scope, node: ast.If) -> None:
@@ -35,18 +39,27 @@ def if_statement(region: Region, scope: Scope, node: ast.If) -> None:
     unit, span = region.unit, header(scope, node)
     decided = unit.slot("branch")
     body = Body(unit)
-    deciding = small_task(
-        unit, "decide", span, body, [decide_test(body, decided, body.expression(scope, test))], writes=[decided]
-    )
+    host = host_test(unit, scope, test)
+    conditions: list[ast.expr | None] = [host, None if host is None else ast.UnaryOp(ast.Not(), host)]
+    # What the host knows it decides: it checks sizes and shapes only where they are used.
+    tested = body.expression(scope, test) if host is None else _by_host(unit, host, span)
+    deciding = small_task(unit, "decide", span, body, [decide_test(body, decided, tested)], writes=[decided])
     scopes = [scope.inner({}) for _ in blocks]
     regions = []
-    for inner_scope, block in zip(scopes, blocks, strict=True):
+    for inner_scope, block, condition in zip(scopes, blocks, conditions, strict=False):
         inner = region.inner()
-        inner.block(inner_scope, block)
-        put_back(inner, inner_scope, places, node)
-        regions.append(inner.finish())
+        with unit.where(condition):
+            inner.block(inner_scope, block)
+            put_back(inner, inner_scope, places, node)
+            regions.append(inner.finish())
     region.add(Branch("if", span, decided, deciding, tuple(regions), f"if {ast.unparse(node.test)}"))
     merge(scope, scopes if node.orelse else [*scopes, scope.inner({})], span)
+
+
+def _by_host(unit: Unit, test: ast.expr, span: Span) -> ast.expr:
+    chosen = placed(ast.IfExp(test, ast.Constant(1), ast.Constant(0)), test)
+    assert isinstance(chosen, ast.expr)
+    return unit.host_value(chosen, span, text=ast.unparse(test))
 
 
 def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
@@ -85,9 +98,10 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
     regions = []
     for inner_scope, (_, block) in zip(scopes, cases, strict=True):
         inner = region.inner()
-        inner.block(inner_scope, block)
-        put_back(inner, inner_scope, places, node)
-        regions.append(inner.finish())
+        with unit.where(None):
+            inner.block(inner_scope, block)
+            put_back(inner, inner_scope, places, node)
+            regions.append(inner.finish())
     region.add(Branch("switch", span, decided, deciding, tuple(regions), f"match {ast.unparse(node.subject)}"))
     complete = any(values is None for values, _ in cases)
     merge(scope, scopes if complete else [*scopes, scope.inner({})], span)

@@ -11,13 +11,17 @@ from qgraph.frontend import assignments, branches, loops, slices, temporaries
 from qgraph.frontend.bindings import Binding, LeafRef, ScalarRef, bind_type
 from qgraph.frontend.calls import enter_function, pruned
 from qgraph.frontend.frames import Frame, Structure
+from qgraph.frontend.joining import join_loops
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.ranks import rank
-from qgraph.frontend.region import ArrayWords, Region
+from qgraph.frontend.region import ArrayWords, Region, task_statements
+from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Globals, Scope
 from qgraph.frontend.signs import refuse_mixed_signs
+from qgraph.frontend.tasks import set_slot, small_task
 from qgraph.frontend.unit import Unit
 from qgraph.program import HOST, ArrayType, Effects, EventMark, GlobalArray, HostCall, Leaf, Program, Result, Statement, Type
+from qgraph.source import Span
 from qgraph.stack import roomy
 
 
@@ -28,6 +32,8 @@ def build_program(
     leaves: tuple[Leaf, ...],
     aliases: tuple[tuple[str, str, str], ...] = (),
     global_arrays: tuple[GlobalArray, ...] = (),
+    *,
+    fuse: bool = False,
 ) -> Program:
     """The Program of a kernel for arguments of these types.
 
@@ -37,6 +43,7 @@ def build_program(
         leaves: the arrays and scalars inside them.
         aliases: pairs of leaf names that share memory, and how.
         global_arrays: arrays in global variables that are passed besides the arguments; it may use fewer of them.
+        fuse: join neighbouring loops where that changes nothing.
 
     Raises:
         GlobalArrayFound: it uses another one.
@@ -48,12 +55,12 @@ def build_program(
     arrays = {array.place: bound.pop(array.path) for array in global_arrays}
     globals_ = Globals(arrays)
     float_type = float_type_of(leaves)
-    program = _built(source, bound, leaves, aliases, globals_, float_type)
+    program = _built(source, bound, leaves, aliases, globals_, float_type, fuse)
     # An array that this specialisation does not use says nothing about its numbers.
     unused = [binding for place, binding in arrays.items() if place not in globals_.used]
     used = float_type_of(tuple(leaf for leaf in leaves if LeafRef(leaf) not in unused))
     if used != float_type:
-        program = _built(source, bound, leaves, aliases, Globals(arrays), used)
+        program = _built(source, bound, leaves, aliases, Globals(arrays), used, fuse)
     _check_readonly(program)
     refuse_mixed_signs(program)
     return program
@@ -66,6 +73,7 @@ def _built(
     aliases: tuple[tuple[str, str, str], ...],
     globals_: Globals,
     float_type: Literal["float32", "float64"],
+    fuse: bool,
 ) -> Program:
     same = _representatives(aliases)
     overlapping = frozenset(frozenset(pair[:2]) for pair in aliases if pair[2] == "overlap")
@@ -78,7 +86,10 @@ def _built(
     region = Region(unit, _HANDLERS, ArrayWords(slices.bind_view, slices.reduce_arrays))
     enter_function(region, scope, tree)
     result = None if frame.returns is None else _result(region, scope, frame.returns)
-    body = tuple(_as_barrier(unit, statement) for statement in region.finish())
+    body = tuple(_as_barrier(unit, statement) for statement in (*_start(unit, source.span), *region.finish()))
+    pairs = tuple((a, b) for a, b, _ in aliases)
+    if fuse:
+        body = join_loops(unit, pairs, body)
     return Program(
         name=source.name,
         span=source.span,
@@ -88,12 +99,21 @@ def _built(
         host_names=unit.host_names,
         slots=tuple(unit.slots),
         body=body,
-        aliases=tuple((a, b) for a, b, _ in aliases),
+        aliases=pairs,
         flags=tuple(unit.flags),
         frozen=tuple(globals_.frozen.values()),
         result=result,
         temporaries=tuple(unit.temporaries),
+        faults=tuple(unit.faults),
     )
+
+
+def _start(unit: Unit, span: Span) -> list[Statement]:
+    """Where loops end at a fault: the task before all others, for which there is none yet."""
+    if not unit.stops:
+        return []
+    reset = set_slot(unit.failed, ast.Constant(0))
+    return task_statements(small_task(unit, "start", span, Body(unit), [reset], writes=[unit.failed]))
 
 
 def _refuse_returned_arrays(scope: Scope, tree: ast.FunctionDef) -> None:

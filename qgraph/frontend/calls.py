@@ -8,6 +8,7 @@ from collections.abc import Container
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
+from qgraph.frontend.callees import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.choices import with_choices
 from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.definite import names_assigned
@@ -19,7 +20,6 @@ from qgraph.frontend.matching import chosen_case
 from qgraph.frontend.ranges import LoopCall, refuse_array
 from qgraph.frontend.ranks import rank, reduction
 from qgraph.frontend.region import Region, callee, callee_needs_region, is_parallel_loop
-from qgraph.frontend.resolve import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.scope import Scope
 from qgraph.language import Func
 from qgraph.program import StructType
@@ -240,7 +240,8 @@ class _Calls(ast.NodeTransformer):
         first, *others = node.values
         rest = others[0] if len(others) == 1 else ast.BoolOp(node.op, others)
         name = self._name("either", node)
-        test: ast.expr = ast.Name(name, ast.Load())
+        known = host_expression(self._region.unit, self._scope, first) is not None
+        test: ast.expr = copy.deepcopy(first) if known else ast.Name(name, ast.Load())
         if isinstance(node.op, ast.Or):
             test = ast.UnaryOp(ast.Not(), test)
         return self._stated([assign(name, first, node), placed(ast.If(test, [assign(name, rest, node)], []), node)], name, node)

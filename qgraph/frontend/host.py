@@ -31,6 +31,39 @@ def host_expression(unit: Unit, scope: Scope, node: ast.expr) -> ast.expr | None
     return None if result is None else ast.fix_missing_locations(result)
 
 
+def host_test(unit: Unit, scope: Scope, node: ast.expr) -> ast.expr | None:
+    """``node`` over leaf names where the host knows it exactly: a condition on integers, which cannot fail; else None."""
+    known = host_expression(unit, scope, node)
+    return known if known is not None and _is_exact(unit, known) else None
+
+
+_EXACT = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
+
+
+def _is_exact(unit: Unit, node: ast.AST) -> bool:
+    """Whether an expression of the host is made of integers, and computed by it as by the device."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, int)
+        case ast.Name(id=name):
+            return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in "biu"
+        case ast.Attribute(attr=attr):
+            return attr in ("ndim", "size")
+        case ast.Subscript(value=ast.Attribute(attr="shape")):
+            return True
+        case ast.BinOp(op=ast.FloorDiv() | ast.Mod(), right=right) if not (isinstance(right, ast.Constant) and right.value):
+            return False
+        case ast.BinOp(op=op) if not isinstance(op, _EXACT):
+            return False
+        case ast.Call(args=args):
+            of_host = isinstance(node.func, ast.Name) and unit.host_names.get(node.func.id)
+            return any(of_host is known for known in (min, max, abs, len)) and all(_is_exact(unit, each) for each in args)
+        case ast.BinOp() | ast.UnaryOp() | ast.BoolOp() | ast.Compare() | ast.IfExp():
+            operands = (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+            return all(_is_exact(unit, operand) for operand in operands)
+    return False
+
+
 def binding(unit: Unit, scope: Scope, value: ast.expr) -> Binding | None:
     """What ``value`` is without the device: an argument, a constant, a range, a number of the host; None for other values."""
     bound = scope.static(value)

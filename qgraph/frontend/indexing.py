@@ -57,8 +57,9 @@ def _index(scope: Scope, along: Along, index: ast.expr, *, natural: bool) -> ast
         elif constant is None and not (start == 0 and step == 1 and is_whole(along)):
             index = word(scope, language.wrapped, index, along.count.code)
     moved = join(along.start.code, ast.Add(), join(index, ast.Mult(), along.step.code))
-    if not natural or (start is not None and start >= 0 and step is not None and step > 0):
+    if start is not None and start >= 0 and step is not None and step > 0:
         return moved
+    # Whatever is inside the view is inside the array, and so not negative.
     return word(scope, language.at_least, moved, ast.Constant(0))
 
 

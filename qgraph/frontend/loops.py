@@ -132,8 +132,9 @@ def _test_first(region: Region, scope: Scope, node: ast.While) -> None:
     if known is None:
         repeated = again.expression(inner_scope, evaluated(inner, inner_scope, node.test))
     inner.flush()
-    deciding = decide_test(again, decided, _repeated(again, inner_scope, lowered, repeated))
-    condition = small_task(unit, "condition", span, again, [deciding], writes=[decided])
+    reads, repeated = _unless_failed(unit, _repeated(again, inner_scope, lowered, repeated))
+    deciding = decide_test(again, decided, repeated)
+    condition = small_task(unit, "condition", span, again, [deciding], reads=reads, writes=[decided])
     label = f"while {ast.unparse(node.test)}"
     region.add(Loop("while", span, decided, enter, known is None, inner.finish(), condition, label))
     _after(scope, inner_scope, node, surely=known is True)
@@ -168,8 +169,10 @@ def _do_while(region: Region, scope: Scope, node: ast.While) -> None:
     # A nested while node's handle keeps its last value: it must be armed before each entry.
     enter = _arming(unit, span, *written) if limit is not None or region.depth > 0 else None
     repeated = _repeated(again, inner_scope, lowered, ast.parse(test, mode="eval").body)
+    reads, repeated = _unless_failed(unit, repeated)
     statements.append(decide_test(again, decided, repeated))
-    condition = small_task(unit, "condition", span, again, statements, reads=(*written[1:], flag.name), writes=written)
+    reads += (*written[1:], flag.name)
+    condition = small_task(unit, "condition", span, again, statements, reads=reads, writes=written)
     region.add(Loop("do_while", span, decided, enter, False, body, condition, f"do-while {flag.path}"))
     _after(scope, inner_scope, node, surely=True)
     _else(region, scope, lowered, node)
@@ -198,6 +201,15 @@ def _repeated(body: Body, scope: Scope, lowered: LoopBody, test: ast.expr) -> as
     """The condition after an iteration."""
     flag = _flag(lowered)
     return test if flag is None else unless_broken(body.expression(scope, flag), test)
+
+
+def _unless_failed(unit: Unit, test: ast.expr) -> tuple[tuple[Slot | str, ...], ast.expr]:
+    """What the condition after an iteration reads, and the condition: false after a fault, which the loop might wait for."""
+    if not unit.faults:
+        return (), test
+    unit.stops = True
+    fine = ast.Compare(get_slot(unit.failed), [ast.Eq()], [ast.Constant(0)])
+    return (unit.failed,), ast.BoolOp(ast.And(), [fine, test])
 
 
 def _else(region: Region, scope: Scope, lowered: LoopBody, node: ast.For | ast.While) -> None:

@@ -8,7 +8,7 @@ not known.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import product
 from typing import Literal
@@ -98,6 +98,56 @@ def always_apart(first: Access, second: Access, axes: Sequence[Variable], same: 
         return False
     solver = _Solver(axes, same)
     return solver.apart(first, solver.side(first, ""), solver.side(second, "'"), anywhere=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Accesses of an earlier and a later loop over one range, the element of which one iteration each may be another's."""
+
+    earlier: Access
+    later: Access
+    # Proved, and not only not disproved.
+    surely: bool
+
+
+def crossing(
+    earlier: Sequence[Access],
+    later: Sequence[Access],
+    axes: Sequence[Variable],
+    same: Mapping[str, str],
+    overlapping: Set[frozenset[str]],
+) -> Crossing | None:
+    """The first accesses by which an iteration of one loop may touch what another iteration of the other writes.
+
+    None where there are none: then each iteration of the later loop may follow at once on that of the earlier one. Updates
+    that both loops make by atomics, and of which nobody sees the order, may go to any element. ``overlapping``: pairs of
+    arrays that share some memory.
+    """
+    solver = _Solver(axes, same)
+    if solver.at_most_one_iteration():
+        return None
+    for second in later:
+        for first in earlier:
+            if not (first.writes or second.writes) or _order_unseen(first, second):
+                continue
+            memories = frozenset({solver.memory_of(first), solver.memory_of(second)})
+            if len(memories) == 1:
+                meeting = solver.relate(first, second)
+                if meeting.relation != "apart":
+                    return Crossing(first, second, meeting.relation == "meet")
+            elif any({solver.memory_of(first), solver.memory_of(second)} == _memories(pair, same) for pair in overlapping):
+                return Crossing(first, second, False)
+    return None
+
+
+def _memories(pair: frozenset[str], same: Mapping[str, str]) -> set[str]:
+    return {same.get(name, name) for name in pair}
+
+
+def _order_unseen(first: Access, second: Access) -> bool:
+    """Whether both are atomic updates whose old values nobody takes, in any order to the same effect."""
+    unseen = first.kind == second.kind == "atomic" and first.discarded and second.discarded
+    return unseen and _atomic_group(first) == _atomic_group(second) in _GROUPS.values()
 
 
 def _group(access: Access) -> str:

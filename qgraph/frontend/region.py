@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, Ranked, StructRef, Value, ViewRef
+from qgraph.frontend.callees import bind_call
 from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.ranges import loop_call
 from qgraph.frontend.ranks import rank, reduction, stores_slice
-from qgraph.frontend.resolve import bind_call, is_do_while
+from qgraph.frontend.resolve import is_do_while
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.serial import SerialRun
 from qgraph.frontend.unit import Unit

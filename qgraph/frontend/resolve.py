@@ -8,8 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
-import inspect
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import (
+    Along,
     Binding,
     BoundFunc,
     Gone,
@@ -31,7 +31,15 @@ from qgraph.frontend.bindings import (
     Value,
     ViewRef,
 )
-from qgraph.frontend.compile_time import bind_items, is_static_call, known_test, known_value, static_items, static_value
+from qgraph.frontend.callees import (
+    bind_call,
+    identity,
+    is_fixed,
+    is_forward,
+    refuse_recursion,
+    without_docstring,
+)
+from qgraph.frontend.compile_time import bind_items, is_static_call, known_test, static_items, static_value
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.flags import assign, lower_loop, unless
 from qgraph.frontend.frames import ADDED
@@ -44,7 +52,7 @@ from qgraph.frontend.ranks import parts_of
 from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
-from qgraph.program import ConstantType, Function, Slot, function_tree, is_array
+from qgraph.program import Function, Slot, function_tree, is_array
 from qgraph.source import Span
 
 # Plain Python functions that are words of the language.
@@ -183,11 +191,11 @@ class _Rewriter(ast.NodeTransformer):
         )
 
     def _view(self, view: ViewRef, node: ast.expr) -> ast.expr:
-        """A view as a value, as a function inside a loop takes it: a slice of the array."""
+        """A view as a value, as a function inside a loop takes it: a slice of the array, or its transpose."""
         axes = [along.axis for along in view.along]
-        if axes != sorted(axes) or -1 in axes or any((along.step.constant or 0) < 1 for along in view.along):
+        if axes not in (sorted(axes), sorted(axes, reverse=True)) or -1 in axes:
             raise self._error(
-                f"`{ast.unparse(node)}` is a reversed or transposed view, and cannot be used as a value here",
+                f"`{ast.unparse(node)}` is a view with new or exchanged dimensions, and cannot be used as a value here",
                 node,
                 "use its elements",
             )
@@ -195,11 +203,16 @@ class _Rewriter(ast.NodeTransformer):
             copy.deepcopy(view.fixed.get(axis, ast.Constant(0))) for axis in range(len(axes) + len(view.fixed))
         ]
         for along in view.along:
-            extent = ast.BinOp(along.count.code, ast.Mult(), along.step.code)
-            stop = ast.BinOp(along.start.code, ast.Add(), extent)
-            parts[along.axis] = ast.Slice(copy.deepcopy(along.start.code), copy.deepcopy(stop), copy.deepcopy(along.step.code))
-        inside = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
-        array = ast.Name(view.leaf.name, ast.Load())
+            parts[along.axis] = _slice(along)
+        value = self._selected(ast.Name(view.leaf.name, ast.Load()), parts, node)
+        if not all(map(is_forward, view.along)):
+            # The end of a slice that runs to the first element cannot be written: its length comes after.
+            lengths = {along.axis: ast.Slice(None, copy.deepcopy(along.count.code)) for along in view.along}
+            value = self._selected(value, [lengths[axis] for axis in sorted(axes)], node)
+        return value if axes == sorted(axes) else _at(ast.Attribute(value, "T", ast.Load()), node)
+
+    def _selected(self, array: ast.expr, parts: Sequence[ast.expr], node: ast.expr) -> ast.expr:
+        inside = parts[0] if len(parts) == 1 else ast.Tuple(list(parts), ast.Load())
         return placed(ast.Subscript(array, self.visit(placed(inside, node)), ast.Load()), node)
 
     def _value(self, value: object, node: ast.expr) -> ast.expr:
@@ -528,10 +541,10 @@ class _Rewriter(ast.NodeTransformer):
         fixed: dict[str, Binding] = {}
         for parameter, argument in arguments.items():
             bound = argument if not isinstance(argument, ast.expr) else self._scope.static(argument)
-            if bound is not None and (parameter in source.static or _is_fixed(bound, source)):
+            if bound is not None and (parameter in source.static or is_fixed(bound, source, parameter)):
                 fixed[parameter] = bound
         dynamic = tuple(parameter for parameter in arguments if parameter not in fixed)
-        key = (func, tuple((name, _identity(bound)) for name, bound in fixed.items()))
+        key = (func, tuple((name, identity(bound)) for name, bound in fixed.items()))
         known = self._body._devices.get(key)
         if known is None:
             known = self._body._devices[key] = self._compile_device(func, source, fixed, dynamic, node)
@@ -555,7 +568,10 @@ class _Rewriter(ast.NodeTransformer):
         statements = inner.statements(scope, without_docstring(source.tree.body), dynamic)
         unit.calling.pop()
         used = free_names(statements)
-        extra = tuple(name for name in unit.leaves if name in used)
+        # Views that were compiled in have numbers of the host and of kernel scalars.
+        self._body.scalars.update(inner.scalars)
+        known = (*unit.leaves, *(value.name for value in unit.host_values), *inner.scalars)
+        extra = tuple(name for name in known if name in used)
         parameters = [unit.local_name(name) for name in dynamic] + list(extra)
         tree = function_tree(source.name, parameters, statements)
         ast.copy_location(tree, source.tree)
@@ -583,62 +599,12 @@ class _Literals(ast.NodeTransformer):
         return node
 
 
-# --- calls -------------------------------------------------------------------------------------------------------------
-
-
-def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Any]:
-    """The arguments of a call by parameter: the caller's expression, or what is known: a default, ``owner``, a ``Static``."""
-    if any(isinstance(argument, ast.Starred) for argument in node.args) or any(k.arg is None for k in node.keywords):
-        raise KernelSyntaxError("`*` and `**` cannot be used in this call", scope.span(node), hint="write the arguments out")
-    positional: list[Any] = ([owner] if owner is not None else []) + list(node.args)
-    try:
-        bound = source.signature.bind(*positional, **{str(k.arg): k.value for k in node.keywords})
-    except TypeError as error:
-        raise KernelSyntaxError(
-            f"{source.name}() does not take these arguments: {error}",
-            scope.span(node),
-            also=((f"{source.name}() is defined here", source.span),),
-            hint=f"its parameters are {', '.join(source.signature.parameters) or 'none'}",
-        ) from None
-    for parameter in source.signature.parameters.values():
-        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-            raise KernelSyntaxError(
-                f"{source.name}() takes `*{parameter.name}`", source.span, hint="give each parameter a name of its own"
-            )
-    result: dict[str, Any] = {}
-    for name, parameter in source.signature.parameters.items():
-        value = bound.arguments.get(name, parameter)
-        if value is parameter:
-            # A default is an expression of no caller: its value stands in for it.
-            default = Value(parameter.default)
-            is_number = _is_number(parameter.default) and name not in source.static
-            result[name] = _at(ast.Constant(parameter.default), node) if is_number else default
-        elif name in source.static and isinstance(value, ast.expr):
-            result[name] = known_value(scope, value, f"`{name}` of {source.name}(), which is Static,")
-        else:
-            result[name] = value
-    return result
-
-
-def refuse_recursion(unit: Unit, func: object, scope: Scope, node: ast.AST) -> None:
-    """Raise for a function that is being inlined already."""
-    if func in unit.calling:
-        name = getattr(func, "__name__", "the function")
-        raise KernelSyntaxError(f"{name}() calls itself", scope.span(node), hint="recursion is not supported; write a loop")
-
-
 def is_do_while(scope: Scope, node: ast.expr) -> bool:
     """Whether ``node`` is a call of ``graph_do_while``."""
     if not isinstance(node, ast.Call):
         return False
     bound = scope.static(node.func)
     return isinstance(bound, Value) and bound.value is language.graph_do_while
-
-
-def without_docstring(statements: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements after a docstring."""
-    first = statements[0].value if statements and isinstance(statements[0], ast.Expr) else None
-    return statements[1:] if isinstance(first, ast.Constant) and isinstance(first.value, str) else statements
 
 
 def free_names(nodes: Iterable[ast.AST]) -> set[str]:
@@ -651,27 +617,12 @@ def _known_module(function: FunctionType) -> bool:
     return module.split(".")[0] in ("numpy", "math", "cmath", "numba") or hasattr(function, "py_func")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (bool, int, float, complex, np.generic)) and not isinstance(value, (np.str_, np.bytes_))
-
-
-def _is_fixed(bound: Binding, source: SourceFunction) -> bool:
-    """Whether an argument is compiled into a copy of the function."""
-    if isinstance(bound, LeafRef):
-        return bound.is_array and source.looks_at_types
-    return isinstance(bound, (StructRef, BoundFunc)) or (isinstance(bound, Value) and not _is_number(bound.value))
-
-
-def _identity(bound: Binding) -> object:
-    if isinstance(bound, StructRef):
-        return (bound.path, *map(_identity, bound.children.values()))
-    if isinstance(bound, BoundFunc):
-        return (id(bound.function), _identity(bound.owner))
-    if isinstance(bound, (LeafRef, SlotRef, ScalarRef)):
-        return (bound.leaf if isinstance(bound, LeafRef) else bound.slot).name
-    if isinstance(bound, Value):
-        return ConstantType(bound.value) if isinstance(bound.value, Hashable) else id(bound.value)
-    return id(bound)
+def _slice(along: Along) -> ast.Slice:
+    """The elements of a dimension that a view has; for one that runs backwards, all from the first on."""
+    stop = None
+    if is_forward(along):
+        stop = ast.BinOp(along.start.code, ast.Add(), ast.BinOp(along.count.code, ast.Mult(), along.step.code))
+    return copy.deepcopy(ast.Slice(along.start.code, stop, along.step.code))
 
 
 def _name(name: str) -> ast.Name:

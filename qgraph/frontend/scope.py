@@ -16,20 +16,12 @@ from qgraph.frontend.frames import Frame
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.unit import SHARED
 from qgraph.language import Func
-from qgraph.program import FrozenName, GlobalArray, Place, is_array
+from qgraph.program import FrozenName, GlobalArray, GlobalArrayFound, Place, is_array
 from qgraph.source import Span
 
 _MISSING = object()
 
 CUDA_HINT = "write the loop itself: qgraph chooses threads, blocks and atomics"
-
-
-class GlobalArrayFound(Exception):  # noqa: N818 - no error: the kernel takes one more argument
-    """A kernel uses an array in a global or closure variable that is not among its arguments yet."""
-
-    def __init__(self, array: GlobalArray) -> None:
-        super().__init__(array.path)
-        self.array = array
 
 
 class Globals:

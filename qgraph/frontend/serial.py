@@ -14,7 +14,7 @@ from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.tasks import selected, set_slot, touched_by
 from qgraph.frontend.unit import Unit
-from qgraph.program import ArrayType, Effects, Slot, Task
+from qgraph.program import FAULTS, ArrayType, Effects, Fault, Slot, Task
 from qgraph.source import Span
 
 
@@ -68,6 +68,17 @@ class SerialRun:
             self._add(set_slot(slot, ast.Name(name, ast.Load())), node)
         self._slots_read.update(reads)
         self._slots_written.update(slots)
+
+    def check(self, scope: Scope, test: ast.expr, fault: Fault, details: Sequence[ast.expr], node: ast.AST) -> None:
+        """Note ``fault``, with the integers ``details``, where ``test`` is false and nothing is noted yet."""
+        failed, number = self._unit.failed, self._unit.fault(fault)
+        words = enumerate([*(self._body.expression(scope, detail) for detail in details), ast.Constant(number)], 1)
+        noting = [_store(FAULTS, at % (len(details) + 1), value) for at, value in words]
+        unnoted = ast.Compare(_load(FAULTS, 0), [ast.Eq()], [ast.Constant(0)])
+        wrong = ast.UnaryOp(ast.Not(), self._body.expression(scope, test))
+        self._add(ast.If(wrong, [set_slot(failed, ast.Constant(1)), ast.If(unnoted, noting, [])], []), node)
+        self._slots_read.add(failed)
+        self._slots_written.add(failed)
 
     def statement(self, scope: Scope, node: ast.stmt) -> None:
         """An assignment to elements, or a call."""
@@ -134,6 +145,16 @@ class SerialRun:
             scalars=tuple((name, slot) for name, slot in slots.items() if name in needed),
             results=tuple(self._body.assigned.items()),
         )
+
+
+def _load(name: str, at: int) -> ast.Subscript:
+    return ast.Subscript(ast.Name(name, ast.Load()), ast.Constant(at), ast.Load())
+
+
+def _store(name: str, at: int, value: ast.expr) -> ast.stmt:
+    target = _load(name, at)
+    target.ctx = ast.Store()
+    return ast.Assign([target], value)
 
 
 def _frame(scope: Scope) -> Frame:

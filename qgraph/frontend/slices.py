@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 from dataclasses import replace
 from typing import TypeVar
 
@@ -16,11 +17,12 @@ import numpy as np
 
 from qgraph import language
 from qgraph.errors import DataRaceError, KernelSyntaxError, KernelTypeError
-from qgraph.frontend.bindings import Along, Binding, LeafRef, Num, RangeRef, Value, ViewRef
+from qgraph.frontend.bindings import Along, Binding, LeafRef, RangeRef, Value, ViewRef
 from qgraph.frontend.calls import bind_value, evaluated
 from qgraph.frontend.element_types import element_type
 from qgraph.frontend.host import host_expression
-from qgraph.frontend.indexing import ONE, ZERO, element, number, word
+from qgraph.frontend.indexing import ONE, ZERO, element, word
+from qgraph.frontend.lengths import Lengths
 from qgraph.frontend.ranks import is_elementwise, known, rank, reduction
 from qgraph.frontend.region import Region, task_statements
 from qgraph.frontend.scope import Scope
@@ -99,7 +101,7 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     name = f"{ADDED}{kind}{len(region.unit.slots)}_{node.lineno}"
     value = _operand(scope, operands, kind, node)
     body = _Elements(region, scope)
-    body.frame_all(value)
+    body.frame_all(value, exact=kind in ("dot", "vdot"))
     dtype = element_type(scope, value)
     start, step = _step(body, body.visit(value), kind, dtype, node, name)
     region.run(scope).assign(scope, name, _at(start, node))
@@ -107,7 +109,7 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     region.add(*task_statements(bounds, task))
     result: ast.expr = ast.Name(name, ast.Load())
     if kind == "mean":
-        result = ast.BinOp(result, ast.Div(), body.size())
+        result = ast.BinOp(result, ast.Div(), body.size(node))
     return _at(result, node)
 
 
@@ -138,7 +140,8 @@ def _operand(scope: Scope, operands: list[ast.expr], kind: str, node: ast.expr) 
     """The array expression that is summed, or whose extreme is sought."""
     first = operands[0]
     if kind in ("dot", "vdot"):
-        if kind == "vdot":
+        dtype = element_type(scope, first)
+        if kind == "vdot" and (dtype is None or dtype.kind == "c"):
             first = word(scope, np.conjugate, first)
         first = ast.BinOp(first, ast.Mult(), operands[1])
     elif kind in ("any", "all", "count_nonzero") and element_type(scope, first) != np.bool_:
@@ -151,6 +154,9 @@ def _step(
 ) -> tuple[ast.expr, ast.stmt]:
     """The value that a reduction starts with, and the statement of each iteration."""
     total, result = ast.Name(name, ast.Store()), ast.Name(name, ast.Load())
+    if kind in ("dot", "vdot") and dtype == np.bool_:
+        # NumPy's product of booleans is one: whether there is a pair of True.
+        kind = "any"
     if kind in ("any", "all"):
         op: ast.boolop = ast.Or() if kind == "any" else ast.And()
         return ast.Constant(kind == "all"), ast.Assign([total], ast.BoolOp(op, [result, value]))
@@ -170,7 +176,7 @@ def _summed(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] |
     """The type of a sum of ``dtype``, None where it is that of the elements, or not known."""
     if dtype is None:
         return None
-    if kind in ("dot", "vdot") and dtype.kind != "b":
+    if kind in ("dot", "vdot"):
         return None
     return {"b": np.int64, "i": np.int64, "u": np.uint64}.get(dtype.kind)
 
@@ -187,8 +193,6 @@ class _Elements:
         self._unit = region.unit
         self._target: ViewRef | None = None
         self._seen: Seen = {}
-        self._lengths: list[Num] = []
-        self._texts: list[str] = []
         self._variables: list[ast.expr] = []
         self._elements: list[tuple[ViewRef, ast.Subscript, ast.expr]] = []
 
@@ -196,29 +200,31 @@ class _Elements:
 
     def assigned(self, node: ast.expr) -> ViewRef:
         """The part of an array that a statement assigns: the loop goes over its elements."""
-        view = self._target = view_of(self._region, self.scope, node, seen=self._seen)
-        self._lengths = [along.count for along in view.along]
-        self._texts = [ast.unparse(node)] * len(self._lengths)
+        view = self._target = self._view(node)
+        texts = [ast.unparse(node)] * len(view.along)
+        self._lengths = Lengths(self._region, self.scope, [along.count for along in view.along], texts)
         self._name_variables()
         return view
 
-    def frame_all(self, value: ast.expr) -> None:
-        """The loop goes over the elements of an expression: the first operand with a length other than 1 tells it."""
+    def frame_all(self, value: ast.expr, *, exact: bool) -> None:
+        """The loop goes over the elements of an expression; ``exact``: its operands are of one length, 1 is not repeated."""
         ndim = rank(self.scope, value)
-        self._lengths, self._texts = [number(1)] * ndim, [""] * ndim
-        for operand in _array_operands(self.scope, value):
-            view = view_of(self._region, self.scope, operand, seen=self._seen)
-            for at, along in enumerate(view.along, ndim - len(view.along)):
-                if self._lengths[at].constant == 1 and along.count.constant != 1:
-                    self._lengths[at], self._texts[at] = along.count, ast.unparse(operand)
+        self._lengths = Lengths(self._region, self.scope, [ONE] * ndim, [""] * ndim, exact=exact)
+        operands = [(operand, self._view(operand)) for operand in _array_operands(self.scope, value)]
+        for axis in range(-ndim, 0):
+            lengths = [(view.along[axis].count, ast.unparse(operand)) for operand, view in operands if len(view.along) >= -axis]
+            self._lengths.join(ndim + axis, lengths, value)
         self._name_variables()
+
+    def _view(self, node: ast.expr) -> ViewRef:
+        return view_of(self._region, self.scope, node, seen=self._seen)
 
     def _name_variables(self) -> None:
         self._variables = [ast.Name(f"{ADDED}i{axis}", ast.Load()) for axis in range(len(self._lengths))]
 
     def loop(self, statements: list[ast.stmt], node: ast.AST) -> tuple[Scope, ast.For]:
         """``for i0, i1 in ndrange(n0, n1): statements``, at the place of ``node``, and the scope that it stands in."""
-        call = word(self.scope, language.ndrange, *(length.code for length in self._lengths))
+        call = word(self.scope, language.ndrange, *(length.code for length in self._lengths.settled(node)))
         assert isinstance(call, ast.Call)
         names: list[ast.expr] = [ast.Name(name.id, ast.Store()) for name in self._variables if isinstance(name, ast.Name)]
         target = names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())
@@ -226,24 +232,16 @@ class _Elements:
         loop = ast.For(target, ast.Name(f"{ADDED}elements", ast.Load()), statements, [])
         return inner, _at(loop, node)
 
-    def size(self) -> ast.expr:
+    def size(self, node: ast.expr) -> ast.expr:
         """The number of elements."""
-        result = self._lengths[0].code
-        for length in self._lengths[1:]:
-            result = ast.BinOp(result, ast.Mult(), length.code)
-        return copy.deepcopy(result)
+        first, *others = [length.code for length in self._lengths.settled(node)]
+        return copy.deepcopy(functools.reduce(lambda size, length: ast.BinOp(size, ast.Mult(), length), others, first))
 
     def first(self, value: ast.expr, dtype: np.dtype[np.generic] | None, node: ast.expr) -> ast.expr:
         """The first element, where an extreme starts."""
         names = {name.id for name in self._variables if isinstance(name, ast.Name)}
         result: ast.expr = _Zeros(names).visit(copy.deepcopy(value))
-        unknown = []
-        for length in self._lengths:
-            if length.host is None:
-                unknown.append(length)
-            elif length.constant is None:
-                note = ast.unparse(ast.Constant(f"`{ast.unparse(node)}` is of an array without elements"))
-                self._check(copy.deepcopy(length.host), node, note, "NumPy refuses this too")
+        unknown = self._lengths.need_elements(node, by_device=dtype is not None)
         if not unknown:
             return result
         if dtype is None:
@@ -266,6 +264,8 @@ class _Elements:
         match node:
             case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.MatMult):
                 return _at(ast.BinOp(self.visit(left), node.op, self.visit(right)), node)
+            case ast.UnaryOp(op=ast.Invert(), operand=operand) if element_type(self.scope, operand) == np.bool_:
+                return _at(ast.UnaryOp(ast.Not(), self.visit(operand)), node)
             case ast.UnaryOp(operand=operand) if not isinstance(node.op, ast.Not):
                 return _at(ast.UnaryOp(node.op, self.visit(operand)), node)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
@@ -273,7 +273,7 @@ class _Elements:
             case ast.Call():
                 return self._call(node)
             case ast.Name() | ast.Attribute() | ast.Subscript():
-                return self.at(view_of(self._region, self.scope, node, seen=self._seen), node)
+                return self.at(self._view(node), node)
         raise KernelSyntaxError(
             f"`{ast.unparse(node)}` is no elementwise expression",
             self.scope.span(node),
@@ -325,49 +325,22 @@ class _Elements:
         return may_share(self._unit, leaf, self._target.leaf)
 
     def at(self, view: ViewRef, node: ast.expr) -> ast.Subscript:
-        """The element of ``view`` for this iteration; lengths other than the loop's are checked by the host."""
-        missing = len(self._variables) - len(view.along)
+        """The element of ``view`` for this iteration; lengths that may differ from the loop's are checked."""
+        missing = len(self._lengths) - len(view.along)
         if missing < 0:
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` has {len(view.along)} dimensions, and `{self._texts[-1]}` {len(self._variables)}",
+                f"`{ast.unparse(node)}` has {len(view.along)} dimensions, and `{self._lengths.last_text}` {len(self._lengths)}",
                 self.scope.span(node),
                 hint="leave dimensions out with an index, `u[0]`",
             )
-        indices: list[ast.expr] = []
-        for axis, along in enumerate(view.along, missing):
-            stretched = along.count.constant == 1 and self._lengths[axis].constant != 1
-            indices.append(ast.Constant(0) if stretched else self._variables[axis])
-            if not stretched:
-                self._same_length(axis, along.count, node)
+        indices = [
+            self._lengths.index(axis, along.count, variable, node)
+            for axis, (along, variable) in enumerate(zip(view.along, self._variables[missing:], strict=True), missing)
+        ]
         result = element(view, indices, self.scope, node, natural=True)
         assert isinstance(result, ast.Subscript)
         self._elements.append((view, result, node))
         return result
-
-    def _same_length(self, axis: int, length: Num, node: ast.expr) -> None:
-        wanted = self._lengths[axis]
-        if ast.unparse(wanted.code) == ast.unparse(length.code):
-            return
-        text, other = ast.unparse(node), self._texts[axis]
-        if wanted.bounds is not None and length.bounds is not None and wanted.bounds[0] == length.bounds[0]:
-            # Clipped to equal sizes they are equal.
-            wanted, length = wanted.bounds[1], length.bounds[1]
-        if wanted.host is None or length.host is None:
-            raise KernelSyntaxError(
-                f"it cannot be told that `{text}` and `{other}` have one length: it is known on the device only",
-                self.scope.span(node),
-                hint="give both the same bounds and arrays of one size; or write a loop over a range",
-            )
-        first, second = ast.unparse(length.host), ast.unparse(wanted.host)
-        if first == second:
-            return
-        along = f" along axis {axis}" if len(self._lengths) > 1 else ""
-        note = f"'`%s` has length %d{along}, and `%s` has length %d' % ({text!r}, {first}, {other!r}, {second})"
-        hint = "the arrays of a statement have one shape; a length of 1 is repeated only where it is written: x[0], x[:, None]"
-        self._check(ast.parse(f"{first} == {second}", mode="eval").body, node, note, hint)
-
-    def _check(self, test: ast.expr, node: ast.expr, note: str, hint: str) -> None:
-        self._unit.host_value(_at(test, node), self.scope.span(node), "shape", text=hint, note=note)
 
     # --- stores ---
 

@@ -105,6 +105,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         reductions=() if found is None else found.reductions,
         ticket=None if found is None else found.ticket,
     )
+    unit.judged[task.name] = facts
     return save, task
 
 
@@ -122,7 +123,7 @@ def _judge_all(unit: Unit, facts: LoopFacts) -> Judgement:
 
 def small_task(
     unit: Unit,
-    role: Literal["enter", "condition", "bounds", "decide"],
+    role: Literal["enter", "condition", "bounds", "decide", "start"],
     span: Span,
     body: Body,
     statements: list[ast.stmt],
@@ -197,8 +198,10 @@ class _Bounds:
 
         Returns that task or None, what the loop's task reads for its bounds, and the axes that it shall use.
         """
-        overlapping = {other for pair in self._unit.overlapping for other in pair if pair & written}
-        if not self.reads() & (written | overlapping):
+        unit = self._unit
+        pairs = unit.overlapping | unit.sometimes_same
+        touched = {other for pair in pairs for other in pair if pair & written} | written
+        if not self.reads() & {unit.same.get(name, name) for name in touched}:
             return None, Effects(self.reads()), tuple(axes)
         body = Body(self._unit)
         body.names.values.update(self._body.names.values)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
+from qgraph.frontend.accesses import LoopFacts
 from qgraph.frontend.bindings import HostExpr
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.language import Func
-from qgraph.program import ArrayType, Cast, Effects, HostValue, Leaf, Selection, Slot, Temporary
+from qgraph.program import ArrayType, Cast, Effects, Fault, HostValue, Leaf, Selection, Slot, Temporary
 from qgraph.source import Span
 
 # Names that the frontend adds at kernel level begin with this; no Python identifier of a user does. After a user's name comes
@@ -51,12 +53,20 @@ class Unit:
         self.flags: list[tuple[str, Span]] = []
         # Functions being inlined or compiled, outermost first: a second entry is a recursion.
         self.calling: list[object] = []
+        self.faults: list[Fault] = []
+        # Where a task tells the others of this launch that it noted a fault; and whether some loop looks at it.
+        self._failed: Slot | None = None
+        self.stops = False
+        # What was judged of each parallel loop, by the name of its task.
+        self.judged: dict[str, LoopFacts] = {}
         self._sources: dict[Func, SourceFunction] = {}
         self._task_names: dict[str, int] = {}
         self._words = 0
         self._casts: dict[str, Cast] = {}
         # Arrays that change places at run time, by the names that stand for them.
         self.selections: dict[str, Selection] = {}
+        # The conditions of the branches that are being laid out, outermost first; None for one that only the device knows.
+        self._conditions: list[ast.expr | None] = []
         self._host_by_source: dict[tuple[str, str], HostValue] = {}
 
     def source_of(self, func: Func) -> SourceFunction:
@@ -90,6 +100,18 @@ class Unit:
     def scalar(self, name: str) -> Slot:
         """A new kernel scalar, of a type that lowering infers: there is room for any."""
         return self.slot(name, "", 2)
+
+    @property
+    def failed(self) -> Slot:
+        """A slot that is not 0 once a task of this launch has noted a fault."""
+        if self._failed is None:
+            self._failed = self.slot("failed")
+        return self._failed
+
+    def fault(self, fault: Fault) -> int:
+        """The number of a new fault."""
+        self.faults.append(fault)
+        return len(self.faults)
 
     def selection(self, path: str, leaves: tuple[Leaf, ...]) -> Leaf:
         """A new name for one of ``leaves``, arrays of one type, as a number in a slot tells; it is a leaf itself."""
@@ -157,13 +179,32 @@ class Unit:
 
     def host_value(self, expr: ast.expr, span: Span, check: Check = "", *, text: str, note: str = "") -> ast.Name:
         """The name of an integer that the host computes from ``expr``, written ``text``; equal expressions share one."""
-        source = ast.unparse(expr)
+        source = self._given(ast.unparse(expr), check)
         value = self._host_by_source.get((source, check))
         if value is None:
             value = HostValue(f"_h{len(self.host_values)}", source, span, check, text, note)
             self.host_values.append(value)
             self._host_by_source[source, check] = value
         return ast.copy_location(ast.Name(value.name, ast.Load()), expr)
+
+    @contextmanager
+    def where(self, condition: ast.expr | None) -> Iterator[None]:
+        """What is laid out meanwhile runs where ``condition`` is true: an expression of the host, None if it does not know."""
+        self._conditions.append(condition)
+        yield
+        self._conditions.pop()
+
+    @property
+    def may_be_skipped(self) -> bool:
+        """Whether only the device knows if what is laid out now runs at all, loops aside."""
+        return None in self._conditions
+
+    def _given(self, source: str, check: Check) -> str:
+        """``source`` where all conditions hold, which the host knows; elsewhere nothing is computed, and nothing is wrong."""
+        known = [f"({ast.unparse(condition)})" for condition in self._conditions if condition is not None]
+        if not known:
+            return source
+        return f"({source}) if {' and '.join(known)} else {0 if check in ('', 'size') else 1}"
 
     def local_name(self, name: str) -> str:
         """How generated code spells a user's local name: unlike every leaf and every generated name."""

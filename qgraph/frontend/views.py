@@ -60,6 +60,16 @@ def size_of(unit: Unit, leaf: Leaf, axis: int) -> ast.expr:
     return ast.parse(f"{host_name}.shape[{axis}]", mode="eval").body if extents is None else copy.deepcopy(extents[axis])
 
 
+def computed(region: Region, scope: Scope, value: ast.expr, node: ast.AST) -> Num:
+    """An integer that one thread computes now, under a name that means the same everywhere."""
+    name = f"{SHARED}at{len(region.unit.slots)}"
+    for child in ast.walk(value):
+        if isinstance(child, ast.expr) and not hasattr(child, "lineno"):
+            ast.copy_location(child, node)
+    region.run(scope).assign(scope, name, value)
+    return Num(placed(ast.Name(name, ast.Load()), node), None)
+
+
 class _Viewer:
     def __init__(self, region: Region, scope: Scope, keep: bool, seen: Seen) -> None:
         self._seen = seen
@@ -299,13 +309,7 @@ class _Viewer:
         return self._scalar(clipped, bound)
 
     def _scalar(self, value: ast.expr, node: ast.AST) -> Num:
-        """A value that one thread computes now."""
-        name = f"{SHARED}at{len(self._unit.slots)}"
-        for child in ast.walk(value):
-            if isinstance(child, ast.expr) and not hasattr(child, "lineno"):
-                ast.copy_location(child, node)
-        self._region.run(self._scope).assign(self._scope, name, value)
-        return Num(placed(ast.Name(name, ast.Load()), node), None)
+        return computed(self._region, self._scope, value, node)
 
 
 def _first(lower: ast.expr | None) -> int:

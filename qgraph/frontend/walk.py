@@ -65,18 +65,19 @@ _READING_METHODS = frozenset(
     {"sum", "min", "max", "mean", "any", "all", "dot", "copy", "item", "std", "var", "prod", "argmin", "argmax", "astype"}
 )
 _WRITING_FUNCTIONS = frozenset({"copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis"})
+_OF_NUMBERS = (min, max, abs, len, round, language.wrapped, language.at_least, language.trip_count)
 _ELEMENTWISE_MODULES = ("math", "cmath", "builtins", "operator", "_operator")
 
 
 def collect(facts: LoopFacts) -> Accesses:
     """All accesses of a loop to its array leaves. Two walks: the first finds which arrays the loop leaves unchanged."""
     everything = frozenset(facts.same.get(leaf, leaf) for leaf in facts.ndim)
-    first = _walk(facts, everything)
+    first = _walk(facts, everything, texts=False)
     return _walk(facts, frozenset(facts.same.get(leaf, leaf) for leaf in first.written))
 
 
-def _walk(facts: LoopFacts, written: frozenset[str]) -> Accesses:
-    walker = _Walker(facts, written)
+def _walk(facts: LoopFacts, written: frozenset[str], *, texts: bool = True) -> Accesses:
+    walker = _Walker(facts, written, texts=texts)
     variables = tuple(walker.axis(at, axis) for at, axis in enumerate(facts.axes))
     walker.axes = variables
     symbols = [integer(Poly.symbol(variable.symbol)) for variable in variables]
@@ -85,8 +86,11 @@ def _walk(facts: LoopFacts, written: frozenset[str]) -> Accesses:
     if facts.index_tuple:
         # An ndrange of one axis yields the integer itself.
         walker.env[facts.index_tuple] = symbols[0] if len(symbols) == 1 else Value(items=tuple(symbols))
-    walker.block(facts.body)
-    return Accesses(variables, tuple(walker.accesses))
+    starts = []
+    for statement in facts.body:
+        starts.append(len(walker.accesses))
+        walker.statement(statement)
+    return Accesses(variables, tuple(walker.accesses), tuple(starts))
 
 
 @dataclass(slots=True)
@@ -102,9 +106,11 @@ class _Frame:
 
 
 class _Walker:
-    def __init__(self, facts: LoopFacts, written: frozenset[str]) -> None:
+    def __init__(self, facts: LoopFacts, written: frozenset[str], *, texts: bool) -> None:
         self.facts = facts
         self.written = written
+        # Whether accesses get the words of the user.
+        self.texts = texts
         self.accesses: list[Access] = []
         self.env: Env = {}
         self.axes: tuple[Variable, ...] = ()
@@ -112,6 +118,8 @@ class _Walker:
         self.guards = 0
         # Set after a continue, break or return that may have happened: what follows may not.
         self.escaped = False
+        # The expression whose value nothing takes.
+        self.unused: ast.expr | None = None
         self.counter = len(facts.axes)
         self.depth = 0
         self.frame = _Frame(facts.names, facts.file, None, frozenset(names_assigned(facts.body)), 0, [])
@@ -138,10 +146,11 @@ class _Walker:
                 guarded=maybe or self.escaped or self.guards > 0,
                 node=node,
                 span=Span.of(node, self.frame.file),
-                text=self.text(place),
+                text=self.text(place) if self.texts else "",
                 loops=self.loops,
                 facts=view.facts,
                 call=self.frame.call,
+                discarded=kind == "atomic" and self.unused is node,
             )
         )
 
@@ -193,6 +202,7 @@ class _Walker:
         self.escaped = True
 
     def bare(self, node: ast.Expr) -> None:
+        self.unused = node.value
         self.expression(node.value)
 
     def anything(self, node: ast.AST) -> None:
@@ -250,11 +260,16 @@ class _Walker:
         call = node.value
         function = self.resolve(call.func)
         sign = "min" if function is min else "max" if function is max else ""
-        if not sign or len(call.args) != 2 or call.keywords or not is_repeatable(target):
+        if not sign or len(call.args) != 2 or call.keywords or not self.is_repeatable(target):
             return None
         text = ast.unparse(target)
         others = [argument for argument in call.args if ast.unparse(argument) != text]
         return (sign, others[0]) if len(others) == 1 else None
+
+    def is_repeatable(self, node: ast.AST) -> bool:
+        """Whether evaluating ``node`` twice is the same as once: it assigns nothing, and calls only functions of numbers."""
+        calls = (child for child in ast.walk(node) if isinstance(child, ast.Call | ast.NamedExpr))
+        return all(isinstance(call, ast.Call) and _is_of_numbers(self.resolve(call.func)) for call in calls)
 
     def augmented(self, node: ast.AugAssign) -> None:
         sign = _OPERATORS[type(node.op)]
@@ -666,7 +681,7 @@ class _Walker:
         if function is language.at_least:
             return arguments[0]
         if function is language.wrapped:
-            return arguments[0] if self.is_natural(arguments[0].poly) else UNKNOWN
+            return self.wrapped(arguments[0], arguments[1].poly)
         if function is len and len(arguments) == 1:
             return self.length(arguments[0])
         if isinstance(node.func, ast.Attribute):
@@ -679,12 +694,23 @@ class _Walker:
             self.record_all(value, "write", node, maybe=True)
         return vague(values)
 
+    def wrapped(self, index: Value, size: Poly | None) -> Value:
+        """An index that counts from the end where it is negative, if it is known which."""
+        if self.is_natural(index.poly):
+            return index
+        negative = index.poly is not None and self.is_natural(Poly.const(-1) - index.poly)
+        return integer(index.poly + size) if negative and index.poly is not None and size is not None else UNKNOWN
+
     def is_natural(self, poly: Poly | None) -> bool:
         """Whether an index is surely not negative, by its signs and those of the loops' variables."""
         if poly is None:
             return False
         for variable in (*self.loops[::-1], *self.axes):
-            poly = poly.substitute({variable.symbol: variable.start + variable.step * Poly.symbol("#t")})
+            value = variable.start + variable.step * Poly.symbol("#t")
+            if variable.stop is not None and (variable.step.constant or 0) < 0:
+                # What counts down stays above where it stops.
+                value = variable.stop + Poly.const(1) + Poly.symbol("#t")
+            poly = poly.substitute({variable.symbol: value})
         return all(c >= 0 and all(name.startswith("#") for name in monomial) for monomial, c in poly.terms)
 
     def pure(self, node: ast.Call, function: object, arguments: list[Value], named: dict[str, Value]) -> Value:
@@ -829,9 +855,11 @@ def _is_reducing(function: object) -> bool:
     return module in _ELEMENTWISE_MODULES or getattr(function, "__name__", "") in _READING_METHODS
 
 
-def is_repeatable(node: ast.AST) -> bool:
-    """Whether evaluating ``node`` twice is the same as once: it calls nothing and assigns nothing."""
-    return not any(isinstance(child, ast.Call | ast.NamedExpr) for child in ast.walk(node))
+def _is_of_numbers(function: object) -> bool:
+    """Whether a function makes a number of numbers, and does nothing else."""
+    if isinstance(function, np.ufunc) or (isinstance(function, type) and issubclass(function, (int, float, np.generic))):
+        return True
+    return getattr(function, "__module__", None) == "math" or any(function is known for known in _OF_NUMBERS)
 
 
 def _may_leave(body: Sequence[ast.stmt]) -> bool:

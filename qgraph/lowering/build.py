@@ -9,6 +9,7 @@ from qgraph.lowering.dependencies import edges_of, places_of
 from qgraph.lowering.fills import mark_fills_and_copies
 from qgraph.lowering.folding import fold_statements
 from qgraph.lowering.joins import add_joins
+from qgraph.lowering.side_by_side import put_side_by_side
 from qgraph.plan import GraphPlan, Node, Region, task_label
 from qgraph.program import (
     Branch,
@@ -27,8 +28,8 @@ from qgraph.stack import roomy
 
 
 @roomy
-def build_plan(program: Program) -> GraphPlan:
-    """The graph of ``program``, bodies of device loops included."""
+def build_plan(program: Program, *, fuse: bool = False) -> GraphPlan:
+    """The graph of ``program``, bodies of device loops included. ``fuse``: independent loops share a kernel."""
     builder = _Builder(program)
     builder.region(program.body, None, None)
     plan = GraphPlan(
@@ -38,7 +39,8 @@ def build_plan(program: Program) -> GraphPlan:
         tuple(Region(index, parent, tuple(nodes)) for index, (parent, nodes) in enumerate(builder.regions)),
     )
     # Fills first: what is no kernel takes no statements. Joins last: they stand between nodes, whatever kind those are.
-    return add_joins(fold_statements(mark_fills_and_copies(plan)))
+    plan = fold_statements(mark_fills_and_copies(plan))
+    return add_joins(put_side_by_side(plan) if fuse else plan)
 
 
 class _Builder:

@@ -1,19 +1,18 @@
-"""GraphPlan -> code for one backend. Imports Numba, so it is itself imported at a kernel's first call."""
+"""GraphPlan -> code for one backend. Numba is imported where something must be compiled that the disk does not have."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Set
 from dataclasses import replace
+from typing import Any
 
-from qgraph.compiled import CpuPlan, CudaPlan, Parameter, SimulatorPlan, TaskCode
-from qgraph.lowering import link, numba_cpu, numba_cuda
-from qgraph.lowering.control_source import control_function
-from qgraph.lowering.infer import scalar_types
+from qgraph.compiled import CpuPlan, CudaPlan, SimulatorPlan, TaskCode
+from qgraph.lowering import link
 from qgraph.lowering.meaning import meaning
-from qgraph.lowering.numba_types import numba_type
+from qgraph.lowering.saved import Saved
 from qgraph.lowering.slot_source import Dtypes
-from qgraph.lowering.task_source import cuda_code
+from qgraph.lowering.task_source import CUDA_MODULE, cuda_code
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
 from qgraph.program import Function
@@ -23,6 +22,11 @@ from qgraph.stack import roomy
 @roomy
 def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     """One function for the whole kernel; ``KernelTypeError`` where Numba cannot compile it."""
+    from qgraph.lowering import numba_cpu
+    from qgraph.lowering.control_source import control_function
+    from qgraph.lowering.infer import scalar_types
+    from qgraph.lowering.numba_types import numba_type
+
     program = plan.program
     dtypes = scalar_types(program)
     parameters, function = control_function(program, dtypes)
@@ -38,26 +42,26 @@ def compile_ptx(
     options: Options,
     dtypes: Dtypes | None = None,
     without: Set[str] = frozenset(),
+    saved: Saved | None = None,
 ) -> tuple[dict[str, TaskCode], dict[str, str]]:
     """The kernel of every task as PTX, by task name. ``dtypes`` are the types of kernel scalars, if they are known.
 
-    Tasks named in ``without`` are left out.
+    Tasks named in ``without`` are left out; those that ``saved`` has are not compiled.
     """
-    cuda = numba_cuda.cuda_module()
     codes: dict[str, TaskCode] = {}
     texts: dict[str, str] = {}
     compiled: dict[object, TaskCode] = {}
     if dtypes is None:
-        dtypes = scalar_types(plan.program)
+        dtypes = _scalar_types(plan)
     for node in plan.nodes:
         if node.task is None or node.task.name in without:
             continue
         task = node.task
-        code, function = cuda_code(plan.program, node, cuda, dtypes)
+        code, function = cuda_code(plan.program, node, "numba.cuda", dtypes)
         # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
         twin = compiled.setdefault(_twin(code, function), code)
         if twin is code:
-            texts[task.name] = _ptx(plan, code, function, capability, options)
+            texts[task.name] = _ptx(plan, code, function, capability, options, saved)
         else:
             code = replace(code, entry=twin.entry)
             texts[task.name] = texts[twin.task.name]
@@ -71,21 +75,41 @@ def _twin(code: TaskCode, function: Function) -> object:
     return meaning(function), parameters
 
 
+def _scalar_types(plan: GraphPlan) -> dict[str, str]:
+    from qgraph.lowering.infer import scalar_types
+
+    return scalar_types(plan.program)
+
+
 @roomy
-def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options) -> CudaPlan:
-    """All tasks linked to one cubin, with the device runtime where the toolkit has it."""
-    dtypes = scalar_types(plan.program)
+def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options, *, read: bool = True) -> CudaPlan:
+    """All tasks linked to one cubin, with the device runtime where the toolkit has it.
+
+    What the disk has is not compiled again, nor is it looked for unless ``read``; what it lacks is kept there. So whatever
+    decides the code must come with the arguments, and be in the keys that ``Saved`` makes of them.
+    """
+    saved = Saved(plan, capability, options, read=read)
+    known = saved.plan()
+    if known is not None:
+        return known
+    dtypes = saved.types()
+    if dtypes is None:
+        dtypes = _scalar_types(plan)
+        saved.keep_types(dtypes)
     # In a graph, fills and copies are no kernels.
     filled = {node.task.name for node in plan.nodes if node.task is not None and node.box is not None and options.graph}
-    codes, texts = compile_ptx(plan, capability, options, dtypes, filled)
+    codes, texts = compile_ptx(plan, capability, options, dtypes, filled, saved)
     device_runtime = link.device_runtime_path() is not None
     cubin = link.link(list(dict.fromkeys(texts.values())), capability, device_runtime=device_runtime) if texts else b""
-    return CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes)
+    return saved.keep_plan(CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes))
 
 
 @roomy
 def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     """The kernels of all tasks for Numba's simulator; ``BackendError`` if Numba was imported without it."""
+    from qgraph.lowering import numba_cuda
+    from qgraph.lowering.infer import scalar_types
+
     cuda = numba_cuda.cuda_module()
     dtypes = scalar_types(plan.program, matches=True)
     codes: dict[str, TaskCode] = {}
@@ -98,19 +122,27 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     return SimulatorPlan(plan, codes, kernels, numba_cuda.simulator_array, dtypes)
 
 
-def _ptx(plan: GraphPlan, code: TaskCode, function: Function, capability: tuple[int, int], options: Options) -> str:
-    float_type = plan.program.float_type
+def _ptx(
+    plan: GraphPlan, code: TaskCode, function: Function, capability: tuple[int, int], options: Options, saved: Saved | None
+) -> str:
+    # All that the compiler is told besides the function and its types, so that the disk's keys say all of it.
+    settings: dict[str, Any] = {
+        "float_type": plan.program.float_type,
+        "capability": capability,
+        "fastmath": options.fastmath,
+        "launch_bound": options.block_size,
+        "constant": tuple(parameter.name in code.constant for parameter in code.parameters),
+    }
+    known = saved.ptx(code, function, settings) if saved is not None else None
+    if known is not None:
+        return known
+    from qgraph.lowering import numba_cuda
+    from qgraph.lowering.numba_types import numba_type
 
-    def typed(parameter: Parameter) -> object:
-        return numba_type(parameter, float_type)
-
-    return numba_cuda.compile_ptx(
-        function,
-        tuple(map(typed, code.parameters)),
-        float_type=float_type,
-        capability=capability,
-        fastmath=options.fastmath,
-        entry=code.entry,
-        launch_bound=options.block_size,
-        constant=tuple(parameter.name in code.constant for parameter in code.parameters),
-    )
+    types = tuple(numba_type(parameter, plan.program.float_type) for parameter in code.parameters)
+    complete = replace(function, names={**function.names, CUDA_MODULE: numba_cuda.cuda_module()})
+    text = numba_cuda.compile_ptx(complete, types, entry=code.entry, **settings)
+    if saved is not None:
+        files = (link.library_path("nvvm"), numba_cuda.libdevice_path())
+        saved.keep_ptx(code, function, settings, text, files)
+    return text

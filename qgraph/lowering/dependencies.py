@@ -52,3 +52,21 @@ def places_of(program: Program) -> dict[str, frozenset[str]]:
 def touched_places(names: Iterable[str], places: Mapping[str, frozenset[str]]) -> set[str]:
     """The places that ``names`` touch."""
     return {place for name in names for place in places.get(name, (name,))}
+
+
+def reduced(edges: set[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The edges between different nodes that do not follow from others; each leads to a higher index."""
+    waits: dict[int, list[int]] = {}
+    for before, after in edges:
+        if before != after:
+            waits.setdefault(after, []).append(before)
+    ancestors: dict[int, int] = {}
+    kept = []
+    for after in sorted(waits):
+        found = 0
+        for before in sorted(waits[after], reverse=True):
+            if not found >> before & 1:
+                kept.append((before, after))
+                found |= ancestors.get(before, 0) | 1 << before
+        ancestors[after] = found
+    return tuple(sorted(kept))

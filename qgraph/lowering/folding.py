@@ -11,7 +11,7 @@ import operator
 from collections.abc import Mapping
 from dataclasses import replace
 
-from qgraph.lowering.dependencies import places_of, touched_places
+from qgraph.lowering.dependencies import places_of, reduced, touched_places
 from qgraph.plan import GraphPlan, Node, Region
 from qgraph.program import Task
 
@@ -46,7 +46,7 @@ def _moved(plan: GraphPlan, homes: Mapping[int, int]) -> GraphPlan:
         )
         for region in plan.regions
     )
-    return replace(plan, nodes=tuple(nodes), edges=_reduced(edges), regions=regions)
+    return replace(plan, nodes=tuple(nodes), edges=reduced(edges), regions=regions)
 
 
 def _beginnings(plan: GraphPlan) -> dict[int, int]:
@@ -124,21 +124,3 @@ class _Folder:
 
 def _is_brief(task: Task) -> bool:
     return not any(isinstance(node, (ast.For, ast.While)) for statement in task.body for node in ast.walk(statement))
-
-
-def _reduced(edges: set[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The edges between different nodes that do not follow from others; each leads to a higher index."""
-    waits: dict[int, list[int]] = {}
-    for before, after in edges:
-        if before != after:
-            waits.setdefault(after, []).append(before)
-    ancestors: dict[int, int] = {}
-    kept = []
-    for after in sorted(waits):
-        found = 0
-        for before in sorted(waits[after], reverse=True):
-            if not found >> before & 1:
-                kept.append((before, after))
-                found |= ancestors.get(before, 0) | 1 << before
-        ancestors[after] = found
-    return tuple(sorted(kept))

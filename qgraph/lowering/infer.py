@@ -17,6 +17,7 @@ from qgraph.errors import KernelTypeError
 from qgraph.lowering import numba_cpu
 from qgraph.lowering.numba_types import numba_type
 from qgraph.lowering.numbers import NumberError, join, plain
+from qgraph.lowering.slot_source import NOTED
 from qgraph.lowering.task_source import HANDLE, make_function, replace_continue
 from qgraph.program import NUMBER, SCALAR_DTYPES, Cast, Function, Program, Slot, Task
 from qgraph.source import Span
@@ -31,16 +32,17 @@ def scalar_types(program: Program, *, matches: bool = False) -> dict[str, str]:
         KernelTypeError: a value is no number, or two of them have no common type; a `match` on a float.
     """
     noted = Noted(program)
-    tasks = [
+    waiting = tasks = [
         task
         for task in program.tasks()
         if any(_unknown(slot) for slot in assigned_slots(task)) or (matches and _has_match(task.names))
     ]
-    known: Mapping[str, Any] | None = None
-    while known != noted.types:
-        known = dict(noted.types)
-        for task in tasks:
-            noted.task(task)
+    seen: dict[str, dict[str, Any]] = {}
+    while waiting:
+        for task in waiting:
+            seen[task.name] = noted.task(task)
+        # What was typed when a scalar had another type, or none yet, is typed once more.
+        waiting = [task for task in tasks if any(noted.types.get(name) != item for name, item in seen[task.name].items())]
     return {name: _dtype(item) for name, item in noted.types.items()}
 
 
@@ -65,13 +67,16 @@ class Noted:
         self._program = program
         self.types: dict[str, Any] = {}
         self._spans: dict[str, Span] = {}
+        # Of the task at hand, the types of scalars that it went by.
+        self._seen: dict[str, Any] = {}
         self._leaves = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
         self._float_type = program.float_type
 
-    def task(self, task: Task) -> None:
-        """Note the types of all values that ``task`` assigns to scalars."""
+    def task(self, task: Task) -> dict[str, Any]:
+        """Note the types of all values that ``task`` assigns to scalars; gives those that it went by itself, by slot name."""
+        self._seen = {}
         if not task.axes and self._by_sight(task):
-            return
+            return {}
         recorders = {
             name: numba_cpu.Recorder(self._recorder(value.slot, task.span))
             for name, value in task.names.items()
@@ -79,10 +84,12 @@ class Noted:
         }
         function, types = self.function(task, {**task.names, **recorders})
         numba_cpu.infer(function, types, float_type=self._float_type)
+        return self._seen
 
     def function(self, task: Task, names: Mapping[str, object]) -> tuple[Function, list[Any]]:
         """The statements of ``task`` with the globals ``names``, what they need as parameters, and the types of those."""
-        locals_ = dict((*task.scalars, *task.results))
+        # What it assigns before it reads is its own.
+        locals_ = dict(task.scalars)
         for reduction in task.reductions:
             # An array element has no slot, but its partial results have its type.
             locals_ |= {variable.local: variable.slot or variable.partials for variable in reduction.variables}
@@ -130,12 +137,15 @@ class Noted:
             return numba_type(self._leaves[selected.get(name, name)], self._float_type)
         if name in locals_:
             slot = locals_[name]
-            return self.types.get(slot.name) if _unknown(slot) else numba_cpu.dtype_type(slot.dtype)
+            if not _unknown(slot):
+                return numba_cpu.dtype_type(slot.dtype)
+            self._seen[slot.name] = self.types.get(slot.name)
+            return self._seen[slot.name]
         hosts = {value.name for value in self._program.host_values}
         if name == NUMBER or name in hosts or any(axis.variable == name for axis in task.axes):
             return numba_cpu.dtype_type("int64")
-        if name == HANDLE.name:
-            return numba_type(HANDLE, self._float_type)
+        if name in (HANDLE.name, NOTED.name):
+            return numba_type(HANDLE if name == HANDLE.name else NOTED, self._float_type)
         if name == task.index_tuple:
             return numba_cpu.index_tuple_type(len(task.axes))
         if name.startswith("_slots"):
@@ -147,6 +157,8 @@ class Noted:
             if not _unknown(slot):
                 return numba_cpu.dtype_type(slot.dtype)
             self._note(slot, plain(item), span)
+            # What counts is the first: if that is not what the type is in the end, it has changed since.
+            self._seen.setdefault(slot.name, self.types[slot.name])
             return self.types[slot.name]
 
         return note

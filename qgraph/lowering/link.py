@@ -21,6 +21,13 @@ def device_runtime_path() -> str | None:
     return path
 
 
+def library_path(name: str) -> str:
+    """The file of ``nvvm`` or ``nvJitLink``, which compiled and linked something in this process already."""
+    from cuda import pathfinder
+
+    return str(pathfinder.load_nvidia_dynamic_lib(name).abs_path)
+
+
 def link(ptx_texts: Sequence[str], capability: tuple[int, int], *, device_runtime: bool = True) -> bytes:
     """Link PTX texts, which share no name, to one cubin.
 

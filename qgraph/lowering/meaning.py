@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import copy
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 
 from qgraph.program import Cast, Function, ParallelFunction
 
@@ -21,16 +20,28 @@ def _function(function: Function, seen: dict[int, int]) -> Hashable:
     if id(function) in seen:
         return "function", seen[id(function)]
     seen[id(function)] = len(seen)
-    # No identifier looks like a number.
-    order = {argument.arg: str(position) for position, argument in enumerate(function.tree.args.args)}
-    tree = copy.deepcopy(function.tree)
-    tree.name = ""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in order:
-            node.id = order[node.id]
-        elif isinstance(node, ast.arg) and node.arg in order:
-            node.arg = order[node.arg]
-    return ast.dump(tree), tuple((name, _value(value, seen)) for name, value in sorted(function.names.items()))
+    numbers = {argument.arg: position for position, argument in enumerate(function.tree.args.args)}
+    names = function.names
+    nodes = (node for node in ast.walk(function.tree) if isinstance(node, ast.Name))
+    known = names.keys() | {node.id for node in nodes if isinstance(node.ctx, ast.Store)}
+    statements = _shape((function.tree.args, function.tree.body), numbers, known)
+    # By now all names have numbers, in the order in which they come.
+    return statements, tuple(_value(names[name], seen) for name in numbers if name in names)
+
+
+def _shape(node: object, numbers: dict[str, int], names: Set[str]) -> Hashable:
+    """A syntax tree without positions, in which parameters and ``names`` are numbers; those that have none yet get the next."""
+    if isinstance(node, ast.Name):
+        if node.id in names:
+            numbers.setdefault(node.id, len(numbers))
+        return type(node.ctx), numbers.get(node.id, node.id)
+    if isinstance(node, ast.arg):
+        return ast.arg, numbers.get(node.arg, node.arg)
+    if isinstance(node, ast.Constant):
+        return type(node.value), repr(node.value)
+    if isinstance(node, ast.AST):
+        return type(node), *(_shape(getattr(node, field, None), numbers, names) for field in node._fields)
+    return tuple(_shape(each, numbers, names) for each in node) if isinstance(node, (list, tuple)) else node
 
 
 def _value(value: object, seen: dict[int, int]) -> Hashable:

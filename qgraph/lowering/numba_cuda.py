@@ -10,7 +10,7 @@ import copy
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ from qgraph.lowering.atomics import atomic_word, bound_word, cast_word, conditio
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
+from qgraph.lowering.ptx_names import canonical
 from qgraph.lowering.slot_source import slots_name
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Cast, Function
@@ -36,6 +37,13 @@ def cuda_module() -> Any:
     from numba import cuda
 
     return cuda
+
+
+def libdevice_path() -> str:
+    """Where the library of mathematical functions is, which kernels are compiled with."""
+    from numba.cuda.cudadrv.libs import get_libdevice
+
+    return str(get_libdevice())
 
 
 def simulator_active() -> bool:
@@ -291,39 +299,6 @@ def _kernel_ptx(
         _wait_for_earlier(kernel)
     texts: list[str] = library.get_asm_strs(cc=capability)
     return "\n".join(texts)
-
-
-_DEFINITION = re.compile(r"^[ \t]*(?P<before>(?:\.\w+[ \t]+|\([^()]*\)[ \t]*|\d+[ \t]+)+)(?P<name>[A-Za-z_$][\w$]*)", re.M)
-_WORD = re.compile(r"[A-Za-z_$][\w$]*")
-
-
-def canonical(ptx: str, kernel: str, entry: str) -> str:
-    """Rename what a PTX text defines: the kernel to ``entry``, the rest to names that only this text has.
-
-    Numba numbers its functions by a counter of the process; without this, two processes would not agree on a text, and two
-    texts with the same device function would not link.
-    """
-    names = {kernel: entry}
-    for name in _defined(ptx):
-        names.setdefault(name, f"{entry}__{len(names)}")
-
-    def rename(match: re.Match[str]) -> str:
-        word = match.group()
-        if word in names:
-            return names[word]
-        stem, separator, rest = word.rpartition("_param_")
-        return f"{names[stem]}{separator}{rest}" if stem in names else word
-
-    body = "\n".join(line for line in ptx.splitlines() if not line.startswith("//"))
-    return _WORD.sub(rename, body).replace(".weak .func", ".func").replace(".visible .func", ".func") + "\n"
-
-
-def _defined(ptx: str) -> Iterator[str]:
-    for match in _DEFINITION.finditer(ptx):
-        before = match["before"].split()
-        places = {".func", ".entry", ".global", ".const", ".shared"}
-        if ".extern" not in before and places & set(before):
-            yield match["name"]
 
 
 # --- simulator --------------------------------------------------------------------------------------------------------

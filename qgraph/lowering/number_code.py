@@ -351,6 +351,28 @@ def make_complex(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[i
     return number._getvalue()
 
 
+def trip_count(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``language.trip_count``: a distance divided by a step, both taken positive, and rounded up."""
+    start, stop, step = args
+    zero, one = ir.Constant(step.type, 0), ir.Constant(step.type, 1)
+    up = builder.icmp_signed(">", step, zero)
+    distance = builder.select(up, builder.sub(stop, start), builder.sub(start, stop))
+    size = builder.select(up, step, builder.sub(zero, step))
+    moves = builder.icmp_signed("!=", step, zero)
+    # A division by 0 is undefined, whether or not its result is used.
+    size = builder.select(moves, size, one)
+    count = builder.sdiv(builder.add(distance, builder.sub(size, one)), size)
+    ahead = builder.select(up, builder.icmp_signed("<", start, stop), builder.icmp_signed(">", start, stop))
+    return builder.select(builder.and_(moves, ahead), count, zero)
+
+
+def wrapped(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``language.wrapped``: an index, ``size`` more where it is negative."""
+    index, size = args
+    negative = builder.icmp_signed("<", index, ir.Constant(index.type, 0))
+    return builder.select(negative, builder.add(index, size), index)
+
+
 def isnan(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     """Whether a number is nan."""
     return is_nan(builder, sig.args[0], args[0])

@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from numba.np.numpy_support import from_dtype
 
 from qgraph import language
 from qgraph.compiled import REDUCTION_BLOCK
@@ -33,8 +32,8 @@ def reduction_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
     for variable in _carried(task):
         dtype = _dtype(variable, dtypes)
         names[f"_to_{dtype}"] = CASTS[dtype]
-        names[f"_type_{dtype}"] = from_dtype(np.dtype(dtype))
-    return {**names, "_infinity": math.inf, "_word": from_dtype(np.dtype("int64")), "_atomic_add": language.atomic_add}
+        names[f"_type_{dtype}"] = np.dtype(dtype)
+    return {**names, "_infinity": math.inf, "_word": np.dtype("int64"), "_atomic_add": language.atomic_add}
 
 
 def numbered(task: Task) -> bool:

@@ -11,7 +11,8 @@ import copy
 from collections.abc import Mapping, Sequence, Set
 
 from qgraph import language
-from qgraph.compiled import SEVERAL, Parameter, TaskCode
+from qgraph.combining import Taken, apart_from
+from qgraph.compiled import SEVERAL, WARP, Parameter, TaskCode
 from qgraph.lowering.reduction_source import (
     chunk_partials,
     cpu_finish,
@@ -21,15 +22,18 @@ from qgraph.lowering.reduction_source import (
     numbered,
     reduction_names,
 )
-from qgraph.lowering.slot_source import CASTS, SLOTS, VIEWS, Dtypes, dtype_of, slot_place
+from qgraph.lowering.slot_source import CASTS, NOTED, SLOTS, VIEWS, Dtypes, dtype_of, slot_place
 from qgraph.lowering.slot_source import generated as _statements
 from qgraph.plan import Node
 from qgraph.program import NUMBER, Axis, Cast, Function, Program, Selection, Task, function_tree
 
 HANDLE = Parameter("handle", "_handle")
 EARLY = Parameter("early", "_early")
-# The most nodes of the syntax tree of a light loop's body.
+# Generated CUDA code calls Numba's module by this name.
+CUDA_MODULE = "_cuda"
+# The most nodes of the syntax tree of a light loop's body; and how many light loops, joined, are still light.
 LIGHT = 200
+_MOST_LIGHT = 3
 # Under names that no user has: a parameter may be called `range`.
 _BUILTINS = {"_range": range, "_min": min, "_max": max, "_at_least": language.at_least}
 # Constants up to which the bound of a loop and the distance of an index from its variable count as small.
@@ -39,12 +43,14 @@ _SMALL = 1 << 16
 def cuda_code(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
     """The kernel of ``node``: one thread an iteration, or a few, or a grid-stride loop where only the device knows how many.
 
-    ``cuda`` is the module that gives thread indices: ``numba.cuda``, or its simulator.
+    ``cuda`` is the module that gives thread indices, ``numba.cuda`` or its simulator, or what stands for it meanwhile.
     """
     task = node.task
     assert task is not None
+    if node.beside:
+        return _beside(program, node, cuda, dtypes)
     counts = [axis.count for axis in task.axes]
-    names = {**task_names(task, dtypes), **_BUILTINS, "_cuda": cuda}
+    names = {**task_names(task, dtypes), **_BUILTINS, CUDA_MODULE: cuda}
     several = bool(task.axes) and not task.on_device and _is_light(task)
     first, then = ([_call(program, each, dtypes) for each in tasks] for tasks in (node.first, node.then))
     names |= {function.name: function for _, function in (*first, *then)}
@@ -68,12 +74,49 @@ def cuda_code(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tup
         entry=task.name,
         source=ast.unparse(function.tree),
         parameters=parameters,
-        counts=() if task.on_device else tuple(_name_of(count) for count in counts),
+        counts=() if task.on_device or not counts else (tuple(_name_of(count) for count in counts),),
         single=not task.axes,
         on_device=task.on_device,
         several=several,
         constant=_constant(program, parameters, node.tasks),
         reduces=bool(task.reductions),
+    )
+    return code, function
+
+
+def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
+    """The kernel of several loops: each has as many warps as it needs, in order, one iteration a thread."""
+    task = node.task
+    assert task is not None
+    names: dict[str, object] = {**_BUILTINS, CUDA_MODULE: cuda}
+    body = _statements("_t = _cuda.grid(1)")
+    common = {leaf.name for leaf in program.arrays_and_scalars} | {value.name for value in program.host_values}
+    taken = Taken(frozenset(), {})
+    counts = []
+    for each in (task, *node.beside):
+        part = apart_from(each, taken)[0]
+        taken |= Taken.by(part, common)
+        names |= task_names(part, dtypes)
+        extents = [axis.count for axis in part.axes]
+        counts.append(tuple(map(_name_of, extents)))
+        # Threads between the end of a loop and the start of the next one have nothing to do.
+        lines = _statements(f"_n = {_product(extents)}\nif _t < _n: pass\n_t -= (_n + {WARP - 1}) & -{WARP}\nif _t < 0: return")
+        mine = lines[1]
+        assert isinstance(mine, ast.If)
+        iteration = replace_continue(copy.deepcopy(list(part.body)))
+        mine.body = [*_prologue(part, dtypes), *_unravel(part, "_t", part.axes), *iteration, ast.Return()]
+        body += lines
+    parameters = (*parameters_of(program, task, body), EARLY)
+    function = make_function(task.name, [p.name for p in parameters], body, names, task)
+    code = TaskCode(
+        task=task,
+        entry=task.name,
+        source=ast.unparse(function.tree),
+        parameters=parameters,
+        counts=tuple(counts),
+        single=False,
+        on_device=False,
+        constant=_constant(program, parameters, node.tasks),
     )
     return code, function
 
@@ -88,7 +131,7 @@ def _call(program: Program, task: Task, dtypes: Dtypes) -> tuple[ast.stmt, Funct
 def _constant(program: Program, parameters: Sequence[Parameter], tasks: Sequence[Task]) -> frozenset[str]:
     """The array parameters that nothing changes while the kernel runs."""
     # Scratch is how blocks talk to each other: its loads and stores stay where the fences are.
-    arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind != "slots"}
+    arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind not in ("slots", "faults")}
     shared = {name for pair in program.aliases if arrays.issuperset(pair) for name in pair}
     return frozenset(arrays - shared).difference(*(task.effects.writes for task in tasks))
 
@@ -96,7 +139,8 @@ def _constant(program: Program, parameters: Sequence[Parameter], tasks: Sequence
 def _is_light(task: Task) -> bool:
     """Whether an iteration is a few operations: then memory is the limit, and a thread should have several in flight."""
     nodes = [child for statement in task.body for child in ast.walk(statement)]
-    return len(nodes) <= LIGHT and not any(isinstance(node, (ast.For, ast.While)) for node in nodes)
+    most = LIGHT * min(len(task.written), _MOST_LIGHT)
+    return len(nodes) <= most and not any(isinstance(node, (ast.For, ast.While)) for node in nodes)
 
 
 def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
@@ -364,15 +408,15 @@ def make_function(
 
 
 def parameters_of(program: Program, task: Task, body: Sequence[ast.stmt]) -> tuple[Parameter, ...]:
-    """What ``body`` reads from outside: leaves, host values, slots and the handle, in one fixed order."""
+    """What ``body`` reads from outside: leaves, host values, slots, faults and the handle, in one fixed order."""
     return ordered(program, {child.id for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)})
 
 
 def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
-    """The parameters among the names ``used``: leaves, host values, slots, handle."""
+    """The parameters among the names ``used``: leaves, host values, slots, faults, handle."""
     parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.arrays_and_scalars if leaf.name in used]
     parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
-    parameters += [parameter for parameter in (SLOTS, *VIEWS, HANDLE) if parameter.name in used]
+    parameters += [parameter for parameter in (SLOTS, *VIEWS, NOTED, HANDLE) if parameter.name in used]
     return tuple(parameters)
 
 

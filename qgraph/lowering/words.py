@@ -556,14 +556,18 @@ def _numpy() -> Iterable[tuple[object, Meaning]]:
     yield np.conjugate, Spelling(_conjugate)
 
 
-def _wrapped(index: Any, size: Any) -> Any:
-    wide = np.int64(index)
-    return wide if wide >= 0 else wide + size
+def _of_indices(emit: Emitter) -> Rule:
+    """A function of int64 that gives int64, as code: compiled as Python, anew for each kernel, it takes longer than a loop."""
+
+    def rule(_typing: NumberTyping, args: tuple[Any, ...]) -> Choice | None:
+        return Choice((types.int64,) * len(args), types.int64, emit) if all(map(is_integral, args)) else None
+
+    return rule
 
 
 def _own() -> Iterator[tuple[object, Meaning]]:
-    yield language.trip_count, Spelling(language.trip_count)
-    yield language.wrapped, Spelling(_wrapped)
+    yield language.trip_count, _of_indices(code.trip_count)
+    yield language.wrapped, _of_indices(code.wrapped)
 
 
 def _table() -> Mapping[int, tuple[object, Meaning]]:

@@ -12,6 +12,7 @@ from qgraph.compiled import CpuPlan, slots_dtype
 from qgraph.program import HostCall
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
+from qgraph.runtime.faults import FaultReader
 from qgraph.runtime.host_calls import CheckedFunction
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
@@ -33,6 +34,7 @@ class CpuExecutable:
         self._leaves = tuple(leaves[p.name] for p in plan.parameters if p.kind == "leaf")
         self._hosts = tuple(hosts[p.name] for p in plan.parameters if p.kind == "host")
         self._views = tuple(slots_dtype(p) for p in plan.parameters if p.kind == "slots")
+        self._faults = FaultReader(program.faults) if program.faults else None
         self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
         calls = {call.name: CheckedFunction(call, plan.dtypes) for call in program.body if isinstance(call, HostCall)}
         self._host_calls = tuple(calls.values())
@@ -54,15 +56,18 @@ class CpuExecutable:
         # Scratch is made for each call: two threads may run the same kernel.
         scratch = np.zeros(self._words, np.int64)
         views = (scratch.view(dtype) for dtype in self._views)
-        self._call(*arguments, *(host[k] for k in self._hosts), *views, *self._addresses)
+        noted = () if self._faults is None else (self._faults.words(),)
+        self._call(*arguments, *(host[k] for k in self._hosts), *views, *noted, *self._addresses)
         self.replays += 1
+        if self._faults is not None:
+            self._faults.tell(*noted)
         for function in self._host_calls:
             function.tell()
         return None if self._results is None else self._results.read(scratch)
 
     def again(self, call: Call) -> Callable[[], tuple[Any, ...] | None] | None:
         """A function that runs ``call`` once more while its arrays live, holding them weakly; None where it cannot."""
-        if self._host_calls:
+        if self._host_calls or self._faults is not None:
             return None
         getters: list[Callable[[], Any]] = []
         if not self._temporaries.empty:

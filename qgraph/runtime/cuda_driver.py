@@ -193,7 +193,7 @@ class DeviceContext:
 
     def synchronize(self) -> None:
         """Wait for all work on the device; raises what a host callback raised, ``CudaError`` if some of the work failed."""
-        self._wait()
+        self.wait()
         self.kept.tell()
 
     def wait_at_exit(self) -> None:
@@ -207,7 +207,8 @@ class DeviceContext:
         if self.alive(self.epoch):
             self.synchronize()
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Wait for all work on the device, and tell nothing."""
         with self.activate():
             call(driver.cuCtxSynchronize)
 
@@ -220,7 +221,7 @@ class DeviceContext:
         self.free_retired()
         if not destroy:
             try:
-                self._wait()
+                self.wait()
             except CudaError:  # a poisoned context refuses all further calls: nothing in it can be used again
                 destroy = True
         with self.lock:

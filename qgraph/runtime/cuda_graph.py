@@ -19,6 +19,7 @@ from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
 from qgraph.runtime.cuda_arena import Arena
 from qgraph.runtime.cuda_driver import ContextLost, DeviceContext, call, driver, failure, leak, outside_captures
+from qgraph.runtime.cuda_faults import DeviceFaults
 from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
 from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out, fill
 from qgraph.runtime.cuda_nodes import OtherNodes
@@ -152,7 +153,7 @@ def node_of_task(plan: GraphPlan) -> dict[str, int]:
 class Resources:
     """What an executable owns on the device, apart from it, so that a finalizer can let go of it."""
 
-    __slots__ = ("arena", "code", "device", "epoch", "graphs", "others", "pinned", "released", "scratch")
+    __slots__ = ("arena", "code", "device", "epoch", "faults", "graphs", "others", "pinned", "released", "scratch")
 
     def __init__(self, device: DeviceContext, epoch: int) -> None:
         self.device = device
@@ -164,6 +165,7 @@ class Resources:
         self.arena: Arena | None = None
         self.pinned: PinnedWords | None = None
         self.others: OtherNodes | None = None
+        self.faults: DeviceFaults | None = None
 
     def release(self) -> None:
         """Free everything, after the launches in flight; never raises. Nothing happens the second time."""
@@ -175,6 +177,8 @@ class Resources:
         if not self.device.alive(self.epoch):
             for graph in graphs:
                 graph.abandon()
+            if self.faults is not None:
+                self.faults.free()
             return
         try:
             with self.device.activate(), outside_captures():
@@ -184,7 +188,7 @@ class Resources:
         except CudaError:  # the context is poisoned: nothing in it can be used or freed any more
             for graph in graphs:
                 graph.abandon()
-        for memory in (self.scratch, self.pinned, self.arena, self.others):
+        for memory in (self.scratch, self.pinned, self.arena, self.others, self.faults):
             if memory is not None:
                 memory.free()
 
@@ -257,7 +261,9 @@ class CudaExecutable(ABC):
         fill(scratch, b"\0", size)
         # A launch on a non-blocking stream is not ordered after the default stream's fill.
         call(driver.cuStreamSynchronize, 0)
-        self._parameters = Parameters(plan, scratch.pointer)
+        faults = plan.plan.program.faults
+        resources.faults = DeviceFaults(self.device, faults) if faults else None
+        self._parameters = Parameters(plan, scratch.pointer, resources.faults.pointer if resources.faults else 0)
         self._arena = resources.arena = Arena(self.device, Temporaries(plan.plan.program))
         self._arena_values: tuple[ArrayView, ...] = ()
         # The host values that those are for.

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from qgraph.compiled import REDUCTION_BLOCK, SEVERAL, CudaPlan, Parameter, TaskCode, slots_dtype
+from qgraph.compiled import REDUCTION_BLOCK, SEVERAL, WARP, CudaPlan, Parameter, TaskCode, slots_dtype
 from qgraph.errors import ArgumentError, CudaError
-from qgraph.program import MAX_PARTIALS, ArrayType, Leaf, ScalarType, itemsize
+from qgraph.program import FAULT_WORDS, FAULTS, MAX_PARTIALS, ArrayType, Leaf, ScalarType, itemsize
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, outside_captures
 from qgraph.runtime.formats import FORMATS
@@ -181,9 +181,10 @@ class Parameters:
     Args:
         plan: whose leaves, host values and slots the kernels take.
         slots_pointer: device address of the int64 scratch array.
+        faults_pointer: address of the words that the host reads too, where tasks note faults.
     """
 
-    def __init__(self, plan: CudaPlan, slots_pointer: int) -> None:
+    def __init__(self, plan: CudaPlan, slots_pointer: int, faults_pointer: int = 0) -> None:
         program = plan.plan.program
         self._float_type = program.float_type
         self._places: dict[tuple[str, str], _Place] = {}
@@ -205,6 +206,8 @@ class Parameters:
         }
         slots_words = {name: self._take(_SHAPE + 2) for name in views}
         self._places.update({("slots", name): _array_place(word, 1) for name, word in slots_words.items()})
+        faults_word = self._take(_SHAPE + 2)
+        self._places["faults", FAULTS] = _array_place(faults_word, 1)
         self._zero_handle = _word_place(self._take(1))
         self._early_words = [self._take(1) for _ in plan.plan.nodes]
         self._handle_words = {node.index: self._take(1) for node in plan.plan.nodes if node.control is not None}
@@ -219,7 +222,11 @@ class Parameters:
         for name, word in slots_words.items():
             size = itemsize(slots_dtype(views[name]))
             count = program.scratch_words * _WORD // size
-            struct.pack_into("=7q", self._bytes, word * _WORD, 0, 0, count, size, slots_pointer, count, size)
+            self._write_words(word, slots_pointer, count, size)
+        self._write_words(faults_word, faults_pointer, FAULT_WORDS, _WORD)
+
+    def _write_words(self, word: int, pointer: int, count: int, size: int) -> None:
+        struct.pack_into("=7q", self._bytes, word * _WORD, 0, 0, count, size, pointer, count, size)
 
     def _take(self, words: int) -> int:
         start = self._used
@@ -266,8 +273,8 @@ class Parameters:
             return _word_place(self._early_words[index]).parts
         if parameter.kind == "handle":
             return (self._zero_handle if loop is None else _word_place(self._handle_words[loop])).parts
-        if parameter.kind == "slots":
-            return self._places["slots", parameter.name].parts
+        if parameter.kind in ("slots", "faults"):
+            return self._places[parameter.kind, parameter.name].parts
         if parameter.kind == "host":
             self._host_users[self._host_index[parameter.name]] |= bit
         else:
@@ -348,7 +355,8 @@ class KernelNode:
         self._most = 1 if code.single else self._resident
         self._most = min(self._most, MAX_PARTIALS) if code.reduces else self._most
         self.grid = self._most if code.on_device else 1
-        self._counts = () if code.single or code.on_device else tuple(setting.host_index[name] for name in code.counts)
+        # For each loop of the kernel, the host values that make its extent.
+        self._counts = tuple(tuple(setting.host_index[name] for name in names) for names in code.counts)
         # From here on each thread of a light loop has several iterations: the device stays full.
         self._many = setting.device.multiprocessors * _RESIDENT_THREADS * SEVERAL
         # What the parameter of this meaning is.
@@ -377,9 +385,8 @@ class KernelNode:
         Raises:
             ArgumentError: there are more than CUDA can launch.
         """
-        threads = 1
-        for index in self._counts:
-            threads *= host[index]
+        extents = [math.prod(host[index] for index in counts) for counts in self._counts]
+        threads = extents[0] if len(extents) == 1 else sum(-(-extent // WARP) * WARP for extent in extents)
         # Fewer blocks have fewer partial results to combine.
         several = self.code.several and (self.code.reduces or threads >= self._many)
         share = self.block * SEVERAL if several else self.block

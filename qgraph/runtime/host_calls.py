@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from qgraph.language import call_c_function, is_c_function, pointer_to
 from qgraph.program import WORD, ConstantType, HostCall, Result, Slot
@@ -17,28 +17,54 @@ _HostFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _CheckedFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
-class Kept:
-    """The first exception of a host function, until somebody waits and is told. Safe from several threads."""
+class Source(Protocol):
+    """Where an exception may be found, once."""
 
-    __slots__ = ("_error", "_later", "_lock")
+    def error(self) -> BaseException | None:
+        """The exception, which is then forgotten; None if there is none."""
+
+
+class Kept:
+    """The first exception of work on a device, until somebody waits and is told. Safe from several threads.
+
+    Host functions bring theirs; ``watch`` adds a source that is looked at where somebody waits.
+    """
+
+    __slots__ = ("_error", "_later", "_lock", "_sources")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._error: BaseException | None = None
         self._later = 0
+        self._sources: tuple[Source, ...] = ()
 
-    def keep(self, error: BaseException, call: HostCall) -> None:
+    def watch(self, source: Source) -> None:
+        """Look at ``source`` whenever somebody waited."""
+        with self._lock:
+            self._sources += (source,)
+
+    def unwatch(self, source: Source) -> None:
+        """Look at it no more."""
+        with self._lock:
+            self._sources = tuple(other for other in self._sources if other is not source)
+
+    def keep(self, error: BaseException, note: str = "") -> None:
         """Note an exception. The first is told, of the others only how many there were."""
         with self._lock:
             if self._error is not None:
                 self._later += 1
                 return
-            error.add_note(f"raised by the host callback {call.label} at {call.span}")
+            if note:
+                error.add_note(note)
             self._error = error
 
     def tell(self) -> None:
         """Raise the exception that was noted, if there is one, and forget it."""
         # Looked at without the lock: this is asked after every wait, and the answer is nearly always no.
+        for source in self._sources:
+            found = source.error()
+            if found is not None:
+                self.keep(found)
         if self._error is None:
             return
         with self._lock:
@@ -46,7 +72,7 @@ class Kept:
             self._error, self._later = None, 0
         if error is not None:
             if later:
-                error.add_note(f"host callbacks raised {later} more exceptions before this one was told")
+                error.add_note(f"{later} more exceptions were raised before this one was told")
             raise error
 
 
@@ -91,7 +117,7 @@ class HostFunction:
                 try:
                     call.function(*numbers.read(memory, numbers.first))
                 except BaseException as error:  # noqa: BLE001 - it cannot pass through the driver: whoever waits gets it
-                    kept.keep(error, call)
+                    kept.keep(error, f"raised by the host callback {call.label} at {call.span}")
 
             self._function = _HostFunction(run)
         self.address = pointer_to(self._function)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import threading
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from qgraph.compiled import SEVERAL, SimulatorPlan, TaskCode
-from qgraph.program import ArrayType, Branch, HostCall, Loop
+from qgraph.compiled import SEVERAL, WARP, Parameter, SimulatorPlan, TaskCode, slots_dtype
+from qgraph.program import Branch, HostCall, Loop
 from qgraph.runtime.array_view import ArrayView, view_of_host
 from qgraph.runtime.call import Call
+from qgraph.runtime.faults import FaultReader
 from qgraph.runtime.host_calls import Numbers, call_plainly
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
@@ -23,6 +25,14 @@ _BLOCK = 8
 _STRIDED_GRID = 2
 # The simulator swaps a module global while a kernel runs. A host call may launch another kernel in between.
 _LOCK = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class _Scratch:
+    """What the tasks of one launch share: the slots, and the words in which they note what is wrong."""
+
+    slots: np.ndarray
+    noted: np.ndarray
 
 
 class SimulatorExecutable:
@@ -37,6 +47,7 @@ class SimulatorExecutable:
         self._leaves = {leaf.name: index for index, leaf in enumerate(program.arrays_and_scalars)}
         self._temporaries = Temporaries(program)
         self._hosts = {value.name: index for index, value in enumerate(program.host_values)}
+        self._faults = FaultReader(program.faults)
         self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
         self.nodes = len(plan.plan.nodes)
         self.replays = 0
@@ -46,56 +57,61 @@ class SimulatorExecutable:
     def launch(self, call: Call) -> tuple[Any, ...] | None:
         """Run the kernel; when this returns it has run. Gives the numbers that it returns, None if it returns nothing."""
         slots = np.zeros(self._plan.plan.program.scratch_words, np.int64)
+        noted = self._faults.words()
         temporaries = (view_of_host(array, array) for array in self._temporaries.on_host(call.host))
         call = Call((*call.values, *temporaries), call.host)
         with _LOCK, warnings.catch_warnings():
             # Division by zero and overflow give inf, nan and wrapped integers; NumPy would warn of each.
             warnings.simplefilter("ignore", RuntimeWarning)
-            self._region(0, call, slots)
+            self._region(0, call, _Scratch(slots, noted))
         self.replays += 1
+        self._faults.tell(noted)
         return None if self._results is None else self._results.read(slots)
 
-    def _region(self, region: int, call: Call, slots: np.ndarray) -> None:
+    def _region(self, region: int, call: Call, scratch: _Scratch) -> None:
         plan = self._plan.plan
         for index in plan.regions[region].nodes:
             node = plan.nodes[index]
             match node.control or node.host:
                 case Loop() as loop:
                     decided = loop.condition_slot
-                    again = bool(slots[decided.index]) if loop.test_first else True
+                    again = bool(scratch.slots[decided.index]) if loop.test_first else True
                     while again:
-                        self._region(node.bodies[0], call, slots)
-                        again = bool(slots[decided.index])
+                        self._region(node.bodies[0], call, scratch)
+                        again = bool(scratch.slots[decided.index])
                 case Branch() as branch:
-                    chosen = branch.region(int(slots[branch.condition_slot.index]))
+                    chosen = branch.region(int(scratch.slots[branch.condition_slot.index]))
                     if chosen is not None:
-                        self._region(node.bodies[chosen], call, slots)
+                        self._region(node.bodies[chosen], call, scratch)
                 case HostCall() as host if node.kind == "callback":
-                    call_plainly(host, Numbers(host, self._plan.dtypes), slots)
+                    call_plainly(host, Numbers(host, self._plan.dtypes), scratch.slots)
                 case _ if node.task is not None:
-                    self._task(node.task.name, call, slots)
+                    self._task(node.task.name, call, scratch)
                 case _:
                     pass  # Memory is there, and all work before an event has been done.
 
-    def _task(self, name: str, call: Call, slots: np.ndarray) -> None:
+    def _task(self, name: str, call: Call, scratch: _Scratch) -> None:
         code = self._plan.codes[name]
         grid, block = self._shape(code, call)
         if grid == 0:
             return
-        self._plan.kernels[name][grid, block](*self._arguments(code, call, slots))  # type: ignore[index]
+        self._plan.kernels[name][grid, block](*self._arguments(code, call, scratch))  # type: ignore[index]
 
     def _shape(self, code: TaskCode, call: Call) -> tuple[int, int]:
         if code.single:
             return 1, 1
         if code.on_device:
             return _STRIDED_GRID, _BLOCK
-        count = math.prod(call.host[self._hosts[name]] for name in code.counts)
+        extents = [math.prod(call.host[self._hosts[name]] for name in names) for names in code.counts]
+        if len(extents) > 1:
+            return -(-sum(-(-extent // WARP) * WARP for extent in extents) // _BLOCK), _BLOCK
+        (count,) = extents
         if code.reduces:
             return min(max(1, -(-count // (_BLOCK * (SEVERAL if code.several else 1)))), _STRIDED_GRID), _BLOCK
         share = _BLOCK * SEVERAL if code.several and count > _BLOCK * SEVERAL else _BLOCK
         return -(-count // share), _BLOCK
 
-    def _arguments(self, code: TaskCode, call: Call, slots: np.ndarray) -> list[object]:
+    def _arguments(self, code: TaskCode, call: Call, scratch: _Scratch) -> list[object]:
         arguments: list[object] = []
         for parameter in code.parameters:
             if parameter.kind == "leaf":
@@ -105,9 +121,14 @@ class SimulatorExecutable:
             elif parameter.kind == "host":
                 arguments.append(call.host[self._hosts[parameter.name]])
             else:
-                dtype = parameter.type.dtype if isinstance(parameter.type, ArrayType) else "int64"
-                arguments.append(self._plan.array(slots.view(dtype)) if parameter.kind == "slots" else 0)
+                arguments.append(self._scratch(parameter, scratch))
         return arguments
+
+    def _scratch(self, parameter: Parameter, scratch: _Scratch) -> object:
+        if parameter.kind == "slots":
+            return self._plan.array(scratch.slots.view(slots_dtype(parameter)))
+        # No loop has a handle here.
+        return self._plan.array(scratch.noted) if parameter.kind == "faults" else 0
 
     def close(self) -> None:
         """Nothing to free."""

@@ -306,7 +306,7 @@ def slice_of_more_dimensions():
     return kernel, (floats(), np.ones((3, 5)))
 
 
-@bad(SYNTAX)
+@bad(ARGUMENT)
 def slice_with_a_length_of_the_device():
     def kernel(x, y, n):
         k = n[0]
@@ -1831,8 +1831,8 @@ def option_conditional():
 
 
 @bad(BASE, caret=False)
-def option_fuse():
-    return lambda: qgraph.kernel(fill, fuse=True)
+def option_bounds_check():
+    return lambda: qgraph.kernel(fill, bounds_check=True)
 
 
 @bad(BASE, caret=False)

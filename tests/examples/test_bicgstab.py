@@ -23,7 +23,7 @@ def random_matrix(n, seed):
 
 
 def test_a_random_matrix(run):
-    n = run.size(80, 30)
+    n = run.size(80, 16)
     matrix = random_matrix(n, 1)
     b = np.random.default_rng(2).normal(size=n)
     x = np.zeros(n)
@@ -34,7 +34,7 @@ def test_a_random_matrix(run):
 
 
 def test_it_takes_as_many_iterations_as_scipy(run):
-    n = run.size(40, 20)
+    n = run.size(40, 12)
     matrix = random_matrix(n, 5)
     b = np.random.default_rng(4).normal(size=n)
     seen = []
@@ -46,7 +46,7 @@ def test_it_takes_as_many_iterations_as_scipy(run):
 
 
 def test_convection_and_diffusion(run):
-    n = run.size(40, 20)
+    n = run.size(40, 12)
     matrix = convection(n, 0.2, 0.01)
     assert abs(as_scipy(matrix) - as_scipy(matrix).T).max() > 0
     x, b = np.zeros(n), np.ones(n)

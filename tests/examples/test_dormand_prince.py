@@ -15,7 +15,7 @@ def slope(_, y, force):
 
 @pytest.mark.parametrize(("rtol", "first"), [(1e-4, 0.01), (1e-6, 0.5)])
 def test_it_takes_the_steps_that_scipy_takes(run, rtol, first):
-    n, end = run.size(16, 7), 1.5
+    n, end = run.size(16, 5), run.tolerance(1.5, 0.8)
     y = np.full(n, 8.0) + np.sin(np.arange(n))
     scipy = solve_ivp(slope, (0, end), y, args=(8.0,), method="RK45", first_step=first, rtol=rtol, atol=1e-6)
     taken, refused = run(dormand_prince, y, 8.0, end, first, rtol, 1e-6)

@@ -207,3 +207,16 @@ def test_an_iteration_sees_what_it_wrote_under_another_name(rig):
 
     kernel = rig.check(reads_back, twice)
     rig.compare(kernel, lambda: (np.full(9, 77.0), np.arange(9.0), np.full(9, 77.0)))
+
+
+def bounded_by_itself(n, x):
+    for i in range(n[0]):
+        x[i] = 0
+
+
+def test_bounds_are_read_once_whatever_name_the_loop_writes_them_by(check):
+    def args():
+        both = np.full(20, 15)
+        return both, both
+
+    check(bounded_by_itself, args)

@@ -277,3 +277,71 @@ def test_only_what_nothing_changes_is_read_as_constant(step):
     # NVVM believes that nothing changes an array if its address is marked noalias and the stores to it use another address.
     (text,) = qgraph.kernel(read_again).ptx(np.zeros(20, np.int64)[::step], np.zeros(3, np.int64), 1).values()
     assert text.count("ld.global.nc") == 1
+
+
+def least_of_all(x, y):
+    s = int(True)
+    w = y[::-1]
+    for i, j in qgraph.ndrange(2, x.shape[0]):
+        y[j, s % 2] = min(y[j, s % 2], x[j] - i)
+        w[j - 1, 2] = max(w[j - 1, 2], x[j] + i)
+
+
+def test_a_minimum_into_a_place_that_a_function_of_numbers_names(check):
+    """It was taken for a store of all iterations: `int(True)` and negative indices of reversed views are calls."""
+    check(least_of_all, lambda: (np.arange(4), np.full((4, 3), 7)))
+
+
+def from_both_ends(x):
+    w = x[::-1]
+    for i in range(x.shape[0]):
+        w[-1 - i] += 3
+
+
+def columns_of_a_reversed_view(x, n):
+    w = x[::-1, :]
+    for i, j in qgraph.ndrange((1, w.shape[1]), n):
+        w[j, i] += 3
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "others"), [(from_both_ends, (4,), ()), (columns_of_a_reversed_view, (3, 3), (2,))]
+)
+def test_elements_of_a_reversed_view_are_owned(check, function, shape, others):
+    """uint8 has no atomics, and none are needed: inside a view no index is negative."""
+    kernel = check(function, lambda: (np.full(shape, 4, np.uint8), *others))
+    (task,) = kernel.plan(np.zeros(shape, np.uint8), *others).tasks
+    assert task.verdict.kind == "independent"
+
+
+def down_a_part(x, y):
+    w = x[1:]
+    for i in range(w.shape[0] - 1, -1, -1):
+        w[i] += 1
+    for i in range(w.shape[0] - 1, 1, -2):
+        y[i] = w[i - 2]
+
+
+def test_a_loop_that_counts_down_owns_its_elements_of_a_part(rig):
+    """uint8 has no atomics: it was refused, since an index might have been negative."""
+    for n in (1, 2, 9):
+        arrays = np.arange(n, dtype=np.uint8), np.full(n, 77, np.uint8)
+        kernel = rig.kernel(down_a_part)
+        verdicts = [task.verdict.kind for task in kernel.plan(*arrays).tasks if task.verdict is not None]
+        assert verdicts == ["independent", "independent"]
+        expected, actual = ([each.copy() for each in arrays] for _ in range(2))
+        kernel.reference(*expected)
+        rig.run(kernel, *actual)
+        for one, other in zip(actual, expected, strict=True):
+            assert one.tolist() == other.tolist()
+
+
+def just_below(x):
+    w = x[1:]
+    for i in range(w.shape[0] - 1, -2, -1):
+        w[i] += 1
+
+
+def test_an_index_of_a_part_that_may_be_negative_counts_from_the_end(rig):
+    with pytest.raises(qgraph.KernelTypeError, match="no atomic"):
+        rig.kernel(just_below)(np.zeros(5, np.uint8))

@@ -82,6 +82,21 @@ def test_reductions_of_expressions(check):
     check(reductions, lambda: (numbers(7), numbers(7) + 1, numbers(3, 5), np.full(7, 77.0)))
 
 
+def of_booleans(x, y, n):
+    products = np.vdot(x, y), np.dot(x[: n[0]], y[: n[0]]), np.dot(x, y * 1)
+    return products, (np.sum(x), np.prod(x), np.mean(x)), (np.min(x), np.max(x | y), np.all(~x))
+
+
+def test_reductions_of_booleans(rig):
+    kernel = rig.kernel(of_booleans)
+    for x, y in (("101", "111"), ("000", "111"), ("100", "011"), ("111", "111")):
+        rig.compare(kernel, lambda x=x, y=y: (truths(x), truths(y), np.array([2])))
+
+
+def truths(text):
+    return np.array([letter == "1" for letter in text])
+
+
 def in_loops_and_branches(x, y, n):
     t = qgraph.zeros(x.shape)
     for k in qgraph.serial(range(n)):

@@ -328,6 +328,56 @@ def test_funcs_take_parts_of_arrays(check):
     check(with_funcs, lambda: (ramp(9), poison(9)))
 
 
+@qgraph.func
+def last_and(v, k):
+    return v[-1] * 3 + v[k] * len(v)
+
+
+@qgraph.func
+def both(v, k):
+    return last_and(v, k) + v[0]
+
+
+@qgraph.func
+def row_sum(t, i):
+    s = 0.0
+    for j in range(t.shape[1]):
+        s += t[i, j] * (j + 1)
+    return s + t.size
+
+
+@qgraph.func
+def but_the_first(v, k):
+    v = v[1:]
+    return v[k] + len(v)
+
+
+@qgraph.func
+def put(v, k, e):
+    v[k] = e
+
+
+def reversed_and_transposed(x, a, out, n):
+    w, t = x[::-1], a.T
+    z = x[n[0] : 0 : -2]
+    for i in range(t.shape[0]):
+        out[i] = both(w, i) + row_sum(t, i) + but_the_first(w, i) + row_sum(a.T, i) + last_and(x[::-1], i)
+    for i in range(z.shape[0]):
+        out[i] += last_and(z, i) + but_the_first(t[::-2, 1], 0)
+    put(t[0], 1, row_sum(t[:, ::-1], 2) + both(z, 0))
+    out[0] += row_sum(t, 1)
+    for i in range(x.shape[0]):
+        put(w, i, x[x.shape[0] - 1 - i] * 2)
+
+
+def test_funcs_take_reversed_and_transposed_parts(rig):
+    kernel = rig.kernel(reversed_and_transposed)
+    rig.compare(kernel, lambda: (ramp(7), ramp(4, 3), poison(4), np.array([5])))
+    loops = [task for task in kernel.plan(ramp(7), ramp(4, 3), poison(4), np.array([5])).tasks if task.axes]
+    # Each iteration of the last one has its element, by two names.
+    assert loops[-1].verdict.kind == "independent"
+
+
 def device_reductions(x, ends):
     a = ends[0]
     return np.sum(x[a:]), np.max(x[a : a + 3]), np.sum(x[: a + 1] * x[: a + 1])

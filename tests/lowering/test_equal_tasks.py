@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 
 import numpy as np
 import pytest
@@ -92,6 +93,47 @@ def test_another_closure_value_dtype_or_statement_is_compiled_anew(compiled):
         3,
     ]
     assert len(compiled) == 5
+
+
+def test_names_of_the_user_are_nothing_to_the_code(compiled):
+    """Nor are the lines; what a name stands for is."""
+
+    @qgraph.kernel(backend="cpu")
+    def less(x, y):
+        for i in range(x.shape[0]):
+            y[i] = x[i] - y[i]
+
+    @qgraph.kernel(backend="cpu")
+    def fewer(a, b):
+
+        for k in range(a.shape[0]):
+            b[k] = a[k] - b[k]
+
+    @qgraph.kernel(backend="cpu")
+    def more(x, y):
+        for i in range(x.shape[0]):
+            y[i] = y[i] - x[i]
+
+    for kernel, expected, count in ((less, -1.0, 1), (more, 1.0, 2), (fewer, -1.0, 2)):
+        y = np.full(3, 2.0)
+        kernel(np.ones(3), y)
+        assert y.tolist() == [expected] * 3
+        assert len(compiled) == count
+
+
+def test_what_a_global_name_stands_for_is_compiled_in(compiled):
+    def made(function):
+        @qgraph.kernel(backend="cpu")
+        def kernel(x):
+            for i in range(x.shape[0]):
+                x[i] = function(x[i])
+
+        x = np.full(3, 0.25)
+        kernel(x)
+        return x[0]
+
+    assert [made(math.sqrt), made(math.cos), made(math.sqrt)] == [0.5, pytest.approx(math.cos(0.25)), 0.5]
+    assert len(compiled) == 2
 
 
 def test_clear_cache_compiles_anew(compiled):

@@ -92,8 +92,9 @@ INTEGER = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shif
 def test_numpy_functions_of_scalars_compile_and_link(function, compile_ptx, float_type, major):
     lines = [f"y[i] += np.{name}(x[i])" for name in (*UNARY, "reciprocal")]
     lines += [f"y[i] += np.{name}(x[i], 3)" for name in BINARY]
-    lines += [f"y[i] += np.{name}(k[i])" for name in UNARY]
-    lines += [f"y[i] += np.{name}(k[i], 3)" for name in (*BINARY, *INTEGER)]
+    if float_type == "float32":  # of integers they are the same
+        lines += [f"y[i] += np.{name}(k[i])" for name in UNARY]
+        lines += [f"y[i] += np.{name}(k[i], 3)" for name in (*BINARY, *INTEGER)]
     lines += ["y[i] += np.clip(x[i], 0, 1) + np.where(x[i] > 0, x[i], 1) + np.invert(k[i])"]
     lines += ["z = x[i] + 2j", "y[i] += abs(np.exp(z) + np.sqrt(z) + np.conj(z) + z ** 2) + np.isnan(z)"]
     arrays = ArrayType(float_type, 1, "A")

@@ -79,7 +79,10 @@ class Expressions:
     def element(self, window: Window, scope: Scope, depth: int = 1) -> Value:
         """An element of an array."""
         array = window.array
-        text = f"{array.name}[{self.index(window, scope, depth)}]"
+        index = self.index(window, scope, depth)
+        text = f"{array.name}[{index}]"
+        if array.shape and not window.whole and self.features.functions and self.features.views and self.choices.maybe(8):
+            text = f"{self.functions.element(len(array.shape))}({array.name}, {index})"
         low, high = domain(array.dtype)
         kind = kind_of(array.dtype)
         return Value(text, kind, low, high, frozenset([array.dtype]), GRAIN if kind == "float" else 0, atom=True)
@@ -160,6 +163,9 @@ class Expressions:
 
     def _integer_choose(self, scope: Scope, depth: int) -> Value:
         a, b, test = self.integer(scope, depth), self.integer(scope, depth), self.boolean(scope, depth)
+        if not promoted(a.dtypes, b.dtypes):
+            # Numbers that no type of integers holds.
+            return a
         text = f"{a.inner} if {test.text} else {b.inner}"
         return Value(text, "int", min(a.low, b.low), max(a.high, b.high), a.dtypes | b.dtypes)
 

@@ -35,10 +35,14 @@ class Features:
     slices: bool = True
     # `w = x[1:]`.
     views: bool = True
+    # `x[i:j] = y[k:l]`, where only the device knows the bounds.
+    lengths: bool = True
     # Arrays that a kernel makes for itself.
     temporaries: bool = True
     # Functions whose loops become the kernel's, and their values.
     calls: bool = True
+    # Loops over the same range one after another, most of which touch what they touch at the same index.
+    neighbours: bool = False
     real: bool = False
     extents: tuple[int, ...] = (3, 4, 2, 1, 0, 5, 8, 33, 300)
     # Parallel loops and runs of statements in one kernel: compilation is what a program costs.
@@ -56,6 +60,6 @@ EVERYTHING = Features()
 SIMULATED = Features(extents=(3, 2, 1, 0, 4, 5), most_executions=120)
 
 
-def features_for(backend: str, *, real: bool = False) -> Features:
+def features_for(backend: str, *, real: bool = False, neighbours: bool = False) -> Features:
     """What a backend can afford."""
-    return dataclasses.replace(SIMULATED if backend == "sim" else EVERYTHING, real=real)
+    return dataclasses.replace(SIMULATED if backend == "sim" else EVERYTHING, real=real, neighbours=neighbours)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tests.properties.scope import Scope
-from tests.properties.values import Kind, Value, call, named
+from tests.properties.values import Kind, Value, call, named, promoted
 
 if TYPE_CHECKING:
     from tests.properties.expressions import Expressions
@@ -43,6 +43,15 @@ class Functions:
             return None
         return replace(function.result, text=call(function.name, *arguments), atom=True)
 
+    def element(self, axes: int) -> str:
+        """The name of a function of an array and its indices, which gives the element."""
+        name = f"e{axes}"
+        indices = ", ".join(f"i{axis}" for axis in range(axes))
+        source = ["@qgraph.func", f"def {name}(v, {indices}):", f"    return v[{indices}]"]
+        if source not in self.sources:
+            self.sources.append(source)
+        return name
+
     def _written(self, expressions: Expressions, kind: Kind, arguments: list[Value]) -> _Function:
         self._names += 1
         name = f"f{self._names}"
@@ -53,6 +62,9 @@ class Functions:
         if expressions.choices.maybe(25):
             test = expressions.boolean(Scope(parameters), 1)
             other = expressions.of(kind, Scope(parameters), 1)
+            if kind == "int" and not promoted(result.dtypes, other.dtypes):
+                # Numbers that no type of integers holds.
+                other = result
             head += [f"    if {test.text}:", f"        return {other.text}"]
             low, high = min(result.low, other.low), max(result.high, other.high)
             text, grain = result.text, max(result.grain, other.grain)

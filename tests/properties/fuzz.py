@@ -30,6 +30,8 @@ LOST = 3
 
 def main() -> int:
     """Run, print, and say by the exit status whether anything was found."""
+    # No program comes twice: the disk would only fill.
+    os.environ.setdefault("QGRAPH_CACHE", "0")
     options = _options()
     if options.worker:
         _work(options)
@@ -64,6 +66,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--real", action="store_true", help="real floats, within a tolerance")
+    parser.add_argument("--fuse", action="store_true", help="programs with neighbouring loops, each with and without fuse")
     parser.add_argument("--findings", type=int, default=10, help="a process stops after so many")
     parser.add_argument("--shrink", type=float, default=SHRINK_SECONDS, help="seconds to make a found program smaller")
     parser.add_argument("--without", default="", help="features to leave out, with commas between")
@@ -97,6 +100,7 @@ class _Job:
         words += ["--shrink", str(options.shrink)]
         words += ["--seed", str(options.seed * 64 + self.number + 7919 * len(self.losses)), "--without", options.without]
         words += ["--real"] if options.real else []
+        words += ["--fuse"] if options.fuse else []
         environment = {**os.environ, "QGRAPH_BACKEND": "sim"} if options.backend == "sim" else dict(os.environ)
         if options.jobs > 1:
             environment.setdefault("NUMBA_NUM_THREADS", "2")
@@ -141,7 +145,7 @@ def _work(options: argparse.Namespace) -> None:
 
     folder = Path(options.worker)
     mine = f"{os.getpid()}"
-    runner = Runner(options.backend)
+    runner = Runner(options.backend, (False, True) if options.fuse else (False,))
     ran = 0
 
     def check(program: Program) -> None:
@@ -161,7 +165,7 @@ def _work(options: argparse.Namespace) -> None:
         record = {"error": finding.error, "source": finding.source, "seed": finding.seed}
         (folder / f"finding-{number:03d}-{mine}").write_text(json.dumps(record))
 
-    features = features_for(options.backend, real=options.real)
+    features = features_for(options.backend, real=options.real, neighbours=options.fuse)
     features = features.without(*(name for name in options.without.split(",") if name))
     report = hunt(
         features,

@@ -23,7 +23,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class _Header:
+class Header:
     """The first line of a loop, what its variables are, and how many iterations it has at most."""
 
     text: str
@@ -79,15 +79,18 @@ class Loops:
         self.expressions = state.expressions
         self.partly = set(partly)
 
-    def write(self, scope: Scope, scalars: tuple[Scalar, ...], executions: int) -> list[str] | None:
-        """A loop, or None where nothing could be written in one."""
-        header = self._header(scope)
+    def write(
+        self, scope: Scope, scalars: tuple[Scalar, ...], executions: int, header: Header | None = None
+    ) -> list[str] | None:
+        """A loop, or None where nothing could be written in one. With a ``header``, one of several with that."""
+        neighbour = header is not None
+        header = header or self.header(scope)
         executions *= max(1, header.times)
         if executions > self.state.features.most_executions:
             return None
         arrays = tuple(window.array for window in scope.windows)
         inside = replace(scope, counters=(*scope.counters, *header.counters), windows=())
-        roles, inside = self._roles(header, inside, arrays, scalars)
+        roles, inside = self._roles(header, inside, arrays, scalars, neighbour)
         if roles.nothing:
             return None
         body = Body(self.state, roles).write(inside, executions)
@@ -97,13 +100,14 @@ class Loops:
 
     # --- over what ---
 
-    def _header(self, scope: Scope) -> _Header:
+    def header(self, scope: Scope) -> Header:
+        """The first line of a loop."""
         count = len(self.choices.pick(((1,), (1,), (1, 1), (1, 1, 1)))) if self.state.features.ndrange else 1
         if count == 1 and not (self.state.features.ndrange and self.choices.maybe(15)):
             return self._range(scope)
         return self._ndrange(scope, count)
 
-    def _range(self, scope: Scope) -> _Header:
+    def _range(self, scope: Scope) -> Header:
         name = self.state.name("i")
         extents = list(scope.extents)
         ways = ["literal", "between", "down"]
@@ -122,29 +126,29 @@ class Loops:
             "strided": (f"0, {size}, 2", 0, 0),
             "shifted": (f"1, {size}", 1, 0),
         }[way]
-        return _Header(f"for {name} in range({text}):", (Counter(name, 0, max(0, most - 1), extent, below, above),), most)
+        return Header(f"for {name} in range({text}):", (Counter(name, 0, max(0, most - 1), extent, below, above),), most)
 
-    def _numbers(self, way: str, name: str, scope: Scope) -> _Header:
+    def _numbers(self, way: str, name: str, scope: Scope) -> Header:
         if way == "literal":
             count = self.choices.integer(1, 7)
-            return _Header(f"for {name} in range({count}):", (Counter(name, 0, count - 1),), count)
+            return Header(f"for {name} in range({count}):", (Counter(name, 0, count - 1),), count)
         stop = within(self.expressions.integer(scope, 1), 0, 7)
         if way == "between":
             start = within(self.expressions.integer(scope, 1), 0, 3)
             low, high = min(0, start.low), max(0, stop.high)
             line = f"for {name} in range({start.text}, {stop.text}):"
-            return _Header(line, (Counter(name, low, high),), high - low + 1, unsure=not start.text.isdigit())
+            return Header(line, (Counter(name, low, high),), high - low + 1, unsure=not start.text.isdigit())
         step = self.choices.integer(1, 3)
         high = max(0, stop.high)
-        return _Header(f"for {name} in range({stop.text}, -1, -{step}):", (Counter(name, 0, high),), high + 1)
+        return Header(f"for {name} in range({stop.text}, -1, -{step}):", (Counter(name, 0, high),), high + 1)
 
-    def _ndrange(self, scope: Scope, count: int) -> _Header:
+    def _ndrange(self, scope: Scope, count: int) -> Header:
         arrays = [w.array for w in scope.windows if len(w.array.shape) == count and len(set(w.array.shape)) <= count]
         if arrays and count > 1 and self.choices.maybe(25):
             array = self.choices.pick(arrays)
             name = self.state.name("I")
             counters = tuple(Counter(f"{name}[{at}]", 0, max(0, e.most - 1), e) for at, e in enumerate(array.shape))
-            return _Header(f"for {name} in qgraph.ndrange(*{array.name}.shape):", counters, _product(array.shape), name)
+            return Header(f"for {name} in qgraph.ndrange(*{array.name}.shape):", counters, _product(array.shape), name)
         counters, texts, times = [], [], 1
         for _ in range(count):
             name = self.state.name("i")
@@ -162,21 +166,22 @@ class Loops:
                 counters.append(Counter(name, 0, number - 1))
                 times *= number
         names = ", ".join(counter.name for counter in counters)
-        return _Header(f"for {names} in qgraph.ndrange({', '.join(texts)}):", tuple(counters), times)
+        return Header(f"for {names} in qgraph.ndrange({', '.join(texts)}):", tuple(counters), times)
 
     # --- who does what ---
 
     def _roles(
-        self, header: _Header, scope: Scope, arrays: tuple[Array, ...], scalars: tuple[Scalar, ...]
+        self, header: Header, scope: Scope, arrays: tuple[Array, ...], scalars: tuple[Scalar, ...], neighbour: bool
     ) -> tuple[Roles, Scope]:
         owned: list[Window] = []
         updates: list[Update] = []
         readable: list[Window] = []
         for memory in dict.fromkeys(array.memory for array in arrays):
             members = [array for array in arrays if array.memory == memory]
-            role = self._role(header, members)
-            if role and memory in self.partly:
-                members = [self.choices.pick(members)]
+            # Of those that overlap in part one is written, and the others are not even read.
+            written = [self.choices.pick(members)] if memory in self.partly else members
+            role = self._role(header, written, neighbour)
+            members = written if role else members
             if not role:
                 readable += [Window(array) for array in members]
             elif isinstance(role, tuple):
@@ -189,10 +194,12 @@ class Loops:
         roles = Roles(tuple(owned), tuple(updates), combined)
         return roles, replace(scope, windows=tuple(readable), values=values)
 
-    def _role(self, header: _Header, members: list[Array]) -> tuple[str, ...] | str | None:
+    def _role(self, header: Header, members: list[Array], neighbour: bool) -> tuple[str, ...] | str | None:
         """None to read, the operation to combine by, or the indices that an iteration owns."""
         if not all(array.writable for array in members):
             return None
+        if neighbour and self.choices.maybe(85) and _owning(header, members[0]):
+            return _owning(header, members[0])[0]
         options: list[tuple[str, ...] | str | None] = [*_owning(header, members[0]), None]
         if self.state.features.atomics:
             options += updatable(members[0].dtype)[:3]
@@ -230,7 +237,7 @@ class Loops:
         return tuple(found), tuple(value for value in scope.values if value.text not in taken)
 
 
-def _owning(header: _Header, array: Array) -> list[tuple[str, ...]]:
+def _owning(header: Header, array: Array) -> list[tuple[str, ...]]:
     """Indices, as text, that no two iterations share; each exists in every call."""
     counters = list(header.counters)
     if header.unsure and array.dtype in BITS:

@@ -22,13 +22,17 @@ CALLS = 2
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A module's source with the function ``program``, and what it is called with, ``calls`` times."""
+    """A module's source with the function ``program``, and what it is called with, ``calls`` times.
+
+    ``may_fail``: plain Python may find that lengths differ, which then is what a backend has to say.
+    """
 
     source: str
     arguments: tuple[Argument, ...]
     seed: int
     real: bool
     calls: int = CALLS
+    may_fail: bool = False
 
 
 @st.composite
@@ -49,7 +53,7 @@ def programs(draw: Callable[[st.SearchStrategy[Any]], Any], features: Features) 
     if features.returns and features.scalars and choices.maybe(50):
         lines.append(f"return {result_of(place, regions)}")
     used = tuple(argument for argument in arguments if _occurs(_name(argument), lines))
-    return Program(_module(state, used, lines), used, choices.integer(0, 99), features.real)
+    return Program(_module(state, used, lines), used, choices.integer(0, 99), features.real, may_fail=state.may_fail)
 
 
 def _movable(arrays: list[ArrayArgument]) -> list[ArrayArgument]:

@@ -88,8 +88,21 @@ class Regions:
     # --- what it is all about ---
 
     def _loop(self, place: Place) -> tuple[list[str], Place]:
+        if self.features.neighbours and self.choices.maybe(70):
+            return self._neighbours(place)
         lines = self.loops.write(place.sees, place.scalars, place.executions)
         return (lines, place) if lines is not None else self._store(place)
+
+    def _neighbours(self, place: Place) -> tuple[list[str], Place]:
+        """Loops over one range, with a statement for one thread between them now and then."""
+        header = self.loops.header(place.sees)
+        lines: list[str] = []
+        for _ in self.choices.some(2, 4, 50):
+            self.state.tasks_left -= 1
+            lines += self.loops.write(place.sees, place.scalars, place.executions, header) or []
+            if place.scalars and self.choices.maybe(15):
+                lines += self._assign_scalar(place)[0]
+        return (lines, place) if lines else self._store(place)
 
     def _store(self, place: Place) -> tuple[list[str], Place]:
         scope = place.sees
@@ -396,7 +409,8 @@ class Regions:
         """An array, or at times the same elements in another order."""
         if not (alone and array.shape and self.features.views and self.choices.maybe(20)):
             return array.name
-        return f"{array.name}[{', '.join(self.choices.pick((':', '::-1')) for _ in array.shape)}]"
+        transposed = ".T" if array.shape == array.shape[::-1] and self.choices.maybe(30) else ""
+        return f"{array.name}[{', '.join(self.choices.pick((':', '::-1')) for _ in array.shape)}]{transposed}"
 
 
 def dtype_of(value: Value) -> str:

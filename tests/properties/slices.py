@@ -9,6 +9,7 @@ from tests.properties.state import State
 from tests.properties.values import (
     GRAIN,
     UNSIGNED,
+    WEAK,
     Value,
     binary,
     domain,
@@ -53,6 +54,10 @@ class Slices:
         arrays = [window.array for window in scope.windows if window.array.shape and window.array.writable]
         if not arrays:
             return None
+        if self.state.features.lengths and self.choices.maybe(15):
+            statement = self._of_the_device(scope, [array for array in arrays if array.shape[0].least > 0])
+            if statement is not None:
+                return [statement]
         array = self.choices.pick(arrays)
         part = _Part(tuple(self.choices.pick(_ALIKE) for _ in array.shape))
         target = self._slice(array, part)
@@ -73,6 +78,36 @@ class Slices:
         if self.state.features.real and kind == "float":
             return [f"{target} = {self._real(array, part, scope)}"]
         return [f"{target} = {within(self._value(array, part, scope), *domain(array.dtype, spare=1)).text}"]
+
+    def _of_the_device(self, scope: Scope, arrays: list[Array]) -> str | None:
+        """``x[i : i + 2] = y[j : j + 2]``, or of one element, or of a length that NumPy may refuse."""
+        if not arrays:
+            return None
+        array = self.choices.pick(arrays)
+        kind = kind_of(array.dtype)
+        others = [window.array for window in scope.windows if window.array.shape[1:] == array.shape[1:] and window.array.shape]
+        others = [other for other in others if other.dtype == array.dtype and other.shape[0].least > 0]
+        if not others:
+            return None
+        other = self.choices.pick(others)
+        length = self.choices.integer(1, min(3, array.shape[0].least, other.shape[0].least))
+        target = self._stretch(array, scope, length)
+        if self.choices.maybe(25):
+            length = 1
+        if self.choices.maybe(10):
+            length += 1
+            self.state.may_fail = True
+        text = self._stretch(other, scope, length)
+        if self.state.features.real and kind == "float":
+            return f"{target} = {text}"
+        grain = GRAIN if kind == "float" else 0
+        value = Value(text, kind, *domain(other.dtype), frozenset([other.dtype]), grain, atom=True)
+        return f"{target} = {within(value, *domain(array.dtype, spare=1)).text}"
+
+    def _stretch(self, array: Array, scope: Scope, length: int) -> str:
+        """So many elements of an array, from a place on that may be known to the device only."""
+        start = within(self.expressions.integer(scope, 1), 0, max(0, array.shape[0].least - length)).inner
+        return f"{array.name}[{start}:{start} + {length}]"
 
     def part(self, array: Array) -> tuple[str, tuple[Extent, ...]]:
         """A part of an array that has at least one axis, and its shape."""
@@ -133,12 +168,17 @@ class Slices:
 
     def number(self, scope: Scope) -> Value | None:
         """What NumPy makes of all elements of an array, or None where there is none that fits."""
+        guarded = self._guarded(scope) if self.choices.maybe(20) else None
+        if guarded is not None:
+            return guarded
         windows = [w for w in scope.windows if w.array.shape and all(map(scope.nonempty, w.array.shape))]
         if not windows:
             return None
         array = self.choices.pick(windows).array
         kind = kind_of(array.dtype)
         if kind == "bool":
+            if len(array.shape) == 1 and self.choices.maybe(30):
+                return Value(f"np.dot({array.name}, {array.name}[::-1])", "bool", atom=True)
             return Value(f"np.{self.choices.pick(('any', 'all'))}({array.name})", "bool", atom=True)
         low, high = domain(array.dtype)
         grain = GRAIN if kind == "float" else 0
@@ -158,3 +198,19 @@ class Slices:
                 if self.state.features.real and kind == "float":
                     return Value(f"{text} * 0.01", "float", -4, 4)
                 return value if fits(value) else None
+
+    def _guarded(self, scope: Scope) -> Value | None:
+        """The extreme of a part that may have no elements, where it has some."""
+        arrays = [window.array for window in scope.windows if window.array.shape]
+        arrays = [array for array in arrays if all(map(scope.nonempty, array.shape[1:])) and kind_of(array.dtype) != "bool"]
+        if not arrays:
+            return None
+        array = self.choices.pick(arrays)
+        least = self.choices.integer(0, 1)
+        size = self.expressions.size(array.shape[0], scope)
+        test = self.choices.pick((f"{size} > {least}", f"{array.name}.shape[0] >= {least + 1}"))
+        kind = kind_of(array.dtype)
+        other = "0" if kind == "int" else "0.0"
+        text = f"np.{self.choices.pick(('min', 'max'))}({array.name}{'[1:]' if least else ''}) if {test} else {other}"
+        dtypes = frozenset([array.dtype, WEAK]) if kind == "int" else frozenset([array.dtype])
+        return Value(text, kind, *domain(array.dtype), dtypes, GRAIN if kind == "float" else 0)

@@ -23,6 +23,8 @@ class State:
         self.functions = Functions()
         self.expressions = Expressions(choices, features, self.functions)
         self.tasks_left = features.most_tasks
+        # Whether NumPy may refuse a statement, for lengths that only the device knows.
+        self.may_fail = False
         self._room: dict[object, int] = {}
         self._names: dict[str, int] = {}
 

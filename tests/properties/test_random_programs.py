@@ -21,7 +21,7 @@ from tests.properties.hunting import hunt
 from tests.properties.programs import Program, programs
 from tests.properties.running import Mismatch, Runner
 
-SECONDS = float(os.environ.get("QGRAPH_FUZZ_SECONDS", "15"))
+SECONDS = float(os.environ.get("QGRAPH_FUZZ_SECONDS", "10"))
 # What the generator writes at the very least, if it writes enough.
 WORDS = (
     *("qgraph.ndrange", "qgraph.serial", "qgraph.graph_do_while", "@qgraph.func", "qgraph.atomic_", "while True", "match "),
@@ -41,6 +41,16 @@ def test_programs(runner, real, share):
     seed = int(os.environ.get("QGRAPH_FUZZ_SEED", "1"))
     report = hunt(features_for(runner.backend, real=real), runner, seconds=SECONDS * share, seed=seed)
     print(f"{report.programs} programs on {runner.backend}, seed {seed}")
+    assert report.programs > 0
+    assert not report.findings, "\n\n".join(f"{f.error}\n\n{f.source}" for f in report.findings)
+
+
+def test_programs_with_fused_loops(backend):
+    """Programs with neighbouring loops, without and with ``fuse``: both say what plain Python says."""
+    runner = Runner(backend, (False, True))
+    seed = int(os.environ.get("QGRAPH_FUZZ_SEED", "1"))
+    report = hunt(features_for(backend, neighbours=True), runner, seconds=SECONDS * 0.4, seed=seed)
+    runner.close()
     assert report.programs > 0
     assert not report.findings, "\n\n".join(f"{f.error}\n\n{f.source}" for f in report.findings)
 
@@ -70,6 +80,9 @@ class Plain(Runner):
 
     def _run(self, kernel, arguments):
         return kernel.reference(*arguments)
+
+    def _refuses(self, kernel, arguments, error):
+        pass
 
 
 @pytest.mark.needs("speed")

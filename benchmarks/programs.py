@@ -1,0 +1,82 @@
+"""Whole programs: the same work in qgraph, Quadrants, Warp and CuPy, as users of each write it.
+
+``python -m benchmarks.programs [--only poisson ...] [--without Warp ...] [--quick] [--device cpu]``
+
+A peer that cannot be imported is listed as missing: ``pip install quadrants==1.3.3 warp-lang==1.19.0 cupy-cuda13x==14.2.0``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import panels, parts, timing
+from benchmarks.peers import Device, Run
+from benchmarks.results import Answer
+
+PROGRAMS = ("poisson", "fdtd", "boltzmann", "pagerank", "newton")
+FUSED = "qgraph, fuse=True"
+# The name of each peer, and of its module.
+PEERS = {"qgraph": "qgraph", FUSED: "qgraph", "Quadrants": "quadrants", "Warp": "warp", "CuPy": "cupy"}
+COLUMNS = ("program", "size", "peer", "us", "iterations", "ratio")
+# Seconds that one peer's timed calls take together, in each of three rounds.
+SECONDS = 0.08
+
+
+def begin(device: Device) -> Answer:
+    """An answer without rows."""
+    title = "Whole programs, checked against float64 first: from the call to its end, us"
+    return Answer("programs" if device == "cuda" else "programs_cpu", title, COLUMNS)
+
+
+def measure(program: str, answer: Answer, quick: bool, device: Device) -> None:
+    """The rows of one program: each peer's answer is checked, then all take turns."""
+    present = parts.present(answer, PEERS, device)
+    problem_module = importlib.import_module(f"benchmarks.whole.{program}.problem")
+    for problem in problem_module.problems(quick):
+        runs = {}
+        for peer in present:
+            make = functools.partial(checked, program, peer, problem, device)
+            made = parts.attempt(answer, program, f"{peer}, {problem.size}", make)
+            if made is not None:
+                runs[peer] = made
+        measures = {peer: functools.partial(_time, run, quick) for peer, (run, _) in runs.items()}
+        times = parts.in_turns(measures, rounds=1 if quick else 3)
+        iterations = {peer: found["iterations"] for peer, (_, found) in runs.items() if "iterations" in found}
+        parts.add_rows(answer, program, problem.size, times, {"iterations": iterations})
+
+
+def checked(program: str, peer: str, problem: Any, device: Device) -> tuple[Run, dict[str, Any]]:
+    """A program made ready and run once, its answer compared with the reference, and what it counted."""
+    make = importlib.import_module(f"benchmarks.whole.{program}.in_{PEERS[peer]}").make
+    run: Run = make(problem, device, fuse=True) if peer == FUSED else make(problem, device)
+    run.action()
+    run.wait()
+    found = run.answer()
+    problem.check(found)
+    return run, {name: value for name, value in found.items() if isinstance(value, int)}
+
+
+def _time(run: Run, quick: bool) -> timing.Timing:
+    start = time.perf_counter()
+    run.action()
+    run.wait()
+    once = max(time.perf_counter() - start, 1e-6)
+    return timing.total(run.action, run.wait, calls=1, repeats=3 if quick else int(min(max(SECONDS / once, 2), 25)))
+
+
+def draw(record: dict[str, Any], file: Path) -> None:
+    """A panel a program: each peer's time over qgraph's, a group of bars a size."""
+    panels.ratios(record, file, "Time of whole programs, as a multiple of qgraph's", tuple(PEERS)[1:], _titles())
+
+
+def _titles() -> dict[str, str]:
+    return {program: importlib.import_module(f"benchmarks.whole.{program}.problem").TITLE for program in PROGRAMS}
+
+
+if __name__ == "__main__":
+    measures = {program: functools.partial(measure, program) for program in PROGRAMS}
+    raise SystemExit(parts.main(begin, measures, draw))

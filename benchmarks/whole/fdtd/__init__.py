@@ -1,0 +1,1 @@
+"""Maxwell's equations in two dimensions (TM), by Yee's scheme in a box with conducting walls."""

@@ -1,0 +1,1 @@
+"""PageRank by power iteration on a random sparse graph, until the ranks stop changing."""

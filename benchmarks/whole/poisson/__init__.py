@@ -1,0 +1,1 @@
+"""Conjugate gradients, matrix-free, on the five-point Laplacian of a square."""

@@ -1,0 +1,258 @@
+"""The store of the disk cache: whatever is wrong with a file or a folder, an entry is missing, and nothing else happens."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import qgraph
+from qgraph.lowering import disk_cache
+from qgraph.lowering.disk_cache import Store
+
+KEY = "task-" + "0123456789abcdef" * 4
+OTHER = "plan-" + "fedcba9876543210" * 4
+HEADER = {"entry": "name", "numbers": [1, 2.5, None]}
+BLOBS = (b"", b"first\x00", bytes(range(256)) * 50)
+ROOT = Path(qgraph.__file__).parent.parent
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(str(tmp_path / "cache" / "inner"), 1 << 20)
+
+
+def file_of(store, key=KEY):
+    return Path(store.folder) / f"{key}.qgc"
+
+
+def test_what_is_written_is_read(store):
+    assert store.read(KEY) is None
+    assert store.write(KEY, HEADER, BLOBS)
+    entry = store.read(KEY)
+    assert (entry.header, entry.blobs) == (HEADER, BLOBS)
+    assert store.read(OTHER) is None
+    store.write(KEY, {}, [b"new"])
+    assert store.read(KEY).blobs == (b"new",)
+    assert store.usage().entries == 1
+    assert store.usage().size == file_of(store).stat().st_size
+
+
+def test_only_the_owner_can_look_into_a_new_folder(store):
+    store.write(KEY, HEADER)
+    assert os.stat(store.folder).st_mode & 0o077 == 0
+
+
+def test_a_file_cut_anywhere_is_missing_and_replaced(store):
+    store.write(KEY, HEADER, BLOBS)
+    whole = file_of(store).read_bytes()
+    # In the first line, the checksum, the length, the header, each blob, and one byte short.
+    for length in (0, 1, 14, 15, 30, 46, 47, 49, 51, 60, len(whole) - 12_810, len(whole) - 12_000, len(whole) - 1):
+        file_of(store).write_bytes(whole[:length])
+        assert store.read(KEY) is None, length
+    store.write(KEY, HEADER, BLOBS)
+    assert store.read(KEY).blobs == BLOBS
+
+
+def test_a_byte_changed_anywhere_is_missing(store):
+    store.write(KEY, HEADER, BLOBS)
+    whole = file_of(store).read_bytes()
+    for position in (*range(0, 160, 3), *range(160, len(whole), 997)):
+        file_of(store).write_bytes(whole[:position] + bytes([whole[position] ^ 0x41]) + whole[position + 1 :])
+        assert store.read(KEY) is None, position
+    file_of(store).write_bytes(whole + b"x")
+    assert store.read(KEY) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00" * 4096, b"{}", b"qgraph cache 2\n" + b"\x00" * 64, b"\x7fELF" + b"\xff" * 99])
+def test_foreign_bytes_are_missing(store, data):
+    os.makedirs(store.folder)
+    file_of(store).write_bytes(data)
+    assert store.read(KEY) is None
+
+
+def test_an_entry_under_another_key_is_missing(store):
+    store.write(OTHER, HEADER, BLOBS)
+    os.rename(file_of(store, OTHER), file_of(store))
+    assert store.read(KEY) is None
+
+
+def test_a_sound_file_with_another_content_is_missing(store):
+    for body in (b"null", b"[]", b'{"key": 1}', b'{"key": "%s", "sizes": 3, "header": {}}' % KEY.encode(), b"\xff"):
+        whole = disk_cache._HEADER.pack(len(body)) + body
+        os.makedirs(store.folder, exist_ok=True)
+        file_of(store).write_bytes(disk_cache._MAGIC + disk_cache.hashlib.sha256(whole).digest() + whole)
+        assert store.read(KEY) is None
+
+
+def test_what_is_no_file_is_missing(store):
+    os.makedirs(file_of(store))
+    assert store.read(KEY) is None
+    os.rmdir(file_of(store))
+    os.mkfifo(file_of(store))
+    assert store.read(KEY) is None
+    assert store.write(KEY, HEADER)
+    assert store.read(KEY) is not None
+
+
+def test_an_unreadable_file_is_replaced(store, monkeypatch):
+    store.write(KEY, HEADER, [b"old"])
+
+    def refused(path, flags):
+        raise PermissionError(13, "no", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk_cache.os, "open", refused)
+        assert store.read(KEY) is None
+    store.write(KEY, HEADER, [b"new"])
+    assert store.read(KEY).blobs == (b"new",)
+
+
+@pytest.mark.parametrize("number", [13, 28, 30], ids=["not allowed", "full", "read-only"])
+def test_a_folder_that_takes_nothing_is_said_once(store, monkeypatch, number):
+    def refused(source, target):
+        raise OSError(number, "no", target)
+
+    monkeypatch.setattr(disk_cache.os, "replace", refused)
+    with pytest.warns(qgraph.PerformanceWarning, match=r"QGRAPH_CACHE_DIR") as caught:
+        assert not store.write(KEY, HEADER)
+        assert not store.write(OTHER, HEADER)
+    assert len(caught) == 1
+    assert os.listdir(store.folder) == []
+    assert store.read(KEY) is None
+
+
+def test_a_folder_that_goes_away_while_it_is_written_is_nothing_to_say(store, monkeypatch):
+    def gone(source, target):
+        os.unlink(source)
+        os.rmdir(store.folder)
+        raise FileNotFoundError(2, "no", source)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk_cache.os, "replace", gone)
+        assert not store.write(KEY, HEADER)
+    assert store.write(KEY, HEADER)
+
+
+def test_a_folder_under_a_file_is_no_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    store = Store(str(tmp_path / "file" / "cache"), 1 << 20)
+    assert store.read(KEY) is None
+    with pytest.warns(qgraph.PerformanceWarning):
+        assert not store.write(KEY, HEADER)
+    assert (store.usage().entries, store.clear()) == (0, 0)
+
+
+def key(number):
+    return f"task-{number:064x}"
+
+
+def test_the_one_unused_for_longest_goes_first(tmp_path):
+    store = Store(str(tmp_path), 100_000)
+    for number in range(9):
+        store.write(key(number), {}, [bytes(9_900)])
+        os.utime(file_of(store, key(number)), (1000 + number, 1000 + number))
+    assert store.usage().entries == 9
+    # Reading is using.
+    assert store.read(key(0)) is not None
+    for number in range(9, 12):
+        store.write(key(number), {}, [bytes(9_900)])
+    kept = {number for number in range(12) if store.read(key(number)) is not None}
+    assert {0, 11} <= kept
+    assert 1 not in kept
+    assert store.usage().size <= 100_000
+    assert kept == {0, *range(min(kept - {0}), 12)}
+
+
+def test_files_of_others_stay(tmp_path):
+    store = Store(str(tmp_path), 1000)
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "task-12.qgc").write_text("mine")
+    store.write(KEY, {}, [bytes(5000)])
+    store.write(OTHER, {}, [b""])
+    assert store.read(KEY) is None
+    assert store.clear() == 1
+    assert sorted(os.listdir(tmp_path)) == ["notes.txt", "task-12.qgc"]
+
+
+def test_what_a_dead_process_was_writing_goes(tmp_path):
+    old, new = (tmp_path / f"{KEY}.qgc.{number}-1-1.tmp" for number in (1, 2))
+    for file in (old, new):
+        file.write_bytes(b"half")
+    os.utime(old, (time.time() - 7200,) * 2)
+    store = Store(str(tmp_path), 1 << 20)
+    store.write(OTHER, {})
+    assert not old.exists()
+    assert new.exists()
+    assert store.usage().entries == 1
+
+
+WRITER = """
+import sys
+from qgraph.lowering.disk_cache import Store
+store, me = Store(sys.argv[1], 200_000), sys.argv[2]
+for turn in range(150):
+    key = f"task-{turn % 7:064x}"
+    store.write(key, {"by": me, "turn": turn}, [me.encode() * 5000, str(turn).encode() * 1000])
+    found = store.read(f"task-{(turn + 3) % 7:064x}")
+    if found is not None:
+        by, turns = found.header["by"], str(found.header["turn"])
+        assert found.blobs == (by.encode() * 5000, turns.encode() * 1000), found.header
+    if turn % 50 == 49:
+        store.clear()
+print("done")
+"""
+
+
+def test_many_processes_write_and_read_at_once(tmp_path):
+    command = [sys.executable, "-W", "error", "-c", WRITER, str(tmp_path)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    processes = [subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True, env=env) for name in "abc"]
+    assert [process.communicate(timeout=60)[0].strip() for process in processes] == ["done"] * 3
+    assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
+
+
+# --- the environment ---------------------------------------------------------------------------------------------------
+
+
+def test_the_environment_names_the_store(tmp_path, monkeypatch):
+    monkeypatch.setenv("QGRAPH_CACHE", "1")
+    monkeypatch.setenv("QGRAPH_CACHE_DIR", str(tmp_path / "here"))
+    monkeypatch.delenv("QGRAPH_CACHE_SIZE", raising=False)
+    found = disk_cache.store()
+    assert (found.folder, found.limit) == (str(tmp_path / "here"), 512 << 20)
+    assert disk_cache.store() is found
+    monkeypatch.setenv("QGRAPH_CACHE_SIZE", "1.5")
+    assert disk_cache.store().limit == 3 << 19
+    monkeypatch.setenv("QGRAPH_CACHE_SIZE", "lots")
+    assert disk_cache.store() is found
+    monkeypatch.setenv("QGRAPH_CACHE", "0")
+    assert disk_cache.store() is None
+
+
+def test_without_a_name_it_is_the_users_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("QGRAPH_CACHE", "1")
+    monkeypatch.setenv("QGRAPH_CACHE_DIR", "")
+    monkeypatch.setattr(disk_cache, "_OWN", disk_cache._Stores())
+    monkeypatch.setattr(disk_cache, "default_folder", lambda: str(tmp_path / "own"))
+    assert disk_cache.store().folder == str(tmp_path / "own")
+
+
+def test_where_nothing_tells_the_users_own_folder_nothing_is_kept(monkeypatch):
+    monkeypatch.setenv("QGRAPH_CACHE", "1")
+    monkeypatch.delenv("QGRAPH_CACHE_DIR", raising=False)
+    monkeypatch.setattr(disk_cache, "_OWN", disk_cache._Stores())
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    with pytest.warns(qgraph.PerformanceWarning, match="install platformdirs") as caught:
+        assert disk_cache.store() is disk_cache.store() is None
+    assert len(caught) == 1
+
+
+def test_the_users_own_folder_is_named_after_us(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert "qgraph" in Path(disk_cache.default_folder()).parts
+    assert not list(tmp_path.iterdir())
