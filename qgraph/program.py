@@ -236,10 +236,14 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A function of generated code: its argument as the type of a slot, or of an array's elements (``dtype``)."""
+    """A function of generated code: its argument as the type of a slot, or of an array's elements (``dtype``).
+
+    ``scalar``: it is the type of a slot, known by now. In plain Python an int64 of such is a Python number.
+    """
 
     slot: Slot | None
     dtype: str = ""
+    scalar: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -365,7 +365,7 @@ class _Writer:
             self.function(value)
         elif isinstance(value, Cast):
             self.tag("cast")
-            self.raw(value.dtype)
+            self.raw(value.dtype, value.scalar)
             if value.slot is not None:
                 self.slot(value.slot)
         elif isinstance(value, (tuple, frozenset, enum.Enum, np.generic, np.ndarray, np.dtype)):

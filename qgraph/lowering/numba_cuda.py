@@ -394,7 +394,7 @@ def _simulated_value(value: Any, done: dict[int, Any]) -> Any:
         return python
     if isinstance(value, Cast):
         # An int64 is a Python number here, too: it takes the type of what it meets.
-        return int if value.dtype == "int64" else bool if value.dtype == "bool" else np.dtype(value.dtype).type
+        return int if value.dtype == "int64" and value.scalar else bool if value.dtype == "bool" else np.dtype(value.dtype).type
     if any(value is atomic for atomic in language.ATOMICS):
         return _simulated_atomic(value)
     return value

@@ -17,7 +17,7 @@ import numpy as np
 from qgraph import language
 from qgraph.compiled import REDUCTION_BLOCK
 from qgraph.errors import KernelTypeError
-from qgraph.lowering.slot_source import CASTS, SLOTS, Dtypes, dtype_of, generated, slot_place, typed_place
+from qgraph.lowering.slot_source import CASTS, ELEMENT_CASTS, SLOTS, Dtypes, dtype_of, generated, slot_place, typed_place
 from qgraph.program import Carried, Reduction, Task
 
 # What ``b`` must be to count, for operators that choose.
@@ -31,7 +31,7 @@ def reduction_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
     names: dict[str, object] = {}
     for variable in _carried(task):
         dtype = _dtype(variable, dtypes)
-        names[f"_to_{dtype}"] = CASTS[dtype]
+        names[_cast(variable, dtypes)] = (CASTS if variable.element is None else ELEMENT_CASTS)[dtype]
         names[f"_type_{dtype}"] = np.dtype(dtype)
     return {**names, "_infinity": math.inf, "_word": np.dtype("int64"), "_atomic_add": language.atomic_add}
 
@@ -48,9 +48,9 @@ def identities(task: Task, dtypes: Dtypes) -> list[str]:
         for variable in reduction.variables:
             dtype = _dtype(variable, dtypes)
             _check(reduction, dtype)
-            lines.append(f"{variable.local} = _to_{dtype}({_identity(reduction, dtype)})")
+            lines.append(f"{variable.local} = {_cast(variable, dtypes)}({_identity(reduction, dtype)})")
         if reduction.at is not None:
-            lines.append(f"{reduction.at.local} = _to_int64(-1)")
+            lines.append(f"{reduction.at.local} = {_cast(reduction.at, dtypes)}(-1)")
     return lines
 
 
@@ -109,6 +109,11 @@ def _dtype(variable: Carried, dtypes: Dtypes) -> str:
     return variable.dtype if variable.slot is None else dtype_of(variable.slot, dtypes)
 
 
+def _cast(variable: Carried, dtypes: Dtypes) -> str:
+    """The name of the conversion to the variable's type: an int64 that is an element is no Python number."""
+    return f"_to_{_dtype(variable, dtypes)}{'' if variable.element is None else '_element'}"
+
+
 def _combine(task: Task, dtypes: Dtypes) -> list[str]:
     """Lines that combine each local with its ``_b``, the result of other iterations."""
     return [line for reduction in task.reductions for line in _combine_one(reduction, dtypes)]
@@ -118,7 +123,7 @@ def _combine_one(reduction: Reduction, dtypes: Dtypes) -> list[str]:
     first = reduction.variables[0]
     new, old = f"{first.local}_b", first.local
     if reduction.at is None:
-        return _apply(reduction, old, new, _dtype(first, dtypes))
+        return _apply(reduction, old, new, _cast(first, dtypes))
     at_new, at_old = f"{reduction.at.local}_b", reduction.at.local
     later = f"{at_new} > {at_old}"
     if reduction.operator == "store":
@@ -131,13 +136,13 @@ def _combine_one(reduction: Reduction, dtypes: Dtypes) -> list[str]:
     return [f"if {test}:", *(f"    {local} = {local}_b" for local in locals_)]
 
 
-def _apply(reduction: Reduction, place: str, value: str, dtype: str) -> list[str]:
+def _apply(reduction: Reduction, place: str, value: str, cast: str) -> list[str]:
     """Lines that combine ``place`` with ``value``, for an operator without ``at``."""
     symbol = _CHOOSES.get(reduction.operator)
     if symbol is not None:
         return [f"if {value} {symbol} {place}:", f"    {place} = {value}"]
     operator = {"and": "&", "or": "|"}.get(reduction.operator, reduction.operator)
-    return [f"{place} = _to_{dtype}({place} {operator} {value})"]
+    return [f"{place} = {cast}({place} {operator} {value})"]
 
 
 def _finish(task: Task, dtypes: Dtypes) -> list[str]:
@@ -147,7 +152,7 @@ def _finish(task: Task, dtypes: Dtypes) -> list[str]:
         places = [_target(variable, dtypes) for variable in reduction.variables]
         first = reduction.variables[0]
         if reduction.at is None:
-            lines += _apply(reduction, places[0], first.local, _dtype(first, dtypes))
+            lines += _apply(reduction, places[0], first.local, _cast(first, dtypes))
             continue
         test = f"{reduction.at.local} >= 0"
         if reduction.operator != "store":

@@ -17,7 +17,8 @@ VIEWS = tuple(
 # The types of kernel scalars, by slot name.
 Dtypes = Mapping[str, str]
 # One object a dtype: what makes two tasks equal is the identity of their globals.
-CASTS = {dtype: Cast(None, dtype) for dtype in SCALAR_DTYPES}
+CASTS = {dtype: Cast(None, dtype, scalar=True) for dtype in SCALAR_DTYPES}
+ELEMENT_CASTS = {dtype: Cast(None, dtype) for dtype in SCALAR_DTYPES}
 
 
 def dtype_of(slot: Slot, dtypes: Dtypes) -> str:

@@ -22,7 +22,7 @@ from qgraph.lowering.reduction_source import (
     numbered,
     reduction_names,
 )
-from qgraph.lowering.slot_source import CASTS, NOTED, SLOTS, VIEWS, Dtypes, dtype_of, slot_place
+from qgraph.lowering.slot_source import CASTS, ELEMENT_CASTS, NOTED, SLOTS, VIEWS, Dtypes, dtype_of, slot_place
 from qgraph.lowering.slot_source import generated as _statements
 from qgraph.plan import Node
 from qgraph.program import NUMBER, Axis, Cast, Function, Program, Selection, Task, function_tree
@@ -391,7 +391,7 @@ def task_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
 
 
 def _cast(cast: Cast, dtypes: Dtypes) -> Cast:
-    return CASTS[cast.dtype if cast.slot is None else dtype_of(cast.slot, dtypes)]
+    return ELEMENT_CASTS[cast.dtype] if cast.slot is None else CASTS[dtype_of(cast.slot, dtypes)]
 
 
 def make_function(

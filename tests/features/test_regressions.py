@@ -345,3 +345,23 @@ def just_below(x):
 def test_an_index_of_a_part_that_may_be_negative_counts_from_the_end(rig):
     with pytest.raises(qgraph.KernelTypeError, match="no atomic"):
         rig.kernel(just_below)(np.zeros(5, np.uint8))
+
+
+def narrow_into_wide(x, z, s):
+    for i in range(x.shape[0]):
+        z[0] -= (x[i] + 0) % 4
+    for i in range(x.shape[0]):
+        z[1] += x[i]
+    for i in range(x.shape[0]):
+        z[2] = max(z[2], x[i])
+
+
+def test_updates_of_an_int64_element_by_uint8_do_not_wrap(rig):
+    """The simulator took the element for a Python number, which gives way to uint8."""
+    for n in (0, 1, 40):
+        arrays = np.full(n, 203, np.uint8), np.full(3, -9), np.zeros(1)
+        expected, actual = ([each.copy() for each in arrays] for _ in range(2))
+        kernel = rig.kernel(narrow_into_wide)
+        kernel.reference(*expected)
+        rig.run(kernel, *actual)
+        assert actual[1].tolist() == expected[1].tolist() == [-9 - 3 * n, -9 + 203 * n, 203 if n else -9]
