@@ -612,3 +612,9 @@ def effects_of(statement: Statement) -> Effects:
     for task in tasks_of((statement,)):
         result |= task.effects
     return result
+
+
+def control_effects(control: Loop | Branch) -> Effects:
+    """What the node of a loop or branch touches, with all that is in it."""
+    # It reads its own condition, which the task before it may have set.
+    return effects_of(control) | Effects(frozenset({control.condition_slot.name}))

@@ -22,6 +22,7 @@ from qgraph.program import (
     Task,
     TaskStatement,
     Temporary,
+    control_effects,
     effects_of,
 )
 from qgraph.stack import roomy
@@ -69,7 +70,7 @@ class _Builder:
             if before is not None:
                 touched.append((self._kernel(index, before), before.effects))
             if not isinstance(statement, TaskStatement):
-                touched.append((self._conditional(index, statement), _control_effects(statement)))
+                touched.append((self._conditional(index, statement), control_effects(statement)))
             touched += [self._memory(index, "free", temporary) for temporary in ends.get(position, ())]
         if condition is not None:
             touched.append((self._kernel(index, condition), condition.effects))
@@ -123,11 +124,6 @@ class _Builder:
 def _before(control: Loop | Branch) -> Task | None:
     """The task that decides whether a loop is entered, or which region runs."""
     return control.enter if isinstance(control, Loop) else control.decide
-
-
-def _control_effects(control: Loop | Branch) -> Effects:
-    # It reads its own condition, which the task before it may have set.
-    return effects_of(control) | Effects(frozenset({control.condition_slot.name}))
 
 
 def _lifetimes(program: Program) -> tuple[dict[int, list[Temporary]], dict[int, list[Temporary]]]:

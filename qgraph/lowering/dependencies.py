@@ -14,27 +14,18 @@ def edges_of(nodes: Sequence[tuple[int, Effects]], places: Mapping[str, frozense
     """
     last_write: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
-    before: list[int] = []
-    edges: list[tuple[int, int]] = []
+    direct: set[tuple[int, int]] = set()
     for position, (_, effects) in enumerate(nodes):
         reads = touched_places(effects.reads, places)
         writes = touched_places(effects.writes, places)
-        direct = {last_write[name] for name in reads | writes if name in last_write}
+        direct.update((last_write[name], position) for name in reads | writes if name in last_write)
         for name in writes:
-            direct.update(readers.get(name, ()))
-        # `before[p]` is a bit set of all positions that come before p, so the reduction is a few integer operations.
-        ancestors = 0
-        for earlier in sorted(direct, reverse=True):
-            if not ancestors >> earlier & 1:
-                edges.append((nodes[earlier][0], nodes[position][0]))
-                ancestors |= before[earlier] | 1 << earlier
-        before.append(ancestors)
-        for name in writes:
+            direct.update((reader, position) for reader in readers.get(name, ()))
             last_write[name] = position
             readers[name] = []
         for name in reads - writes:
             readers.setdefault(name, []).append(position)
-    return edges
+    return [(nodes[before][0], nodes[after][0]) for before, after in reduced(direct)]
 
 
 def places_of(program: Program) -> dict[str, frozenset[str]]:
@@ -63,6 +54,7 @@ def reduced(edges: set[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     ancestors: dict[int, int] = {}
     kept = []
     for after in sorted(waits):
+        # A bit set of all that come before `after`, so the reduction is a few integer operations.
         found = 0
         for before in sorted(waits[after], reverse=True):
             if not found >> before & 1:

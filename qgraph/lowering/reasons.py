@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from qgraph.lowering.dependencies import places_of, touched_places
 from qgraph.plan import GraphPlan, Node
-from qgraph.program import Effects, effects_of
+from qgraph.program import Effects, control_effects
 
 
 def reasons(plan: GraphPlan) -> dict[tuple[int, int], str]:
@@ -40,7 +40,7 @@ def _conflicts(plan: GraphPlan, earlier: Node, later: Node, places: dict[str, fr
 def _effects(node: Node) -> Effects:
     """What a node touches, with all that is in it."""
     if node.control is not None:
-        return effects_of(node.control) | Effects(frozenset({node.control.condition_slot.name}))
+        return control_effects(node.control)
     if node.host is not None:
         return node.host.effects
     if node.temporary:

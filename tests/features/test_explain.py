@@ -92,6 +92,21 @@ def test_float64_in_a_float32_kernel_is_told_by_line():
     assert not qgraph.kernel(precise).explain(*(np.zeros(4) for _ in range(4))).doubles
 
 
+def phases(x, y):
+    for i in range(x.shape[0]):
+        x[i] = x[i] * 2
+        x[i] = x[i] + TURN  # wide
+
+
+TURN = np.complex128(1j)
+
+
+@pytest.mark.needs("compiler")
+def test_complex128_in_a_complex64_kernel_is_told_too():
+    explained = qgraph.kernel(phases).explain(np.zeros(4, np.complex64), np.zeros(4, np.float32))
+    assert [span.line for span in explained.doubles] == [line_of(phases, "# wide")]
+
+
 class Caught(Exception):
     """Carries a call that was not made."""
 

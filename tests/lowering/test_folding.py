@@ -82,6 +82,18 @@ def test_statements_with_loops_of_their_own_stay():
     assert nodes_of(kernel, np.zeros(4), np.zeros(4))[1] == [([1], [2], []), ([], [4], [])]
 
 
+def test_a_beginning_with_a_loop_of_its_own_stays_before_the_iterations():
+    def kernel(x, y):
+        s = y[0]
+        for _ in qgraph.serial(range(1000)):
+            s *= 0.5
+        for i in range(x.shape[0]):
+            s += x[i]
+        return s
+
+    assert nodes_of(kernel, np.zeros(4), np.zeros(4))[1] == [([], [1], []), ([], [4], [6])]
+
+
 def test_what_iterations_read_is_set_before_them():
     def kernel(x, y):
         s = 0.0
