@@ -11,6 +11,8 @@ from qgraph.program import ArrayType, ScalarType, Task
 
 # Iterations of a light loop that one thread has where there are many more than threads.
 SEVERAL = 4
+# The first compute capability whose kernels can start before those that they wait for have ended.
+PROGRAMMATIC = (9, 0)
 # Loops side by side begin at a multiple of so many threads.
 WARP = 32
 # The most threads of a block that combines values.
@@ -26,10 +28,11 @@ class Parameter:
     that ``type``) as float32, and so on. ``faults``: int64 words that the host reads too, where a task notes what it found
     wrong. ``handle``: uint64, the conditional handle of the node that this task arms or decides, 0 where a slot is written
     instead. ``callback``: uint64, the address of a host call's function (``HostCall.name``), or of
-    what it is given (``HostCall.name`` and ``_data``); on the CPU only.
+    what it is given (``HostCall.name`` and ``_data``); on the CPU only. ``early``: int64, not 0 where the kernels that wait for
+    this one may start beside it; the last parameter of every CUDA kernel.
     """
 
-    kind: Literal["leaf", "host", "slots", "faults", "handle", "callback"]
+    kind: Literal["leaf", "host", "slots", "faults", "handle", "callback", "early"]
     name: str
     type: ArrayType | ScalarType | None = None
 
@@ -66,6 +69,11 @@ class TaskCode:
     several: bool = False
     constant: frozenset[str] = frozenset()
     reduces: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether the kernel can start before those that it depends on have ended."""
+        return any(parameter.kind == "early" for parameter in self.parameters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ class Explanation:
             for line in plan.task_lines(node):
                 yield f"{pad}    {line}"
             for before in plan.predecessors(index):
-                yield f"{pad}    after n{before}: {self.edges[before, index]}"
+                inside = " (waits inside, where GPUs can)" if (before, index) in plan.programmatic else ""
+                yield f"{pad}    after n{before}{inside}: {self.edges[before, index]}"
             for number, body in enumerate(node.bodies):
                 if len(node.bodies) > 1:
                     yield f"{pad}  case {number}:"

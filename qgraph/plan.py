@@ -99,6 +99,12 @@ class GraphPlan:
         """Loops and runs of serial statements as the user wrote them, in program order."""
         return tuple(each for task in self.program.tasks() if task.role in ("loop", "serial") for each in task.written)
 
+    @property
+    def programmatic(self) -> frozenset[tuple[int, int]]:
+        """The edges between kernels: where the GPU can, the later one starts beside the earlier, and waits inside."""
+        kernels = {node.index for node in self.nodes if node.kind == "kernel"}
+        return frozenset(edge for edge in self.edges if kernels.issuperset(edge))
+
     def predecessors(self, index: int) -> tuple[int, ...]:
         """The nodes that must finish before node ``index`` starts."""
         return tuple(before for before, after in self.edges if after == index)

@@ -8,16 +8,19 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from llvmlite import ir
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np.numpy_support import from_dtype
 
 from qgraph import language
+from qgraph.compiled import PROGRAMMATIC
 from qgraph.errors import BackendError
 from qgraph.lowering.atomics import atomic_word, bound_word, cast_word, condition_word, match_word
 from qgraph.lowering.numba_errors import kernel_errors
@@ -186,6 +189,13 @@ def _nvvm_options(fastmath: bool) -> dict[str, Any]:
     return options
 
 
+# What a kernel does first where it can start before those that it depends on have ended.
+_PROGRAMMATIC = (
+    "{ .reg .pred %early; setp.ne.s64 %early, $0, 0; @%early griddepcontrol.launch_dependents; griddepcontrol.wait; }"
+)
+
+_TOUCHES_MEMORY = re.compile(r"\b(ld|st|atom|red)\.(?!param)[\w.]*")
+
 # --- PTX --------------------------------------------------------------------------------------------------------------
 
 
@@ -228,7 +238,10 @@ def compile_ptx(
         finally:
             compiler.typing.session = None
         pointers = _data_pointers(argument_types, constant)
-        return canonical(_kernel_ptx(result, capability, launch_bound, fastmath, pointers), result.fndesc.llvm_func_name, entry)
+        text = _kernel_ptx(result, capability, launch_bound, fastmath, pointers)
+        if capability >= PROGRAMMATIC:
+            _check_waits_first(text)
+        return canonical(text, result.fndesc.llvm_func_name, entry)
 
 
 def _data_pointers(argument_types: Sequence[Any], constant: Sequence[bool]) -> list[int]:
@@ -241,6 +254,26 @@ def _data_pointers(argument_types: Sequence[Any], constant: Sequence[bool]) -> l
         else:
             position += 2 if isinstance(item, types.Complex) else 1
     return found
+
+
+def _wait_for_earlier(kernel: ir.Function) -> None:
+    """First of all, wait until the kernels that this one depends on are done and their writes can be seen.
+
+    Before that, where the last argument says so, let those that depend on this one start. They wait in turn for this one.
+    """
+    builder = ir.IRBuilder(kernel.blocks[0])
+    builder.position_at_start(kernel.blocks[0])
+    early = kernel.args[-1]
+    # The memory clobber keeps loads behind it.
+    builder.asm(ir.FunctionType(ir.VoidType(), [early.type]), _PROGRAMMATIC, "l,~{memory}", [early], True)
+
+
+def _check_waits_first(ptx: str) -> None:
+    """NVVM may move a load of an array that nothing changes; one before the wait would read what is not yet written."""
+    before = ptx[ptx.index(".entry") : ptx.index("griddepcontrol.wait")]
+    found = _TOUCHES_MEMORY.search(before)
+    if found is not None:
+        raise BackendError(f"the compiler moved `{found.group()}` before the wait for earlier kernels", hint="please report it")
 
 
 def _kernel_ptx(
@@ -262,6 +295,8 @@ def _kernel_ptx(
     # array as one that never changes (ld.global.nc).
     for position in pointers:
         kernel.args[position].add_attribute("noalias")
+    if capability >= PROGRAMMATIC:
+        _wait_for_earlier(kernel)
     texts: list[str] = library.get_asm_strs(cc=capability)
     return "\n".join(texts)
 

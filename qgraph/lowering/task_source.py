@@ -28,6 +28,7 @@ from qgraph.plan import Node
 from qgraph.program import NUMBER, Axis, Cast, Function, Program, Selection, Task, function_tree
 
 HANDLE = Parameter("handle", "_handle")
+EARLY = Parameter("early", "_early")
 # Generated CUDA code calls Numba's module by this name.
 CUDA_MODULE = "_cuda"
 # The most nodes of the syntax tree of a light loop's body; and how many light loops, joined, are still light.
@@ -66,7 +67,7 @@ def cuda_code(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tup
         body = _several(task, counts, dtypes)
     else:
         body = _one_thread(task, counts, dtypes)
-    parameters = parameters_of(program, task, body)
+    parameters = (*parameters_of(program, task, body), EARLY)
     function = make_function(task.name, [p.name for p in parameters], body, names, task)
     code = TaskCode(
         task=task,
@@ -105,7 +106,7 @@ def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tuple
         iteration = replace_continue(copy.deepcopy(list(part.body)))
         mine.body = [*_prologue(part, dtypes), *_unravel(part, "_t", part.axes), *iteration, ast.Return()]
         body += lines
-    parameters = parameters_of(program, task, body)
+    parameters = (*parameters_of(program, task, body), EARLY)
     function = make_function(task.name, [p.name for p in parameters], body, names, task)
     code = TaskCode(
         task=task,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from cuda.core.graph import GraphDefinition
 
-from qgraph.compiled import CudaPlan
+from qgraph.compiled import PROGRAMMATIC, CudaPlan
 from qgraph.errors import BackendError, CudaError
 from qgraph.plan import GraphPlan, Node
 from qgraph.program import WORD, Branch, Loop
@@ -114,13 +114,26 @@ def add_node(graph: Any, kernel: KernelNode | OtherNode) -> Any:
     return kernel.handle
 
 
-def add_edges(graph: Any, edges: Iterable[tuple[int, int]], handles: dict[int, Any]) -> None:
-    """Add those of the plan's edges that run between nodes in ``handles`` (CUgraphNodes by plan index)."""
-    inside = [(before, after) for before, after in edges if before in handles and after in handles]
+def add_edges(
+    graph: Any, edges: Iterable[tuple[int, int]], handles: dict[int, Any], programmatic: Set[tuple[int, int]]
+) -> None:
+    """Add those of the plan's edges that run between nodes in ``handles`` (CUgraphNodes by plan index).
+
+    Over an edge in ``programmatic`` the later kernel may start before the earlier has ended: it waits inside.
+    """
+    inside = [edge for edge in edges if edge[0] in handles and edge[1] in handles]
     if inside:
         befores = [handles[before] for before, _ in inside]
         afters = [handles[after] for _, after in inside]
-        call(add_dependencies, graph, befores, afters, None, len(inside))
+        call(add_dependencies, graph, befores, afters, [_edge_data(edge in programmatic) for edge in inside], len(inside))
+
+
+def _edge_data(programmatic: bool) -> Any:
+    data = driver.CUgraphEdgeData()
+    if programmatic:
+        data.from_port = 1  # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
+        data.type = int(driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+    return data
 
 
 def node_of_task(plan: GraphPlan) -> dict[str, int]:
@@ -269,6 +282,13 @@ class CudaExecutable(ABC):
         # What stands at each node that decides nothing.
         self._nodes: dict[int, KernelNode | OtherNode] = {**self._kernels, **self._others.nodes}
         self._sized = [kernel for kernel in self._kernels.values() if kernel.sized]
+        self._programmatic = self._programmatic_edges(plan)
+        # Each kernel with those that wait for it inside.
+        self._followed = [
+            (kernel, [self._kernels[after] for before, after in self._programmatic if before == index])
+            for index, kernel in self._kernels.items()
+        ]
+        self._let_start_early()
 
     def _make_kernels(self, plan: CudaPlan, loaded: LoadedCode, block_size: int | None) -> None:
         host_index = {value.name: index for index, value in enumerate(plan.plan.program.host_values)}
@@ -280,6 +300,25 @@ class CudaExecutable(ABC):
                 bit = 1 << len(self._kernels)
                 loop = None if node.decision is None else loops.get(node.decision.name)
                 self._kernels[node.index] = KernelNode(node.index, code, bit, loop, setting)
+
+    def _programmatic_edges(self, plan: CudaPlan) -> Set[tuple[int, int]]:
+        """The edges over which kernels wait inside: all between two kernels, where kernels can."""
+        if plan.capability < PROGRAMMATIC:
+            return frozenset()
+        return {
+            (before, after)
+            for before, after in plan.plan.programmatic
+            if before in self._kernels and after in self._kernels and self._kernels[after].code.waits
+        }
+
+    def _let_start_early(self) -> None:
+        # A kernel that starts early takes room: it gains where its blocks fit beside those of the one before it, and loses
+        # where they do not.
+        for kernel, later in self._followed:
+            early = bool(later) and kernel.share + sum(each.share for each in later) <= 1
+            if early != kernel.early:
+                self._parameters.set_early(kernel, early)
+                kernel.early = early
 
     def _handle_loops(self, plan: GraphPlan) -> dict[str, int]:
         """Which tasks get a conditional handle: none, where the host decides."""
@@ -413,6 +452,7 @@ class CudaExecutable(ABC):
             if grid != kernel.grid:
                 parameters.changed |= kernel.bit
                 kernel.set_grid(grid)
+        self._let_start_early()
         parameters.update_host(host)
 
     def _apply(self, changed: int) -> None:
@@ -542,7 +582,7 @@ class CudaGraphExecutable(CudaExecutable):
             handles[node.index] = added.handle
             for body, inner in zip(bodies, node.bodies, strict=True):
                 self._fill(root, body, inner)
-        add_edges(graph, plan.edges, handles)
+        add_edges(graph, plan.edges, handles, self._programmatic)
 
     def _condition(self, root: Any, node: Node) -> Any:
         # The default holds at the start of each launch, not at each entry: what is entered again must be armed by a task.

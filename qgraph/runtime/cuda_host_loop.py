@@ -90,7 +90,7 @@ class CudaHostLoopExecutable(CudaExecutable):
         self._resources.graphs.append(instance)
         graph = instance.definition.handle
         handles = {member.index: add_node(graph, member) for member in members}
-        add_edges(graph, self.plan.plan.edges, handles)
+        add_edges(graph, self.plan.plan.edges, handles, self._programmatic)
         instance.instantiate(members)
         return Segment(members, instance)
 

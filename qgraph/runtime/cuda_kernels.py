@@ -209,6 +209,7 @@ class Parameters:
         faults_word = self._take(_SHAPE + 2)
         self._places["faults", FAULTS] = _array_place(faults_word, 1)
         self._zero_handle = _word_place(self._take(1))
+        self._early_words = [self._take(1) for _ in plan.plan.nodes]
         self._handle_words = {node.index: self._take(1) for node in plan.plan.nodes if node.control is not None}
         self._words = (ctypes.c_int64 * self._used)()
         self._base = ctypes.addressof(self._words)
@@ -252,17 +253,24 @@ class Parameters:
         """The conditional handle of conditional node ``loop``; before its kernels are added to a graph."""
         struct.pack_into("=Q", self._bytes, self._handle_words[loop] * _WORD, handle)
 
-    def bind(self, bit: int, code: TaskCode, loop: int | None) -> tuple[Any, list[int]]:
-        """The parameters of the kernel with mask ``bit``: an array of pointers to them, and their sizes in bytes.
+    def set_early(self, kernel: KernelNode, early: bool) -> None:
+        """Whether the kernels that wait for ``kernel`` may start beside it."""
+        self.changed |= kernel.bit
+        self._integers[self._early_words[kernel.index]] = int(early)
+
+    def bind(self, index: int, bit: int, code: TaskCode, loop: int | None) -> tuple[Any, list[int]]:
+        """The parameters of node ``index``, the kernel with mask ``bit``: an array of pointers to them, and their sizes.
 
         ``loop`` is the conditional node whose handle the task gets, None for handle 0. The pointers are valid as long as this
         object and the array live.
         """
-        parts = [part for parameter in code.parameters for part in self._parts(bit, parameter, loop)]
+        parts = [part for parameter in code.parameters for part in self._parts(index, bit, parameter, loop)]
         pointers = (ctypes.c_void_p * max(1, len(parts)))(*(self._base + offset for offset, _size in parts))
         return pointers, [size for _offset, size in parts]
 
-    def _parts(self, bit: int, parameter: Parameter, loop: int | None) -> tuple[tuple[int, int], ...]:
+    def _parts(self, index: int, bit: int, parameter: Parameter, loop: int | None) -> tuple[tuple[int, int], ...]:
+        if parameter.kind == "early":
+            return _word_place(self._early_words[index]).parts
         if parameter.kind == "handle":
             return (self._zero_handle if loop is None else _word_place(self._handle_words[loop])).parts
         if parameter.kind in ("slots", "faults"):
@@ -329,7 +337,7 @@ class KernelNode:
     """
 
     __slots__ = (
-        *("_counts", "_many", "_most", "bit", "block", "code", "executable", "function"),
+        *("_counts", "_many", "_most", "_resident", "bit", "block", "code", "early", "executable", "function"),
         *("grid", "handle", "index", "launch", "pointers"),
     )
 
@@ -338,18 +346,21 @@ class KernelNode:
         self.code = code
         self.bit = bit
         self.function = setting.code.function(code.entry)
-        self.pointers, sizes = setting.parameters.bind(bit, code, loop)
+        self.pointers, sizes = setting.parameters.bind(index, bit, code, loop)
         verify_layout(self.function, code.entry, sizes)
         self.block = 1 if code.single else setting.block(self.function)
         self.block = min(self.block, REDUCTION_BLOCK) if code.reduces else self.block
         # As many blocks as run at once: the grid of loops that stride over what only the device can count, and of reductions.
-        self._most = 1 if code.single else occupancy_grid(self.function, self.block, setting.device)
+        self._resident = occupancy_grid(self.function, self.block, setting.device)
+        self._most = 1 if code.single else self._resident
         self._most = min(self._most, MAX_PARTIALS) if code.reduces else self._most
         self.grid = self._most if code.on_device else 1
         # For each loop of the kernel, the host values that make its extent.
         self._counts = tuple(tuple(setting.host_index[name] for name in names) for names in code.counts)
         # From here on each thread of a light loop has several iterations: the device stays full.
         self._many = setting.device.multiprocessors * _RESIDENT_THREADS * SEVERAL
+        # What the parameter of this meaning is.
+        self.early = False
         self.executable: Any = None
         self.handle: Any = None
         self.launch = driver.CUDA_KERNEL_NODE_PARAMS()
@@ -357,6 +368,11 @@ class KernelNode:
         self.launch.gridDimX, self.launch.gridDimY, self.launch.gridDimZ = self.grid, 1, 1
         self.launch.blockDimX, self.launch.blockDimY, self.launch.blockDimZ = self.block, 1, 1
         self.launch.kernelParams = ctypes.addressof(self.pointers)
+
+    @property
+    def share(self) -> float:
+        """How much of the device its blocks fill, if all are to run at once."""
+        return self.grid / self._resident
 
     @property
     def sized(self) -> bool:
