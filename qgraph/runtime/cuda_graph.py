@@ -31,6 +31,16 @@ from qgraph.runtime.temporaries import Temporaries
 add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", None) or driver.cuGraphAddDependencies
 
 
+def _edge_data() -> Any:
+    data = driver.CUgraphEdgeData()
+    data.from_port = 1  # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
+    data.type = int(driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+    return data
+
+
+_PROGRAMMATIC = _edge_data()
+
+
 @dataclass(frozen=True, slots=True)
 class RawGraph:
     """The CUDA graph of a bound kernel, for what speaks CUDA itself: walk it, dump it, launch it.
@@ -122,18 +132,13 @@ def add_edges(
     Over an edge in ``programmatic`` the later kernel may start before the earlier has ended: it waits inside.
     """
     inside = [edge for edge in edges if edge[0] in handles and edge[1] in handles]
-    if inside:
-        befores = [handles[before] for before, _ in inside]
-        afters = [handles[after] for _, after in inside]
-        call(add_dependencies, graph, befores, afters, [_edge_data(edge in programmatic) for edge in inside], len(inside))
-
-
-def _edge_data(programmatic: bool) -> Any:
-    data = driver.CUgraphEdgeData()
-    if programmatic:
-        data.from_port = 1  # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
-        data.type = int(driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
-    return data
+    early = [edge for edge in inside if edge in programmatic]
+    # In calls of their own: cuda.bindings 13.3 is not to be trusted with edge data that differ.
+    for group, data in (([edge for edge in inside if edge not in programmatic], None), (early, [_PROGRAMMATIC] * len(early))):
+        if group:
+            befores = [handles[before] for before, _ in group]
+            afters = [handles[after] for _, after in group]
+            call(add_dependencies, graph, befores, afters, data, len(group))
 
 
 def node_of_task(plan: GraphPlan) -> dict[str, int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 
 import qgraph
-from qgraph.runtime.cuda_driver import call, device, driver
+from qgraph.runtime.cuda_driver import device, driver
 
 PROGRAMMATIC = int(driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
 
@@ -17,16 +19,28 @@ def _needs_hopper():
         pytest.skip("compute capability below 9.0")
 
 
+class EdgeData(ctypes.Structure):
+    """CUgraphEdgeData."""
+
+    _fields_ = (
+        ("from_port", ctypes.c_ubyte),
+        ("to_port", ctypes.c_ubyte),
+        ("type", ctypes.c_ubyte),
+        ("reserved", ctypes.c_ubyte * 5),
+    )
+
+
 def edge_types(kernel, *args):
-    """The types of the edges of the root of a CUDA graph."""
-    handle = kernel.bind(*args).graph.handle
-    get = getattr(driver, "cuGraphGetEdges_v2", None) or driver.cuGraphGetEdges
+    """The types of the edges of the root of a CUDA graph, as the driver tells them."""
+    # Not through cuda.bindings 13.3, which gives the same data for every edge.
+    get = ctypes.CDLL("libcuda.so.1").cuGraphGetEdges_v2
+    graph, count = ctypes.c_void_p(int(kernel.bind(*args).graph.handle)), ctypes.c_size_t()
     with device().activate():
-        count = call(get, handle)[-1]
-        if not count:
-            return []
-        data = call(get, handle, count)[2]
-    return sorted(int(each.type) for each in data)
+        assert get(graph, None, None, None, ctypes.byref(count)) == 0
+        befores, afters = ((ctypes.c_void_p * count.value)() for _ in range(2))
+        data = (EdgeData * count.value)()
+        assert get(graph, befores, afters, data, ctypes.byref(count)) == 0
+    return sorted(each.type for each in data)
 
 
 def scramble(x, y):

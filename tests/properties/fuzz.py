@@ -142,10 +142,7 @@ class _Job:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-            now = self.path / "now.py"
-            self.losses.append(
-                {"error": "stopped", "source": now.read_text() if now.exists() else "", "seed": self.options.seed}
-            )
+            self._lose("stopped")
 
     def _time_left(self) -> bool:
         return time.monotonic() - self.start < self.options.seconds and self.done < self.options.count // self.options.jobs
