@@ -6,8 +6,9 @@ import importlib
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from qgraph.errors import ArgumentError, BackendError, PerformanceWarning
@@ -165,7 +166,7 @@ class Specialisation:
     def build(self) -> Executable:
         """Compile, and make the executable of the path that fits."""
         variant = self.variant
-        executable = _EXECUTABLES[variant.backend](self.plan, variant)
+        executable = _EXECUTABLES[variant.backend](self.plan, variant, _teller(self))
         self.executable = executable
         self.launched = LastLaunch(len(self.plan.tasks), executable.nodes, executable.path, executable.reason)
         return executable
@@ -181,6 +182,18 @@ class Specialisation:
             executable.close()
 
 
+def _teller(specialisation: Specialisation) -> Callable[[str], None]:
+    """A function that an executable calls with the reason when it begins to run another way; it keeps nothing alive."""
+    found = weakref.ref(specialisation)
+
+    def tell(reason: str) -> None:
+        alive = found()
+        if alive is not None and alive.launched is not None:
+            alive.launched = replace(alive.launched, reason=reason)
+
+    return tell
+
+
 def forget_code() -> None:
     """Let go of the machine code that the process keeps for kernels to come."""
     numba_cpu = sys.modules.get("qgraph.lowering.numba_cpu")
@@ -188,25 +201,26 @@ def forget_code() -> None:
         numba_cpu.forget()
 
 
-def _cpu(plan: GraphPlan, variant: Variant) -> Executable:
+def _cpu(plan: GraphPlan, variant: Variant, _tell: Callable[[str], None]) -> Executable:
     from qgraph.lowering.compile import compile_cpu
     from qgraph.runtime.cpu import CpuExecutable
 
     return CpuExecutable(compile_cpu(plan, variant.options))
 
 
-def _simulator(plan: GraphPlan, variant: Variant) -> Executable:
+def _simulator(plan: GraphPlan, variant: Variant, _tell: Callable[[str], None]) -> Executable:
     from qgraph.lowering.compile import compile_simulator
     from qgraph.runtime.simulator import SimulatorExecutable
 
     return SimulatorExecutable(compile_simulator(plan))
 
 
-def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
+def _cuda(plan: GraphPlan, variant: Variant, tell: Callable[[str], None]) -> Executable:
     from qgraph.lowering.compile import compile_cuda
     from qgraph.runtime import cuda_driver
     from qgraph.runtime.cuda_graph import CudaGraphExecutable
     from qgraph.runtime.cuda_host_loop import CudaHostLoopExecutable
+    from qgraph.runtime.cuda_unrolled import CudaUnrollingExecutable
 
     device = cuda_driver.device(variant.device)
     options = variant.options
@@ -222,6 +236,8 @@ def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
         return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=True, reason=reason)
     probe = loop_probe(variant.device)
     works = probe.device_branches if any(node.kind in ("if", "switch") for node in plan.nodes) else probe.device_loops
+    if works and plan.unrolled:
+        return CudaUnrollingExecutable(compiled, device, block_size=block, reason=probe.reason, tell=tell)
     if works:
         return CudaGraphExecutable(compiled, device, block_size=block, reason=probe.reason)
     if options.conditional == "device":

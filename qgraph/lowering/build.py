@@ -10,6 +10,7 @@ from qgraph.lowering.fills import mark_fills_and_copies
 from qgraph.lowering.folding import fold_statements
 from qgraph.lowering.joins import add_joins
 from qgraph.lowering.side_by_side import put_side_by_side
+from qgraph.lowering.unrolling import unroll_loops
 from qgraph.plan import GraphPlan, Node, Region, task_label
 from qgraph.program import (
     Branch,
@@ -41,7 +42,7 @@ def build_plan(program: Program, *, fuse: bool = False) -> GraphPlan:
     )
     # Fills first: what is no kernel takes no statements. Joins last: they stand between nodes, whatever kind those are.
     plan = fold_statements(mark_fills_and_copies(plan))
-    return add_joins(put_side_by_side(plan) if fuse else plan)
+    return unroll_loops(add_joins(put_side_by_side(plan) if fuse else plan))
 
 
 class _Builder:
