@@ -23,10 +23,7 @@ MOST_NODES = 40
 
 
 def unroll_loops(plan: GraphPlan) -> GraphPlan:
-    """The plan in which each loop has its number of copies, or says why it has none. Nothing else changes after this.
-
-    Fills and copies in such a body become kernels: a memset node looks at no guard.
-    """
+    """The plan in which each loop has its number of copies, or says why it has none. No node may change after this."""
     places = places_of(plan.program)
     nodes = list(plan.nodes)
     for node in plan.nodes:
@@ -36,10 +33,7 @@ def unroll_loops(plan: GraphPlan) -> GraphPlan:
         if refused:
             nodes[node.index] = replace(node, note=f"not unrolled: {refused}")
             continue
-        body = _body(plan, node)
-        for each in body:
-            nodes[each.index] = replace(each, kind="kernel", box=None)
-        copies = min(MOST_COPIES, MOST_NODES // len(body))
+        copies = min(MOST_COPIES, MOST_NODES // len(_body(plan, node)))
         note = f"on the device unrolled {copies} times while it runs long"
         nodes[node.index] = replace(node, copies=copies, carried=_carried(plan, node, places), note=note)
     return replace(plan, nodes=tuple(nodes))
@@ -54,8 +48,8 @@ def _refusal(plan: GraphPlan, node: Node) -> str:
     body = _body(plan, node)
     if any(each.control is not None for each in body):
         return "there is a loop or branch in it"
-    if any(each.task is None for each in body):
-        return "there is a node in it that is no kernel"
+    if any(each.kind != "kernel" for each in body):
+        return "there is a node in it that is no kernel, and looks at no guard"
     if any(temporary.in_graph for temporary in plan.program.temporaries):
         return "the graph takes memory itself"
     if MOST_NODES // len(body) < 2:
