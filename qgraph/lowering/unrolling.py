@@ -89,8 +89,9 @@ def decides(node: Node, loop: Node) -> bool:
 # --- code ---------------------------------------------------------------------------------------------------------------
 
 
-# How many iterations there were before this one: a local of the kernel with the condition, which functions in it are given.
+# The word that counts as it was before this iteration: a local of the kernel with the condition, given to functions in it.
 TURN = "_turn"
+_HALF = 0xFFFFFFFF
 
 
 def guard(unrolling: Unrolling, *, deciding: bool) -> list[ast.stmt]:
@@ -108,16 +109,22 @@ def telling(task: Task, unrolling: Unrolling) -> Task:
     assert isinstance(last.value, ast.Call)
     assert isinstance(last.value.func, ast.Name)
     assert task.names[last.value.func.id] is language.set_condition
-    again, *after = generated(
+    again, decided, *after = generated(
         "_again = 0\n"
+        # A handle is not 0 while the body runs, and a call takes longer than a test.
+        "if _again == 0 or _handle == 0: pass\n"
         "if _again != 0:\n"
         f"    {SLOTS.name}[{unrolling.turns}] = {TURN} + 1\n"
         "else:\n"
-        f"    {SLOTS.name}[{unrolling.turns}] = 0\n"
-        f"    {TOLD.name}[{unrolling.number}] = {TURN} + 1\n"
+        f"    _count = ({TURN} & {_HALF}) + 1\n"
+        f"    {SLOTS.name}[{unrolling.turns}] = _count << 32\n"
+        f"    if _count != {TURN} >> 32:\n"
+        f"        {TOLD.name}[{unrolling.number}] = _count\n"
         f"if {GUARD.name} > 0:\n"
         f"    {SLOTS.name}[{GUARD.name} + 1] = _again\n"
     )
     assert isinstance(again, ast.Assign)
+    assert isinstance(decided, ast.If)
     again.value, last.value.args[-1] = last.value.args[-1], ast.Name("_again", ast.Load())
-    return replace(task, body=(*others, again, last, *after))
+    decided.body = [last]
+    return replace(task, body=(*others, again, decided, *after))

@@ -18,7 +18,7 @@ class Unrolled(simulator.SimulatorExecutable):
     """The simulator, with copies and guards."""
 
     seed = 0
-    # What each loop told, and the words of scratch that count.
+    # What each loop told, and how far it counts between entries.
     told: list = []
     left: list = []
     _guard = 0
@@ -33,7 +33,7 @@ class Unrolled(simulator.SimulatorExecutable):
             super()._region(region, call, scratch)
             if region == 0:
                 Unrolled.told = [int(number) for number in scratch.turns]
-                Unrolled.left = [int(scratch.slots[each.turns]) for each in plan.unrolled]
+                Unrolled.left = [int(scratch.slots[each.turns]) & 0xFFFFFFFF for each in plan.unrolled]
             return
         each = bodies[region]
         for index, number in self._order(each, plan.regions[region].nodes):
