@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence, Set
 from qgraph import language
 from qgraph.combining import Taken, apart_from
 from qgraph.compiled import SEVERAL, WARP, Parameter, TaskCode
+from qgraph.lowering.bin_source import Bins, bin_names, binning, bins_of, strided
 from qgraph.lowering.reduction_source import (
     chunk_partials,
     cpu_finish,
@@ -52,6 +53,7 @@ def cuda_code(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tup
     counts = [axis.count for axis in task.axes]
     names = {**task_names(task, dtypes), **_BUILTINS, CUDA_MODULE: cuda}
     several = bool(task.axes) and not task.on_device and _is_light(task)
+    bins = bins_of(program, task)
     first, then = ([_call(program, each, dtypes) for each in tasks] for tasks in (node.first, node.then))
     names |= {function.name: function for _, function in (*first, *then)}
     if not task.axes:
@@ -61,6 +63,10 @@ def cuda_code(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tup
         several = _is_light(task)
         last = [call for call, _ in first], [call for call, _ in then]
         body = _reducing(task, counts, dtypes, last, several=several)
+    elif bins:
+        names |= bin_names(bins)
+        several = False
+        body = _binning(task, counts, dtypes, bins)
     elif task.on_device:
         body = [*_prologue(task, dtypes), *_grid_stride(task, counts)]
     elif several:
@@ -79,7 +85,7 @@ def cuda_code(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tup
         on_device=task.on_device,
         several=several,
         constant=_constant(program, parameters, node.tasks),
-        reduces=bool(task.reductions),
+        reduces=bool(task.reductions or bins),
     )
     return code, function
 
@@ -210,8 +216,6 @@ def _reducing(
     head = _statements(
         "\n".join(
             [
-                *(f"_n{k} = {ast.unparse(count)}" for k, count in enumerate(counts)),
-                f"_n = {' * '.join(f'_n{k}' for k in range(len(counts)))}",
                 *identities(task, dtypes),
                 "_lane = _cuda.threadIdx.x",
                 "_width = _cuda.blockDim.x",
@@ -220,26 +224,27 @@ def _reducing(
             ]
         )
     )
+    loops = strided(_numbered_iteration(task, counts), several=several)
+    return [*_prologue(task, dtypes), *_counted(counts), *head, *loops, *cuda_finish(task, dtypes, *last)]
+
+
+def _binning(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, bins: Sequence[Bins]) -> list[ast.stmt]:
+    """A grid-stride loop whose colliding updates go to shared memory where that pays."""
+    head = [*_prologue(task, dtypes), *_counted(counts)]
+    return binning(task, bins, head, _numbered_iteration(task, counts), several=_is_light(task))
+
+
+def _counted(counts: Sequence[ast.expr]) -> list[ast.stmt]:
+    """The extents, and their product ``_n``, each computed once."""
+    lines = [f"_n{k} = {ast.unparse(count)}" for k, count in enumerate(counts)]
+    return _statements("\n".join([*lines, f"_n = {' * '.join(f'_n{k}' for k in range(len(counts)))}"]))
+
+
+def _numbered_iteration(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
+    """What iteration ``_t`` does, behind ``_counted``."""
     names = [ast.Name(f"_n{k}", ast.Load()) for k in range(len(counts))]
     number = _statements(f"{NUMBER} = _t") if numbered(task) else []
-    iteration = [*_unravel(task, "_t", task.axes, names), *number, *task.body]
-    (rest,) = _statements("for _t in _range(_first, _n, _stride): pass")
-    assert isinstance(rest, ast.For)
-    rest.body = copy.deepcopy(iteration)
-    loops: list[ast.stmt] = [rest]
-    if several:
-        (whole,) = _statements(
-            f"while _first + {SEVERAL - 1} * _stride < _n:\n"
-            f"    for _part in _range({SEVERAL}):\n"
-            "        _t = _first + _part * _stride\n"
-            f"    _first += {SEVERAL} * _stride"
-        )
-        assert isinstance(whole, ast.While)
-        part = whole.body[0]
-        assert isinstance(part, ast.For)
-        part.body += copy.deepcopy(iteration)
-        loops.insert(0, whole)
-    return [*_prologue(task, dtypes), *head, *loops, *cuda_finish(task, dtypes, *last)]
+    return [*_unravel(task, "_t", task.axes, names), *number, *task.body]
 
 
 def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
