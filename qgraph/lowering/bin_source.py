@@ -10,7 +10,7 @@ import ast
 import builtins
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +40,8 @@ _GROUPS = (
     (language.atomic_xor,),
 )
 _SYMBOLS = {language.atomic_and_: "&", language.atomic_or_: "|", language.atomic_xor: "^", language.atomic_add: "+"}
+# Additions of 64-bit integers, which shared memory does not have.
+_HALVES = {language.atomic_add: language.split_add, language.atomic_sub: language.split_sub}
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
 _FLOATS = ("float32", "float64")
 # What does not touch the elements.
@@ -55,7 +57,7 @@ class Bins:
 
     array: str
     dtype: str
-    word: object
+    word: Callable[..., object]
     most: int
 
 
@@ -72,7 +74,7 @@ def bins_of(program: Program, task: Task) -> tuple[Bins, ...]:
     others = {name for pair in program.aliases for name in pair} | {leaf for each in task.selections for leaf in each.leaves}
     types = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
     used = _uses(task)
-    found = []
+    found: list[tuple[str, str, Callable[..., object]]] = []
     for name, which in words.items():
         type_ = types.get(name)
         group = next((group for group in _GROUPS if which <= set(group)), None)
@@ -146,6 +148,7 @@ def _uses(task: Task) -> set[str]:
 def bin_names(bins: Sequence[Bins]) -> dict[str, object]:
     """The globals of the generated statements."""
     names: dict[str, object] = {"_max": builtins.max, "_copysign": math.copysign}
+    names |= {f"_{word.__name__}": word for word in language.SPLIT}
     for number, each in enumerate(bins):
         names[f"_type_{each.dtype}"] = np.dtype(each.dtype)
         names[f"_to_{each.dtype}_element"] = ELEMENT_CASTS[each.dtype]
@@ -186,7 +189,7 @@ def binning(
     (choice,) = statements[-1:]
     assert isinstance(choice, ast.If)
     place = next(k for k, each in enumerate(choice.body) if isinstance(each, ast.Pass))
-    mine = {each.array: f"_mine{number}" for number, each in enumerate(bins)}
+    mine = {each.array: (f"_mine{number}", each.dtype in ("int64", "uint64")) for number, each in enumerate(bins)}
     collecting = [_Collecting(mine, task.names).visit(copy.deepcopy(statement)) for statement in iteration]
     choice.body[place : place + 1] = strided(collecting, several=several)
     # Without other work in the loop, updates of global memory take longer than anything that could overlap.
@@ -196,10 +199,12 @@ def binning(
 
 
 def strided(iteration: Sequence[ast.stmt], *, several: bool) -> list[ast.stmt]:
-    """Iterations ``_first``, ``_first + _stride`` and so on before ``_n``; with ``several``, so many at once as long as can be."""
-    (rest,) = generated("for _t in _range(_first, _n, _stride): pass")
-    assert isinstance(rest, ast.For)
-    rest.body = copy.deepcopy(list(iteration))
+    """Iterations ``_first``, ``_first + _stride`` and so on before ``_n``; with ``several``, so many at once."""
+    # Not a range: the compiler would count its iterations by a division, and copy the body some times more. The variable is
+    # changed first, because the body may go on with the next iteration anywhere.
+    (rest,) = generated("while _first < _n:\n    _t = _first\n    _first += _stride")
+    assert isinstance(rest, ast.While)
+    rest.body += copy.deepcopy(list(iteration))
     if not several:
         return [rest]
     (whole,) = generated(
@@ -222,8 +227,10 @@ def _begin(number: int, bins: Bins) -> list[str]:
         # An odd distance: the same element of two copies is in two banks.
         f"_apart{number} = {extent} | 1",
         f"_copies{number} = {_COPIES} if _apart{number} * {_COPIES} <= {bins.most} else 1",
-        f"for _k in _range(_lane, _apart{number} * (_copies{number} - 1) + {extent}, _width):",
+        "_k = _lane",
+        f"while _k < _apart{number} * (_copies{number} - 1) + {extent}:",
         f"    {shared}[_k] = {_cast(bins)}({_identity(bins)})",
+        "    _k += _width",
         f"_start{number} = _lane % _copies{number} * _apart{number}",
         f"_mine{number} = {shared}[_start{number}:_start{number} + {extent}]",
     ]
@@ -242,12 +249,16 @@ def _end(number: int, bins: Bins) -> list[str]:
         # All but -0.0, which changes nothing: elements that no iteration touched stay as they are, bit for bit.
         changed = f"{found} != 0 or _copysign(1, {found}) > 0"
     return [
-        f"for _k in _range(_lane, {bins.array}.shape[0], _width):",
+        "_k = _lane",
+        f"while _k < {bins.array}.shape[0]:",
         f"    {found} = {shared}[_k]",
-        f"    for _copy in _range(1, _copies{number}):",
-        f"        {more} = {shared}[_copy * _apart{number} + _k]",
+        f"    _place = _apart{number} + _k",
+        f"    while _place < _apart{number} * _copies{number}:",
+        f"        {more} = {shared}[_place]",
         *_indent(combine, 2),
+        f"        _place += _apart{number}",
         f"    if {changed}: _collect{number}({bins.array}, _k, {found})",
+        "    _k += _width",
     ]
 
 
@@ -281,19 +292,24 @@ def _shared_arrays(task: Task, bins: Sequence[Bins]) -> list[ast.stmt]:
 
 
 class _Collecting(ast.NodeTransformer):
-    """Updates of arrays to those of the copies in shared memory."""
+    """Updates of arrays to those of the copies in shared memory: for each array, the name, and whether halves are added."""
 
-    def __init__(self, mine: Mapping[str, str], names: Mapping[str, object]) -> None:
+    def __init__(self, mine: Mapping[str, tuple[str, bool]], names: Mapping[str, object]) -> None:
         self._mine = mine
         self._names = names
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
         found = _update(node, self._names)
-        if found is not None and found[0] in self._mine:
-            assert isinstance(node.value, ast.Call)
-            (array,) = node.value.args[:1]
-            assert isinstance(array, ast.Name)
-            array.id = self._mine[array.id]
+        if found is None or found[0] not in self._mine:
+            return node
+        call = node.value
+        assert isinstance(call, ast.Call)
+        array, function = call.args[0], call.func
+        assert isinstance(array, ast.Name)
+        assert isinstance(function, ast.Name)
+        array.id, halves = self._mine[array.id]
+        if halves and found[1] in _HALVES:
+            function.id = f"_{_HALVES[found[1]].__name__}"
         return node
 
 

@@ -22,11 +22,11 @@ from numba.np.numpy_support import from_dtype
 from qgraph import language
 from qgraph.compiled import PROGRAMMATIC
 from qgraph.errors import BackendError
-from qgraph.lowering.atomics import atomic_word, bound_word, cast_word, condition_word, match_word
+from qgraph.lowering.atomics import atomic_word, bound_word, cast_word, condition_word, match_word, split_word
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
-from qgraph.lowering.ptx_names import canonical
+from qgraph.lowering.ptx_names import canonical, without_results
 from qgraph.lowering.slot_source import slots_name
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Cast, Function
@@ -133,6 +133,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.float_type = getattr(types, float_type)
     typing._words = {}
     typing.special = {id(function): atomic_word(function) for function in language.ATOMICS}
+    typing.special |= {id(function): split_word(function) for function in language.SPLIT}
     typing.special[id(language.set_condition)] = condition_word()
     typing.special[id(language.match_subject)] = match_word()
     typing.special[id(language.at_least)] = bound_word(assume=False)
@@ -238,7 +239,7 @@ def compile_ptx(
         finally:
             compiler.typing.session = None
         pointers = _data_pointers(argument_types, constant)
-        text = _kernel_ptx(result, capability, launch_bound, fastmath, pointers)
+        text = without_results(_kernel_ptx(result, capability, launch_bound, fastmath, pointers))
         if capability >= PROGRAMMATIC:
             _check_waits_first(text)
         return canonical(text, result.fndesc.llvm_func_name, entry)
@@ -395,7 +396,7 @@ def _simulated_value(value: Any, done: dict[int, Any]) -> Any:
     if isinstance(value, Cast):
         # An int64 is a Python number here, too: it takes the type of what it meets.
         return int if value.dtype == "int64" and value.scalar else bool if value.dtype == "bool" else np.dtype(value.dtype).type
-    if any(value is atomic for atomic in language.ATOMICS):
+    if any(value is atomic for atomic in (*language.ATOMICS, *language.SPLIT)):
         return _simulated_atomic(value)
     return value
 
