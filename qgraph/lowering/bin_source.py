@@ -202,7 +202,7 @@ def strided(iteration: Sequence[ast.stmt], *, several: bool) -> list[ast.stmt]:
     """Iterations ``_first``, ``_first + _stride`` and so on before ``_n``; with ``several``, so many at once."""
     # Not a range: the compiler would count its iterations by a division, and copy the body some times more. The variable is
     # changed first, because the body may go on with the next iteration anywhere.
-    (rest,) = generated("while _first < _n:\n    _t = _first\n    _first += _stride")
+    (rest,) = generated("while _first < _n:\n    _t = _at_least(_first, 0)\n    _first += _stride")
     assert isinstance(rest, ast.While)
     rest.body += copy.deepcopy(list(iteration))
     if not several:
@@ -210,7 +210,7 @@ def strided(iteration: Sequence[ast.stmt], *, several: bool) -> list[ast.stmt]:
     (whole,) = generated(
         f"while _first + {SEVERAL - 1} * _stride < _n:\n"
         f"    for _part in _range({SEVERAL}):\n"
-        "        _t = _first + _part * _stride\n"
+        "        _t = _at_least(_first + _part * _stride, 0)\n"
         f"    _first += {SEVERAL} * _stride"
     )
     assert isinstance(whole, ast.While)

@@ -86,11 +86,13 @@ def _make_compiler(float_type: str) -> _Compiler:
     from numba.cuda import nvvmutils
     from numba.cuda.codegen import CUDACodeLibrary, JITCUDACodegen
     from numba.cuda.core.errors import TypingError
+    from numba.cuda.core.imputils import builtin_registry
     from numba.cuda.target import CUDATargetContext, CUDATypingContext
     from numba.cuda.typing.templates import signature
 
     class Typing(NumberTyping, CUDATypingContext):
         meanings = MEANINGS
+        fresh = False
         typing_error = TypingError
         make_signature = staticmethod(signature)
 
@@ -99,6 +101,12 @@ def _make_compiler(float_type: str) -> _Compiler:
             result = _compile(self, target, function, args, None, self.session.flags)
             target.insert_user_function(key(signature(result.signature.return_type, *args)), result.fndesc, [result.library])
             return result.signature.return_type
+
+        def refresh(self) -> None:
+            """Look for new declarations once a compilation: Numba does it in every call of a function that it has to look for."""
+            if not self.fresh:
+                self.fresh = True
+                super().refresh()
 
         def special_word(self, value: Any) -> Any:
             if isinstance(value, Cast):
@@ -116,6 +124,28 @@ def _make_compiler(float_type: str) -> _Compiler:
 
     class Target(NumberTarget, CUDATargetContext):
         libdevice = True
+        fresh = looking = False
+
+        def refresh(self) -> None:
+            """As that of the types; but what is declared while a function is typed must be found."""
+            if self.fresh:
+                self.install_registry(builtin_registry)
+            else:
+                self.fresh = True
+                super().refresh()
+
+        def get_function(self, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
+            """Numba's hook. It looks again where what is missing may have been declared meanwhile, in any module."""
+            outermost, self.looking = not self.looking, True
+            try:
+                return super().get_function(fn, sig, _firstcall)
+            except NotImplementedError:
+                if not outermost:
+                    raise
+                self.fresh = False
+                return super().get_function(fn, sig, _firstcall)
+            finally:
+                self.looking = self.looking and not outermost
 
         def init(self) -> None:
             self._internal_codegen = Codegen("qgraph")
@@ -136,7 +166,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.special |= {id(function): split_word(function) for function in language.SPLIT}
     typing.special[id(language.set_condition)] = condition_word()
     typing.special[id(language.match_subject)] = match_word()
-    typing.special[id(language.at_least)] = bound_word(assume=False)
+    typing.special[id(language.at_least)] = bound_word(assume=True)
     target = Target(typing)
     typing.refresh()
     target.refresh()
@@ -232,6 +262,7 @@ def compile_ptx(
     with kernel_errors(function, session.owners), global_compiler_lock, numba_target_override():
         python = python_function(function)
         compiler.typing.session = session
+        compiler.typing.fresh = compiler.target.fresh = False
         # These belong to the flags that they were compiled with.
         compiler.target.cached_internal_func.clear()
         try:
@@ -281,7 +312,7 @@ def _kernel_ptx(
     result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool, pointers: Sequence[int]
 ) -> str:
     from numba.cuda.compiler import kernel_fixup
-    from numba.cuda.cudadrv import nvvm
+    from numba.cuda.cudadrv import nvrtc, nvvm
 
     library = result.library
     library._entry_name = result.fndesc.llvm_func_name
@@ -298,8 +329,20 @@ def _kernel_ptx(
         kernel.args[position].add_attribute("noalias")
     if capability >= PROGRAMMATIC:
         _wait_for_earlier(kernel)
-    texts: list[str] = library.get_asm_strs(cc=capability)
-    return "\n".join(texts)
+    return _nvvm(library.llvm_strs, {**_nvvm_options(fastmath), "arch": nvrtc.get_arch_option(*capability)})
+
+
+def _nvvm(modules: Sequence[str], options: dict[str, Any]) -> str:
+    """LLVM modules as one PTX text. Numba's own way verifies them too, and always reads the library of functions."""
+    from numba.cuda.cudadrv import nvvm
+
+    unit = nvvm.CompilationUnit(options)
+    for module in modules:
+        unit.add_module(nvvm.llvm_replace(module).encode())
+    if any("@__nv_" in module or '@"__nv_' in module for module in modules):
+        unit.lazy_add_module(nvvm.LibDevice().get())
+    text: str = unit.compile().decode()
+    return text.strip("\x00").strip()
 
 
 # --- simulator --------------------------------------------------------------------------------------------------------

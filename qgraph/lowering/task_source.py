@@ -152,53 +152,47 @@ def _is_light(task: Task) -> bool:
 def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
     """One iteration a thread on a grid that has enough of them; else ``SEVERAL``, a block apart so that accesses coalesce.
 
-    The loads of all of them start before the first store, which one iteration a thread cannot fill memory with.
+    The loads of all of them start before the first store, which one iteration a thread cannot fill memory with. The body is
+    there twice: for threads with all of their iterations, and for one iteration or those that are left.
     """
-    tree = _statements(
-        f"_n = {_product(counts)}\n"
-        "_t = _cuda.grid(1)\n"
-        "if _cuda.gridsize(1) >= _n:\n"
-        "    if _t >= _n: return\n"
-        "else:\n"
+    head = _statements(f"_n = {_product(counts)}\n_first = _cuda.grid(1)\nif _first >= _n: return")
+    choice, rest = _statements(
+        # One iteration: the next one is past the end.
+        "if _cuda.gridsize(1) < _n:\n"
         "    _across = _cuda.threadIdx.x\n"
-        "    _width = _cuda.blockDim.x\n"
-        f"    _first = (_t - _across) * {SEVERAL} + _across\n"
-        f"    if _first + _width * {SEVERAL - 1} < _n:\n"
+        "    _step = _cuda.blockDim.x\n"
+        f"    _first = (_first - _across) * {SEVERAL} + _across\n"
+        f"    if _first + _step * {SEVERAL - 1} < _n:\n"
         f"        for _part in _range({SEVERAL}):\n"
-        "            _t = _first + _part * _width\n"
-        "    else:\n"
-        "        for _t in _range(_first, _n, _width): pass\n"
+        "            _t = _at_least(_first + _part * _step, 0)\n"
+        "        return\n"
+        "else:\n"
+        "    _step = _n\n"
+        "while _first < _n:\n"
+        "    _t = _at_least(_first, 0)\n"
+        "    _first += _step"
     )
-    exact = tree[2]
-    assert isinstance(exact, ast.If)
-    whole = exact.orelse[-1]
+    assert isinstance(choice, ast.If)
+    whole = choice.body[-1]
     assert isinstance(whole, ast.If)
-    full, rest = whole.body[0], whole.orelse[0]
+    full = whole.body[0]
     assert isinstance(full, ast.For)
-    assert isinstance(rest, ast.For)
-    body = list(task.body)
-    exact.body += [*_prologue(task, dtypes), *_unravel(task, "_t", task.axes), *replace_continue(copy.deepcopy(body))]
-    exact.orelse[:-1] += _prologue(task, dtypes)
-    full.body += [*_unravel(task, "_t", task.axes), *copy.deepcopy(body)]
-    rest.body = [*_unravel(task, "_t", task.axes), *copy.deepcopy(body)]
-    return tree
+    assert isinstance(rest, ast.While)
+    full.body += [*_unravel(task, "_t", task.axes), *copy.deepcopy(list(task.body))]
+    rest.body += [*_unravel(task, "_t", task.axes), *copy.deepcopy(list(task.body))]
+    return [*head, *_prologue(task, dtypes), choice, rest]
 
 
 def _one_thread(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
     """One thread an iteration; threads past the end return before they read anything."""
-    guard = _statements(f"_t = _cuda.grid(1)\nif _t >= {_product(counts)}: return")
+    guard = _statements(f"_t = _at_least(_cuda.grid(1), 0)\nif _t >= {_product(counts)}: return")
     body = replace_continue(copy.deepcopy(list(task.body)))
     return [*guard, *_prologue(task, dtypes), *_unravel(task, "_t", task.axes), *body]
 
 
 def _grid_stride(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
-    head = _statements("\n".join(f"_n{k} = {ast.unparse(count)}" for k, count in enumerate(counts)))
-    total = " * ".join(f"_n{k}" for k in range(len(counts)))
-    (loop,) = _statements(f"for _t in _range(_cuda.grid(1), {total}, _cuda.gridsize(1)): pass")
-    assert isinstance(loop, ast.For)
-    names = [ast.Name(f"_n{k}", ast.Load()) for k in range(len(counts))]
-    loop.body = [*_unravel(task, "_t", task.axes, names), *copy.deepcopy(list(task.body))]
-    return [*head, loop]
+    head = _statements("_first = _cuda.grid(1)\n_stride = _cuda.gridsize(1)")
+    return [*_counted(counts), *head, *strided(_numbered_iteration(task, counts), several=False)]
 
 
 def _reducing(
