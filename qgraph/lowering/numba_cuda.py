@@ -27,6 +27,7 @@ from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.ptx_names import canonical, without_results
+from qgraph.lowering.registries import RefreshedOnce, SearchedOnce
 from qgraph.lowering.slot_source import slots_name
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Cast, Function
@@ -86,13 +87,11 @@ def _make_compiler(float_type: str) -> _Compiler:
     from numba.cuda import nvvmutils
     from numba.cuda.codegen import CUDACodeLibrary, JITCUDACodegen
     from numba.cuda.core.errors import TypingError
-    from numba.cuda.core.imputils import builtin_registry
     from numba.cuda.target import CUDATargetContext, CUDATypingContext
     from numba.cuda.typing.templates import signature
 
-    class Typing(NumberTyping, CUDATypingContext):
+    class Typing(NumberTyping, RefreshedOnce, CUDATypingContext):
         meanings = MEANINGS
-        fresh = False
         typing_error = TypingError
         make_signature = staticmethod(signature)
 
@@ -101,12 +100,6 @@ def _make_compiler(float_type: str) -> _Compiler:
             result = _compile(self, target, function, args, None, self.session.flags)
             target.insert_user_function(key(signature(result.signature.return_type, *args)), result.fndesc, [result.library])
             return result.signature.return_type
-
-        def refresh(self) -> None:
-            """Look for new declarations once a compilation: Numba does it in every call of a function that it has to look for."""
-            if not self.fresh:
-                self.fresh = True
-                super().refresh()
 
         def special_word(self, value: Any) -> Any:
             if isinstance(value, Cast):
@@ -122,30 +115,8 @@ def _make_compiler(float_type: str) -> _Compiler:
     class Codegen(JITCUDACodegen):
         _library_class = Library
 
-    class Target(NumberTarget, CUDATargetContext):
+    class Target(NumberTarget, SearchedOnce, CUDATargetContext):
         libdevice = True
-        fresh = looking = False
-
-        def refresh(self) -> None:
-            """As that of the types; but what is declared while a function is typed must be found."""
-            if self.fresh:
-                self.install_registry(builtin_registry)
-            else:
-                self.fresh = True
-                super().refresh()
-
-        def get_function(self, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
-            """Numba's hook. It looks again where what is missing may have been declared meanwhile, in any module."""
-            outermost, self.looking = not self.looking, True
-            try:
-                return super().get_function(fn, sig, _firstcall)
-            except NotImplementedError:
-                if not outermost:
-                    raise
-                self.fresh = False
-                return super().get_function(fn, sig, _firstcall)
-            finally:
-                self.looking = self.looking and not outermost
 
         def init(self) -> None:
             self._internal_codegen = Codegen("qgraph")

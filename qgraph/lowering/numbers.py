@@ -8,7 +8,6 @@ typing goes on. Both Numba's CPU target and numba-cuda's use these: their type o
 from __future__ import annotations
 
 import ast
-import copy
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
