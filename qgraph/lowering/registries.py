@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from numba.core.imputils import builtin_registry
+
 if TYPE_CHECKING:
     _Context = Any
 else:
@@ -26,10 +28,11 @@ class SearchedOnce(RefreshedOnce):
     """Mixin of a Numba target context."""
 
     def refresh(self) -> None:
-        """Numba's hook. Code that typing makes is declared where the target's own is: in the first of its registries.
+        """Numba's hook. Code that typing makes is declared in the target's first registry, that of others in Numba's own.
 
         A search for what is not there ends here, too: Numba looks for the code of constant indices before that of others.
         """
         if self.fresh:
             self.install_registry(next(iter(self._registries)))
+            self.install_external_registry(builtin_registry)
         super().refresh()
