@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.results import RESULTS
 
-QUESTIONS = ("launch", "do_while", "fusion", "bandwidth", "call_cost", "ladders", "programs", "cpu")
+QUESTIONS = ("launch", "do_while", "fusion", "bandwidth", "call_cost", "ladders", "programs", "cpu", "histogram")
 NO_GPU = 3
 
 

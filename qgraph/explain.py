@@ -17,11 +17,13 @@ class Explanation:
         plan: the graph.
         edges: for each edge of it (from, to), what the two nodes touch that gives them an order.
         doubles: the lines of a float32 kernel that compute in float64 or complex128.
+        notes: by node, what its kernel does on the GPU besides what the plan says.
     """
 
     plan: GraphPlan
     edges: Mapping[tuple[int, int], str]
     doubles: tuple[Span, ...]
+    notes: Mapping[int, str]
 
     def __str__(self) -> str:
         plan = self.plan
@@ -36,6 +38,8 @@ class Explanation:
             yield f"{pad}n{index} {kind}: line {node.span.line}: {node.span.first_line()}"
             for line in plan.task_lines(node):
                 yield f"{pad}    {line}"
+            if index in self.notes:
+                yield f"{pad}    {self.notes[index]}"
             for before in plan.predecessors(index):
                 inside = " (waits inside, where GPUs can)" if (before, index) in plan.programmatic else ""
                 yield f"{pad}    after n{before}{inside}: {self.edges[before, index]}"

@@ -465,13 +465,15 @@ class Kernel:
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """The plan with its reasons: why each edge, and which lines of a float32 kernel are float64. Needs no GPU."""
+        from qgraph.lowering.bin_source import bin_notes
         from qgraph.lowering.doubles import doubles
         from qgraph.lowering.infer import scalar_types
         from qgraph.lowering.reasons import reasons
 
         plan = self.plan(*args, **kwargs)
         program = plan.program
-        return Explanation(plan, reasons(plan), doubles(program, tuple(program.tasks()), scalar_types(program)))
+        lines = doubles(program, tuple(program.tasks()), scalar_types(program))
+        return Explanation(plan, reasons(plan), lines, bin_notes(plan))
 
     def _describe_only(self, values: tuple[Any, ...]) -> tuple[Variant, tuple[Any, ...]]:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""

@@ -250,6 +250,22 @@ ATOMICS = (
 )
 
 
+def split_add(array: Any, index: Any, value: Any) -> None:
+    """``array[index] += value`` of a 64-bit integer in shared memory, as additions of its halves: no sum is lost.
+
+    GPUs have no such addition of 64 bits there, and repeat until they were alone. Until all are done the halves may not fit.
+    """
+    array[index] += value
+
+
+def split_sub(array: Any, index: Any, value: Any) -> None:
+    """``array[index] -= value``, as ``split_add``."""
+    array[index] -= value
+
+
+SPLIT = (split_add, split_sub)
+
+
 def trip_count(start: int, stop: int, step: int) -> int:
     """``len(range(start, stop, step))``; 0 for a step of 0, which is refused before a launch where the host knows it."""
     if step > 0 and start < stop:

@@ -77,6 +77,32 @@ def _atomic_typer(function: Any) -> Callable[[Any, tuple[Any, ...]], Any]:
     return typer
 
 
+def split_word(function: Any) -> CodeWord:
+    """The Numba type of one of ``language.SPLIT``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        array, index, _value = args
+        _check_index(context, function.__name__, array, index)
+        return context.make_signature(types.none, array, _index_type(index), array.dtype)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        pointer, value = _element(context, builder, sig, args), args[2]
+        half = ir.IntType(32)
+        low_place = builder.bitcast(pointer, half.as_pointer())
+        high_place = builder.gep(low_place, [ir.Constant(half, 1)])
+        value = builder.neg(value) if function is language.split_sub else value
+        low = builder.trunc(value, half)
+        high = builder.trunc(builder.lshr(value, ir.Constant(value.type, 32)), half)
+        old = builder.atomic_rmw("add", low_place, low, "monotonic")
+        carry = builder.icmp_unsigned("<", builder.add(old, low), low)
+        more = builder.add(high, builder.zext(carry, half))
+        with builder.if_then(builder.icmp_unsigned("!=", more, ir.Constant(half, 0)), likely=False):
+            builder.atomic_rmw("add", high_place, more, "monotonic")
+        return context.get_dummy_value()
+
+    return CodeWord(function.__name__, typer, emit)
+
+
 def _check_dtype(context: Any, function: Any, dtype: Any) -> None:
     name = function.__name__
     if dtype.name not in _DTYPES:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ast
 import copy
+import gc
 import inspect
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -22,12 +24,13 @@ from numba.np.numpy_support import from_dtype
 from qgraph import language
 from qgraph.compiled import PROGRAMMATIC
 from qgraph.errors import BackendError
-from qgraph.lowering.atomics import atomic_word, bound_word, cast_word, condition_word, match_word
+from qgraph.lowering.atomics import atomic_word, bound_word, cast_word, condition_word, match_word, split_word
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.power_word import power_word
-from qgraph.lowering.ptx_names import canonical
+from qgraph.lowering.ptx_names import canonical, without_results
+from qgraph.lowering.registries import RefreshedOnce, SearchedOnce
 from qgraph.lowering.slot_source import slots_name
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Cast, Function
@@ -90,7 +93,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     from numba.cuda.target import CUDATargetContext, CUDATypingContext
     from numba.cuda.typing.templates import signature
 
-    class Typing(NumberTyping, CUDATypingContext):
+    class Typing(NumberTyping, RefreshedOnce, CUDATypingContext):
         meanings = MEANINGS
         typing_error = TypingError
         make_signature = staticmethod(signature)
@@ -115,7 +118,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     class Codegen(JITCUDACodegen):
         _library_class = Library
 
-    class Target(NumberTarget, CUDATargetContext):
+    class Target(NumberTarget, SearchedOnce, CUDATargetContext):
         libdevice = True
 
         def init(self) -> None:
@@ -134,9 +137,10 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.float_type = getattr(types, float_type)
     typing._words = {}
     typing.special = {id(function): atomic_word(function) for function in language.ATOMICS}
+    typing.special |= {id(function): split_word(function) for function in language.SPLIT}
     typing.special[id(language.set_condition)] = condition_word()
     typing.special[id(language.match_subject)] = match_word()
-    typing.special[id(language.at_least)] = bound_word(assume=False)
+    typing.special[id(language.at_least)] = bound_word(assume=True)
     typing.special[id(language.power)] = power_word()
     target = Target(typing)
     typing.refresh()
@@ -230,9 +234,10 @@ def compile_ptx(
     compiler = _COMPILERS.get(float_type)
     flags = _flags(capability, fastmath)
     session = Session(library=None, flags=flags)
-    with kernel_errors(function, session.owners), global_compiler_lock, numba_target_override():
+    with kernel_errors(function, session.owners), global_compiler_lock, numba_target_override(), _garbage_kept():
         python = python_function(function)
         compiler.typing.session = session
+        compiler.typing.fresh = compiler.target.fresh = False
         # These belong to the flags that they were compiled with.
         compiler.target.cached_internal_func.clear()
         try:
@@ -240,10 +245,22 @@ def compile_ptx(
         finally:
             compiler.typing.session = None
         pointers = _data_pointers(argument_types, constant)
-        text = _kernel_ptx(result, capability, launch_bound, fastmath, pointers)
+        text = without_results(_kernel_ptx(result, capability, launch_bound, fastmath, pointers))
         if capability >= PROGRAMMATIC:
             _check_waits_first(text)
         return canonical(text, result.fndesc.llvm_func_name, entry)
+
+
+@contextmanager
+def _garbage_kept() -> Iterator[None]:
+    """No search for garbage while one kernel is compiled: Numba makes objects so fast that it takes an eighth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _data_pointers(argument_types: Sequence[Any], constant: Sequence[bool]) -> list[int]:
@@ -282,7 +299,7 @@ def _kernel_ptx(
     result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool, pointers: Sequence[int]
 ) -> str:
     from numba.cuda.compiler import kernel_fixup
-    from numba.cuda.cudadrv import nvvm
+    from numba.cuda.cudadrv import nvrtc, nvvm
 
     library = result.library
     library._entry_name = result.fndesc.llvm_func_name
@@ -299,8 +316,20 @@ def _kernel_ptx(
         kernel.args[position].add_attribute("noalias")
     if capability >= PROGRAMMATIC:
         _wait_for_earlier(kernel)
-    texts: list[str] = library.get_asm_strs(cc=capability)
-    return "\n".join(texts)
+    return _nvvm(library.llvm_strs, {**_nvvm_options(fastmath), "arch": nvrtc.get_arch_option(*capability)})
+
+
+def _nvvm(modules: Sequence[str], options: dict[str, Any]) -> str:
+    """LLVM modules as one PTX text. Numba's own way verifies them too, and always reads the library of functions."""
+    from numba.cuda.cudadrv import nvvm
+
+    unit = nvvm.CompilationUnit(options)
+    for module in modules:
+        unit.add_module(nvvm.llvm_replace(module).encode())
+    if any("@__nv_" in module or '@"__nv_' in module for module in modules):
+        unit.lazy_add_module(nvvm.LibDevice().get())
+    text: str = unit.compile().decode()
+    return text.strip("\x00").strip()
 
 
 # --- simulator --------------------------------------------------------------------------------------------------------
@@ -362,7 +391,7 @@ def _simulated_value(value: Any, done: dict[int, Any]) -> Any:
     if isinstance(value, Cast):
         # An int64 is a Python number here, too: it takes the type of what it meets.
         return int if value.dtype == "int64" and value.scalar else bool if value.dtype == "bool" else np.dtype(value.dtype).type
-    if any(value is atomic for atomic in language.ATOMICS):
+    if any(value is atomic for atomic in (*language.ATOMICS, *language.SPLIT)):
         return _simulated_atomic(value)
     return value
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from qgraph import language
 from qgraph.combining import Taken, apart_from
 from qgraph.compiled import SEVERAL, WARP, Parameter, TaskCode
+from qgraph.lowering.bin_source import Bins, bin_names, binning, bins_of, strided
 from qgraph.lowering.reduction_source import (
     chunk_partials,
     cpu_finish,
@@ -67,6 +68,7 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
     counts = [axis.count for axis in task.axes]
     names = {**task_names(task, dtypes), **_BUILTINS, CUDA_MODULE: cuda}
     several = bool(task.axes) and not task.on_device and _is_light(task)
+    bins = bins_of(program, task)
     first, then = ([_call(program, each, dtypes) for each in tasks] for tasks in (node.first, node.then))
     names |= {function.name: function for _, function in (*first, *then)}
     if not task.axes:
@@ -76,6 +78,10 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
         several = _is_light(task)
         last = [call for call, _ in first], [call for call, _ in then]
         body = _reducing(task, counts, dtypes, last, several=several)
+    elif bins:
+        names |= bin_names(bins)
+        several = False
+        body = _binning(task, counts, dtypes, bins)
     elif task.on_device:
         body = [*_prologue(task, dtypes), *_grid_stride(task, counts)]
     elif several:
@@ -95,7 +101,7 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
         on_device=task.on_device,
         several=several,
         constant=_constant(program, parameters, node.tasks),
-        reduces=bool(task.reductions),
+        reduces=bool(task.reductions or bins),
     )
     return code, function
 
@@ -173,53 +179,47 @@ def _is_light(task: Task) -> bool:
 def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
     """One iteration a thread on a grid that has enough of them; else ``SEVERAL``, a block apart so that accesses coalesce.
 
-    The loads of all of them start before the first store, which one iteration a thread cannot fill memory with.
+    The loads of all of them start before the first store, which one iteration a thread cannot fill memory with. The body is
+    there twice: for threads with all of their iterations, and for one iteration or those that are left.
     """
-    tree = _statements(
-        f"_n = {_product(counts)}\n"
-        "_t = _cuda.grid(1)\n"
-        "if _cuda.gridsize(1) >= _n:\n"
-        "    if _t >= _n: return\n"
-        "else:\n"
+    head = _statements(f"_n = {_product(counts)}\n_first = _cuda.grid(1)\nif _first >= _n: return")
+    choice, rest = _statements(
+        # One iteration: the next one is past the end.
+        "if _cuda.gridsize(1) < _n:\n"
         "    _across = _cuda.threadIdx.x\n"
-        "    _width = _cuda.blockDim.x\n"
-        f"    _first = (_t - _across) * {SEVERAL} + _across\n"
-        f"    if _first + _width * {SEVERAL - 1} < _n:\n"
+        "    _step = _cuda.blockDim.x\n"
+        f"    _first = (_first - _across) * {SEVERAL} + _across\n"
+        f"    if _first + _step * {SEVERAL - 1} < _n:\n"
         f"        for _part in _range({SEVERAL}):\n"
-        "            _t = _first + _part * _width\n"
-        "    else:\n"
-        "        for _t in _range(_first, _n, _width): pass\n"
+        "            _t = _at_least(_first + _part * _step, 0)\n"
+        "        return\n"
+        "else:\n"
+        "    _step = _n\n"
+        "while _first < _n:\n"
+        "    _t = _at_least(_first, 0)\n"
+        "    _first += _step"
     )
-    exact = tree[2]
-    assert isinstance(exact, ast.If)
-    whole = exact.orelse[-1]
+    assert isinstance(choice, ast.If)
+    whole = choice.body[-1]
     assert isinstance(whole, ast.If)
-    full, rest = whole.body[0], whole.orelse[0]
+    full = whole.body[0]
     assert isinstance(full, ast.For)
-    assert isinstance(rest, ast.For)
-    body = list(task.body)
-    exact.body += [*_prologue(task, dtypes), *_unravel(task, "_t", task.axes), *replace_continue(copy.deepcopy(body))]
-    exact.orelse[:-1] += _prologue(task, dtypes)
-    full.body += [*_unravel(task, "_t", task.axes), *copy.deepcopy(body)]
-    rest.body = [*_unravel(task, "_t", task.axes), *copy.deepcopy(body)]
-    return tree
+    assert isinstance(rest, ast.While)
+    full.body += [*_unravel(task, "_t", task.axes), *copy.deepcopy(list(task.body))]
+    rest.body += [*_unravel(task, "_t", task.axes), *copy.deepcopy(list(task.body))]
+    return [*head, *_prologue(task, dtypes), choice, rest]
 
 
 def _one_thread(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
     """One thread an iteration; threads past the end return before they read anything."""
-    guard = _statements(f"_t = _cuda.grid(1)\nif _t >= {_product(counts)}: return")
+    guard = _statements(f"_t = _at_least(_cuda.grid(1), 0)\nif _t >= {_product(counts)}: return")
     body = replace_continue(copy.deepcopy(list(task.body)))
     return [*guard, *_prologue(task, dtypes), *_unravel(task, "_t", task.axes), *body]
 
 
 def _grid_stride(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
-    head = _statements("\n".join(f"_n{k} = {ast.unparse(count)}" for k, count in enumerate(counts)))
-    total = " * ".join(f"_n{k}" for k in range(len(counts)))
-    (loop,) = _statements(f"for _t in _range(_cuda.grid(1), {total}, _cuda.gridsize(1)): pass")
-    assert isinstance(loop, ast.For)
-    names = [ast.Name(f"_n{k}", ast.Load()) for k in range(len(counts))]
-    loop.body = [*_unravel(task, "_t", task.axes, names), *copy.deepcopy(list(task.body))]
-    return [*head, loop]
+    head = _statements("_first = _cuda.grid(1)\n_stride = _cuda.gridsize(1)")
+    return [*_counted(counts), *head, *strided(_numbered_iteration(task, counts), several=False)]
 
 
 def _reducing(
@@ -237,8 +237,6 @@ def _reducing(
     head = _statements(
         "\n".join(
             [
-                *(f"_n{k} = {ast.unparse(count)}" for k, count in enumerate(counts)),
-                f"_n = {' * '.join(f'_n{k}' for k in range(len(counts)))}",
                 *identities(task, dtypes),
                 "_lane = _cuda.threadIdx.x",
                 "_width = _cuda.blockDim.x",
@@ -247,26 +245,27 @@ def _reducing(
             ]
         )
     )
+    loops = strided(_numbered_iteration(task, counts), several=several)
+    return [*_prologue(task, dtypes), *_counted(counts), *head, *loops, *cuda_finish(task, dtypes, *last)]
+
+
+def _binning(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, bins: Sequence[Bins]) -> list[ast.stmt]:
+    """A grid-stride loop whose colliding updates go to shared memory where that pays."""
+    head = [*_prologue(task, dtypes), *_counted(counts)]
+    return binning(task, bins, head, _numbered_iteration(task, counts), several=_is_light(task))
+
+
+def _counted(counts: Sequence[ast.expr]) -> list[ast.stmt]:
+    """The extents, and their product ``_n``, each computed once."""
+    lines = [f"_n{k} = {ast.unparse(count)}" for k, count in enumerate(counts)]
+    return _statements("\n".join([*lines, f"_n = {' * '.join(f'_n{k}' for k in range(len(counts)))}"]))
+
+
+def _numbered_iteration(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
+    """What iteration ``_t`` does, behind ``_counted``."""
     names = [ast.Name(f"_n{k}", ast.Load()) for k in range(len(counts))]
     number = _statements(f"{NUMBER} = _t") if numbered(task) else []
-    iteration = [*_unravel(task, "_t", task.axes, names), *number, *task.body]
-    (rest,) = _statements("for _t in _range(_first, _n, _stride): pass")
-    assert isinstance(rest, ast.For)
-    rest.body = copy.deepcopy(iteration)
-    loops: list[ast.stmt] = [rest]
-    if several:
-        (whole,) = _statements(
-            f"while _first + {SEVERAL - 1} * _stride < _n:\n"
-            f"    for _part in _range({SEVERAL}):\n"
-            "        _t = _first + _part * _stride\n"
-            f"    _first += {SEVERAL} * _stride"
-        )
-        assert isinstance(whole, ast.While)
-        part = whole.body[0]
-        assert isinstance(part, ast.For)
-        part.body += copy.deepcopy(iteration)
-        loops.insert(0, whole)
-    return [*_prologue(task, dtypes), *head, *loops, *cuda_finish(task, dtypes, *last)]
+    return [*_unravel(task, "_t", task.axes, names), *number, *task.body]
 
 
 def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
