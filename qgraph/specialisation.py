@@ -153,11 +153,13 @@ class Specialisation:
         from qgraph.lowering.build import build_plan
 
         self.variant, self.aliases = variant, aliases
-        self.plan: GraphPlan = build_plan(variant.program_for(aliases), fuse=variant.options.fuse)
+        self.plan: GraphPlan = build_plan(
+            variant.program_for(aliases), fuse=variant.options.fuse, one_block=variant.options.one_block
+        )
         # Arrays that share memory may need temporaries, and these numbers of their own.
         self.host_values = HostValues(self.plan.program).of if aliases else variant.host_values
         self.executable: Executable | None = None
-        self.launched: LastLaunch | None = None
+        self._launched: LastLaunch | None = None
         # What the kernel returns, from the numbers of a launch.
         self.value: Callable[[tuple[Any, ...] | None], Any] = assembler(self.plan.program.result)
         self.lock = threading.Lock()
@@ -167,8 +169,16 @@ class Specialisation:
         variant = self.variant
         executable = _EXECUTABLES[variant.backend](self.plan, variant)
         self.executable = executable
-        self.launched = LastLaunch(len(self.plan.tasks), executable.nodes, executable.path, executable.reason)
         return executable
+
+    @property
+    def launched(self) -> LastLaunch | None:
+        """What the last launch did; None before there is an executable."""
+        executable = self.executable
+        if executable is None or (self._launched is not None and self._launched.reason is executable.reason):
+            return self._launched
+        self._launched = LastLaunch(len(self.plan.tasks), executable.nodes, executable.path, executable.reason)
+        return self._launched
 
     def again(self, executable: Executable, call: Call) -> Run | None:
         """A function that runs ``call`` once more while its arrays live; it holds none of them. None where there is none."""
@@ -176,6 +186,8 @@ class Specialisation:
 
     def close(self) -> None:
         """Free the executable; the next launch builds another."""
+        # What it did last is still told afterwards.
+        self._launched = self.launched
         executable, self.executable = self.executable, None
         if executable is not None:
             executable.close()

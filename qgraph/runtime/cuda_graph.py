@@ -6,14 +6,14 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cuda.core.graph import GraphDefinition
 
 from qgraph.compiled import PROGRAMMATIC, CudaPlan
 from qgraph.errors import BackendError, CudaError
-from qgraph.plan import GraphPlan, Node
+from qgraph.plan import BLOCK_THREADS, GraphPlan, Node
 from qgraph.program import WORD, Branch, Loop
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
@@ -234,6 +234,10 @@ class CudaExecutable(ABC):
     _allocates = False
     # Whether the graph was begun, and waits for its nodes to know what they work on.
     _unfinished = False
+    # Whether other graphs may do the work of this one.
+    _has_forms = False
+    # The kernels that a launch runs, as a mask of their bits: all, where there is one form.
+    _mask = -1
 
     def __init__(self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None, reason: str) -> None:
         self.plan = plan
@@ -281,6 +285,8 @@ class CudaExecutable(ABC):
         words = self._words_read()
         resources.pinned = PinnedWords(self.device, words) if words else None
         self._kernels: dict[int, KernelNode] = {}
+        # The kernel that is the whole plan, where there is one.
+        self._block: KernelNode | None = None
         if plan.codes:
             resources.code = LoadedCode(plan.cubin)
             self._make_kernels(plan, resources.code, block_size)
@@ -305,6 +311,9 @@ class CudaExecutable(ABC):
                 bit = 1 << len(self._kernels)
                 loop = None if node.decision is None else loops.get(node.decision.name)
                 self._kernels[node.index] = KernelNode(node.index, code, bit, loop, setting)
+        if plan.block and self._has_forms:
+            wide = replace(setting, block_size=BLOCK_THREADS)
+            self._block = KernelNode(len(plan.plan.nodes), plan.codes[plan.block], 1 << len(self._kernels), None, wide)
 
     def _programmatic_edges(self, plan: CudaPlan) -> Set[tuple[int, int]]:
         """The edges over which kernels wait inside: all between two kernels, where kernels can."""
@@ -418,22 +427,27 @@ class CudaExecutable(ABC):
             self._arena_values = self._place(request.host)
         values = (*request.values, *self._arena_values) if self._arena_values else request.values
         parameters.update(values)
-        changed = parameters.changed != 0
+        self._choose(request.host)
+        changed = parameters.changed & self._mask != 0
         if self._others.changing:
             changed = self._others.update(values, request.host) or changed
             if self._others.rejected and not self._unfinished:
                 self._instantiate_again()
         if self._unfinished:
             self._finish_building()
-        if parameters.changed:
-            self._apply(parameters.changed)
-            # Only now: what an exception kept from the graph is applied by the next launch.
-            parameters.changed = 0
+        if parameters.changed & self._mask:
+            self._apply(parameters.changed & self._mask)
+            # Only now: what an exception kept from the graph is applied by the next launch. What another form has not been
+            # told yet is applied when that one is launched.
+            parameters.changed &= ~self._mask
         if changed and self._launched:
             self.argument_updates += 1
         self._placed = request.host
         self._launched = True
         self._token = request.token
+
+    def _choose(self, host: tuple[int, ...]) -> None:  # noqa: B027 - only an executable of several forms has a choice
+        """Take the form for these host values, before its kernels are patched."""
 
     def _place(self, host: tuple[int, ...]) -> tuple[ArrayView, ...]:
         """The temporaries for these host values."""
@@ -462,7 +476,7 @@ class CudaExecutable(ABC):
 
     def _apply(self, changed: int) -> None:
         set_params = driver.cuGraphExecKernelNodeSetParams
-        for kernel in self._kernels.values():
+        for kernel in (*self._kernels.values(), *(() if self._block is None else (self._block,))):
             if changed & kernel.bit and kernel.executable is not None:
                 # Affects later launches only; those in flight keep their parameters.
                 code = set_params(kernel.executable, kernel.handle, kernel.launch)[0]
@@ -480,11 +494,48 @@ class CudaExecutable(ABC):
         return f"<{type(self).__name__} of {name}: {self.nodes} nodes, {self.replays} replays>"
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One of the graphs of an executable that all compute the same.
+
+    ``mask`` are the bits of its kernels: each form has kernels of its own, which keep what they were not told yet as changed.
+    ``nodes`` and ``reason`` are as in the executable.
+    """
+
+    instance: GraphInstance
+    mask: int
+    nodes: int
+    reason: str
+
+
+class Forms:
+    """The plan as it was built, and as one block. Both use the same scratch, so that launches follow one another."""
+
+    __slots__ = ("_last", "block", "whole")
+
+    def __init__(self, whole: Form, block: Form) -> None:
+        self.whole = whole
+        self.block = block
+        # Executable and stream of the last launch.
+        self._last: tuple[Any, int] | None = None
+
+    def launch(self, executable: Any, stream: int) -> Any:
+        """``cuGraphLaunch``. The driver lets launches of one executable wait for each other, and those of a stream."""
+        last = self._last
+        if last is not None and last[0] is not executable and last[1] != stream:
+            # That stream may be gone by now, so it cannot be asked for an event.
+            with outside_captures():
+                call(driver.cuCtxSynchronize)
+        self._last = executable, stream
+        return driver.cuGraphLaunch(executable, stream)
+
+
 class CudaGraphExecutable(CudaExecutable):
     """The whole plan as ONE graph; loops and branches are conditional nodes, decided on the device."""
 
     path = "cuda-graph"
     _allocates = True
+    _has_forms = True
 
     def __init__(
         self,
@@ -501,11 +552,38 @@ class CudaGraphExecutable(CudaExecutable):
 
     def _build(self) -> None:
         self._launch_graph = driver.cuGraphLaunch
+        # The host values that the form is for.
+        self._chosen_for: tuple[int, ...] | None = None
         # The bytes of the memory that the graph takes, in the order of its allocation nodes; None where there is no graph.
         self._sizes: tuple[int, ...] | None = None
         self._instance = self._begin()
         if not self._others.allocations:
             self._complete()
+        if self._block is not None:
+            self._build_block(self._block)
+
+    def _build_block(self, block: KernelNode) -> None:
+        """The second form, a graph of one node; of the two, one is chosen before each launch."""
+        instance = GraphInstance()
+        self._resources.graphs.append(instance)
+        add_node(instance.definition.handle, block)
+        instance.instantiate([block])
+        whole = Form(self._instance, block.bit - 1, self.nodes, self.reason)
+        alone = Form(instance, block.bit, 1, f"one block of {block.block} threads runs the whole kernel")
+        self._forms = Forms(whole, alone)
+        self._launch_graph = self._forms.launch
+        self._take(whole)
+
+    def _choose(self, host: tuple[int, ...]) -> None:
+        one_block = self.plan.plan.one_block
+        if self._block is None or one_block is None or host == self._chosen_for:
+            return
+        names = (value.name for value in self.plan.plan.program.host_values)
+        self._take(self._forms.block if one_block.fits(dict(zip(names, host, strict=True))) else self._forms.whole)
+        self._chosen_for = host
+
+    def _take(self, form: Form) -> None:
+        self._instance, self._mask, self.nodes, self.reason = form.instance, form.mask, form.nodes, form.reason
 
     def _begin(self) -> GraphInstance:
         instance = GraphInstance()

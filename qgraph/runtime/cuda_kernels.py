@@ -209,7 +209,8 @@ class Parameters:
         faults_word = self._take(_SHAPE + 2)
         self._places["faults", FAULTS] = _array_place(faults_word, 1)
         self._zero_handle = _word_place(self._take(1))
-        self._early_words = [self._take(1) for _ in plan.plan.nodes]
+        # One more: a kernel that is no node of the plan may be all of it.
+        self._early_words = [self._take(1) for _ in range(len(plan.plan.nodes) + 1)]
         self._handle_words = {node.index: self._take(1) for node in plan.plan.nodes if node.control is not None}
         self._words = (ctypes.c_int64 * self._used)()
         self._base = ctypes.addressof(self._words)
