@@ -235,7 +235,7 @@ class _Block:
             out.all(pad, self._iterations(task, "_width"))
 
     def _reducing(self, task: Task, out: _Lines, pad: str) -> None:
-        """The iterations leave one value a thread in shared memory; rounds combine them until the first thread has the result."""
+        """The iterations leave one value a thread in shared memory; rounds combine these until the first thread has all."""
         places = self._places[task.name]
         total = product([axis.count for axis in task.axes])
         self.used |= {child.id for axis in task.axes for child in ast.walk(axis.count) if isinstance(child, ast.Name)}

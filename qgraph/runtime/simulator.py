@@ -23,8 +23,10 @@ from qgraph.runtime.temporaries import Temporaries
 # iterations, so that the stride is really taken.
 _BLOCK = 8
 _STRIDED_GRID = 2
-# A barrier costs more with every thread.
+# The block that runs a whole kernel: a barrier costs more with every thread. It has the limits of so many threads, so that
+# small arrays lie below them and above.
 _WHOLE_BLOCK = 3
+_STANDS_FOR = 32
 _REASON = "the CUDA kernels run on Numba's simulator"
 _ONE_BLOCK = f"{_REASON}, the whole kernel as one block"
 # The simulator swaps a module global while a kernel runs. A host call may launch another kernel in between.
@@ -75,7 +77,7 @@ class SimulatorExecutable:
     def _run(self, call: Call, scratch: _Scratch) -> None:
         plan = self._plan.plan
         host = {name: call.host[index] for name, index in self._hosts.items()}
-        whole = plan.one_block is None or not plan.one_block.fits(host, _WHOLE_BLOCK)
+        whole = plan.one_block is None or not plan.one_block.fits(host, _STANDS_FOR)
         self.reason, self.nodes = (_REASON, len(plan.nodes)) if whole else (_ONE_BLOCK, 1)
         if whole:
             self._region(0, call, scratch)
