@@ -18,6 +18,7 @@ from qgraph.program import WORD, Branch, Loop
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
 from qgraph.runtime.cuda_arena import Arena
+from qgraph.runtime.cuda_block import BlockForm
 from qgraph.runtime.cuda_driver import ContextLost, DeviceContext, call, driver, failure, leak, outside_captures
 from qgraph.runtime.cuda_faults import DeviceFaults
 from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
@@ -234,16 +235,17 @@ class CudaExecutable(ABC):
     _allocates = False
     # Whether the graph was begun, and waits for its nodes to know what they work on.
     _unfinished = False
-    # Whether other graphs may do the work of this one.
-    _has_forms = False
-    # The kernels that a launch runs, as a mask of their bits: all, where there is one form.
-    _mask = -1
+    # Where the whole plan can run as one block: its kernel, and the other graph that is just this kernel.
+    _block_kernel: KernelNode | None = None
+    _block: BlockForm | None = None
 
     def __init__(self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None, reason: str) -> None:
         self.plan = plan
         self.device = device
         self.reason = reason
         self.nodes = len(plan.plan.nodes)
+        # What is told where it does not run as one block.
+        self._as_whole = self.nodes, reason
         self.replays = 0
         self.argument_updates = 0
         self.reinstantiations = 0
@@ -285,8 +287,6 @@ class CudaExecutable(ABC):
         words = self._words_read()
         resources.pinned = PinnedWords(self.device, words) if words else None
         self._kernels: dict[int, KernelNode] = {}
-        # The kernel that is the whole plan, where there is one.
-        self._block: KernelNode | None = None
         if plan.codes:
             resources.code = LoadedCode(plan.cubin)
             self._make_kernels(plan, resources.code, block_size)
@@ -311,9 +311,11 @@ class CudaExecutable(ABC):
                 bit = 1 << len(self._kernels)
                 loop = None if node.decision is None else loops.get(node.decision.name)
                 self._kernels[node.index] = KernelNode(node.index, code, bit, loop, setting)
-        if plan.block and self._has_forms:
+        if plan.block and self._allocates:
+            # One number and one bit more than the nodes of the plan have.
+            index, bit = len(plan.plan.nodes), 1 << len(self._kernels)
             wide = replace(setting, block_size=BLOCK_THREADS)
-            self._block = KernelNode(len(plan.plan.nodes), plan.codes[plan.block], 1 << len(self._kernels), None, wide)
+            self._block_kernel = KernelNode(index, plan.codes[plan.block], bit, None, wide)
 
     def _programmatic_edges(self, plan: CudaPlan) -> Set[tuple[int, int]]:
         """The edges over which kernels wait inside: all between two kernels, where kernels can."""
@@ -365,7 +367,10 @@ class CudaExecutable(ABC):
             try:
                 if request.token is not self._token:
                     self._patch(request)
-                self._run(request.stream)
+                if self._block is None:
+                    self._run(request.stream)
+                else:
+                    self._block.run(request.stream, self._run)
                 self.replays += 1
                 return None if self._results is None else self._read(self._results, request.stream)
             finally:
@@ -388,7 +393,10 @@ class CudaExecutable(ABC):
                 raise CudaError("a replay needs a launch before it, which sets the arguments")
             pushed = self._enter()
             try:
-                self._run(stream)
+                if self._block is None:
+                    self._run(stream)
+                else:
+                    self._block.run(stream, self._run)
             finally:
                 if pushed:
                     self.device.pop()
@@ -427,27 +435,39 @@ class CudaExecutable(ABC):
             self._arena_values = self._place(request.host)
         values = (*request.values, *self._arena_values) if self._arena_values else request.values
         parameters.update(values)
-        self._choose(request.host)
-        changed = parameters.changed & self._mask != 0
+        mine = self._choose(request.host)
+        changed = parameters.changed & mine != 0
         if self._others.changing:
             changed = self._others.update(values, request.host) or changed
             if self._others.rejected and not self._unfinished:
                 self._instantiate_again()
         if self._unfinished:
             self._finish_building()
-        if parameters.changed & self._mask:
-            self._apply(parameters.changed & self._mask)
-            # Only now: what an exception kept from the graph is applied by the next launch. What another form has not been
-            # told yet is applied when that one is launched.
-            parameters.changed &= ~self._mask
+        if parameters.changed & mine:
+            self._apply_to_chosen(parameters.changed & mine)
+            # Only now: what an exception kept from the graph is applied by the next launch. Kernels of the graph that does not
+            # run stay marked.
+            parameters.changed &= ~mine
         if changed and self._launched:
             self.argument_updates += 1
         self._placed = request.host
         self._launched = True
         self._token = request.token
 
-    def _choose(self, host: tuple[int, ...]) -> None:  # noqa: B027 - only an executable of several forms has a choice
-        """Take the form for these host values, before its kernels are patched."""
+    def _choose(self, host: tuple[int, ...]) -> int:
+        """Decide what runs with these host values, and give the mask of its kernels."""
+        block = self._block
+        if block is None:
+            return -1
+        block.choose(host)
+        self.nodes, self.reason = (1, block.reason) if block.chosen else self._as_whole
+        return block.bit if block.chosen else ~block.bit
+
+    def _apply_to_chosen(self, changed: int) -> None:
+        if self._block is not None and self._block.chosen:
+            self._block.patch()
+        else:
+            self._apply(changed)
 
     def _place(self, host: tuple[int, ...]) -> tuple[ArrayView, ...]:
         """The temporaries for these host values."""
@@ -476,7 +496,7 @@ class CudaExecutable(ABC):
 
     def _apply(self, changed: int) -> None:
         set_params = driver.cuGraphExecKernelNodeSetParams
-        for kernel in (*self._kernels.values(), *(() if self._block is None else (self._block,))):
+        for kernel in self._kernels.values():
             if changed & kernel.bit and kernel.executable is not None:
                 # Affects later launches only; those in flight keep their parameters.
                 code = set_params(kernel.executable, kernel.handle, kernel.launch)[0]
@@ -494,48 +514,11 @@ class CudaExecutable(ABC):
         return f"<{type(self).__name__} of {name}: {self.nodes} nodes, {self.replays} replays>"
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """One of the graphs of an executable that all compute the same.
-
-    ``mask`` are the bits of its kernels: each form has kernels of its own, which keep what they were not told yet as changed.
-    ``nodes`` and ``reason`` are as in the executable.
-    """
-
-    instance: GraphInstance
-    mask: int
-    nodes: int
-    reason: str
-
-
-class Forms:
-    """The plan as it was built, and as one block. Both use the same scratch, so that launches follow one another."""
-
-    __slots__ = ("_last", "block", "whole")
-
-    def __init__(self, whole: Form, block: Form) -> None:
-        self.whole = whole
-        self.block = block
-        # Executable and stream of the last launch.
-        self._last: tuple[Any, int] | None = None
-
-    def launch(self, executable: Any, stream: int) -> Any:
-        """``cuGraphLaunch``. The driver lets launches of one executable wait for each other, and those of a stream."""
-        last = self._last
-        if last is not None and last[0] is not executable and last[1] != stream:
-            # That stream may be gone by now, so it cannot be asked for an event.
-            with outside_captures():
-                call(driver.cuCtxSynchronize)
-        self._last = executable, stream
-        return driver.cuGraphLaunch(executable, stream)
-
-
 class CudaGraphExecutable(CudaExecutable):
     """The whole plan as ONE graph; loops and branches are conditional nodes, decided on the device."""
 
     path = "cuda-graph"
     _allocates = True
-    _has_forms = True
 
     def __init__(
         self,
@@ -552,38 +535,20 @@ class CudaGraphExecutable(CudaExecutable):
 
     def _build(self) -> None:
         self._launch_graph = driver.cuGraphLaunch
-        # The host values that the form is for.
-        self._chosen_for: tuple[int, ...] | None = None
         # The bytes of the memory that the graph takes, in the order of its allocation nodes; None where there is no graph.
         self._sizes: tuple[int, ...] | None = None
         self._instance = self._begin()
         if not self._others.allocations:
             self._complete()
-        if self._block is not None:
-            self._build_block(self._block)
+        if self._block_kernel is not None:
+            self._block = self._block_form(self._block_kernel)
 
-    def _build_block(self, block: KernelNode) -> None:
-        """The second form, a graph of one node; of the two, one is chosen before each launch."""
+    def _block_form(self, kernel: KernelNode) -> BlockForm:
         instance = GraphInstance()
         self._resources.graphs.append(instance)
-        add_node(instance.definition.handle, block)
-        instance.instantiate([block])
-        whole = Form(self._instance, block.bit - 1, self.nodes, self.reason)
-        alone = Form(instance, block.bit, 1, f"one block of {block.block} threads runs the whole kernel")
-        self._forms = Forms(whole, alone)
-        self._launch_graph = self._forms.launch
-        self._take(whole)
-
-    def _choose(self, host: tuple[int, ...]) -> None:
-        one_block = self.plan.plan.one_block
-        if self._block is None or one_block is None or host == self._chosen_for:
-            return
-        names = (value.name for value in self.plan.plan.program.host_values)
-        self._take(self._forms.block if one_block.fits(dict(zip(names, host, strict=True))) else self._forms.whole)
-        self._chosen_for = host
-
-    def _take(self, form: Form) -> None:
-        self._instance, self._mask, self.nodes, self.reason = form.instance, form.mask, form.nodes, form.reason
+        add_node(instance.definition.handle, kernel)
+        instance.instantiate([kernel])
+        return BlockForm(self.plan.plan, kernel, instance.executable)
 
     def _begin(self) -> GraphInstance:
         instance = GraphInstance()
@@ -639,6 +604,7 @@ class CudaGraphExecutable(CudaExecutable):
         with self._lock:
             pushed = self._enter()
             try:
+                self._stay_whole()
                 if request.token is not self._token:
                     self._patch(request)
                 definition = self._instance.definition
@@ -646,6 +612,13 @@ class CudaGraphExecutable(CudaExecutable):
             finally:
                 if pushed:
                     self.device.pop()
+
+    def _stay_whole(self) -> None:
+        # Who launches the graph itself knows nothing of another one, so from now on there is none.
+        if self._block is not None:
+            self._block.wait()
+            self._block = self._token = None
+            self.nodes, self.reason = self._as_whole
 
     def _fill(self, root: Any, definition: Any, region: int) -> None:
         # Both are GraphDefinitions; definition is the root itself, or a body of a conditional node below it.
