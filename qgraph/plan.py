@@ -116,7 +116,7 @@ class OneBlock:
             return f"one block of {BLOCK_THREADS} threads"
         limits = [
             f"no loop has more than {most} iterations",
-            *(f"that of line {line} not more than {few}" for line, few in fewer),
+            *(f"that of line {line} no more than {few}" for line, few in fewer),
         ]
         return f"one block of {BLOCK_THREADS} threads, while {', '.join(limits)}"
 

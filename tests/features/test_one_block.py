@@ -46,7 +46,7 @@ def do_while(x, y, counter):
         counter[()] -= 1
 
 
-@pytest.mark.parametrize("turns", [1, 2, 5])
+@pytest.mark.parametrize("turns", [1, 4])
 def test_a_do_while_with_ping_pong(alone, turns):
     alone(do_while, lambda: (ramp(10, np.int64), ramp(10, np.int64) * 0, np.array(turns)))
 
@@ -172,7 +172,7 @@ def reductions(x, out):
             x[i] = (x[i] * 5 + i + t) % 11
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 7, 8, 9, 31])
+@pytest.mark.parametrize("n", [0, 1, 9, 31])
 def test_reductions_of_any_number_of_values(alone, n):
     alone(reductions, lambda: (ramp(n, np.int64), np.full((3, 6), 77)))
 
@@ -378,9 +378,9 @@ def heavy(x, y):
         for i in range(x.shape[0]):
             for k in range(y.shape[0]):
                 x[i] += y[k]
-        for i in range(x.shape[0]):
+        for i in range(y.shape[0]):
             for k in range(3):
-                x[i] += y[k] * t
+                y[i] += x[k] * t
 
 
 def in_line(x, y):
