@@ -660,9 +660,10 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         function: a plain Python function.
         graph: False launches one kernel a loop instead of a graph.
         backend: 'cuda', 'cpu' or 'sim'; None takes ``set_backend``'s, else where the arrays live.
-        fuse: join neighbouring loops where no element crosses iterations, and run independent ones side by side in one kernel.
+        fuse: join neighbouring loops where no element crosses iterations, run independent ones side by side in one kernel, and
+            the whole kernel as one block of threads where its loops are small.
         fastmath: let floats be reordered and approximated.
-        block_size: threads a block on CUDA, 1 to 1024; None lets qgraph choose.
+        block_size: threads a block on CUDA, 1 to 1024; None lets qgraph choose, and with ``fuse`` choose one block.
         bounds_check: reserved; must be False.
         conditional: 'auto' runs device loops on the device where it can, 'device' insists, 'host' never does.
 
