@@ -227,6 +227,20 @@ def test_a_reduction_into_an_element(alone):
     alone(into_elements, lambda: (ramp(12, np.int64), np.full(4, 77)))
 
 
+def into_a_first_element(x, y, n):
+    for _ in qgraph.serial(range(2)):
+        for i in range(n):
+            x[0] += y[i]
+        for i in range(y.shape[0]):
+            y[i] += 1
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_what_is_not_reduced_is_not_touched(alone, n):
+    """Without iterations there need not even be an element."""
+    alone(into_a_first_element, lambda: (np.zeros(n, np.int64), ramp(5, np.int64), n))
+
+
 def histogram(x, bins):
     for t in qgraph.serial(range(3)):
         for i in range(x.shape[0]):

@@ -146,7 +146,11 @@ def sums(x, y):
         low = 9
         for i in range(y.shape[0]):
             low = min(low, y[i])
+        top = 0.0
+        for i in range(y.shape[0]):
+            top = max(top, x[i])
         steps += low
+        a += top
     return a, b, c, d, e, f
 
 
