@@ -2,6 +2,7 @@
 #   make demo       restore a damaged photograph with a solver that iterates inside one launch
 #   make test       the test suite: cpu and compile-only CUDA, then the simulator
 #   make test-gpu   the same tests on the GPU of this machine
+#   make sanitize   tests/gpu under compute-sanitizer: memcheck, then racecheck
 #   make fuzz       random programs against plain Python for SECONDS=600 on BACKEND=cpu (or sim, cuda), with JOBS=1 processes
 #   make bench      measure, and write benchmarks/results/
 #   make lint       ruff and strict mypy
@@ -24,16 +25,20 @@ DEV_EXTRAS := dev,demo$(if $(LINUX),$(if $(CUDA),$(comma)$(CUDA)))
 
 # Not one from the environment: that would be an accident.
 ifeq ($(origin PYTHON),command line)
-PY := PYTHONPATH=$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON)
+PATHS := PYTHONPATH=$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}
+INTERPRETER := $(PYTHON)
 READY_DEV :=
 READY_DEMO :=
 else
-PY := $(VENV)/bin/python
+PATHS :=
+INTERPRETER := $(VENV)/bin/python
 READY_DEV := $(VENV)/installed-dev
 READY_DEMO := $(VENV)/installed-demo
 endif
 
-.PHONY: demo test test-cpu test-sim test-gpu fuzz bench lint format clean
+PY := $(PATHS) $(INTERPRETER)
+
+.PHONY: demo test test-cpu test-sim test-gpu sanitize fuzz bench lint format clean
 
 demo: $(READY_DEMO)
 	$(PY) -m examples.inpaint
@@ -55,6 +60,13 @@ test-sim: $(READY_DEV)
 
 test-gpu: $(READY_DEV)
 	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests/features tests/examples tests/gpu tests/properties
+
+# One process: memcheck breaks while nodes, of any program, where several processes use it at a time.
+SANITIZE = env -u QGRAPH_BACKEND $(PATHS) compute-sanitizer --report-api-errors no --error-exitcode 9 --tool
+SANITIZED := -m pytest -q tests/gpu -m 'not unsanitized'
+sanitize: $(READY_DEV)
+	$(SANITIZE) memcheck $(INTERPRETER) $(SANITIZED)
+	$(SANITIZE) racecheck $(INTERPRETER) $(SANITIZED)
 
 SECONDS := 600
 BACKEND := cpu

@@ -118,6 +118,7 @@ def run_alone(script):
 
 
 @pytest.mark.parametrize("again", [False, True])
+@pytest.mark.unsanitized(reason="destroys the context")
 def test_a_reset_from_outside_is_noticed(again):
     # With `again`, somebody else has brought the context back before we look: only its id tells.
     printed = run_alone(f"""
@@ -143,6 +144,7 @@ def test_a_reset_from_outside_is_noticed(again):
     assert printed == ["False", "1", "True"]
 
 
+@pytest.mark.unsanitized(reason="destroys the context")
 def test_reset_that_destroys_changes_the_epoch():
     printed = run_alone("""
         from qgraph.runtime.cuda_driver import device
@@ -208,6 +210,7 @@ def test_fill_at_an_odd_address(gpu):
     np.testing.assert_array_equal(download(buffer, expected), expected)
 
 
+@pytest.mark.unsanitized(reason="counts memory, and the tool takes some")
 def test_dropped_buffers_give_their_memory_back(gpu):
     gc.collect()
     before = free_bytes()
@@ -599,6 +602,7 @@ def test_code_with_another_calling_convention_is_refused(gpu):
         make_executable("device", replace(plan, codes=fewer), gpu)
 
 
+@pytest.mark.unsanitized(reason="measures time")
 def test_what_a_launch_costs_the_host(gpu):
     # Generous limits: they catch a hidden synchronisation or a rebuild, not a slow machine.
     import time

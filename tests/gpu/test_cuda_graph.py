@@ -454,6 +454,7 @@ def free_bytes():
 
 
 @pytest.mark.parametrize("changing", [False, True])
+@pytest.mark.unsanitized(reason="counts memory, and the tool takes some")
 def test_ten_thousand_replays_with_flat_memory(changing):
     kernel = cuda_kernel(three)
     sets = [[on_device(random(100, seed=seed)) for seed in range(3)] for _ in range(2)]
@@ -492,6 +493,7 @@ def test_two_threads_call_one_kernel(path):
     assert kernel.stats.replays == 160
 
 
+@pytest.mark.unsanitized(reason="counts memory, and the tool takes some")
 def test_dead_arrays_are_not_kept_and_not_touched(path):
     kernel = cuda_kernel(three, path)
     dead = [on_device(random(1000, seed=seed)) for seed in range(3)]
@@ -579,6 +581,7 @@ def run_three(kernel, seed):
     close_to(dc, three_reference(a, b, 1.25)[2])
 
 
+@pytest.mark.unsanitized(reason="counts memory, and the tool takes some")
 def test_clear_cache_frees_the_device(path):
     kernel = cuda_kernel(three, path)
     run_three(kernel, 1)
@@ -602,6 +605,7 @@ def test_clear_cache_while_the_graph_runs():
     close_to(dx, np.full(100, 15_000.0))
 
 
+@pytest.mark.unsanitized(reason="destroys the context")
 def test_kernels_work_again_after_reset(path):
     kernel = cuda_kernel(nested_two, path)
     for _ in range(2):
@@ -643,6 +647,7 @@ def run(kernel, n, count):
 
 
 @pytest.mark.parametrize("path", list(PATHS))
+@pytest.mark.unsanitized(reason="destroys the context")
 def test_after_the_primary_context_was_reset(path, tmp_path):
     printed = run_alone(
         f"""
@@ -664,6 +669,7 @@ print(kernel.last_launch.path)
 
 
 @pytest.mark.parametrize("path", list(PATHS))
+@pytest.mark.unsanitized(reason="runs in a process of its own")
 def test_an_illegal_address_is_reported_by_whoever_waits(path, tmp_path):
     printed = run_alone(
         f"""
@@ -690,6 +696,7 @@ print("end")
     assert printed == ["CudaError True", "end"]
 
 
+@pytest.mark.unsanitized(reason="runs in a process of its own")
 def test_leaving_the_process_while_work_is_in_flight(tmp_path):
     printed = run_alone(
         """

@@ -12,6 +12,8 @@ import pytest
 import qgraph
 from qgraph.errors import ArgumentError
 
+pytestmark = pytest.mark.unsanitized(reason="other libraries' kernels")
+
 
 @qgraph.kernel
 def axpy(a, x, y):

@@ -178,6 +178,7 @@ def test_they_change_places():
         np.testing.assert_array_equal(qgraph.to_numpy(x), np.arange(size) * n)
 
 
+@pytest.mark.unsanitized(reason="counts memory, and the tool takes some")
 def test_the_memory_is_given_back():
     # What earlier tests left goes first.
     gc.collect()
@@ -203,6 +204,7 @@ def sized(x, n):
         x[i] = t[i]
 
 
+@pytest.mark.unsanitized(reason="counts memory, and the tool takes some")
 def test_too_much_memory_is_an_error_and_the_next_call_is_right():
     kernel = cuda_kernel(sized)
     x = on_device(np.zeros(5, np.int64))
@@ -227,6 +229,7 @@ def test_threads_with_sizes_of_their_own():
             future.result()
 
 
+@pytest.mark.unsanitized(reason="destroys the context")
 def test_after_a_reset():
     kernel = cuda_kernel(backwards)
     check(kernel, 9)

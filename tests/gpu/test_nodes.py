@@ -346,6 +346,7 @@ def test_the_function_lives_as_long_as_its_graph():
     assert SEEN == [1.0] * 20
 
 
+@pytest.mark.unsanitized(reason="runs in a process of its own")
 def test_a_callback_in_flight_runs_before_the_process_ends():
     program = """
 import time, numpy as np, qgraph
@@ -427,6 +428,7 @@ def test_no_event_is_refused_on_cuda():
         cuda_kernel(marked)(on_device(np.zeros(4)), None, None)
 
 
+@pytest.mark.unsanitized(reason="another library's kernels")
 def test_an_event_of_pytorch():
     torch = pytest.importorskip("torch")
     x = torch.zeros(4, device="cuda")

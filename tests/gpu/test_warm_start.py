@@ -21,6 +21,8 @@ sys.path[:0] = sys.argv[1:3]
 import numpy as np
 import qgraph
 from kernels import kernel
+
+pytestmark = pytest.mark.unsanitized(reason="runs in a process of its own")
 x = np.arange(1, 1001, dtype=np.float32)
 wanted = [x.copy(), np.zeros_like(x)]
 answer = kernel.reference(*wanted)
