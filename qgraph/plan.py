@@ -107,6 +107,10 @@ class OneBlock:
             math.prod(host[name] for name in names) <= most * threads // BLOCK_THREADS for _, names, most in self.loops
         )
 
+    def widest(self, host: Mapping[str, int]) -> int:
+        """The extent of the loop with the most iterations; more threads than that have nothing to do."""
+        return max((math.prod(host[name] for name in names) for _, names, _ in self.loops), default=0)
+
     def __str__(self) -> str:
         if self.why_not:
             return f"not one block: {self.why_not}"

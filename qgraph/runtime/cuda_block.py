@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from qgraph.compiled import WARP
 from qgraph.plan import GraphPlan
 from qgraph.runtime.cuda_driver import call, driver, failure, outside_captures
 from qgraph.runtime.cuda_kernels import KernelNode
@@ -35,13 +36,21 @@ class BlockForm:
         self._last: tuple[bool, int] | None = None
         self.bit = kernel.bit
         self.chosen = False
-        self.reason = f"the whole kernel is one block of {kernel.block} threads: its loops are small enough"
+        self.reason = "the whole kernel is one block of threads: its loops are small enough"
 
-    def choose(self, host: tuple[int, ...]) -> None:
-        """Decide which form runs with these host values."""
-        if host != self._host:
-            self.chosen = self._one_block.fits(dict(zip(self._names, host, strict=True)))
-            self._host = host
+    def choose(self, host: tuple[int, ...]) -> bool:
+        """Decide which form runs with these host values; gives whether the block has another number of threads now."""
+        if host == self._host:
+            return False
+        values = dict(zip(self._names, host, strict=True))
+        self._host = host
+        self.chosen = self._one_block.fits(values)
+        if not self.chosen:
+            return False
+        # A barrier waits for every warp, so there are no more than have something to do.
+        threads = min(self._kernel.block, max(1, -(-self._one_block.widest(values) // WARP)) * WARP)
+        old, self._kernel.launch.blockDimX = self._kernel.launch.blockDimX, threads
+        return bool(old != threads)
 
     def patch(self) -> None:
         """Give the kernel its parameters. Affects later launches only."""

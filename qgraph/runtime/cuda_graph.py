@@ -459,7 +459,8 @@ class CudaExecutable(ABC):
         block = self._block
         if block is None:
             return -1
-        block.choose(host)
+        if block.choose(host):
+            self._parameters.changed |= block.bit
         self.nodes, self.reason = (1, block.reason) if block.chosen else self._as_whole
         return block.bit if block.chosen else ~block.bit
 

@@ -377,6 +377,7 @@ def test_the_limits():
     assert limits.fits({"_h0": 0, "_h1": 1 << 40})
     assert limits.fits({"_h0": 8, "_h1": 16}, BLOCK_THREADS // 32)
     assert not limits.fits({"_h0": 9, "_h1": 1}, BLOCK_THREADS // 32)
+    assert (limits.widest({"_h0": 3, "_h1": 5}), limits.widest({"_h0": 3, "_h1": 0}), OneBlock().widest({})) == (15, 3, 0)
     assert OneBlock().fits({})
     assert not OneBlock(why_not="it is").fits({})
 

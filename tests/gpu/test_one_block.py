@@ -70,6 +70,17 @@ def test_ten_thousand_turns_of_one_block(n):
     np.testing.assert_array_equal(qgraph.to_numpy(x), turned(start(n), 10_000))
 
 
+def test_the_block_follows_the_sizes():
+    """Fewer threads where there are fewer iterations, and the launch after that has more again."""
+    kernel = fused(relax)
+    for n in (10, 4000, 33, 1025, 0, 1024, 64):
+        x, y = on_device(start(n)), on_device(start(n))
+        expected = start(n), start(n)
+        assert kernel(x, y, 4) == kernel.reference(*expected, 4)
+        assert is_alone(kernel)
+        np.testing.assert_array_equal(qgraph.to_numpy(x), expected[0])
+
+
 def test_reductions_of_ten_thousand_turns():
     def sums(x, out):
         k = 0
