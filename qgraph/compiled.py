@@ -28,18 +28,20 @@ class Parameter:
     that ``type``) as float32, and so on. ``faults``: int64 words that the host reads too, where a task notes what it found
     wrong. ``handle``: uint64, the conditional handle of the node that this task arms or decides, 0 where a slot is written
     instead. ``callback``: uint64, the address of a host call's function (``HostCall.name``), or of
-    what it is given (``HostCall.name`` and ``_data``); on the CPU only. ``early``: int64, not 0 where the kernels that wait for
+    what it is given (``HostCall.name`` and ``_data``); on the CPU only. ``guard``: int64, in the body of an unrolled loop, the
+    word of scratch that is 0 where the kernel does nothing; 0 where nothing is tested. ``turns``: int64 words that the host
+    reads too, where unrolled loops tell how many iterations they had. ``early``: int64, not 0 where the kernels that wait for
     this one may start beside it; the last parameter of every CUDA kernel.
     """
 
-    kind: Literal["leaf", "host", "slots", "faults", "handle", "callback", "early"]
+    kind: Literal["leaf", "host", "slots", "faults", "handle", "callback", "guard", "turns", "early"]
     name: str
     type: ArrayType | ScalarType | None = None
 
     @property
     def is_array(self) -> bool:
-        """Whether it is memory: an array of the call, the scratch slots, or the words of faults."""
-        return self.kind in ("slots", "faults") or isinstance(self.type, ArrayType)
+        """Whether it is memory: an array of the call, the scratch slots, or words that the host reads too."""
+        return self.kind in ("slots", "faults", "turns") or isinstance(self.type, ArrayType)
 
 
 def slots_dtype(parameter: Parameter) -> str:

@@ -37,6 +37,31 @@ Kind = Literal[
 
 
 @dataclass(frozen=True, slots=True)
+class Unrolling:
+    """How a loop is unrolled on the device: a turn of the conditional node runs several copies of its body.
+
+    Each kernel of copy ``u`` returns at once where the word of scratch ``guards + u`` is 0. The one with the loop's condition
+    sets the word behind it; the first is always 1. It also counts the iterations in the word ``turns``, and tells the host how
+    many there were when the loop ends, in the word ``number`` of those that the host reads.
+
+    Attributes:
+        node: the conditional node.
+        copies: how many.
+        carried: edges (from, to) of the body, each from a node in one copy to a node in the next one.
+        turns: a word of scratch, 0 between entries.
+        guards: the first of ``copies + 1`` words of scratch.
+        number: the place among the plan's unrolled loops.
+    """
+
+    node: int
+    copies: int
+    carried: tuple[tuple[int, int], ...]
+    turns: int
+    guards: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``.
 
@@ -45,6 +70,8 @@ class Node:
     reductions runs the tasks ``first``, when all iterations are done and before their results are stored.
     ``alloc`` and ``free`` nodes take and give back the memory of ``temporary``, a leaf; a ``join`` is a node that does nothing,
     between many that must finish and many that then start.
+    The body of a loop with ``copies`` is unrolled while the loop runs long, ``carried`` being the edges from one copy to the
+    next; ``note`` says so, or why not.
     A loop that only fills or copies (``box``) is a ``memset`` or ``memcpy`` node where nodes live in a graph. A host call
     (``host``) is a ``memcpy`` node that brings its numbers to the host, if it has any, and a ``callback`` node.
     """
@@ -63,6 +90,9 @@ class Node:
     host: HostCall | EventMark | None = None
     box: Box | None = None
     temporary: str = ""
+    copies: int = 1
+    carried: tuple[tuple[int, int], ...] = ()
+    note: str = ""
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -154,6 +184,30 @@ class GraphPlan:
         """Whether launches may run it as one block."""
         return self.one_block is not None and not self.one_block.why_not
 
+    @property
+    def unrolled(self) -> tuple[Unrolling, ...]:
+        """The loops that are unrolled on the device while they run long."""
+        found: list[Unrolling] = []
+        word = self.program.scratch_words
+        for node in self.nodes:
+            if node.copies > 1:
+                found.append(Unrolling(node.index, node.copies, node.carried, word, word + 1, len(found)))
+                word += node.copies + 2
+        return tuple(found)
+
+    @property
+    def guards(self) -> dict[int, Unrolling]:
+        """By node: the unrolled loop whose body it is in."""
+        return {
+            index: each for each in self.unrolled for body in self.nodes[each.node].bodies for index in self.regions[body].nodes
+        }
+
+    @property
+    def scratch_words(self) -> int:
+        """8-byte words of device scratch: those of the program, and behind them those of unrolled loops."""
+        words = self.program.scratch_words + sum(each.copies + 2 for each in self.unrolled)
+        return words + words % 2
+
     def predecessors(self, index: int) -> tuple[int, ...]:
         """The nodes that must finish before node ``index`` starts."""
         return tuple(before for before, after in self.edges if after == index)
@@ -193,7 +247,7 @@ class GraphPlan:
             for task in tasks:
                 lines.append(f"{word} {task_label(task)}  [line {task.span.line}]")
                 lines += [f"  {text}" for text in self._loop_lines(task)]
-        return lines
+        return [*lines, node.note] if node.note else lines
 
     def _loop_lines(self, task: Task) -> list[str]:
         """What a task does, and each of the loops that were joined."""

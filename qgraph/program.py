@@ -468,6 +468,8 @@ class Result:
 # The parameter through which tasks note a fault: a word for its number, and what it tells.
 FAULTS = "_faults"
 FAULT_DETAILS = 2
+# The one through which unrolled loops tell the host how many iterations they had.
+TURNS = "_turns"
 FAULT_WORDS = 1 + FAULT_DETAILS
 
 

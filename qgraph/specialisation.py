@@ -219,6 +219,7 @@ def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
     from qgraph.runtime import cuda_driver
     from qgraph.runtime.cuda_graph import CudaGraphExecutable
     from qgraph.runtime.cuda_host_loop import CudaHostLoopExecutable
+    from qgraph.runtime.cuda_unrolled import CudaUnrollingExecutable
 
     device = cuda_driver.device(variant.device)
     options = variant.options
@@ -234,6 +235,8 @@ def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
         return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=True, reason=reason)
     probe = loop_probe(variant.device)
     works = probe.device_branches if any(node.kind in ("if", "switch") for node in plan.nodes) else probe.device_loops
+    if works and plan.unrolled:
+        return CudaUnrollingExecutable(compiled, device, block_size=block, reason=probe.reason)
     if works:
         return CudaGraphExecutable(compiled, device, block_size=block, reason=probe.reason)
     if options.conditional == "device":

@@ -53,13 +53,14 @@ def compile_ptx(
     codes: dict[str, TaskCode] = {}
     texts: dict[str, str] = {}
     compiled: dict[object, TaskCode] = {}
+    guards = plan.guards
     if dtypes is None:
         dtypes = _scalar_types(plan)
     for node in plan.nodes:
         if node.task is None or node.task.name in without:
             continue
         task = node.task
-        code, function = cuda_code(plan.program, node, "numba.cuda", dtypes)
+        code, function = cuda_code(plan.program, node, "numba.cuda", dtypes, guards.get(node.index))
         # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
         twin = compiled.setdefault(_twin(code, function), code)
         if twin is code:
@@ -121,9 +122,10 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     dtypes = scalar_types(plan.program, matches=True)
     codes: dict[str, TaskCode] = {}
     kernels = {}
+    guards = plan.guards
     for node in plan.nodes:
         if node.task is not None:
-            code, function = cuda_code(plan.program, node, cuda, dtypes)
+            code, function = cuda_code(plan.program, node, cuda, dtypes, guards.get(node.index))
             codes[node.task.name] = code
             kernels[node.task.name] = numba_cuda.simulator_kernel(function)
     block = ""

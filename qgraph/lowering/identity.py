@@ -52,7 +52,7 @@ _SKIPPED: Mapping[type, frozenset[str]] = {
     HostValue: frozenset({"text", "note"}),
     Program: frozenset({"host_names", "frozen", "result", "flags"}),
     # What a node controls or calls is part of the program.
-    Node: frozenset({"label", "span", "control", "host"}),
+    Node: frozenset({"label", "span", "control", "host", "note"}),
 }
 
 # Statements and patterns that name things by strings of their own.

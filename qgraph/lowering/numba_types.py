@@ -22,9 +22,9 @@ def numba_type(item: Parameter | ArrayType | ScalarType, float_type: str) -> Any
     if isinstance(item, ScalarType):
         return _scalar_type(item, float_type)
     match item.kind:
-        case "slots" | "faults":
+        case "slots" | "faults" | "turns":
             return types.Array(types.int64, 1, "C") if item.type is None else numba_type(item.type, float_type)
-        case "host":
+        case "host" | "guard":
             return types.int64
         case "handle" | "callback" | "early":
             return types.uint64

@@ -21,7 +21,7 @@ def reasons(plan: GraphPlan) -> dict[tuple[int, int], str]:
 
 
 def _conflicts(plan: GraphPlan, earlier: Node, later: Node, places: dict[str, frozenset[str]]) -> Iterator[str]:
-    first, second = _effects(earlier), _effects(later)
+    first, second = node_effects(earlier), node_effects(later)
     seen: set[str] = set()
     for verb, names, others, did in (
         ("reads", second.reads, first.writes, "writes"),
@@ -37,7 +37,7 @@ def _conflicts(plan: GraphPlan, earlier: Node, later: Node, places: dict[str, fr
             yield f"{verb} {', '.join(found)}, which n{earlier.index} {did}"
 
 
-def _effects(node: Node) -> Effects:
+def node_effects(node: Node) -> Effects:
     """What a node touches, with all that is in it."""
     if node.control is not None:
         return control_effects(node.control)

@@ -6,10 +6,12 @@ import ast
 from collections.abc import Mapping
 
 from qgraph.compiled import Parameter
-from qgraph.program import FAULTS, SCALAR_DTYPES, WORD, ArrayType, Cast, Slot, itemsize
+from qgraph.program import FAULTS, SCALAR_DTYPES, TURNS, WORD, ArrayType, Cast, Slot, itemsize
 
 SLOTS = Parameter("slots", "_slots")
 NOTED = Parameter("faults", FAULTS)
+GUARD = Parameter("guard", "_guard")
+TOLD = Parameter("turns", TURNS)
 # Scratch as an array of another type.
 VIEWS = tuple(
     Parameter("slots", f"{SLOTS.name}_{dtype}", ArrayType(dtype, 1, "C")) for dtype in SCALAR_DTYPES if dtype != "int64"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 
 from qgraph import language
 from qgraph.combining import Taken, apart_from
@@ -22,9 +23,10 @@ from qgraph.lowering.reduction_source import (
     numbered,
     reduction_names,
 )
-from qgraph.lowering.slot_source import CASTS, ELEMENT_CASTS, NOTED, SLOTS, VIEWS, Dtypes, dtype_of, slot_place
+from qgraph.lowering.slot_source import CASTS, ELEMENT_CASTS, GUARD, NOTED, SLOTS, TOLD, VIEWS, Dtypes, dtype_of, slot_place
 from qgraph.lowering.slot_source import generated as _statements
-from qgraph.plan import Node
+from qgraph.lowering.unrolling import TURN, guard, telling
+from qgraph.plan import Node, Unrolling
 from qgraph.program import NUMBER, Axis, Cast, Function, Program, Selection, Task, function_tree
 
 HANDLE = Parameter("handle", "_handle")
@@ -40,15 +42,22 @@ BUILTINS = {"_range": range, "_min": min, "_max": max, "_at_least": language.at_
 _SMALL = 1 << 16
 
 
-def cuda_code(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
+def cuda_code(
+    program: Program, node: Node, cuda: object, dtypes: Dtypes, unrolling: Unrolling | None = None
+) -> tuple[TaskCode, Function]:
     """The kernel of ``node``: one thread an iteration, or a few, or a grid-stride loop where only the device knows how many.
 
-    ``cuda`` is the module that gives thread indices, ``numba.cuda`` or its simulator, or what stands for it meanwhile.
+    ``cuda`` is the module that gives thread indices, ``numba.cuda`` or its simulator, or what stands for it meanwhile. In the
+    body of a loop that is unrolled as ``unrolling`` says it begins with a guard.
     """
+    head: list[ast.stmt] = []
+    if unrolling is not None:
+        head = guard(unrolling, deciding=node.decision is not None)
+        node = _telling(node, unrolling)
     task = node.task
     assert task is not None
     if node.beside:
-        return _beside(program, node, cuda, dtypes)
+        return _beside(program, node, cuda, dtypes, head)
     counts = [axis.count for axis in task.axes]
     names = {**task_names(task, dtypes), **BUILTINS, CUDA_MODULE: cuda}
     several = bool(task.axes) and not task.on_device and _is_light(task)
@@ -67,6 +76,7 @@ def cuda_code(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tup
         body = _several(task, counts, dtypes)
     else:
         body = _one_thread(task, counts, dtypes)
+    body = [*head, *body]
     parameters = (*parameters_of(program, task, body), EARLY)
     function = make_function(task.name, [p.name for p in parameters], body, names, task)
     code = TaskCode(
@@ -84,12 +94,22 @@ def cuda_code(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tup
     return code, function
 
 
-def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tuple[TaskCode, Function]:
+def _telling(node: Node, unrolling: Unrolling) -> Node:
+    """The node with the code that unrolling adds to the condition, if that is in its kernel."""
+
+    def told(tasks: Sequence[Task]) -> tuple[Task, ...]:
+        return tuple(telling(task, unrolling) if task is node.decision else task for task in tasks)
+
+    assert node.task is not None
+    return replace(node, task=told((node.task,))[0], first=told(node.first), then=told(node.then))
+
+
+def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequence[ast.stmt]) -> tuple[TaskCode, Function]:
     """The kernel of several loops: each has as many warps as it needs, in order, one iteration a thread."""
     task = node.task
     assert task is not None
     names: dict[str, object] = {**BUILTINS, CUDA_MODULE: cuda}
-    body = _statements("_t = _cuda.grid(1)")
+    body = [*head, *_statements("_t = _cuda.grid(1)")]
     common = {leaf.name for leaf in program.arrays_and_scalars} | {value.name for value in program.host_values}
     taken = Taken(frozenset(), {})
     counts = []
@@ -123,15 +143,16 @@ def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes) -> tuple
 
 def _call(program: Program, task: Task, dtypes: Dtypes) -> tuple[ast.stmt, Function]:
     """A call of a one-thread task, and the function that it is: its names are nothing to the kernel around it."""
-    parameters, function = serial_function(program, task, dtypes)
-    (call,) = _statements(f"{function.name}({', '.join(parameter.name for parameter in parameters)})")
+    turn = any(isinstance(child, ast.Name) and child.id == TURN for each in task.body for child in ast.walk(each))
+    _, function = serial_function(program, task, dtypes, [TURN] if turn else [])
+    (call,) = _statements(f"{function.name}({', '.join(argument.arg for argument in function.tree.args.args)})")
     return call, function
 
 
 def constant_arrays(program: Program, parameters: Sequence[Parameter], tasks: Sequence[Task]) -> frozenset[str]:
     """The array parameters that nothing changes while the kernel runs."""
     # Scratch is how blocks talk to each other: its loads and stores stay where the fences are.
-    arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind not in ("slots", "faults")}
+    arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind == "leaf"}
     shared = {name for pair in program.aliases if arrays.issuperset(pair) for name in pair}
     return frozenset(arrays - shared).difference(*(task.effects.writes for task in tasks))
 
@@ -372,11 +393,14 @@ def _integer(node: ast.expr) -> int | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
 
 
-def serial_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
-    """A one-thread task as a plain function: what the CPU runs, and kernels behind their own task."""
+def serial_function(
+    program: Program, task: Task, dtypes: Dtypes, more: Sequence[str] = ()
+) -> tuple[tuple[Parameter, ...], Function]:
+    """A one-thread task as a plain function: what the CPU runs, and kernels behind their own; ``more`` are their locals."""
     body = one_thread_body(task, dtypes)
     parameters = parameters_of(program, task, body)
-    return parameters, make_function(task.name, [p.name for p in parameters], body, task_names(task, dtypes), task)
+    arguments = [*(p.name for p in parameters), *more]
+    return parameters, make_function(task.name, arguments, body, task_names(task, dtypes), task)
 
 
 def one_thread_body(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
@@ -408,15 +432,15 @@ def make_function(
 
 
 def parameters_of(program: Program, task: Task, body: Sequence[ast.stmt]) -> tuple[Parameter, ...]:
-    """What ``body`` reads from outside: leaves, host values, slots, faults and the handle, in one fixed order."""
+    """What ``body`` reads from outside: leaves, host values, slots and the like, in one fixed order."""
     return ordered(program, {child.id for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)})
 
 
 def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
-    """The parameters among the names ``used``: leaves, host values, slots, faults, handle."""
+    """The parameters among the names ``used``: leaves, host values, slots, faults, handle, guard, turns."""
     parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.arrays_and_scalars if leaf.name in used]
     parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
-    parameters += [parameter for parameter in (SLOTS, *VIEWS, NOTED, HANDLE) if parameter.name in used]
+    parameters += [parameter for parameter in (SLOTS, *VIEWS, NOTED, HANDLE, GUARD, TOLD) if parameter.name in used]
     return tuple(parameters)
 
 

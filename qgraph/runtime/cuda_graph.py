@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -133,13 +133,17 @@ def add_edges(
     Over an edge in ``programmatic`` the later kernel may start before the earlier has ended: it waits inside.
     """
     inside = [edge for edge in edges if edge[0] in handles and edge[1] in handles]
-    early = [edge for edge in inside if edge in programmatic]
-    # In calls of their own: cuda.bindings 13.3 is not to be trusted with edge data that differ.
-    for group, data in (([edge for edge in inside if edge not in programmatic], None), (early, [_PROGRAMMATIC] * len(early))):
-        if group:
-            befores = [handles[before] for before, _ in group]
-            afters = [handles[after] for _, after in group]
-            call(add_dependencies, graph, befores, afters, data, len(group))
+    for early in (False, True):
+        group = [edge for edge in inside if (edge in programmatic) == early]
+        connect(graph, [(handles[before], handles[after]) for before, after in group], programmatic=early)
+
+
+def connect(graph: Any, pairs: Sequence[tuple[Any, Any]], *, programmatic: bool) -> None:
+    """Add edges of one kind between nodes of a graph: cuda.bindings 13.3 is not to be trusted with edge data that differ."""
+    if pairs:
+        befores, afters = zip(*pairs, strict=True)
+        data = [_PROGRAMMATIC] * len(pairs) if programmatic else None
+        call(add_dependencies, graph, list(befores), list(afters), data, len(pairs))
 
 
 def node_of_task(plan: GraphPlan) -> dict[str, int]:
@@ -159,7 +163,7 @@ def node_of_task(plan: GraphPlan) -> dict[str, int]:
 class Resources:
     """What an executable owns on the device, apart from it, so that a finalizer can let go of it."""
 
-    __slots__ = ("arena", "code", "device", "epoch", "faults", "graphs", "others", "pinned", "released", "scratch")
+    __slots__ = ("arena", "code", "device", "epoch", "faults", "graphs", "more", "others", "pinned", "released", "scratch")
 
     def __init__(self, device: DeviceContext, epoch: int) -> None:
         self.device = device
@@ -172,6 +176,8 @@ class Resources:
         self.pinned: PinnedWords | None = None
         self.others: OtherNodes | None = None
         self.faults: DeviceFaults | None = None
+        # What else there is to free.
+        self.more: list[OtherNodes | PinnedWords] = []
 
     def release(self) -> None:
         """Free everything, after the launches in flight; never raises. Nothing happens the second time."""
@@ -194,7 +200,7 @@ class Resources:
         except CudaError:  # the context is poisoned: nothing in it can be used or freed any more
             for graph in graphs:
                 graph.abandon()
-        for memory in (self.scratch, self.pinned, self.arena, self.others, self.faults):
+        for memory in (self.scratch, self.pinned, self.arena, self.others, self.faults, *self.more):
             if memory is not None:
                 memory.free()
 
@@ -267,23 +273,31 @@ class CudaExecutable(ABC):
 
     def _prepare(self, plan: CudaPlan, block_size: int | None) -> None:
         resources = self._resources
-        size = plan.plan.program.scratch_words * WORD
+        size = plan.plan.scratch_words * WORD
         scratch = resources.scratch = Buffer(self.device, size)
         fill(scratch, b"\0", size)
+        unrolled = plan.plan.unrolled
+        for each in unrolled:
+            fill(scratch.pointer + each.guards * WORD, (1).to_bytes(WORD, "little"), 1)
         # A launch on a non-blocking stream is not ordered after the default stream's fill.
         call(driver.cuStreamSynchronize, 0)
         faults = plan.plan.program.faults
         resources.faults = DeviceFaults(self.device, faults) if faults else None
-        self._parameters = Parameters(plan, scratch.pointer, resources.faults.pointer if resources.faults else 0)
+        # How many iterations each loop had that can be unrolled; the device writes it, whenever that is.
+        self._turns = PinnedWords(self.device, len(unrolled)) if unrolled else None
+        if self._turns is not None:
+            self._turns.words[:] = [0] * len(unrolled)
+            resources.more.append(self._turns)
+        turns_pointer = self._turns.pointer if self._turns is not None else 0
+        faults_pointer = resources.faults.pointer if resources.faults is not None else 0
+        self._parameters = Parameters(plan, scratch.pointer, faults_pointer, turns_pointer)
         self._arena = resources.arena = Arena(self.device, Temporaries(plan.plan.program))
         self._arena_values: tuple[ArrayView, ...] = ()
         # The host values that those are for.
         self._placed: tuple[int, ...] | None = None
         result = plan.plan.program.result
         self._results = None if result is None else ResultReader(result, plan.dtypes)
-        self._others = resources.others = OtherNodes(
-            plan.plan, plan.dtypes, self.device, scratch.pointer, with_boxes=self._in_graphs, allocates=self._allocates
-        )
+        self._others = resources.others = self._make_others(scratch.pointer)
         words = self._words_read()
         resources.pinned = PinnedWords(self.device, words) if words else None
         self._kernels: dict[int, KernelNode] = {}
@@ -299,7 +313,11 @@ class CudaExecutable(ABC):
             (kernel, [self._kernels[after] for before, after in self._programmatic if before == index])
             for index, kernel in self._kernels.items()
         ]
-        self._let_start_early()
+        self._let_start_early(self._followed)
+
+    def _make_others(self, scratch: int) -> OtherNodes:
+        plan, in_graphs = self.plan, self._in_graphs
+        return OtherNodes(plan.plan, plan.dtypes, self.device, scratch, with_boxes=in_graphs, allocates=self._allocates)
 
     def _make_kernels(self, plan: CudaPlan, loaded: LoadedCode, block_size: int | None) -> None:
         host_index = {value.name: index for index, value in enumerate(plan.plan.program.host_values)}
@@ -327,10 +345,10 @@ class CudaExecutable(ABC):
             if before in self._kernels and after in self._kernels and self._kernels[after].code.waits
         }
 
-    def _let_start_early(self) -> None:
+    def _let_start_early(self, followed: Iterable[tuple[KernelNode, Sequence[KernelNode]]]) -> None:
         # A kernel that starts early takes room: it gains where its blocks fit beside those of the one before it, and loses
         # where they do not.
-        for kernel, later in self._followed:
+        for kernel, later in followed:
             early = bool(later) and kernel.share + sum(each.share for each in later) <= 1
             if early != kernel.early:
                 self._parameters.set_early(kernel, early)
@@ -438,9 +456,7 @@ class CudaExecutable(ABC):
         mine = self._choose(request.host)
         changed = parameters.changed & mine != 0
         if self._others.changing:
-            changed = self._others.update(values, request.host) or changed
-            if self._others.rejected and not self._unfinished:
-                self._instantiate_again()
+            changed = self._update_others(values, request.host) or changed
         if self._unfinished:
             self._finish_building()
         if parameters.changed & mine:
@@ -470,6 +486,13 @@ class CudaExecutable(ABC):
         else:
             self._apply(changed)
 
+    def _update_others(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
+        """Patch what is no kernel; gives whether anything changed."""
+        changed = self._others.update(values, host)
+        if self._others.rejected and not self._unfinished:
+            self._instantiate_again()
+        return changed
+
     def _place(self, host: tuple[int, ...]) -> tuple[ArrayView, ...]:
         """The temporaries for these host values."""
         return self._arena.values(host, {})
@@ -492,17 +515,11 @@ class CudaExecutable(ABC):
             if grid != kernel.grid:
                 parameters.changed |= kernel.bit
                 kernel.set_grid(grid)
-        self._let_start_early()
+        self._let_start_early(self._followed)
         parameters.update_host(host)
 
     def _apply(self, changed: int) -> None:
-        set_params = driver.cuGraphExecKernelNodeSetParams
-        for kernel in self._kernels.values():
-            if changed & kernel.bit and kernel.executable is not None:
-                # Affects later launches only; those in flight keep their parameters.
-                code = set_params(kernel.executable, kernel.handle, kernel.launch)[0]
-                if code != 0:
-                    raise failure(code, "cuGraphExecKernelNodeSetParams")
+        patch_kernels(self._kernels.values(), changed)
 
     def close(self) -> None:
         """Wait for the launches in flight and free everything. Nothing happens the second time, or after a reset."""
@@ -513,6 +530,69 @@ class CudaExecutable(ABC):
     def __repr__(self) -> str:
         name = self.plan.plan.program.name
         return f"<{type(self).__name__} of {name}: {self.nodes} nodes, {self.replays} replays>"
+
+
+def patch_kernels(kernels: Iterable[KernelNode], changed: int) -> None:
+    """Give the executable graphs the parameters of those kernels that the mask ``changed`` names."""
+    set_params = driver.cuGraphExecKernelNodeSetParams
+    for kernel in kernels:
+        if changed & kernel.bit and kernel.executable is not None:
+            # Affects later launches only; those in flight keep their parameters.
+            code = set_params(kernel.executable, kernel.handle, kernel.launch)[0]
+            if code != 0:
+                raise failure(code, "cuGraphExecKernelNodeSetParams")
+
+
+class Layout:
+    """How the nodes of a plan are put in one graph, bodies of conditional nodes included.
+
+    Args:
+        plan: the plan.
+        nodes: what stands at each node that decides nothing.
+        programmatic: the edges over which kernels wait inside.
+        set_handle: is told the conditional handle of each conditional node, before any kernel is added.
+    """
+
+    def __init__(
+        self,
+        plan: GraphPlan,
+        nodes: Mapping[int, KernelNode | OtherNode],
+        programmatic: Set[tuple[int, int]],
+        set_handle: Callable[[int, int], None],
+    ) -> None:
+        self._plan = plan
+        self._nodes = nodes
+        self._programmatic = programmatic
+        self._set_handle = set_handle
+
+    def fill(self, root: Any, definition: Any, region: int) -> None:
+        """Add a region of the plan. Both are GraphDefinitions; ``definition`` is the root itself, or a body below it."""
+        plan = self._plan
+        nodes = [plan.nodes[index] for index in plan.regions[region].nodes]
+        conditions = {node.index: self._condition(root, node) for node in nodes if node.control is not None}
+        graph = definition.handle
+        handles: dict[int, Any] = {}
+        if not nodes:
+            # Drivers before 12.8 hang on a body without nodes.
+            call(driver.cuGraphAddEmptyNode, graph, None, 0)
+        for node in nodes:
+            if node.control is None:
+                handles[node.index] = add_node(graph, self._nodes[node.index])
+                continue
+            added, bodies = _add_conditional(definition, node, conditions[node.index])
+            handles[node.index] = added.handle
+            for body, inner in zip(bodies, node.bodies, strict=True):
+                self.fill(root, body, inner)
+        add_edges(graph, plan.edges, handles, self._programmatic)
+
+    def _condition(self, root: Any, node: Node) -> Any:
+        # The default holds at the start of each launch, not at each entry: what is entered again must be armed by a task.
+        if node.region != 0 and isinstance(node.control, Loop) and node.control.enter is None:
+            raise CudaError(f"the loop {node.label} lies inside another loop, and no task arms its condition")
+        # A handle of the root may be used by a node of any body below it.
+        condition = root.create_condition(default_value=1)
+        self._set_handle(node.index, int(condition.handle))
+        return condition
 
 
 class CudaGraphExecutable(CudaExecutable):
@@ -559,7 +639,8 @@ class CudaGraphExecutable(CudaExecutable):
 
     def _complete(self) -> None:
         instance = self._instance
-        self._fill(instance.definition, instance.definition, 0)
+        layout = Layout(self.plan.plan, self._nodes, self._programmatic, self._parameters.set_handle)
+        layout.fill(instance.definition, instance.definition, 0)
         instance.instantiate(self._nodes.values())
 
     def _place(self, host: tuple[int, ...]) -> tuple[ArrayView, ...]:
@@ -608,8 +689,7 @@ class CudaGraphExecutable(CudaExecutable):
                 self._stay_whole()
                 if request.token is not self._token:
                     self._patch(request)
-                definition = self._instance.definition
-                return RawGraph(definition, definition.handle, self._instance.executable)
+                return self._raw()
             finally:
                 if pushed:
                     self.device.pop()
@@ -621,34 +701,9 @@ class CudaGraphExecutable(CudaExecutable):
             self._block = self._token = None
             self.nodes, self.reason = self._as_whole
 
-    def _fill(self, root: Any, definition: Any, region: int) -> None:
-        # Both are GraphDefinitions; definition is the root itself, or a body of a conditional node below it.
-        plan = self.plan.plan
-        nodes = [plan.nodes[index] for index in plan.regions[region].nodes]
-        conditions = {node.index: self._condition(root, node) for node in nodes if node.control is not None}
-        graph = definition.handle
-        handles: dict[int, Any] = {}
-        if not nodes:
-            # Drivers before 12.8 hang on a body without nodes.
-            call(driver.cuGraphAddEmptyNode, graph, None, 0)
-        for node in nodes:
-            if node.control is None:
-                handles[node.index] = add_node(graph, self._nodes[node.index])
-                continue
-            added, bodies = _add_conditional(definition, node, conditions[node.index])
-            handles[node.index] = added.handle
-            for body, inner in zip(bodies, node.bodies, strict=True):
-                self._fill(root, body, inner)
-        add_edges(graph, plan.edges, handles, self._programmatic)
-
-    def _condition(self, root: Any, node: Node) -> Any:
-        # The default holds at the start of each launch, not at each entry: what is entered again must be armed by a task.
-        if node.region != 0 and isinstance(node.control, Loop) and node.control.enter is None:
-            raise CudaError(f"the loop {node.label} lies inside another loop, and no task arms its condition")
-        # A handle of the root may be used by a node of any body below it.
-        condition = root.create_condition(default_value=1)
-        self._parameters.set_handle(node.index, int(condition.handle))
-        return condition
+    def _raw(self) -> RawGraph:
+        definition = self._instance.definition
+        return RawGraph(definition, definition.handle, self._instance.executable)
 
     def _run(self, stream: int) -> None:
         # Launches of one executable graph run one after another, on whatever streams: they share the scratch slots.

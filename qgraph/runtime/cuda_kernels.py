@@ -6,6 +6,7 @@ pointers to the words it takes. So a changed argument is written once, whatever 
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import math
 import struct
@@ -15,7 +16,7 @@ from typing import Any
 
 from qgraph.compiled import REDUCTION_BLOCK, SEVERAL, WARP, CudaPlan, Parameter, TaskCode, slots_dtype
 from qgraph.errors import ArgumentError, CudaError
-from qgraph.program import FAULT_WORDS, FAULTS, MAX_PARTIALS, ArrayType, Leaf, ScalarType, itemsize
+from qgraph.program import FAULT_WORDS, FAULTS, MAX_PARTIALS, TURNS, ArrayType, Leaf, ScalarType, itemsize
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, outside_captures
 from qgraph.runtime.formats import FORMATS
@@ -182,9 +183,10 @@ class Parameters:
         plan: whose leaves, host values and slots the kernels take.
         slots_pointer: device address of the int64 scratch array.
         faults_pointer: address of the words that the host reads too, where tasks note faults.
+        turns_pointer: address of those where unrolled loops tell how many iterations they had.
     """
 
-    def __init__(self, plan: CudaPlan, slots_pointer: int, faults_pointer: int = 0) -> None:
+    def __init__(self, plan: CudaPlan, slots_pointer: int, faults_pointer: int = 0, turns_pointer: int = 0) -> None:
         program = plan.plan.program
         self._float_type = program.float_type
         self._places: dict[tuple[str, str], _Place] = {}
@@ -208,10 +210,19 @@ class Parameters:
         self._places.update({("slots", name): _array_place(word, 1) for name, word in slots_words.items()})
         faults_word = self._take(_SHAPE + 2)
         self._places["faults", FAULTS] = _array_place(faults_word, 1)
-        self._zero_handle = _word_place(self._take(1))
+        turns_word = self._take(_SHAPE + 2)
+        self._places["turns", TURNS] = _array_place(turns_word, 1)
+        # For the handle of no loop, and the guard of what is not unrolled.
+        self._zero = _word_place(self._take(1))
+        # The plain graph and the unrolled one differ in these; in the latter, all copies of a node have the same.
+        unrolled = plan.plan.unrolled
+        self._guards = plan.plan.guards
+        forms = (False, True) if unrolled else (False,)
         # One more: a kernel that is no node of the plan may be all of it.
-        self._early_words = [self._take(1) for _ in range(len(plan.plan.nodes) + 1)]
-        self._handle_words = {node.index: self._take(1) for node in plan.plan.nodes if node.control is not None}
+        self._early_words = {form: [self._take(1) for _ in range(len(plan.plan.nodes) + 1)] for form in forms}
+        controls = [node.index for node in plan.plan.nodes if node.control is not None]
+        self._handle_words = {(form, index): self._take(1) for form in forms for index in controls}
+        self._guard_words = {(each.node, number): self._take(1) for each in unrolled for number in range(each.copies)}
         self._words = (ctypes.c_int64 * self._used)()
         self._base = ctypes.addressof(self._words)
         self._bytes = memoryview(self._words).cast("B")
@@ -222,9 +233,13 @@ class Parameters:
         self.changed = 0
         for name, word in slots_words.items():
             size = itemsize(slots_dtype(views[name]))
-            count = program.scratch_words * _WORD // size
+            count = plan.plan.scratch_words * _WORD // size
             self._write_words(word, slots_pointer, count, size)
         self._write_words(faults_word, faults_pointer, FAULT_WORDS, _WORD)
+        self._write_words(turns_word, turns_pointer, len(unrolled), _WORD)
+        for each in unrolled:
+            for number in range(each.copies):
+                self._integers[self._guard_words[each.node, number]] = each.guards + number
 
     def _write_words(self, word: int, pointer: int, count: int, size: int) -> None:
         struct.pack_into("=7q", self._bytes, word * _WORD, 0, 0, count, size, pointer, count, size)
@@ -250,31 +265,36 @@ class Parameters:
         self._places["leaf", leaf.name] = _scalar_place(word, dtype)
         self._scalars.append(_ScalarLeaf(index, word, leaf, dtype))
 
-    def set_handle(self, loop: int, handle: int) -> None:
-        """The conditional handle of conditional node ``loop``; before its kernels are added to a graph."""
-        struct.pack_into("=Q", self._bytes, self._handle_words[loop] * _WORD, handle)
+    def set_handle(self, loop: int, handle: int, *, unrolled: bool = False) -> None:
+        """The handle of conditional node ``loop`` in the plain or the unrolled graph; before its kernels are added."""
+        struct.pack_into("=Q", self._bytes, self._handle_words[unrolled, loop] * _WORD, handle)
 
     def set_early(self, kernel: KernelNode, early: bool) -> None:
         """Whether the kernels that wait for ``kernel`` may start beside it."""
         self.changed |= kernel.bit
-        self._integers[self._early_words[kernel.index]] = int(early)
+        self._integers[self._early_words[kernel.copy is not None][kernel.index]] = int(early)
 
-    def bind(self, index: int, bit: int, code: TaskCode, loop: int | None) -> tuple[Any, list[int]]:
+    def bind(self, index: int, bit: int, code: TaskCode, loop: int | None, copy: int | None = None) -> tuple[Any, list[int]]:
         """The parameters of node ``index``, the kernel with mask ``bit``: an array of pointers to them, and their sizes.
 
-        ``loop`` is the conditional node whose handle the task gets, None for handle 0. The pointers are valid as long as this
-        object and the array live.
+        ``loop`` is the conditional node whose handle the task gets, None for handle 0. ``copy`` is None in the plain graph, in
+        the unrolled one the number of the copy. The pointers are valid as long as this object and the array live.
         """
-        parts = [part for parameter in code.parameters for part in self._parts(index, bit, parameter, loop)]
+        parts = [part for parameter in code.parameters for part in self._parts(index, bit, parameter, loop, copy)]
         pointers = (ctypes.c_void_p * max(1, len(parts)))(*(self._base + offset for offset, _size in parts))
         return pointers, [size for _offset, size in parts]
 
-    def _parts(self, index: int, bit: int, parameter: Parameter, loop: int | None) -> tuple[tuple[int, int], ...]:
+    def _parts(
+        self, index: int, bit: int, parameter: Parameter, loop: int | None, copy: int | None
+    ) -> tuple[tuple[int, int], ...]:
+        unrolled = copy is not None
         if parameter.kind == "early":
-            return _word_place(self._early_words[index]).parts
+            return _word_place(self._early_words[unrolled][index]).parts
         if parameter.kind == "handle":
-            return (self._zero_handle if loop is None else _word_place(self._handle_words[loop])).parts
-        if parameter.kind in ("slots", "faults"):
+            return (self._zero if loop is None else _word_place(self._handle_words[unrolled, loop])).parts
+        if parameter.kind == "guard":
+            return (self._zero if copy is None else _word_place(self._guard_words[self._guards[index].node, copy])).parts
+        if parameter.kind in ("slots", "faults", "turns"):
             return self._places[parameter.kind, parameter.name].parts
         if parameter.kind == "host":
             self._host_users[self._host_index[parameter.name]] |= bit
@@ -334,18 +354,21 @@ class KernelNode:
     """One kernel of an executable: its function, launch shape and parameters, and where it lives once it is in a graph.
 
     ``bit`` is its place in ``Parameters.changed``. ``executable`` and ``handle`` are the CUgraphExec it can be patched in
-    and its CUgraphNode; both None for a kernel that is launched on a stream.
+    and its CUgraphNode; both None for a kernel that is launched on a stream. ``copy`` is its number in an unrolled graph, None
+    elsewhere.
     """
 
     __slots__ = (
-        *("_counts", "_many", "_most", "_resident", "bit", "block", "code", "early", "executable", "function"),
-        *("grid", "handle", "index", "launch", "pointers"),
+        *("_counts", "_loop", "_many", "_most", "_resident", "bit", "block", "code", "copy", "early", "executable"),
+        *("function", "grid", "handle", "index", "launch", "pointers"),
     )
 
     def __init__(self, index: int, code: TaskCode, bit: int, loop: int | None, setting: KernelSetting) -> None:
         self.index = index
         self.code = code
         self.bit = bit
+        self.copy: int | None = None
+        self._loop = loop
         self.function = setting.code.function(code.entry)
         self.pointers, sizes = setting.parameters.bind(index, bit, code, loop)
         verify_layout(self.function, code.entry, sizes)
@@ -364,11 +387,22 @@ class KernelNode:
         self.early = False
         self.executable: Any = None
         self.handle: Any = None
+        self._make_launch()
+
+    def _make_launch(self) -> None:
         self.launch = driver.CUDA_KERNEL_NODE_PARAMS()
         self.launch.func = self.function
         self.launch.gridDimX, self.launch.gridDimY, self.launch.gridDimZ = self.grid, 1, 1
         self.launch.blockDimX, self.launch.blockDimY, self.launch.blockDimZ = self.block, 1, 1
         self.launch.kernelParams = ctypes.addressof(self.pointers)
+
+    def copied(self, number: int, parameters: Parameters) -> KernelNode:
+        """The same kernel as copy ``number`` of an unrolled graph, in which it has the handles and the guard of that copy."""
+        made = copy.copy(self)
+        made.copy, made.early, made.executable, made.handle = number, False, None, None
+        made.pointers, _sizes = parameters.bind(self.index, self.bit, self.code, self._loop, number)
+        made._make_launch()
+        return made
 
     @property
     def share(self) -> float:

@@ -35,10 +35,11 @@ _LOCK = threading.RLock()
 
 @dataclass(frozen=True, slots=True)
 class _Scratch:
-    """What the tasks of one launch share: the slots, and the words in which they note what is wrong."""
+    """What the tasks of one launch share: the slots, and the words in which they tell what is wrong and how long loops ran."""
 
     slots: np.ndarray
     noted: np.ndarray
+    turns: np.ndarray
 
 
 class SimulatorExecutable:
@@ -62,14 +63,15 @@ class SimulatorExecutable:
 
     def launch(self, call: Call) -> tuple[Any, ...] | None:
         """Run the kernel; when this returns it has run. Gives the numbers that it returns, None if it returns nothing."""
-        slots = np.zeros(self._plan.plan.program.scratch_words, np.int64)
+        slots = np.zeros(self._plan.plan.scratch_words, np.int64)
         noted = self._faults.words()
+        turns = np.zeros(len(self._plan.plan.unrolled), np.int64)
         temporaries = (view_of_host(array, array) for array in self._temporaries.on_host(call.host))
         call = Call((*call.values, *temporaries), call.host)
         with _LOCK, warnings.catch_warnings():
             # Division by zero and overflow give inf, nan and wrapped integers; NumPy would warn of each.
             warnings.simplefilter("ignore", RuntimeWarning)
-            self._run(call, _Scratch(slots, noted))
+            self._run(call, _Scratch(slots, noted, turns))
         self.replays += 1
         self._faults.tell(noted)
         return None if self._results is None else self._results.read(slots)
@@ -144,8 +146,10 @@ class SimulatorExecutable:
     def _scratch(self, parameter: Parameter, scratch: _Scratch) -> object:
         if parameter.kind == "slots":
             return self._plan.array(scratch.slots.view(slots_dtype(parameter)))
-        # No loop has a handle here.
-        return self._plan.array(scratch.noted) if parameter.kind == "faults" else 0
+        if parameter.kind in ("faults", "turns"):
+            return self._plan.array(scratch.noted if parameter.kind == "faults" else scratch.turns)
+        # No loop has a handle here, and none is unrolled.
+        return 0
 
     def close(self) -> None:
         """Nothing to free."""

@@ -1,0 +1,129 @@
+"""Which loops are unrolled on the device: a turn of a conditional node costs as much as a few kernels.
+
+So a turn runs several copies of the body. Once the loop is over, the kernels of the copies that are left return at once.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+
+from qgraph import language
+from qgraph.lowering.dependencies import places_of, reduced, touched_places
+from qgraph.lowering.reasons import node_effects
+from qgraph.lowering.slot_source import GUARD, SLOTS, TOLD, generated
+from qgraph.plan import GraphPlan, Node, Unrolling
+from qgraph.program import Effects, Loop, Task
+
+# The most copies of a body, and the most nodes that they have together.
+MOST_COPIES = 8
+MOST_NODES = 40
+
+
+def unroll_loops(plan: GraphPlan) -> GraphPlan:
+    """The plan in which each loop has its number of copies, or says why it has none. Nothing else changes after this.
+
+    Fills and copies in such a body become kernels: a memset node looks at no guard.
+    """
+    places = places_of(plan.program)
+    nodes = list(plan.nodes)
+    for node in plan.nodes:
+        if node.kind != "while":
+            continue
+        refused = _refusal(plan, node)
+        if refused:
+            nodes[node.index] = replace(node, note=f"not unrolled: {refused}")
+            continue
+        body = _body(plan, node)
+        for each in body:
+            nodes[each.index] = replace(each, kind="kernel", box=None)
+        copies = min(MOST_COPIES, MOST_NODES // len(body))
+        note = f"on the device unrolled {copies} times while it runs long"
+        nodes[node.index] = replace(node, copies=copies, carried=_carried(plan, node, places), note=note)
+    return replace(plan, nodes=tuple(nodes))
+
+
+def _body(plan: GraphPlan, node: Node) -> list[Node]:
+    return [plan.nodes[index] for body in node.bodies for index in plan.regions[body].nodes]
+
+
+def _refusal(plan: GraphPlan, node: Node) -> str:
+    """Why a loop is not unrolled; empty where it is."""
+    body = _body(plan, node)
+    if any(each.control is not None for each in body):
+        return "there is a loop or branch in it"
+    if any(each.task is None for each in body):
+        return "there is a node in it that is no kernel"
+    if any(temporary.in_graph for temporary in plan.program.temporaries):
+        return "the graph takes memory itself"
+    if MOST_NODES // len(body) < 2:
+        return f"its body has more than {MOST_NODES // 2} nodes"
+    return ""
+
+
+def _carried(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) -> tuple[tuple[int, int], ...]:
+    """The edges from a copy of a body to the next: a node waits for what it has an order with, and for the condition.
+
+    Further than to the next copy no edge is needed: of two nodes that have an order one writes, so it has one with itself.
+    """
+    body = _body(plan, node)
+    count = len(body)
+    position = {each.index: number for number, each in enumerate(body)}
+    inside = {(position[before], position[after]) for before, after in plan.edges if before in position and after in position}
+    across = {
+        (early, count + late)
+        for early, before in enumerate(body)
+        for late, after in enumerate(body)
+        if decides(before, node) or _ordered(node_effects(before), node_effects(after), places)
+    }
+    both = reduced({*inside, *across, *((count + before, count + after) for before, after in inside)})
+    return tuple((body[early].index, body[late - count].index) for early, late in both if early < count <= late)
+
+
+def _ordered(first: Effects, second: Effects, places: Mapping[str, frozenset[str]]) -> bool:
+    one, other = (touched_places(effects.reads | effects.writes, places) for effects in (first, second))
+    return bool(touched_places(first.writes, places) & other or touched_places(second.writes, places) & one)
+
+
+def decides(node: Node, loop: Node) -> bool:
+    """Whether the kernel of ``node`` has the condition of ``loop``."""
+    return isinstance(loop.control, Loop) and any(task is loop.control.condition for task in node.tasks)
+
+
+# --- code ---------------------------------------------------------------------------------------------------------------
+
+
+# How many iterations there were before this one: a local of the kernel with the condition, which functions in it are given.
+TURN = "_turn"
+
+
+def guard(unrolling: Unrolling, *, deciding: bool) -> list[ast.stmt]:
+    """What a kernel of an unrolled body does first, ``deciding`` if it has the condition: the next copy must know, too."""
+    passed_on = f"        if _cuda.grid(1) == 0: {SLOTS.name}[{GUARD.name} + 1] = 0\n" if deciding else ""
+    # Loaded before the guard, and used at the end: nothing waits for it in between.
+    count = f"{TURN} = {SLOTS.name}[{unrolling.turns}]\n" if deciding else ""
+    return generated(f"{count}if {GUARD.name} > 0:\n    if {SLOTS.name}[{GUARD.name}] == 0:\n{passed_on}        return\n")
+
+
+def telling(task: Task, unrolling: Unrolling) -> Task:
+    """The condition task of an unrolled loop: it counts iterations, and tells the next copy whether there is one more."""
+    *others, last = copy.deepcopy(task.body)
+    assert isinstance(last, ast.Expr)
+    assert isinstance(last.value, ast.Call)
+    assert isinstance(last.value.func, ast.Name)
+    assert task.names[last.value.func.id] is language.set_condition
+    again, *after = generated(
+        "_again = 0\n"
+        "if _again != 0:\n"
+        f"    {SLOTS.name}[{unrolling.turns}] = {TURN} + 1\n"
+        "else:\n"
+        f"    {SLOTS.name}[{unrolling.turns}] = 0\n"
+        f"    {TOLD.name}[{unrolling.number}] = {TURN} + 1\n"
+        f"if {GUARD.name} > 0:\n"
+        f"    {SLOTS.name}[{GUARD.name} + 1] = _again\n"
+    )
+    assert isinstance(again, ast.Assign)
+    again.value, last.value.args[-1] = last.value.args[-1], ast.Name("_again", ast.Load())
+    return replace(task, body=(*others, again, last, *after))

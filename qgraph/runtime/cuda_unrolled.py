@@ -1,0 +1,227 @@
+"""A plan with loops that can be unrolled, as two graphs: a plain one, and one for loops that run long.
+
+In the second a turn of a loop runs several copies of its body, guarded so that those behind the end do nothing. The device
+tells how many iterations the loops had, and the host looks at what it knows of that before each launch. Both graphs give the
+same answers, so it does not matter which one runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from qgraph.compiled import PROGRAMMATIC, CudaPlan
+from qgraph.plan import GraphPlan, Unrolling
+from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
+from qgraph.runtime.cuda_graph import CudaGraphExecutable, GraphInstance, Layout, RawGraph, add_node, connect, patch_kernels
+from qgraph.runtime.cuda_kernels import KernelNode, Parameters
+from qgraph.runtime.cuda_nodes import OtherNodes
+from qgraph.runtime.cuda_stream import Event
+
+# A loop runs long that has this many times the iterations of a turn.
+_LONG = 2
+
+
+class UnrolledLayout(Layout):
+    """The graph with copies of the bodies of unrolled loops.
+
+    Attributes:
+        kernels: all kernels in it.
+        followed: each kernel, copies once, with those that wait for it inside.
+    """
+
+    def __init__(
+        self,
+        plan: GraphPlan,
+        kernels: dict[int, KernelNode],
+        others: OtherNodes,
+        programmatic: Set[tuple[int, int]],
+        parameters: Parameters,
+        *,
+        waits_inside: bool,
+    ) -> None:
+        guards = plan.guards
+        # By node, its copies: one of what is in no unrolled body.
+        self._copies = {
+            index: [kernel.copied(number, parameters) for number in range(guards[index].copies if index in guards else 1)]
+            for index, kernel in kernels.items()
+        }
+        first = {index: copies[0] for index, copies in self._copies.items()}
+        self._unrolled = {body: each for each in plan.unrolled for body in plan.nodes[each.node].bodies}
+        self._waits_inside = waits_inside
+        self.kernels = [kernel for copies in self._copies.values() for kernel in copies]
+        carried = [edge for each in plan.unrolled for edge in each.carried if waits_inside]
+        self.followed = [
+            (kernel, [first[after] for before, after in (*programmatic, *carried) if before == index])
+            for index, kernel in first.items()
+        ]
+
+        def set_handle(node: int, handle: int) -> None:
+            parameters.set_handle(node, handle, unrolled=True)
+
+        super().__init__(plan, {**first, **others.nodes}, programmatic, set_handle)
+
+    def fill(self, root: Any, definition: Any, region: int) -> None:
+        """Add a region of the plan, copies included."""
+        unrolling = self._unrolled.get(region)
+        if unrolling is None:
+            super().fill(root, definition, region)
+        else:
+            self._fill_copies(definition.handle, region, unrolling)
+
+    def _fill_copies(self, graph: Any, region: int, unrolling: Unrolling) -> None:
+        nodes = self._plan.regions[region].nodes
+        numbers = range(unrolling.copies)
+        handles = {(index, number): add_node(graph, self._copies[index][number]) for number in numbers for index in nodes}
+        inside = [edge for edge in self._plan.edges if edge[0] in nodes]
+        pairs = [(handles[before, number], handles[after, number]) for number in numbers for before, after in inside]
+        pairs += [
+            (handles[before, number], handles[after, number + 1])
+            for number in numbers[:-1]
+            for before, after in unrolling.carried
+        ]
+        connect(graph, pairs, programmatic=self._waits_inside)
+
+
+@dataclass(slots=True, eq=False)
+class _Form:
+    """One of the two graphs; ``stale`` is the mask of kernels whose parameters its executable does not have yet."""
+
+    instance: GraphInstance
+    kernels: Sequence[KernelNode]
+    stale: int = 0
+
+
+class CudaUnrollingExecutable(CudaGraphExecutable):
+    """The plan as one CUDA graph, and a second one that is built when loops turn out to run long.
+
+    Args:
+        plan: compiled for the device's compute capability.
+        device: where it runs.
+        block_size: threads in a block, None for the default.
+        reason: why the plan is a graph.
+        unrolled: always the second graph, or never; None decides by how long the loops ran.
+    """
+
+    def __init__(
+        self,
+        plan: CudaPlan,
+        device: DeviceContext,
+        *,
+        block_size: int | None = None,
+        reason: str = "the whole kernel is one CUDA graph",
+        unrolled: bool | None = None,
+    ) -> None:
+        self._choice = unrolled
+        self._reasons = (reason, f"{reason}; its loops run long, and are unrolled")
+        # Whether launches run the second graph.
+        self._runs_unrolled = False
+        super().__init__(plan, device, block_size=block_size, reason=reason)
+
+    def _build(self) -> None:
+        super()._build()
+        assert self._turns is not None
+        self._iterations = memoryview(self._turns.words).cast("B").cast("q")
+        self._many = _LONG * sum(each.copies for each in self.plan.plan.unrolled)
+        self._plain = _Form(self._instance, list(self._kernels.values()))
+        self._unrolled: _Form | None = None
+        self._more_others: OtherNodes | None = None
+        self._more_followed: list[tuple[KernelNode, list[KernelNode]]] = []
+        # After the last launch, if the next one may run the other graph: the two share scratch, and the driver only orders
+        # launches of the same.
+        self._done = Event(self.device)
+        self._marked = False
+
+    def _wanted(self) -> bool:
+        if self._choice is not None:
+            return self._choice
+        return sum(self._iterations) >= self._many
+
+    def _run(self, stream: int) -> None:
+        wanted = self._wanted()
+        if wanted != self._runs_unrolled and self._marked and (self._unrolled is not None or not wanted):
+            self._done.wait(stream)
+            self._change(wanted)
+        self._marked = False
+        form = self._unrolled if self._unrolled is not None and self._runs_unrolled else self._plain
+        self._bring_up_to_date(form)
+        code = self._launch_graph(form.instance.executable, stream)[0]
+        if code != 0:
+            raise failure(code, "cuGraphLaunch")
+        if wanted != self._runs_unrolled:
+            self._done.record(stream)
+            self._marked = True
+            if self._unrolled is None:
+                # The second graph needs the arguments of a call: the next one is as if they were new.
+                self._token = None
+
+    def _change(self, unrolled: bool) -> None:
+        self._runs_unrolled = unrolled
+        self.reason = self._reasons[unrolled]
+
+    def _bring_up_to_date(self, form: _Form) -> None:
+        if form.stale:
+            patch_kernels(form.kernels, form.stale)
+            # Only now: what an exception kept from the graph is patched by the next launch.
+            form.stale = 0
+
+    def _patch(self, request: Any) -> None:
+        if self._unrolled is None and self._wanted():
+            self._build_unrolled()
+        super()._patch(request)
+
+    def _build_unrolled(self) -> None:
+        scratch = self._resources.scratch
+        assert scratch is not None
+        with outside_captures():
+            others = self._make_others(scratch.pointer)
+            self._resources.more.append(others)
+            layout = UnrolledLayout(
+                self.plan.plan,
+                self._kernels,
+                others,
+                self._programmatic,
+                self._parameters,
+                waits_inside=self.plan.capability >= PROGRAMMATIC,
+            )
+            instance = self._begin()
+            layout.fill(instance.definition, instance.definition, 0)
+            instance.instantiate([*layout.kernels, *others.nodes.values()])
+        self._more_others, self._more_followed = others, layout.followed
+        self._unrolled = _Form(instance, layout.kernels)
+        self._let_start_early(layout.followed)
+        if not self._launched:
+            self._change(True)
+
+    def _update_others(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
+        changed = super()._update_others(values, host)
+        if self._more_others is not None:
+            self._more_others.update(values, host)
+            if self._more_others.rejected:
+                self._instantiate_again()
+        return changed
+
+    def _resize(self, host: tuple[int, ...]) -> None:
+        super()._resize(host)
+        if self._unrolled is not None:
+            for kernel in self._unrolled.kernels:
+                grid = self._kernels[kernel.index].grid
+                if kernel.grid != grid:
+                    kernel.set_grid(grid)
+            self._let_start_early(self._more_followed)
+
+    def _apply(self, changed: int) -> None:
+        # The graph that is launched next is patched then.
+        self._plain.stale |= changed
+        if self._unrolled is not None:
+            self._unrolled.stale |= changed
+
+    def _raw(self) -> RawGraph:
+        # Who launches it knows nothing of the other graph, so from now on there is none.
+        self._choice = False
+        if self._runs_unrolled:
+            call(driver.cuCtxSynchronize)
+            self._change(False)
+        self._bring_up_to_date(self._plain)
+        return super()._raw()

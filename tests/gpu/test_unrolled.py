@@ -1,0 +1,297 @@
+"""Unrolled loops on the device: the plain graph, the unrolled one, and going from one to the other."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+import qgraph
+from qgraph.runtime import cuda_unrolled
+from qgraph.runtime.cuda_driver import call, device, driver
+
+TURNS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 100)
+
+
+@pytest.fixture(params=["unrolled", "plain", "adapted"])
+def form(request, monkeypatch):
+    """Which graph kernels launch."""
+    choice = {"unrolled": True, "plain": False, "adapted": None}[request.param]
+    made = functools.partial(cuda_unrolled.CudaUnrollingExecutable, unrolled=choice)
+    monkeypatch.setattr(cuda_unrolled, "CudaUnrollingExecutable", made)
+    return request.param
+
+
+def cuda_kernel(function, **options):
+    return qgraph.kernel(backend="cuda", conditional="device", **options)(function)
+
+
+def on_device(value):
+    return qgraph.asarray(np.asarray(value), backend="cuda") if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def runs_unrolled(kernel):
+    return "unrolled" in kernel.last_launch.reason
+
+
+def agrees(kernel, *args):
+    """The kernel leaves in its arrays, and returns, what plain Python does."""
+    given = [on_device(each) for each in args]
+    found = kernel(*given)
+    with np.errstate(over="ignore"):
+        wanted = kernel.reference(*args)
+    for mine, plain in zip(given, args, strict=True):
+        if isinstance(plain, np.ndarray):
+            np.testing.assert_array_equal(qgraph.to_numpy(mine), plain)
+    assert found == wanted
+
+
+def ints(n, seed=1):
+    return np.random.default_rng(seed).integers(-100, 100, n)
+
+
+def one(x, turns):
+    while qgraph.graph_do_while(turns):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 3 + 1
+        turns[()] -= 1
+
+
+def three(x, y, turns):
+    while qgraph.graph_do_while(turns):
+        for i in range(x.shape[0]):
+            y[i] = x[i] * 3 + 1
+        for i in range(x.shape[0]):
+            x[i] = y[x.shape[0] - 1 - i] * 5 + 2
+        for i in range(x.shape[0]):
+            y[i] = x[x.shape[0] - 1 - i] * 7 + y[i]
+        turns[()] -= 1
+
+
+def independent(x, y, turns):
+    while qgraph.graph_do_while(turns):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 3 + 1
+        for i in range(y.shape[0]):
+            y[i] = y[i] * 5 + 2
+        turns[()] -= 1
+
+
+def tested_first(x, turns):
+    n = 0
+    while n < turns[()]:
+        n += 1
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 3 + n
+    return n
+
+
+def counted(x, turns):
+    last = -1
+    for t in qgraph.serial(range(turns[()])):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 3 + t
+        last = t
+    return last
+
+
+def leaving(x, turns):
+    n = 0
+    while n < 200:
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 3 + n
+        n += 1
+        if n >= turns[()]:
+            break
+    return n
+
+
+def summing(x, y, limit):
+    total = 0
+    n = 0
+    while total < limit[()]:
+        total = 0
+        for i in range(x.shape[0]):
+            x[i] = x[i] + 1
+        for i in range(x.shape[0]):
+            total += x[i]
+        for i in range(y.shape[0]):
+            y[i] = y[i] * 3 + total
+        n += 1
+    return n
+
+
+def filling(x, y, z, turns):
+    while qgraph.graph_do_while(turns):
+        y[:] = 0
+        for i in range(x.shape[0]):
+            y[i] += x[i] * 3 + 1
+        z[:] = y
+        for i in range(x.shape[0]):
+            x[i] = z[x.shape[0] - 1 - i] * 5
+        turns[()] -= 1
+    y[:] = 0
+
+
+def swapping(x, y, turns):
+    while qgraph.graph_do_while(turns):
+        for i in range(x.shape[0]):
+            y[i] = x[i] * 3 + 1
+        x, y = y, x
+        turns[()] -= 1
+
+
+def nested(x, y, turns):
+    for t in qgraph.serial(range(5)):
+        s = 0
+        while s < turns[()] - t:
+            for i in range(x.shape[0]):
+                x[i] = x[i] * 3 + s
+            s += 1
+        for i in range(y.shape[0]):
+            y[i] = y[i] * 2 + x[i]
+
+
+DO_WHILE = [(one, 1), (three, 2), (independent, 2), (filling, 3), (swapping, 2)]
+TESTED_FIRST = [(tested_first, 1), (counted, 1), (leaving, 1), (nested, 2)]
+
+
+@pytest.mark.parametrize(("function", "arrays"), DO_WHILE + TESTED_FIRST, ids=lambda each: getattr(each, "__name__", ""))
+def test_any_number_of_turns(function, arrays, form):
+    kernel = cuda_kernel(function)
+    first = (0,) if (function, arrays) in TESTED_FIRST else ()
+    for turns in (*first, *TURNS, 1, *first, 33, 100, 100, 2):
+        agrees(kernel, *(ints(700, seed) if seed == 0 else np.full(700, 77) for seed in range(arrays)), np.array(turns))
+        if form != "adapted":
+            assert runs_unrolled(kernel) == (form == "unrolled")
+    assert kernel.stats.graph_builds == 1
+
+
+@pytest.mark.parametrize("n", [3, 700, 300_000])
+def test_a_reduction_decides(n, form):
+    kernel = cuda_kernel(summing)
+    x = np.arange(n) % 5
+    for turns in (1, 2, 7, 8, 9, 40, 1, 40, 0):
+        agrees(kernel, x.copy(), np.full(100, 77), np.array(int(x.sum()) + turns * n))
+
+
+def test_sizes_and_arguments_change_between_launches(form):
+    kernel = cuda_kernel(three)
+    for n in (10, 300_000, 1000, 70_000, 5, 2_000_000):
+        for turns in (40, 1, 40, 40, 2):
+            agrees(kernel, ints(n, turns), np.full(n, 77), np.array(turns))
+    assert kernel.stats.graph_builds == 1
+
+
+def test_many_launches_in_flight(form):
+    kernel = cuda_kernel(one)
+    launches = []
+    for number in range(60):
+        turns = (1, 100, 30, 2)[number // 5 % 4]
+        x = ints(500 + number, number)
+        launches.append((x, on_device(x), on_device(np.array(turns)), turns))
+    for _, dx, dt, _ in launches:
+        kernel(dx, dt)
+    for x, dx, dt, turns in launches:
+        with np.errstate(over="ignore"):
+            for _ in range(turns):
+                x = x * 3 + 1
+        np.testing.assert_array_equal(qgraph.to_numpy(dx), x)
+        assert qgraph.to_numpy(dt) == 0
+
+
+def test_launches_on_several_streams(form):
+    streams = []
+    with device().activate():
+        streams = [int(call(driver.cuStreamCreate, 1)) for _ in range(3)]
+    kernel = cuda_kernel(three)
+    launches = []
+    for number in range(45):
+        turns = (1, 60, 60, 2, 100)[number // 6 % 5]
+        x = ints(2000, number)
+        launches.append((x, turns, *(on_device(each) for each in (x, np.full(2000, 77), np.array(turns)))))
+    qgraph.synchronize()
+    for number, (_, _, dx, dy, dt) in enumerate(launches):
+        with qgraph.stream(streams[number % 3]):
+            kernel(dx, dy, dt)
+    qgraph.synchronize()
+    for x, turns, dx, _, _ in launches:
+        y = np.full(2000, 77)
+        with np.errstate(over="ignore"):
+            for _ in range(turns):
+                y = x * 3 + 1
+                x = y[::-1] * 5 + 2
+                y = x[::-1] * 7 + y
+        np.testing.assert_array_equal(qgraph.to_numpy(dx), x)
+    with device().activate():
+        for stream in streams:
+            call(driver.cuStreamDestroy, stream)
+
+
+def test_what_ran_long_is_unrolled_and_what_did_not_is_not():
+    kernel = cuda_kernel(one)
+    x = on_device(ints(1000))
+    told = []
+    for turns in [1] * 4 + [100] * 6 + [1] * 6:
+        kernel(x, on_device(np.array(turns)))
+        qgraph.synchronize()
+        told.append(runs_unrolled(kernel))
+    # One launch to see it, one to be last in its graph.
+    assert told == [False] * 6 + [True] * 6 + [False] * 4
+    assert kernel.stats.graph_builds == 1
+
+
+def test_the_same_arguments_again_are_no_update():
+    kernel = cuda_kernel(one)
+    x, turns = on_device(ints(1000)), on_device(np.array(0))
+    reset = np.array(50)
+    for _ in range(6):
+        turns[...] = reset
+        kernel(x, turns)
+        qgraph.synchronize()
+    assert runs_unrolled(kernel)
+    assert kernel.stats.argument_updates == 0
+
+
+def test_bound_kernels_and_their_graph():
+    kernel = cuda_kernel(one)
+    x, dx, turns = ints(1000), on_device(ints(1000)), on_device(np.array(50))
+    bound = kernel.bind(dx, turns)
+    for _ in range(5):
+        turns[...] = np.array(50)
+        bound.launch()
+        qgraph.synchronize()
+    assert runs_unrolled(kernel)
+    # The plain graph has the arguments, and is the one that runs from here on.
+    raw = bound.graph
+    turns[...] = np.array(50)
+    with device().activate():
+        call(driver.cuGraphLaunch, raw.executable, 0)
+    qgraph.synchronize()
+    turns[...] = np.array(50)
+    bound.launch()
+    assert not runs_unrolled(kernel)
+    with np.errstate(over="ignore"):
+        for _ in range(350):
+            x = x * 3 + 1
+    np.testing.assert_array_equal(qgraph.to_numpy(dx), x)
+
+
+def test_two_loops_and_a_fill_outside():
+    def twice(x, y, turns, more):
+        y[:] = 0
+        while qgraph.graph_do_while(turns):
+            for i in range(x.shape[0]):
+                x[i] = x[i] * 3 + y[i]
+            turns[()] -= 1
+        while qgraph.graph_do_while(more):
+            for i in range(x.shape[0]):
+                y[i] = y[i] * 5 + x[i]
+            more[()] -= 1
+
+    kernel = cuda_kernel(twice)
+    for n in (100, 100, 500, 500, 500, 20):
+        for turns, more in ((100, 1), (1, 100), (1, 1), (7, 9), (40, 40)):
+            agrees(kernel, ints(n, turns), np.full(n, 77), np.array(turns), np.array(more))
+    assert kernel.stats.graph_builds == 1

@@ -1,0 +1,228 @@
+"""Which device loops are unrolled, with which edges, and what guards their kernels."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import qgraph
+from qgraph.lowering import link
+from qgraph.lowering.build import build_plan
+from qgraph.lowering.compile import compile_ptx
+from qgraph.lowering.identity import plan_text
+from qgraph.options import Options
+
+HERE = Path(__file__).parent
+
+
+def body_of(plan, unrolling):
+    (region,) = plan.nodes[unrolling.node].bodies
+    return plan.regions[region].nodes
+
+
+def one(x, n):
+    while qgraph.graph_do_while(n):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 3 + 1
+        n[()] -= 1
+
+
+def filling(x, y, n):
+    while qgraph.graph_do_while(n):
+        x[:] = 0.0
+        for i in range(x.shape[0]):
+            y[i] = x[i]
+        n[()] -= 1
+    y[:] = 0.0
+
+
+def deciding(x, tol):
+    err = 1.0
+    while err > tol:
+        err = 0.0
+        for i in range(x.shape[0]):
+            err += x[i]
+
+
+def nested(x, y, n):
+    for t in qgraph.serial(range(3)):
+        s = 0
+        while s < n:
+            for i in range(x.shape[0]):
+                x[i] = x[i] * 3 + s
+            s += 1
+        for i in range(y.shape[0]):
+            y[i] = y[i] * 2 + x[i]
+
+
+X, Y, N = np.ones(4), np.ones(4), np.array(3)
+
+
+def chain_of(count, tmp_path):
+    """A do-while with a body of ``count`` loops that depend on each other, and a counter."""
+    loops = "".join(
+        "        for i in range(x.shape[0]):\n            x[i] = y[i] + 1\n"
+        if number % 2
+        else "        for i in range(x.shape[0]):\n            y[i] = x[x.shape[0] - 1 - i] + 2\n"
+        for number in range(count)
+    )
+    text = f"import qgraph\ndef chain(x, y, n):\n    while qgraph.graph_do_while(n):\n{loops}        n[()] -= 1\n"
+    file = tmp_path / f"chain{count}.py"
+    file.write_text(text)
+    names = {}
+    exec(compile(text, str(file), "exec"), names)
+    return qgraph.kernel(names["chain"])
+
+
+@pytest.mark.parametrize(("loops", "copies"), [(1, 8), (4, 8), (5, 6), (9, 4), (19, 2), (20, 1)])
+def test_the_longer_a_body_the_fewer_copies(loops, copies, tmp_path):
+    plan = chain_of(loops, tmp_path).plan(X, Y, N)
+    assert [node.copies for node in plan.nodes if node.kind == "while"] == [copies]
+    if copies > 1:
+        assert f"on the device unrolled {copies} times while it runs long" in str(plan)
+        assert copies * len(body_of(plan, plan.unrolled[0])) <= 40
+    else:
+        assert "not unrolled: its body has more than 20 nodes" in str(plan)
+        assert plan.unrolled == ()
+        assert plan.scratch_words == plan.program.scratch_words
+
+
+def test_a_loop_around_a_loop_is_not_unrolled():
+    kernel = qgraph.kernel(nested)
+    plan = kernel.plan(X, Y, 3)
+    assert [node.copies for node in plan.nodes if node.kind == "while"] == [1, 8]
+    for text in (str(plan), str(kernel.explain(X, Y, 3))):
+        assert text.count("not unrolled: there is a loop or branch in it") == 1
+        assert text.count("on the device unrolled 8 times while it runs long") == 1
+
+
+def test_a_loop_around_a_branch_is_not_unrolled():
+    def branching(x, n):
+        while qgraph.graph_do_while(n):
+            if n[()] > 3:
+                for i in range(x.shape[0]):
+                    x[i] = x[i] * 3
+            n[()] -= 1
+
+    plan = qgraph.kernel(branching).plan(X, N)
+    assert plan.unrolled == ()
+
+
+def test_a_graph_that_takes_memory_is_not_unrolled():
+    def allocating(x, n):
+        t = qgraph.empty(x.shape[0], x.dtype, alloc=True)
+        while qgraph.graph_do_while(n):
+            for i in range(x.shape[0]):
+                t[i] = x[i]
+            for i in range(x.shape[0]):
+                x[i] = t[i]
+            n[()] -= 1
+
+    plan = qgraph.kernel(allocating).plan(X, N)
+    assert "not unrolled: the graph takes memory itself" in str(plan)
+    assert plan.unrolled == ()
+
+
+def test_fills_become_kernels_in_an_unrolled_body_only():
+    plan = qgraph.kernel(filling).plan(X, Y, N)
+    inside = body_of(plan, plan.unrolled[0])
+    assert {plan.nodes[index].kind for index in inside} == {"kernel"}
+    assert [node.kind for node in plan.nodes if node.region == 0] == ["while", "memset"]
+
+
+def test_words_of_scratch_lie_behind_those_of_the_program():
+    plan = qgraph.kernel(nested).plan(X, Y, 3)
+    (unrolling,) = plan.unrolled
+    taken = {unrolling.turns, *range(unrolling.guards, unrolling.guards + unrolling.copies + 1)}
+    assert len(taken) == unrolling.copies + 2
+    assert min(taken) >= plan.program.scratch_words
+    assert max(taken) < plan.scratch_words
+    # As complex128.
+    assert plan.scratch_words % 2 == 0
+    assert set(plan.guards) == set(body_of(plan, unrolling))
+
+
+def test_edges_between_copies():
+    plan = qgraph.kernel(one).plan(X, N)
+    (unrolling,) = plan.unrolled
+    loop, counter = body_of(plan, unrolling)
+    # The loop waits for itself, and for the condition, which waits for nothing but itself.
+    assert not [edge for edge in plan.edges if loop in edge]
+    assert set(unrolling.carried) == {(loop, loop), (counter, loop), (counter, counter)}
+
+
+def test_edges_between_copies_that_follow_from_others_are_left_out():
+    plan = qgraph.kernel(filling).plan(X, Y, N)
+    (unrolling,) = plan.unrolled
+    fill, loop, counter = body_of(plan, unrolling)
+    assert (fill, loop) in plan.edges
+    assert set(unrolling.carried) == {(loop, fill), (counter, fill), (counter, counter)}
+
+
+def test_the_key_of_a_plan_tells_how_it_is_unrolled():
+    plan = qgraph.kernel(one).plan(X, N)
+    other = build_plan(plan.program)
+    assert plan_text(plan) == plan_text(other)
+    fewer = [replace(node, copies=4) if node.copies > 1 else node for node in plan.nodes]
+    assert plan_text(replace(plan, nodes=tuple(fewer))) != plan_text(plan)
+
+
+# --- code ---------------------------------------------------------------------------------------------------------------
+
+
+def sources(kernel, *args):
+    codes, _ = compile_ptx(kernel.plan(*args), (9, 0), Options())
+    return {name: code.source for name, code in codes.items()}
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize(("function", "args"), [(one, (X, N)), (deciding, (X, 0.5)), (filling, (X, Y, N))])
+def test_the_guard_is_looked_at_first(function, args):
+    kernel = qgraph.kernel(function)
+    guarded = {kernel.plan(*args).nodes[index].task.name for index in kernel.plan(*args).guards}
+    for name, source in sources(kernel, *args).items():
+        statements = ast.parse(source).body[0].body
+        tests = [number for number, each in enumerate(statements) if ast.unparse(each).startswith("if _guard > 0")]
+        if name not in guarded:
+            assert "_guard" not in source
+            continue
+        assert tests[0] <= 1
+        assert all(ast.unparse(each).startswith("_turn = _slots[") for each in statements[: tests[0]])
+        assert "return" in ast.unparse(statements[tests[0]])
+
+
+@pytest.mark.needs("compiler")
+def test_guarded_kernels_wait_and_link():
+    texts = []
+    for function, args in ((one, (X, N)), (deciding, (X, 0.5)), (filling, (X, Y, N))):
+        texts += qgraph.kernel(function).ptx(*args).values()
+    for text in texts:
+        body = text[text.index(".entry") :]
+        before, _, after = body.partition("griddepcontrol.wait")
+        assert "global." not in before.replace("cvta.to.global.", "")
+        assert "ret;" in after
+    assert link.link(list(dict.fromkeys(texts)), (9, 0), device_runtime=link.device_runtime_path() is not None)
+
+
+@pytest.mark.needs("compiler")
+def test_one_thread_passes_the_end_on():
+    source = sources(qgraph.kernel(deciding), X, 0.5)
+    (found,) = [text for text in source.values() if "_turns" in text]
+    assert re.search(r"if _cuda\.grid\(1\) == 0:\s+_slots\[_guard \+ 1\] = 0\s+return", found)
+
+
+@pytest.mark.needs("compiler")
+def test_on_the_simulator_copies_do_what_plain_python_does():
+    environment = {**os.environ, "QGRAPH_BACKEND": "sim"}
+    script = HERE / "unrolled_on_simulator.py"
+    command = [sys.executable, "-W", "ignore", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "as plain Python\n", done.stderr

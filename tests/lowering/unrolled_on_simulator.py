@@ -1,0 +1,169 @@
+"""Runs device loops as an unrolled graph would, on the simulator: a script for test_unrolling.py, in a process of its own.
+
+The kernels of all copies of a body run in any order that the plan's edges allow.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+import qgraph
+from qgraph.program import WORD
+from qgraph.runtime import simulator
+
+
+class Unrolled(simulator.SimulatorExecutable):
+    """The simulator, with copies and guards."""
+
+    seed = 0
+    # What each loop told, and the words of scratch that count.
+    told: list = []
+    left: list = []
+    _guard = 0
+
+    def _region(self, region, call, scratch):
+        plan = self._plan.plan
+        bodies = {body: each for each in plan.unrolled for body in plan.nodes[each.node].bodies}
+        if region == 0:
+            for each in plan.unrolled:
+                scratch.slots[each.guards] = 1
+        if region not in bodies:
+            super()._region(region, call, scratch)
+            if region == 0:
+                Unrolled.told = [int(number) for number in scratch.turns]
+                Unrolled.left = [int(scratch.slots[each.turns]) for each in plan.unrolled]
+            return
+        each = bodies[region]
+        for index, number in self._order(each, plan.regions[region].nodes):
+            self._guard = each.guards + number
+            self._task(plan.nodes[index].task.name, call, scratch)
+        self._guard = 0
+
+    def _order(self, each, nodes):
+        choose = random.Random(self.seed).choice
+        left = {(index, number) for index in nodes for number in range(each.copies)}
+        edges = [(a, b, 0) for a, b in self._plan.plan.edges if a in nodes] + [(a, b, 1) for a, b in each.carried]
+        while left:
+            free = [
+                (index, number)
+                for index, number in sorted(left)
+                if not any(b == index and (a, number - step) in left for a, b, step in edges)
+            ]
+            chosen = choose(free)
+            left.remove(chosen)
+            yield chosen
+
+    def _scratch(self, parameter, scratch):
+        return self._guard if parameter.kind == "guard" else super()._scratch(parameter, scratch)
+
+
+def do_while(x, y, flag):
+    while qgraph.graph_do_while(flag):
+        for i in range(x.shape[0]):
+            y[i] = x[i] * 3 + 1
+        for i in range(x.shape[0]):
+            x[i] = y[x.shape[0] - 1 - i] * 5 + i
+        flag[()] -= 1
+
+
+def independent(x, y, flag):
+    while qgraph.graph_do_while(flag):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 3 + 1
+        for i in range(y.shape[0]):
+            y[i] = y[i] * 5 + 2
+        flag[()] -= 1
+
+
+def tested_first(x, flag):
+    n = 0
+    while n < flag[()] - 1:
+        n += 1
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 3 + n
+
+
+def counted(x, flag):
+    n = 0
+    for t in qgraph.serial(range(flag[()] - 1)):
+        n += t
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 2 + t
+        for i in range(x.shape[0]):
+            x[i] -= n
+
+
+def nested(x, y, flag):
+    for t in qgraph.serial(range(3)):
+        s = 0
+        while s < flag[()] + t - 1:
+            for i in range(x.shape[0]):
+                x[i] = x[i] * 3 + s
+            s += 1
+        for i in range(y.shape[0]):
+            y[i] = y[i] * 2 + x[i]
+
+
+def deciding_sum(x, y, flag):
+    total = 0
+    while total < flag[()]:
+        y[:] = 0
+        for i in range(x.shape[0]):
+            y[i] = x[i] + 1
+        total = 0
+        for i in range(x.shape[0]):
+            total += y[i]
+        for i in range(x.shape[0]):
+            x[i] = y[i]
+
+
+def leaving(x, flag):
+    n = 0
+    while n < 50:
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 3 + n
+        n += 1
+        if n >= flag[()]:
+            break
+
+
+def swapped(x, y, flag):
+    while qgraph.graph_do_while(flag):
+        for i in range(x.shape[0]):
+            y[i] = x[i] * 3 + 1
+        x, y = y, x
+        flag[()] -= 1
+
+
+def arguments(function, turns):
+    x, y = np.arange(5), np.arange(5)[::-1].copy()
+    return [x, np.array(turns)] if function.__code__.co_argcount == 2 else [x, y, np.array(turns)]
+
+
+def check(function, turns, seed):
+    kernel = qgraph.kernel(function)
+    mine, plain = arguments(function, turns), arguments(function, turns)
+    unrolled = kernel.plan(*mine).unrolled
+    assert len(unrolled) == 1, function
+    Unrolled.seed = seed
+    kernel(*mine)
+    kernel.reference(*plain)
+    for found, wanted in zip(mine, plain, strict=True):
+        np.testing.assert_array_equal(found, wanted, err_msg=f"{function.__name__} {turns}")
+    assert Unrolled.left == [0], (function.__name__, turns, Unrolled.left)
+    return Unrolled.told[0]
+
+
+if __name__ == "__main__":
+    assert WORD == 8
+    simulator.SimulatorExecutable = Unrolled
+    for turns in (1, 2, 3, 7, 8, 9, 17):
+        for function in (do_while, independent, swapped, leaving):
+            assert check(function, turns, turns) == turns
+        for function in (tested_first, counted):
+            assert check(function, turns, turns) == turns - 1
+        assert check(nested, turns, turns) == turns + 1
+        check(deciding_sum, turns * 7, turns)
+    print("as plain Python")

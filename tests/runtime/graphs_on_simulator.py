@@ -1,0 +1,435 @@
+"""A CUDA driver in plain Python, for graphs of kernels: a script for test_unrolled_graphs.py, in a process of the simulator.
+
+Device memory is host memory. A graph runs when it is launched: its kernels, which Numba's simulator runs with the parameters
+that their nodes have in the executable, in any order that the edges allow, and its conditional nodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import random
+import sys
+import types
+
+import numpy as np
+
+import qgraph
+from qgraph import language
+from qgraph.compiled import CudaPlan, slots_dtype
+from qgraph.lowering import numba_cuda
+from qgraph.lowering.compile import compile_simulator
+from qgraph.program import ArrayType
+from qgraph.runtime import (
+    cuda_driver,
+    cuda_graph,
+    cuda_kernels,
+    cuda_memory,
+    cuda_memory_nodes,
+    cuda_nodes,
+    cuda_stream,
+    cuda_unrolled,
+)
+from qgraph.runtime.array_view import view_of_host
+from qgraph.runtime.call import Call
+from qgraph.runtime.formats import FORMATS
+from qgraph.runtime.host_calls import Kept
+from qgraph.runtime.host_values import HostValues
+
+real = cuda_driver.driver
+numbers = itertools.count(1000)
+memory = {}
+functions = {}
+handles = {}
+random_order = random.Random(5)
+
+
+class Graph:
+    """A graph, or a body: nodes in order of their creation, and edges."""
+
+    def __init__(self, root=None):
+        self.root = root or self
+        self.nodes, self.edges = [], []
+        self.defaults = {}
+        self.handle = self
+
+    def create_condition(self, default_value):
+        handle = next(numbers)
+        self.root.defaults[handle] = default_value
+        return types.SimpleNamespace(handle=handle)
+
+    def while_loop(self, condition):
+        node = self.add("while", condition.handle)
+        node.bodies = [Graph(self.root)]
+        return types.SimpleNamespace(handle=node, body=node.bodies[0])
+
+    def if_then(self, condition):
+        node = self.add("if", condition.handle)
+        node.bodies = [Graph(self.root)]
+        return types.SimpleNamespace(handle=node, then=node.bodies[0])
+
+    def add(self, kind, what):
+        node = types.SimpleNamespace(kind=kind, what=what, bodies=[], number=next(numbers))
+        self.nodes.append(node)
+        return node
+
+    def __iter__(self):
+        for node in self.nodes:
+            yield node
+            for body in node.bodies:
+                yield from body
+
+
+class Executable:
+    """What every kernel node was last given, and which nodes are on."""
+
+    def __init__(self, graph):
+        self.graph = graph
+        self.parameters = {node.number: node.what for node in graph if not node.bodies}
+        self.off = set()
+
+    def run(self):
+        handles.update(self.graph.defaults)
+        self.region(self.graph)
+
+    def region(self, graph):
+        left = list(graph.nodes)
+        while left:
+            free = [n for n in left if not any(after is n and any(b is before for b in left) for before, after in graph.edges)]
+            node = random_order.choice(free)
+            left = [each for each in left if each is not node]
+            if node.kind == "while":
+                turns = 0
+                while handles[node.what]:
+                    self.region(node.bodies[0])
+                    turns += 1
+                    assert turns < 1000, "a loop without an end"
+            elif node.kind == "if":
+                if handles[node.what]:
+                    self.region(node.bodies[0])
+            elif node.kind == "kernel":
+                run_kernel(*self.parameters[node.number])
+            elif node.number not in self.off:
+                pointer, value, size, count = self.parameters[node.number]
+                ctypes.memmove(pointer, int(value).to_bytes(size, "little") * count, size * count)
+
+
+def snapshot(launch):
+    """Function, grid, block, and a copy of the parameters as they are now."""
+    kernel, code, sizes = functions[int(launch.func)]
+    places = (ctypes.c_void_p * len(sizes)).from_address(int(launch.kernelParams))
+    values = [ctypes.string_at(place, size) for place, size in zip(places, sizes, strict=True)]
+    return code, kernel, launch.gridDimX, launch.blockDimX, values
+
+
+def run_kernel(code, kernel, grid, block, values):
+    left = iter(values)
+    arguments = []
+    for parameter in code.parameters:
+        if parameter.is_array:
+            kind = parameter.type if isinstance(parameter.type, ArrayType) else ArrayType("int64", 1, "C")
+            dtype = kind.dtype if parameter.kind == "leaf" else slots_dtype(parameter)
+            words = [int.from_bytes(next(left), "little", signed=True) for _ in range(5 + 2 * kind.ndim)]
+            pointer, shape, strides = words[4], words[5 : 5 + kind.ndim], words[5 + kind.ndim :]
+            size = max(1, sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + words[3])
+            raw = (ctypes.c_byte * size).from_address(pointer)
+            arguments.append(numba_cuda.simulator_array(np.ndarray(shape, dtype, raw, 0, strides)))
+        elif parameter.kind == "leaf":
+            form = FORMATS[cuda_kernels.scalar_dtype(parameter.type, "float64")]
+            arguments.append(np.frombuffer(next(left), form)[0].item())
+        else:
+            arguments.append(int.from_bytes(next(left), "little", signed=parameter.kind != "handle"))
+    kernel[grid, block](*arguments)
+
+
+def set_condition(slots, index, handle, value):
+    if handle:
+        handles[handle] = value
+    else:
+        slots[index] = value
+
+
+class Driver:
+    """The calls that graphs need; everything else is the real module."""
+
+    launched: list = []
+    waited: list = []
+
+    def __getattr__(self, name):
+        return getattr(real, name)
+
+    def cuMemAlloc(self, size):
+        made = ctypes.create_string_buffer(b"\x55" * size, size)
+        memory[ctypes.addressof(made)] = made
+        return 0, ctypes.addressof(made)
+
+    def cuMemHostAlloc(self, size, flags):
+        return self.cuMemAlloc(size)
+
+    def cuMemsetD8Async(self, address, value, count, stream):
+        ctypes.memset(address, value, count)
+        return (0,)
+
+    def cuMemcpyHtoDAsync(self, target, source, size, stream):
+        ctypes.memmove(target, source, size)
+        return (0,)
+
+    cuMemcpyDtoHAsync = cuMemcpyHtoDAsync
+
+    def cuGraphAddKernelNode(self, graph, _before, _count, launch):
+        return 0, graph.add("kernel", snapshot(launch))
+
+    def cuGraphAddMemsetNode(self, graph, _before, _count, what, _context):
+        return 0, graph.add("memset", self.memset(what))
+
+    def memset(self, what):
+        assert what.height == 1
+        return int(what.dst), int(what.value), int(what.elementSize), int(what.width)
+
+    def cuGraphExecMemsetNodeSetParams(self, executable, node, what, _context):
+        executable.parameters[node.number] = self.memset(what)
+        return (0,)
+
+    def cuGraphNodeSetEnabled(self, executable, node, on):
+        (executable.off.discard if on else executable.off.add)(node.number)
+        return (0,)
+
+    def cuGraphAddEmptyNode(self, graph, _before, _count):
+        return 0, graph.add("empty", (0, 0, 1, 0))
+
+    def cuGraphInstantiate(self, graph, flags):
+        return 0, Executable(graph)
+
+    def cuGraphExecKernelNodeSetParams(self, executable, node, launch):
+        executable.parameters[node.number] = snapshot(launch)
+        return (0,)
+
+    def cuGraphLaunch(self, executable, stream):
+        self.launched.append(executable)
+        executable.run()
+        return (0,)
+
+    def cuEventRecord(self, event, stream):
+        self.waited.append(("record", stream))
+        return (0,)
+
+    def cuStreamWaitEvent(self, stream, event, flags):
+        self.waited.append(("wait", stream))
+        return (0,)
+
+    def cuEventCreate(self, flags):
+        return 0, next(numbers)
+
+    def cuLibraryLoadData(self, *_):
+        return 0, 1
+
+    def cuLibraryGetKernel(self, library, entry):
+        return 0, entry
+
+    def cuKernelGetFunction(self, entry):
+        number = next(numbers)
+        code = self.plan.codes[entry.decode()]
+        functions[number] = [self.kernels[entry.decode()], code, None]
+        return 0, number
+
+    def cuFuncGetAttribute(self, *_):
+        return 0, 1024
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *_):
+        return 0, 8
+
+    def _nothing(self, *_):
+        return 0, 0
+
+    cuStreamSynchronize = cuCtxSynchronize = cuCtxGetCurrent = cuGraphExecDestroy = cuLibraryUnload = _nothing
+    cuMemFree = cuMemFreeHost = cuEventDestroy = cuThreadExchangeStreamCaptureMode = _nothing
+
+
+class Device:
+    """A device that is always there."""
+
+    ordinal, epoch, multiprocessors, capability = 0, 1, 4, (9, 0)
+
+    def __init__(self):
+        self.kept = Kept()
+
+    def alive(self, epoch):
+        return True
+
+    @contextlib.contextmanager
+    def activate(self):
+        yield self
+
+    def push(self):
+        return False
+
+    def _nothing(self, *_):
+        pass
+
+    pop = retire = free_retired = wait = wait_at_exit = trim = _nothing
+
+
+driver = Driver()
+
+
+def add_dependencies(graph, befores, afters, data, count):
+    graph.edges += zip(befores, afters, strict=True)
+    return (0,)
+
+
+def install():
+    for module in (
+        cuda_driver,
+        cuda_graph,
+        cuda_kernels,
+        cuda_memory,
+        cuda_memory_nodes,
+        cuda_nodes,
+        cuda_stream,
+        cuda_unrolled,
+    ):
+        module.driver = driver
+    cuda_graph.add_dependencies = add_dependencies
+    cuda_graph.GraphDefinition = Graph
+    for module in (cuda_graph, cuda_kernels, cuda_memory, cuda_unrolled):
+        module.outside_captures = contextlib.nullcontext
+    cuda_kernels.verify_layout = lambda function, entry, sizes: functions[int(function)].__setitem__(2, sizes)
+    plainly = numba_cuda._simulated_value
+
+    def simulated(value, done):
+        return set_condition if value is language.set_condition else plainly(value, done)
+
+    numba_cuda._simulated_value = simulated
+
+
+class Kernel:
+    """A kernel on that driver."""
+
+    def __init__(self, function, *args, **options):
+        self.kernel = qgraph.kernel(function)
+        plan = self.kernel.plan(*args)
+        compiled = compile_simulator(plan)
+        driver.plan, driver.kernels = compiled, compiled.kernels
+        self.plan = plan
+        self.host_values = HostValues(plan.program).of
+        self.reasons = []
+        made = CudaPlan(plan, compiled.codes, {}, b"", (9, 0), True, compiled.dtypes)
+        self.executable = cuda_unrolled.CudaUnrollingExecutable(
+            made, Device(), block_size=8, tell=self.reasons.append, **options
+        )
+
+    def __call__(self, *args, stream=0):
+        values = tuple(view_of_host(each, each) if isinstance(each, np.ndarray) else each for each in args)
+        request = Call(values, self.host_values(values), stream)
+        self.executable.launch(request)
+        return driver.launched[-1]
+
+    @property
+    def unrolled(self):
+        return self.executable._runs_unrolled
+
+    def agrees(self, *args, stream=0):
+        mine = [each.copy() if isinstance(each, np.ndarray) else each for each in args]
+        self.kernel.reference(*args)
+        launched = self(*mine, stream=stream)
+        for found, wanted in zip(mine, args, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+        return launched
+
+
+# --- the kernels --------------------------------------------------------------------------------------------------------
+
+
+def do_while(x, y, flag, a):
+    y[:] = 0
+    while qgraph.graph_do_while(flag):
+        for i in range(x.shape[0]):
+            y[i] = y[i] * 2 + x[i] * 3 + a
+        for i in range(x.shape[0]):
+            x[i] = y[x.shape[0] - 1 - i] * 5 + i
+        flag[()] -= 1
+
+
+def nested(x, y, flag, a):
+    for t in qgraph.serial(range(3)):
+        s = 0
+        while s < flag[()] + t:
+            for i in range(x.shape[0]):
+                x[i] = x[i] * 3 + s
+            s += 1
+        if t > 0:
+            for i in range(y.shape[0]):
+                y[i] = y[i] * a + x[i]
+
+
+def arguments(function, turns, n=5, a=7):
+    x = np.arange(n) + turns
+    return x, np.full(n, 77), np.array(turns), a
+
+
+def forced():
+    for function in (do_while, nested):
+        kernel = Kernel(function, *arguments(function, 3), unrolled=True)
+        for turns in (1, 2, 7, 8, 9, 30):
+            kernel.agrees(*arguments(function, turns))
+            kernel.agrees(*arguments(function, turns, n=turns + 10, a=turns))
+            assert kernel.unrolled
+        assert len({id(each) for each in driver.launched[-12:]}) == 1
+
+
+def adapted():
+    kernel = Kernel(do_while, *arguments(do_while, 3))
+    plain = kernel.agrees(*arguments(do_while, 15))
+    assert kernel.agrees(*arguments(do_while, 15)) is plain
+    # What ran long is seen before the next launch. That one marks the end of all before it, and then they change.
+    assert kernel.agrees(*arguments(do_while, 16, n=30)) is plain
+    assert kernel.agrees(*arguments(do_while, 16, a=9), stream=1) is plain
+    assert driver.waited[-1] == ("record", 1)
+    assert kernel.reasons == []
+    unrolled = kernel.agrees(*arguments(do_while, 100, n=20, a=11), stream=2)
+    assert unrolled is not plain
+    assert driver.waited[-1] == ("wait", 2)
+    assert len(kernel.reasons) == 1
+    assert "unrolled" in kernel.reasons[0]
+    # Other arguments and sizes reach both.
+    assert kernel.agrees(*arguments(do_while, 1, n=40, a=12)) is unrolled
+    assert kernel.agrees(*arguments(do_while, 2, n=3, a=13)) is unrolled
+    assert kernel.agrees(*arguments(do_while, 100, n=3, a=13)) is plain
+    for turns in (1, 40, 1, 40, 40, 40, 2, 2, 2):
+        kernel.agrees(*arguments(do_while, turns, n=turns, a=turns))
+    assert not kernel.unrolled
+    executable = kernel.executable
+    assert (executable.rebuilds, executable.replays) == (0, 17)
+    assert len(executable._resources.graphs) == 2
+    changes = executable.argument_updates
+    found = arguments(do_while, 60)
+    values = (*(view_of_host(each, each) for each in found[:3]), 7)
+    same = Call(values, kernel.host_values(values), 0)
+    for _ in range(6):
+        found[2][()] = 60
+        executable.launch(same)
+    assert kernel.unrolled
+    assert executable.argument_updates == changes + 1
+    # Whoever holds the plain graph launches it when he likes.
+    raw = executable.graph(same)
+    assert raw.executable is plain
+    assert kernel.agrees(*arguments(do_while, 50)) is plain
+    assert kernel.agrees(*arguments(do_while, 50)) is plain
+    assert kernel.agrees(*arguments(do_while, 50)) is plain
+    executable.close()
+
+
+def never():
+    kernel = Kernel(nested, *arguments(nested, 3), unrolled=False)
+    for _ in range(4):
+        kernel.agrees(*arguments(nested, 60))
+        assert not kernel.unrolled
+    assert len(kernel.executable._resources.graphs) == 1
+
+
+if __name__ == "__main__":
+    install()
+    for part in sys.argv[1:] or ("forced", "adapted", "never"):
+        globals()[part]()
+    print("as plain Python")
