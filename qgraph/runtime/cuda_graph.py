@@ -250,7 +250,7 @@ class CudaExecutable(ABC):
         self.device = device
         self.reason = reason
         self.nodes = len(plan.plan.nodes)
-        # What is told where it does not run as one block.
+        # What is told of the plan's graph, while it runs as one block.
         self._as_whole = self.nodes, reason
         self.replays = 0
         self.argument_updates = 0
@@ -475,9 +475,14 @@ class CudaExecutable(ABC):
         block = self._block
         if block is None:
             return -1
+        before = block.chosen
         if block.choose(host):
             self._parameters.changed |= block.bit
-        self.nodes, self.reason = (1, block.reason) if block.chosen else self._as_whole
+        if block.chosen and not before:
+            self._as_whole = self.nodes, self.reason
+            self.nodes, self.reason = 1, block.reason
+        elif before and not block.chosen:
+            self.nodes, self.reason = self._as_whole
         return block.bit if block.chosen else ~block.bit
 
     def _apply_to_chosen(self, changed: int) -> None:
@@ -698,8 +703,9 @@ class CudaGraphExecutable(CudaExecutable):
         # Who launches the graph itself knows nothing of another one, so from now on there is none.
         if self._block is not None:
             self._block.wait()
+            if self._block.chosen:
+                self.nodes, self.reason = self._as_whole
             self._block = self._token = None
-            self.nodes, self.reason = self._as_whole
 
     def _raw(self) -> RawGraph:
         definition = self._instance.definition
