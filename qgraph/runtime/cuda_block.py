@@ -38,19 +38,17 @@ class BlockForm:
         self.chosen = False
         self.reason = "the whole kernel is one block of threads: its loops are small enough"
 
-    def choose(self, host: tuple[int, ...]) -> bool:
-        """Decide which form runs with these host values; gives whether the block has another number of threads now."""
+    def choose(self, host: tuple[int, ...]) -> None:
+        """Decide which form runs with these host values, which are among the kernel's parameters: so it is marked as changed."""
         if host == self._host:
-            return False
+            return
         values = dict(zip(self._names, host, strict=True))
         self._host = host
         self.chosen = self._one_block.fits(values)
-        if not self.chosen:
-            return False
-        # A barrier waits for every warp, so there are no more than have something to do.
-        threads = min(self._kernel.block, max(1, -(-self._one_block.widest(values) // WARP)) * WARP)
-        old, self._kernel.launch.blockDimX = self._kernel.launch.blockDimX, threads
-        return bool(old != threads)
+        if self.chosen:
+            # A barrier waits for every warp, so there are no more than have something to do.
+            warps = -(-self._one_block.widest(values) // WARP)
+            self._kernel.launch.blockDimX = min(self._kernel.block, max(1, warps) * WARP)
 
     def patch(self) -> None:
         """Give the kernel its parameters. Affects later launches only."""

@@ -476,8 +476,7 @@ class CudaExecutable(ABC):
         if block is None:
             return -1
         before = block.chosen
-        if block.choose(host):
-            self._parameters.changed |= block.bit
+        block.choose(host)
         if block.chosen and not before:
             self._as_whole = self.nodes, self.reason
             self.nodes, self.reason = 1, block.reason
