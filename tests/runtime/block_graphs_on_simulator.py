@@ -85,7 +85,30 @@ def _graph_of_the_plan(kernel, function):
     kernel.executable.close()
 
 
+def apart(x, z, a):
+    for t in qgraph.serial(range(2)):
+        for i in range(x.shape[0]):
+            x[i] += t
+        z[0] = z[0] * 3 + a
+
+
+def stale():
+    """A number that changed for one form reaches the other, whose launch changes nothing but an array."""
+    z, expected = np.array([1]), 1
+    arrays = {n: np.zeros(n, np.int64) for n in (LIMIT, LIMIT + 1)}
+    kernel = Kernel(apart, arrays[LIMIT], z, 1, unrolled=False)
+    for n, a in [(1, 1), (0, 2), (1, 2), (0, 3), (1, 3), (1, 3), (0, 3), (1, 4), (0, 4)]:
+        kernel(arrays[LIMIT + n], z, a)
+        assert kernel.executable.nodes == 1 or n
+        expected = (expected * 3 + a) * 3 + a
+        assert z[0] == expected
+    assert all((array == array[0]).all() and array[0] > 0 for array in arrays.values())
+
+
 if __name__ == "__main__":
     install()
-    forms({"do_while": do_while, "nested": nested}[sys.argv[1]], sys.argv[2] == "unrolled")
+    if sys.argv[1:] == ["stale"]:
+        stale()
+    else:
+        forms({"do_while": do_while, "nested": nested}[sys.argv[1]], sys.argv[2] == "unrolled")
     print("as plain Python")

@@ -12,7 +12,7 @@ import pytest
 SCRIPT = str(Path(__file__).with_name("block_graphs_on_simulator.py"))
 
 
-@pytest.mark.parametrize("arguments", [("do_while", "plain"), ("do_while", "unrolled")], ids="-".join)
+@pytest.mark.parametrize("arguments", [("do_while", "plain"), ("do_while", "unrolled"), ("stale",)], ids="-".join)
 def test_forms_on_the_simulator(arguments):
     pytest.importorskip("cuda.bindings")
     command = [sys.executable, "-W", "ignore", SCRIPT, *arguments]
