@@ -232,8 +232,8 @@ class Rig:
         """Run ``function`` as a kernel and as plain Python on equal arguments; compare every array, and what is returned.
 
         ``make_args`` is called for each run and must give equal arguments each time. Arrays filled with ``POISON`` must
-        change somewhere, and something must change or be returned at all unless ``noop``. Returns the kernel. What is fused runs
-        a second time with a block size, which keeps it from being one block.
+        change somewhere, and something must change or be returned at all unless ``noop``. Returns the kernel. What is
+        fused runs once more with a block size, which keeps it from being one block.
         """
         if options.get("fuse") and "block_size" not in options and self.backend != "cpu":
             graph = self.kernel(function, **options, block_size=256)
