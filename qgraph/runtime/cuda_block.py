@@ -39,7 +39,7 @@ class BlockForm:
         self.reason = "the whole kernel is one block of threads: its loops are small enough"
 
     def choose(self, host: tuple[int, ...]) -> None:
-        """Decide which form runs with these host values, which are among the kernel's parameters: so it is marked as changed."""
+        """Decide which form runs with these host values; the kernel takes them, so it is marked as changed where they did."""
         if host == self._host:
             return
         values = dict(zip(self._names, host, strict=True))

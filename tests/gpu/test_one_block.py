@@ -135,6 +135,29 @@ def test_arguments_that_changed_while_the_other_form_ran():
             np.testing.assert_array_equal(qgraph.to_numpy(array), wanted)
 
 
+def test_what_only_the_other_form_was_told():
+    """A number that changed while one form ran reaches the other, whose launch changes nothing but an array."""
+
+    def apart(x, z, a):
+        for t in qgraph.serial(range(2)):
+            for i in range(x.shape[0]):
+                x[i] += t
+            z[0] = z[0] * 3 + a
+
+    kernel = fused(apart)
+    arrays = {n: on_device(np.zeros(n, np.int64)) for n in (100, 5000)}
+    z, expected = on_device(np.array([1])), 1
+    for turn, (n, a) in enumerate(
+        [(5000, 1), (100, 2), (5000, 2), (100, 3), (5000, 3), (5000, 3), (100, 3), (5000, 4), (100, 4)]
+    ):
+        kernel(arrays[n], z, a)
+        assert is_alone(kernel) == (n == 100), turn
+        expected = (expected * 3 + a) * 3 + a
+        assert qgraph.to_numpy(z)[0] == expected, turn
+    assert (qgraph.to_numpy(arrays[100]) == 4).all()
+    assert (qgraph.to_numpy(arrays[5000]) == 5).all()
+
+
 def test_many_launches_in_flight():
     """Each with arguments of its own, none of them waited for."""
     kernel = fused(steps)
