@@ -42,13 +42,13 @@ class Unrolling:
 
     Each kernel of copy ``u`` returns at once where the word of scratch ``guards + u`` is 0. The one with the loop's condition
     sets the word behind it; the first is always 1. It also counts the iterations in the word ``turns``, and tells the host how
-    many there were when the loop ends, in the word ``number`` of those that the host reads.
+    many there were when the loop ends, in the word ``number`` of those that the host reads, unless it told that last time.
 
     Attributes:
         node: the conditional node.
         copies: how many.
         carried: edges (from, to) of the body, each from a node in one copy to a node in the next one.
-        turns: a word of scratch, 0 between entries.
+        turns: a word of scratch; its lower half counts, and is 0 between entries, its upper half is what was told last.
         guards: the first of ``copies + 1`` words of scratch.
         number: the place among the plan's unrolled loops.
     """

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from qgraph import program
 from qgraph.compiled import Parameter
 from qgraph.program import FAULTS, SCALAR_DTYPES, TURNS, WORD, ArrayType, Cast, Slot, itemsize
 
-SLOTS = Parameter("slots", "_slots")
+SLOTS = Parameter("slots", program.SLOTS)
 NOTED = Parameter("faults", FAULTS)
 GUARD = Parameter("guard", "_guard")
 TOLD = Parameter("turns", TURNS)

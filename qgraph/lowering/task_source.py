@@ -50,10 +50,16 @@ def cuda_code(
     ``cuda`` is the module that gives thread indices, ``numba.cuda`` or its simulator, or what stands for it meanwhile. In the
     body of a loop that is unrolled as ``unrolling`` says it begins with a guard.
     """
-    head: list[ast.stmt] = []
-    if unrolling is not None:
-        head = guard(unrolling, deciding=node.decision is not None)
-        node = _telling(node, unrolling)
+    if unrolling is None:
+        return _code(program, node, cuda, dtypes, [])
+    head = guard(unrolling, deciding=node.decision is not None)
+    code, function = _code(program, _telling(node, unrolling), cuda, dtypes, head)
+    assert node.task is not None
+    return replace(code, task=node.task), function
+
+
+def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequence[ast.stmt]) -> tuple[TaskCode, Function]:
+    """The kernel of ``node``, which begins with ``head``."""
     task = node.task
     assert task is not None
     if node.beside:

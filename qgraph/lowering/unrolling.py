@@ -23,10 +23,7 @@ MOST_NODES = 40
 
 
 def unroll_loops(plan: GraphPlan) -> GraphPlan:
-    """The plan in which each loop has its number of copies, or says why it has none. Nothing else changes after this.
-
-    Fills and copies in such a body become kernels: a memset node looks at no guard.
-    """
+    """The plan in which each loop has its number of copies, or says why it has none. No node may change after this."""
     places = places_of(plan.program)
     nodes = list(plan.nodes)
     for node in plan.nodes:
@@ -36,10 +33,7 @@ def unroll_loops(plan: GraphPlan) -> GraphPlan:
         if refused:
             nodes[node.index] = replace(node, note=f"not unrolled: {refused}")
             continue
-        body = _body(plan, node)
-        for each in body:
-            nodes[each.index] = replace(each, kind="kernel", box=None)
-        copies = min(MOST_COPIES, MOST_NODES // len(body))
+        copies = min(MOST_COPIES, MOST_NODES // len(_body(plan, node)))
         note = f"on the device unrolled {copies} times while it runs long"
         nodes[node.index] = replace(node, copies=copies, carried=_carried(plan, node, places), note=note)
     return replace(plan, nodes=tuple(nodes))
@@ -54,8 +48,8 @@ def _refusal(plan: GraphPlan, node: Node) -> str:
     body = _body(plan, node)
     if any(each.control is not None for each in body):
         return "there is a loop or branch in it"
-    if any(each.task is None for each in body):
-        return "there is a node in it that is no kernel"
+    if any(each.kind != "kernel" for each in body):
+        return "there is a node in it that is no kernel, and looks at no guard"
     if any(temporary.in_graph for temporary in plan.program.temporaries):
         return "the graph takes memory itself"
     if MOST_NODES // len(body) < 2:
@@ -95,8 +89,9 @@ def decides(node: Node, loop: Node) -> bool:
 # --- code ---------------------------------------------------------------------------------------------------------------
 
 
-# How many iterations there were before this one: a local of the kernel with the condition, which functions in it are given.
+# The word that counts as it was before this iteration: a local of the kernel with the condition, given to functions in it.
 TURN = "_turn"
+_HALF = 0xFFFFFFFF
 
 
 def guard(unrolling: Unrolling, *, deciding: bool) -> list[ast.stmt]:
@@ -114,16 +109,22 @@ def telling(task: Task, unrolling: Unrolling) -> Task:
     assert isinstance(last.value, ast.Call)
     assert isinstance(last.value.func, ast.Name)
     assert task.names[last.value.func.id] is language.set_condition
-    again, *after = generated(
+    again, decided, *after = generated(
         "_again = 0\n"
+        # A handle is not 0 while the body runs, and a call takes longer than a test.
+        "if _again == 0 or _handle == 0: pass\n"
         "if _again != 0:\n"
         f"    {SLOTS.name}[{unrolling.turns}] = {TURN} + 1\n"
         "else:\n"
-        f"    {SLOTS.name}[{unrolling.turns}] = 0\n"
-        f"    {TOLD.name}[{unrolling.number}] = {TURN} + 1\n"
+        f"    _count = ({TURN} & {_HALF}) + 1\n"
+        f"    {SLOTS.name}[{unrolling.turns}] = _count << 32\n"
+        f"    if _count != {TURN} >> 32:\n"
+        f"        {TOLD.name}[{unrolling.number}] = _count\n"
         f"if {GUARD.name} > 0:\n"
         f"    {SLOTS.name}[{GUARD.name} + 1] = _again\n"
     )
     assert isinstance(again, ast.Assign)
+    assert isinstance(decided, ast.If)
     again.value, last.value.args[-1] = last.value.args[-1], ast.Name("_again", ast.Load())
-    return replace(task, body=(*others, again, last, *after))
+    decided.body = [last]
+    return replace(task, body=(*others, again, decided, *after))

@@ -189,12 +189,15 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
                 self._parameters,
                 waits_inside=self.plan.capability >= PROGRAMMATIC,
             )
+            # Before its kernels are added: no other graph has to be told.
+            changed = self._parameters.changed
+            self._let_start_early(layout.followed)
+            self._parameters.changed = changed
             instance = self._begin()
             layout.fill(instance.definition, instance.definition, 0)
             instance.instantiate([*layout.kernels, *others.nodes.values()])
         self._more_others, self._more_followed = others, layout.followed
         self._unrolled = _Form(instance, layout.kernels)
-        self._let_start_early(layout.followed)
         if not self._launched:
             self._change(True)
 

@@ -131,7 +131,7 @@ def test_a_graph_that_takes_memory_is_not_unrolled():
     assert plan.unrolled == ()
 
 
-def test_fills_become_kernels_in_an_unrolled_body_only():
+def test_fills_in_a_body_are_kernels():
     plan = qgraph.kernel(filling).plan(X, Y, N)
     inside = body_of(plan, plan.unrolled[0])
     assert {plan.nodes[index].kind for index in inside} == {"kernel"}

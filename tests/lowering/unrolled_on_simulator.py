@@ -18,7 +18,7 @@ class Unrolled(simulator.SimulatorExecutable):
     """The simulator, with copies and guards."""
 
     seed = 0
-    # What each loop told, and the words of scratch that count.
+    # What each loop told, and how far it counts between entries.
     told: list = []
     left: list = []
     _guard = 0
@@ -33,7 +33,7 @@ class Unrolled(simulator.SimulatorExecutable):
             super()._region(region, call, scratch)
             if region == 0:
                 Unrolled.told = [int(number) for number in scratch.turns]
-                Unrolled.left = [int(scratch.slots[each.turns]) for each in plan.unrolled]
+                Unrolled.left = [int(scratch.slots[each.turns]) & 0xFFFFFFFF for each in plan.unrolled]
             return
         each = bodies[region]
         for index, number in self._order(each, plan.regions[region].nodes):
@@ -138,12 +138,14 @@ def swapped(x, y, flag):
 
 
 def arguments(function, turns):
-    x, y = np.arange(5), np.arange(5)[::-1].copy()
+    # With reductions, so many that there are two blocks.
+    n = 40 if function is deciding_sum else 5
+    x, y = np.arange(n), np.arange(n)[::-1].copy()
     return [x, np.array(turns)] if function.__code__.co_argcount == 2 else [x, y, np.array(turns)]
 
 
-def check(function, turns, seed):
-    kernel = qgraph.kernel(function)
+def check(function, turns, seed, **options):
+    kernel = qgraph.kernel(function, **options)
     mine, plain = arguments(function, turns), arguments(function, turns)
     unrolled = kernel.plan(*mine).unrolled
     assert len(unrolled) == 1, function
@@ -165,5 +167,6 @@ if __name__ == "__main__":
         for function in (tested_first, counted):
             assert check(function, turns, turns) == turns - 1
         assert check(nested, turns, turns) == turns + 1
-        check(deciding_sum, turns * 7, turns)
+        assert check(independent, turns, turns, fuse=True) == turns
+        check(deciding_sum, 780 + turns * 40, turns)
     print("as plain Python")

@@ -420,6 +420,32 @@ def adapted():
     executable.close()
 
 
+def the_same():
+    kernel = Kernel(do_while, *arguments(do_while, 3))
+    found = arguments(do_while, 60)
+    values = (*(view_of_host(each, each) for each in found[:3]), 7)
+    same = Call(values, kernel.host_values(values), 0)
+    for _ in range(5):
+        found[2][()] = 60
+        kernel.executable.launch(same)
+    assert kernel.unrolled
+    assert kernel.executable.argument_updates == 0
+    # Without the arguments of a call the second graph is not built, and after it a replay runs it.
+    kernel = Kernel(do_while, *arguments(do_while, 3))
+    found[2][()] = 60
+    kernel.executable.launch(same)
+    for _ in range(3):
+        found[2][()] = 60
+        kernel.executable.replay(0)
+    assert not kernel.unrolled
+    found[2][()] = 60
+    kernel.executable.launch(same)
+    assert kernel.unrolled
+    found[2][()] = 3
+    kernel.executable.replay(0)
+    assert found[2] == 0
+
+
 def never():
     kernel = Kernel(nested, *arguments(nested, 3), unrolled=False)
     for _ in range(4):
@@ -430,6 +456,6 @@ def never():
 
 if __name__ == "__main__":
     install()
-    for part in sys.argv[1:] or ("forced", "adapted", "never"):
+    for part in sys.argv[1:] or ("forced", "adapted", "the_same", "never"):
         globals()[part]()
     print("as plain Python")
