@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import numbers
 from _ctypes import CFuncPtr
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -277,6 +278,20 @@ def wrapped(index: int, size: int) -> int:
     """
     wide = int(index)
     return wide if wide >= 0 else wide + size
+
+
+def power(base: Any, exponent: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
+    """``base ** exponent``; an integer to a negative power notes the fault ``number``, and that there is one.
+
+    The error comes when the work is done; until then the value is the integer part.
+    """
+    if not all(isinstance(each, numbers.Integral) for each in (base, exponent)) or exponent >= 0:
+        return base**exponent
+    slots[failed] = 1
+    if noted[0] == 0:
+        noted[0] = number
+    one = base - base + 1
+    return one - 1 if base not in (1, -1) else base if exponent % 2 else one
 
 
 def call_host(address: int, data: Any) -> int:

@@ -465,6 +465,8 @@ class Result:
             yield from item.slots()
 
 
+# The parameter that is the scratch memory, as int64.
+SLOTS = "_slots"
 # The parameter through which tasks note a fault: a word for its number, and what it tells.
 FAULTS = "_faults"
 FAULT_DETAILS = 2

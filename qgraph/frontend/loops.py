@@ -205,7 +205,7 @@ def _repeated(body: Body, scope: Scope, lowered: LoopBody, test: ast.expr) -> as
 
 def _unless_failed(unit: Unit, test: ast.expr) -> tuple[tuple[Slot | str, ...], ast.expr]:
     """What the condition after an iteration reads, and the condition: false after a fault, which the loop might wait for."""
-    if not unit.faults:
+    if not unit.fails:
         return (), test
     unit.stops = True
     fine = ast.Compare(get_slot(unit.failed), [ast.Eq()], [ast.Constant(0)])

@@ -47,16 +47,20 @@ from qgraph.frontend.indexing import constant_of, element, placed
 from qgraph.frontend.matching import as_if, cases_of, chosen_case
 from qgraph.frontend.names import Names
 from qgraph.frontend.parse import SourceFunction
+from qgraph.frontend.powers import is_power, may_fail, negative_power
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of, relocate
 from qgraph.frontend.ranks import parts_of
 from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
-from qgraph.program import Function, Slot, function_tree, is_array
+from qgraph.program import FAULTS, SLOTS, Function, Slot, function_tree, is_array
 from qgraph.source import Span
 
 # Plain Python functions that are words of the language.
-_WORDS = (*language.ATOMICS, language.match_subject, language.at_least, language.wrapped, language.trip_count)
+_WORDS = (
+    *(*language.ATOMICS, language.match_subject, language.at_least),
+    *(language.wrapped, language.trip_count, language.power),
+)
 _REFUSED_BUILTINS = frozenset(
     {"open", "input", "eval", "exec", "getattr", "setattr", "globals", "locals", "vars", "type", "id"}
 )
@@ -277,18 +281,14 @@ class _Rewriter(ast.NodeTransformer):
                 value.elts[position] = self._cast(part, given)
         return True
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
-        if not self._stores_scalar(node.target):
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
+        if not self._stores_scalar(node.target) and not isinstance(node.op, ast.Pow):
             self.generic_visit(node)
             return node
-        assert isinstance(node.target, ast.Name)
-        load = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
-        plain = ast.copy_location(
-            ast.Assign([node.target], ast.copy_location(ast.BinOp(load, node.op, node.value), node)), node
-        )
-        result = self.visit_Assign(plain)
-        assert isinstance(result, ast.stmt)
-        return result
+        load = copy.deepcopy(node.target)
+        load.ctx = ast.Load()
+        value = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
+        return self.visit_Assign(ast.copy_location(ast.Assign([node.target], value), node))
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | list[ast.stmt] | None:
         if node.value is None:
@@ -314,6 +314,22 @@ class _Rewriter(ast.NodeTransformer):
             return value
         name = self._body.names.add(self._body.unit.cast(bound.slot), f"_as{bound.slot.name}")
         return ast.copy_location(_call(name, value), value)
+
+    # --- powers --------------------------------------------------------------------------------------------------------
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        if isinstance(node.op, ast.Pow) and may_fail(self._scope, node.left, node.right):
+            return self._power(node.left, node.right, node)
+        self.generic_visit(node)
+        return node
+
+    def _power(self, base: ast.expr, exponent: ast.expr, node: ast.expr) -> ast.expr:
+        """``base ** exponent``, which notes a fault where it is an integer to a negative power: device loops then end."""
+        number = self._body.unit.fault(negative_power(self._scope, node))
+        name = self._body.names.add(language.power, "_power")
+        noting = (_name(FAULTS), ast.Constant(number), _name(SLOTS), ast.Constant(self._body.unit.failed.index))
+        call = _call(name, self.visit(base), self.visit(exponent), *noting)
+        return ast.fix_missing_locations(ast.copy_location(call, node))
 
     # --- statements ----------------------------------------------------------------------------------------------------
 
@@ -456,13 +472,9 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(bound.value, Func):
                 return self._device_call(bound.value, None, node)
             self._check_callee(bound.value, node)
-            view = self._scope.static(node.args[0]) if bound.value is len and len(node.args) == 1 else None
-            if isinstance(view, ViewRef):
-                return self.expression(placed(view.along[0].count.code, node))
-            if any(bound.value is word for word in language.ATOMICS):
-                self._index_array(node)
-            if self._body.unit.float_type == "float32" and (bound.value is float or bound.value is complex):
-                return self._narrow_conversion(bound.value is complex, node)
+            rewritten = self._known_call(bound.value, node)
+            if rewritten is not None:
+                return rewritten
         elif bound is not None and not isinstance(bound, Private):
             raise self._error(f"`{ast.unparse(node.func)}` is not a function", node.func, "call a @qgraph.func or a function")
         node.func = self.visit(node.func)
@@ -470,6 +482,19 @@ class _Rewriter(ast.NodeTransformer):
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
         return node
+
+    def _known_call(self, callee: object, node: ast.Call) -> ast.expr | None:
+        """What stands for a call of one of the functions that mean something of their own; None for any other."""
+        view = self._scope.static(node.args[0]) if callee is len and len(node.args) == 1 else None
+        if isinstance(view, ViewRef):
+            return self.expression(placed(view.along[0].count.code, node))
+        if is_power(self._scope, callee, node):
+            return self._power(node.args[0], node.args[1], node)
+        if self._body.unit.float_type == "float32" and (callee is float or callee is complex):
+            return self._narrow_conversion(callee is complex, node)
+        if any(callee is word for word in language.ATOMICS):
+            self._index_array(node)
+        return None
 
     def _index_array(self, node: ast.Call) -> None:
         """``atomic_add(w, i, value)`` of a view: the array, and the index in it."""
@@ -570,7 +595,7 @@ class _Rewriter(ast.NodeTransformer):
         used = free_names(statements)
         # Views that were compiled in have numbers of the host and of kernel scalars.
         self._body.scalars.update(inner.scalars)
-        known = (*unit.leaves, *(value.name for value in unit.host_values), *inner.scalars)
+        known = (*unit.leaves, *(value.name for value in unit.host_values), *inner.scalars, FAULTS, SLOTS)
         extra = tuple(name for name in known if name in used)
         parameters = [unit.local_name(name) for name in dynamic] + list(extra)
         tree = function_tree(source.name, parameters, statements)

@@ -22,7 +22,7 @@ from qgraph.frontend.resolve import Body, free_names
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 from qgraph.frontend.walk import collect
-from qgraph.program import Axis, Effects, Function, Selection, Slot, Task
+from qgraph.program import SLOTS, Axis, Effects, Function, Selection, Slot, Task
 from qgraph.source import Span
 
 _ATOMIC_INTEGERS = ("int32", "int64", "uint32", "uint64")
@@ -223,12 +223,12 @@ class _Bounds:
 
 def get_slot(slot: Slot) -> ast.expr:
     """The code that reads a scratch slot."""
-    return ast.Subscript(ast.Name("_slots", ast.Load()), ast.Constant(slot.index), ast.Load())
+    return ast.Subscript(ast.Name(SLOTS, ast.Load()), ast.Constant(slot.index), ast.Load())
 
 
 def set_slot(slot: Slot, value: ast.expr) -> ast.stmt:
     """The code that writes a scratch slot."""
-    target = ast.Subscript(ast.Name("_slots", ast.Load()), ast.Constant(slot.index), ast.Store())
+    target = ast.Subscript(ast.Name(SLOTS, ast.Load()), ast.Constant(slot.index), ast.Store())
     return ast.Assign([target], copy.deepcopy(value))
 
 

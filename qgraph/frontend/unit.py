@@ -108,6 +108,11 @@ class Unit:
             self._failed = self.slot("failed")
         return self._failed
 
+    @property
+    def fails(self) -> bool:
+        """Whether some task uses ``failed``."""
+        return self._failed is not None
+
     def fault(self, fault: Fault) -> int:
         """The number of a new fault."""
         self.faults.append(fault)

@@ -42,6 +42,7 @@ from qgraph.lowering.meaning import meaning
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, plain, python_function
+from qgraph.lowering.power_word import power_word
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Cast, Function, ParallelFunction
 
@@ -158,6 +159,7 @@ def _make_typing(float_type: str) -> _Typing:
     special[id(language.call_host)] = host_word()
     special[id(language.match_subject)] = match_word()
     special[id(language.at_least)] = bound_word(assume=True)
+    special[id(language.power)] = power_word()
     typing.special = special
     typing.target = _Target(typing, "cpu")
     typing.refresh()

@@ -26,6 +26,7 @@ from qgraph.lowering.atomics import atomic_word, bound_word, cast_word, conditio
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
+from qgraph.lowering.power_word import power_word
 from qgraph.lowering.ptx_names import canonical
 from qgraph.lowering.slot_source import slots_name
 from qgraph.lowering.words import MEANINGS
@@ -136,6 +137,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.special[id(language.set_condition)] = condition_word()
     typing.special[id(language.match_subject)] = match_word()
     typing.special[id(language.at_least)] = bound_word(assume=False)
+    typing.special[id(language.power)] = power_word()
     target = Target(typing)
     typing.refresh()
     target.refresh()
@@ -331,9 +333,7 @@ def _simulated(function: Function, done: dict[int, Any]) -> Any:
     if id(function) not in done:
         names: dict[str, object] = {"cuda": cuda_module()}
         names |= {name: _simulated_value(value, done) for name, value in function.names.items()}
-        powers = _Powers()
-        tree = _Loads().visit(powers.visit(copy.deepcopy(function.tree)))
-        names |= {_Powers.NAME: _power} if powers.found else {}
+        tree = _Loads().visit(copy.deepcopy(function.tree))
         names |= _Loads.NAMES
         done[id(function)] = python_function(replace(function, tree=tree), names)
     return done[id(function)]
@@ -351,39 +351,6 @@ class _Loads(ast.NodeTransformer):
         if kind is None or not isinstance(node.ctx, ast.Load):
             return node
         return ast.copy_location(ast.Call(ast.copy_location(ast.Name(kind, ast.Load()), node), [node], []), node)
-
-
-class _Powers(ast.NodeTransformer):
-    """``a ** b`` becomes a call: NumPy has no answer for integers and a negative exponent."""
-
-    NAME = "_qgraph_power"
-
-    def __init__(self) -> None:
-        self.found = False
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        self.generic_visit(node)
-        return self._call(node.left, node.right, node) if isinstance(node.op, ast.Pow) else node
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
-        self.generic_visit(node)
-        if not isinstance(node.op, ast.Pow):
-            return node
-        old = copy.deepcopy(node.target)
-        old.ctx = ast.Load()
-        return ast.copy_location(ast.Assign([node.target], self._call(old, node.value, node)), node)
-
-    def _call(self, base: ast.expr, exponent: ast.expr, node: ast.AST) -> ast.expr:
-        self.found = True
-        return ast.copy_location(ast.Call(ast.Name(self.NAME, ast.Load()), [base, exponent], []), node)
-
-
-def _power(base: Any, exponent: Any) -> Any:
-    """``base ** exponent``, of integers as the compiled code has it: ``int(1 / x)`` for a negative exponent, and 0 for 0."""
-    if isinstance(base, (int, np.integer)) and isinstance(exponent, (int, np.integer)) and exponent < 0:
-        one = base ** (exponent * 0)
-        return one * (base if exponent % 2 else 1) if base in (1, -1) else one * 0
-    return base**exponent
 
 
 def _simulated_value(value: Any, done: dict[int, Any]) -> Any:

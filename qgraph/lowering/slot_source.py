@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from qgraph import program
 from qgraph.compiled import Parameter
 from qgraph.program import FAULTS, SCALAR_DTYPES, WORD, ArrayType, Cast, Slot, itemsize
 
-SLOTS = Parameter("slots", "_slots")
+SLOTS = Parameter("slots", program.SLOTS)
 NOTED = Parameter("faults", FAULTS)
 # Scratch as an array of another type.
 VIEWS = tuple(

@@ -216,24 +216,87 @@ def test_uint64_stays_an_integer(check):
     check(unsigned, lambda: (np.uint64([2**63, 5, 2**62]), np.zeros(3, np.uint64)))
 
 
-def negative_powers(base, exponent, out, narrow, plain):
+def powers(base, exponent, out):
     for i in range(base.shape[0]):
         out[i] = base[i] ** exponent[i]
-        narrow[i] **= exponent[i]
-        plain[i] = (i - 2) ** (i - 5) + 3 ** (2 - i)
+    return base[1] ** exponent[0]
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint64"])
-def test_integers_to_a_negative_power_have_no_fraction(rig, dtype):
-    exponents = np.array([-1, -2, -1, -2, -3, -1, -7, 3, 0])
-    bases = np.array([-1, -1, 1, 1, 2, 0, -3, 2, 0])
-    # The largest uint64 is not -1.
-    answers = [0 if dtype == "uint64" else -1, 0 if dtype == "uint64" else 1, 1, 1, 0, 0, 0, 8, 1]
-    out, narrow, plain = np.full(9, POISON, dtype), bases.astype(dtype), np.full(9, POISON)
-    rig.run(rig.kernel(negative_powers), bases.astype(dtype), exponents, out, narrow, plain)
-    assert out.tolist() == answers
-    assert narrow.tolist() == answers
-    assert plain.tolist() == [0 + 9, 1 + 3, 0 + 1, 1, 0, 1, 4, 25, 216]
+def powers_in_place(base, exponent, out):
+    for i in range(base.shape[0]):
+        out[i] = i
+        out[i] **= exponent[i]
+
+
+def powers_by_call(base, exponent, out):
+    for i in range(base.shape[0]):
+        out[i] = pow(base[i], exponent[i]) - np.power(base[i], exponent[i]) + i
+
+
+@qgraph.func
+def squared_power(a, k):
+    b = a**k
+    return b * b
+
+
+def powers_in_a_func(base, exponent, out):
+    for i in range(base.shape[0]):
+        out[i] = squared_power(base[i], exponent[i])
+
+
+def powers_in_a_test(base, exponent, out):
+    k = 0
+    while base[0] ** exponent[0] > k:
+        k += 1
+        for i in range(base.shape[0]):
+            out[i] = k if k ** exponent[1] > 5 else i
+    return k
+
+
+def powers_that_a_loop_waits_for(base, exponent, out):
+    k = 0
+    while base[k] ** exponent[k] < 2:
+        for i in range(out.shape[0]):
+            out[i] = i
+    return k
+
+
+POWERS = [powers, powers_in_place, powers_by_call, powers_in_a_func, powers_in_a_test, powers_that_a_loop_waits_for]
+
+
+def bases_and_exponents(dtype, exponents):
+    return np.array([3, 1, 2, 2]).astype(dtype), np.array(exponents), np.arange(40, 44).astype(dtype)
+
+
+@pytest.mark.parametrize("function", POWERS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
+def test_powers_and_those_that_are_no_integers(rig, function, dtype):
+    kernel = rig.kernel(function)
+    rig.compare(kernel, lambda: bases_and_exponents(dtype, [2, 3, 0, 3]))
+    with pytest.raises(qgraph.ArgumentError, match=r"is an integer to a negative power"):
+        rig.run(kernel, *bases_and_exponents(dtype, [-2, -3, -1, -3]))
+    # It is told once, and the kernel goes on.
+    rig.compare(kernel, lambda: bases_and_exponents(dtype, [1, 2, 3, 1]))
+
+
+@pytest.mark.parametrize("function", [powers, powers_by_call, powers_in_a_func], ids=lambda function: function.__name__)
+def test_floats_have_negative_powers(check, function):
+    check(function, lambda: bases_and_exponents("float64", [2, 3, -1, 3]))
+
+
+def powers_that_are_fine(x, f, k):
+    for j in qgraph.serial(range(3)):
+        for i in range(x.shape[0]):
+            x[i] = i**2 + 3 ** (j + 1)
+            f[i] = f[i] ** k[i] + k[i] ** f[i]
+
+
+def test_powers_that_cannot_be_negative_are_not_looked_at(check):
+    def arguments():
+        return np.full(3, POISON), np.array([1.5, 2.5, 0.5]), np.array([2, 3, 1])
+
+    kernel = check(powers_that_are_fine, arguments)
+    assert kernel.plan(*arguments()).program.faults == ()
 
 
 def mixed_signs(u, narrow, wide, out, floats):
