@@ -91,6 +91,8 @@ class CudaPlan:
     device_runtime: bool
     # The types of kernel scalars, by slot name.
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    # The key in `codes` of the kernel that is the whole plan, for one block; empty where there is none.
+    block: str = ""
     # Whether it was read off the disk as a whole; and why it could not be kept there, where it could not.
     from_disk: bool = field(default=False, compare=False)
     unkept: str = field(default="", compare=False)
@@ -117,3 +119,5 @@ class SimulatorPlan:
     # Makes an array of the simulator's device out of a NumPy array, sharing its memory.
     array: Callable[..., object] = field(compare=False)
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    # As in CudaPlan.
+    block: str = ""

@@ -28,7 +28,8 @@ class Explanation:
     def __str__(self) -> str:
         plan = self.plan
         head = f"{plan.program.name}: {len(plan.tasks)} tasks in {len(plan.nodes)} nodes, floats are {plan.program.float_type}"
-        return "\n".join([head, *self._region(0, 1), *self._doubles()])
+        block = [] if plan.one_block is None else [f"  {plan.one_block}"]
+        return "\n".join([head, *block, *self._region(0, 1), *self._doubles()])
 
     def _region(self, region: int, depth: int) -> Iterator[str]:
         plan, pad = self.plan, "  " * depth

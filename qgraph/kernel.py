@@ -118,7 +118,8 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         functools.update_wrapper(self, function)
         self.options = options
-        self.last_launch: LastLaunch | None = None
+        # What ran last; it knows what it did.
+        self._ran: Specialisation | None = None
         self._source: SourceFunction = parse(function, "@qgraph.kernel")
         # What a kernel is to another kernel that calls it: a func.
         self.__qgraph_kernel__ = Func(function)
@@ -150,6 +151,11 @@ class Kernel:
         self._reads_disk = True
         _KERNELS.add(self)
 
+    @property
+    def last_launch(self) -> LastLaunch | None:
+        """What the last call did; None before the first one."""
+        return None if self._ran is None else self._ran.launched
+
     # --- calling -------------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -170,7 +176,7 @@ class Kernel:
                 except CudaError as error:
                     self._recover(error)
                 else:
-                    self.last_launch = last.specialisation.launched
+                    self._ran = last.specialisation
                     return None if numbers is None else last.specialisation.value(numbers)
         # Only complete positional arguments have a key.
         return self._run(args if complete or key is not None else self._bind(args, kwargs), key)
@@ -259,7 +265,7 @@ class Kernel:
             self._recover(error)
             specialisation = self._specialisation(variant, aliases)
             numbers = self._executable(specialisation).launch(call)
-        self.last_launch = specialisation.launched
+        self._ran = specialisation
         return specialisation, call, None if numbers is None else specialisation.value(numbers)
 
     def _recover(self, error: CudaError) -> None:
@@ -450,7 +456,7 @@ class Kernel:
         variant, leaves = self._describe_only(values)
         from qgraph.lowering.build import build_plan
 
-        return build_plan(variant.program_for(variant.check(leaves)), fuse=self.options.fuse)
+        return build_plan(variant.program_for(variant.check(leaves)), fuse=self.options.fuse, one_block=self.options.one_block)
 
     def ptx(self, *args: Any, cc: tuple[int, int] = (9, 0), **kwargs: Any) -> dict[str, str]:
         """The PTX of every task for compute capability ``cc``, by task name; needs no GPU."""
@@ -460,7 +466,7 @@ class Kernel:
         variant, leaves = self._describe_only(values)
         from qgraph.lowering.build import build_plan
 
-        plan = build_plan(variant.program_for(variant.check(leaves)), fuse=self.options.fuse)
+        plan = build_plan(variant.program_for(variant.check(leaves)), fuse=self.options.fuse, one_block=self.options.one_block)
         return compile_ptx(plan, cc, self.options)[1]
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
@@ -571,7 +577,7 @@ class Bound:
                 self._kernel._recover(error)
                 self._rebuild()
                 numbers = self._executable.launch(self._call)
-        self._kernel.last_launch = self._specialisation.launched
+        self._kernel._ran = self._specialisation
         return self._specialisation.value(numbers)
 
     @property
@@ -656,9 +662,10 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         function: a plain Python function.
         graph: False launches one kernel a loop instead of a graph.
         backend: 'cuda', 'cpu' or 'sim'; None takes ``set_backend``'s, else where the arrays live.
-        fuse: join neighbouring loops where no element crosses iterations, and run independent ones side by side in one kernel.
+        fuse: join neighbouring loops where no element crosses iterations, run independent ones side by side in one kernel, and
+            the whole kernel as one block of threads where its loops are small.
         fastmath: let floats be reordered and approximated.
-        block_size: threads a block on CUDA, 1 to 1024; None lets qgraph choose.
+        block_size: threads a block on CUDA, 1 to 1024; None lets qgraph choose, and with ``fuse`` choose one block.
         bounds_check: reserved; must be False.
         conditional: 'auto' runs device loops on the device where it can, 'device' insists, 'host' never does.
 

@@ -32,6 +32,11 @@ class Options:
             )
         return object.__new__(cls)
 
+    @property
+    def one_block(self) -> bool:
+        """Whether a kernel may run as one block of threads: nothing was said of how its graph is launched, but to fuse it."""
+        return self.fuse and self.graph and self.conditional != "host" and self.block_size is None
+
     def __post_init__(self) -> None:
         if self.backend is not None:
             check_backend(self.backend)

@@ -5,7 +5,8 @@ Data only: comparable, printable, drawable. ``lowering.build`` makes it from a P
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -115,14 +116,57 @@ class Region:
     nodes: tuple[int, ...]
 
 
+# Threads of the block that runs a whole kernel, where the device has registers for so many.
+BLOCK_THREADS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OneBlock:
+    """Whether the whole kernel may run as one block of threads, with barriers between its tasks.
+
+    ``loops``: of each parallel loop its line, the host values whose product is its extent, and the most iterations that one
+    block shall do: a launch with more of them, anywhere, takes the graph. ``why_not``: why it never runs so, else empty.
+    """
+
+    loops: tuple[tuple[int, tuple[str, ...], int], ...] = ()
+    why_not: str = ""
+
+    def fits(self, host: Mapping[str, int], threads: int = BLOCK_THREADS) -> bool:
+        """Whether a launch with these host values runs as one block; one of fewer ``threads`` does so much less."""
+        return not self.why_not and all(
+            math.prod(host[name] for name in names) <= most * threads // BLOCK_THREADS for _, names, most in self.loops
+        )
+
+    def widest(self, host: Mapping[str, int]) -> int:
+        """The extent of the loop with the most iterations; more threads than that have nothing to do."""
+        return max((math.prod(host[name] for name in names) for _, names, _ in self.loops), default=0)
+
+    def __str__(self) -> str:
+        if self.why_not:
+            return f"not one block: {self.why_not}"
+        most = max((most for _, _, most in self.loops), default=0)
+        fewer = sorted({(line, few) for line, _, few in self.loops if few < most})
+        if not most:
+            return f"one block of {BLOCK_THREADS} threads"
+        limits = [
+            f"no loop has more than {most} iterations",
+            *(f"that of line {line} no more than {few}" for line, few in fewer),
+        ]
+        return f"one block of {BLOCK_THREADS} threads, while {', '.join(limits)}"
+
+
 @dataclass(frozen=True, slots=True)
 class GraphPlan:
-    """What will run, in which order. ``edges`` are (from, to) node indices, each within one region, reduced."""
+    """What will run, in which order. ``edges`` are (from, to) node indices, each within one region, reduced.
+
+    ``one_block``: whether a launch may take another way, None where nobody asked for it.
+    """
 
     program: Program
     nodes: tuple[Node, ...]
     edges: tuple[tuple[int, int], ...]
     regions: tuple[Region, ...]
+    one_block: OneBlock | None = None
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -134,6 +178,11 @@ class GraphPlan:
         """The edges between kernels: where the GPU can, the later one starts beside the earlier, and waits inside."""
         kernels = {node.index for node in self.nodes if node.kind == "kernel"}
         return frozenset(edge for edge in self.edges if kernels.issuperset(edge))
+
+    @property
+    def has_block(self) -> bool:
+        """Whether launches may run it as one block."""
+        return self.one_block is not None and not self.one_block.why_not
 
     @property
     def unrolled(self) -> tuple[Unrolling, ...]:
@@ -173,7 +222,8 @@ class GraphPlan:
             + (", memory of the graph" if each.in_graph else "")
             for each in program.temporaries
         ]
-        return "\n".join([head, *arrays, *self._region_lines(0, 1)])
+        block = [] if self.one_block is None else [f"  {self.one_block}"]
+        return "\n".join([head, *block, *arrays, *self._region_lines(0, 1)])
 
     def _region_lines(self, region: int, depth: int) -> list[str]:
         lines = []

@@ -6,9 +6,8 @@ import importlib
 import sys
 import threading
 import warnings
-import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from qgraph.errors import ArgumentError, BackendError, PerformanceWarning
@@ -154,11 +153,13 @@ class Specialisation:
         from qgraph.lowering.build import build_plan
 
         self.variant, self.aliases = variant, aliases
-        self.plan: GraphPlan = build_plan(variant.program_for(aliases), fuse=variant.options.fuse)
+        self.plan: GraphPlan = build_plan(
+            variant.program_for(aliases), fuse=variant.options.fuse, one_block=variant.options.one_block
+        )
         # Arrays that share memory may need temporaries, and these numbers of their own.
         self.host_values = HostValues(self.plan.program).of if aliases else variant.host_values
         self.executable: Executable | None = None
-        self.launched: LastLaunch | None = None
+        self._launched: LastLaunch | None = None
         # What the kernel returns, from the numbers of a launch.
         self.value: Callable[[tuple[Any, ...] | None], Any] = assembler(self.plan.program.result)
         self.lock = threading.Lock()
@@ -166,10 +167,18 @@ class Specialisation:
     def build(self) -> Executable:
         """Compile, and make the executable of the path that fits."""
         variant = self.variant
-        executable = _EXECUTABLES[variant.backend](self.plan, variant, _teller(self))
+        executable = _EXECUTABLES[variant.backend](self.plan, variant)
         self.executable = executable
-        self.launched = LastLaunch(len(self.plan.tasks), executable.nodes, executable.path, executable.reason)
         return executable
+
+    @property
+    def launched(self) -> LastLaunch | None:
+        """What the last launch did; None before there is an executable."""
+        executable = self.executable
+        if executable is None or (self._launched is not None and self._launched.reason is executable.reason):
+            return self._launched
+        self._launched = LastLaunch(len(self.plan.tasks), executable.nodes, executable.path, executable.reason)
+        return self._launched
 
     def again(self, executable: Executable, call: Call) -> Run | None:
         """A function that runs ``call`` once more while its arrays live; it holds none of them. None where there is none."""
@@ -177,21 +186,11 @@ class Specialisation:
 
     def close(self) -> None:
         """Free the executable; the next launch builds another."""
+        # What it did last is still told afterwards.
+        self._launched = self.launched
         executable, self.executable = self.executable, None
         if executable is not None:
             executable.close()
-
-
-def _teller(specialisation: Specialisation) -> Callable[[str], None]:
-    """A function that an executable calls with the reason when it begins to run another way; it keeps nothing alive."""
-    found = weakref.ref(specialisation)
-
-    def tell(reason: str) -> None:
-        alive = found()
-        if alive is not None and alive.launched is not None:
-            alive.launched = replace(alive.launched, reason=reason)
-
-    return tell
 
 
 def forget_code() -> None:
@@ -201,21 +200,21 @@ def forget_code() -> None:
         numba_cpu.forget()
 
 
-def _cpu(plan: GraphPlan, variant: Variant, _tell: Callable[[str], None]) -> Executable:
+def _cpu(plan: GraphPlan, variant: Variant) -> Executable:
     from qgraph.lowering.compile import compile_cpu
     from qgraph.runtime.cpu import CpuExecutable
 
     return CpuExecutable(compile_cpu(plan, variant.options))
 
 
-def _simulator(plan: GraphPlan, variant: Variant, _tell: Callable[[str], None]) -> Executable:
+def _simulator(plan: GraphPlan, variant: Variant) -> Executable:
     from qgraph.lowering.compile import compile_simulator
     from qgraph.runtime.simulator import SimulatorExecutable
 
     return SimulatorExecutable(compile_simulator(plan))
 
 
-def _cuda(plan: GraphPlan, variant: Variant, tell: Callable[[str], None]) -> Executable:
+def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
     from qgraph.lowering.compile import compile_cuda
     from qgraph.runtime import cuda_driver
     from qgraph.runtime.cuda_graph import CudaGraphExecutable
@@ -237,7 +236,7 @@ def _cuda(plan: GraphPlan, variant: Variant, tell: Callable[[str], None]) -> Exe
     probe = loop_probe(variant.device)
     works = probe.device_branches if any(node.kind in ("if", "switch") for node in plan.nodes) else probe.device_loops
     if works and plan.unrolled:
-        return CudaUnrollingExecutable(compiled, device, block_size=block, reason=probe.reason, tell=tell)
+        return CudaUnrollingExecutable(compiled, device, block_size=block, reason=probe.reason)
     if works:
         return CudaGraphExecutable(compiled, device, block_size=block, reason=probe.reason)
     if options.conditional == "device":

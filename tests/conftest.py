@@ -232,8 +232,12 @@ class Rig:
         """Run ``function`` as a kernel and as plain Python on equal arguments; compare every array, and what is returned.
 
         ``make_args`` is called for each run and must give equal arguments each time. Arrays filled with ``POISON`` must
-        change somewhere, and something must change or be returned at all unless ``noop``. Returns the kernel.
+        change somewhere, and something must change or be returned at all unless ``noop``. Returns the kernel. What is
+        fused runs once more with a block size, which keeps it from being one block.
         """
+        if options.get("fuse") and "block_size" not in options and self.backend != "cpu":
+            graph = self.kernel(function, **options, block_size=256)
+            self.compare(graph, make_args, tolerance=tolerance, noop=noop)
         kernel = self.kernel(function, **options)
         self.compare(kernel, make_args, tolerance=tolerance, noop=noop)
         return kernel

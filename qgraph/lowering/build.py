@@ -9,6 +9,7 @@ from qgraph.lowering.dependencies import edges_of, places_of
 from qgraph.lowering.fills import mark_fills_and_copies
 from qgraph.lowering.folding import fold_statements
 from qgraph.lowering.joins import add_joins
+from qgraph.lowering.one_block import consider_one_block
 from qgraph.lowering.side_by_side import put_side_by_side
 from qgraph.lowering.unrolling import unroll_loops
 from qgraph.plan import GraphPlan, Node, Region, task_label
@@ -30,8 +31,11 @@ from qgraph.stack import roomy
 
 
 @roomy
-def build_plan(program: Program, *, fuse: bool = False) -> GraphPlan:
-    """The graph of ``program``, bodies of device loops included. ``fuse``: independent loops share a kernel."""
+def build_plan(program: Program, *, fuse: bool = False, one_block: bool = False) -> GraphPlan:
+    """The graph of ``program``, bodies of device loops included.
+
+    ``fuse``: independent loops share a kernel. ``one_block``: the plan says whether all of it may run as one block.
+    """
     builder = _Builder(program)
     builder.region(program.body, None, None)
     plan = GraphPlan(
@@ -42,7 +46,8 @@ def build_plan(program: Program, *, fuse: bool = False) -> GraphPlan:
     )
     # Fills first: what is no kernel takes no statements. Joins last: they stand between nodes, whatever kind those are.
     plan = fold_statements(mark_fills_and_copies(plan))
-    return unroll_loops(add_joins(put_side_by_side(plan) if fuse else plan))
+    plan = unroll_loops(add_joins(put_side_by_side(plan) if fuse else plan))
+    return consider_one_block(plan) if one_block else plan
 
 
 class _Builder:

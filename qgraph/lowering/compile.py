@@ -9,12 +9,14 @@ from typing import Any
 
 from qgraph.compiled import CpuPlan, CudaPlan, SimulatorPlan, TaskCode
 from qgraph.lowering import link
+from qgraph.lowering.block_source import block_code
 from qgraph.lowering.meaning import meaning
+from qgraph.lowering.one_block import entry_of
 from qgraph.lowering.saved import Saved
 from qgraph.lowering.slot_source import Dtypes
 from qgraph.lowering.task_source import CUDA_MODULE, cuda_code
 from qgraph.options import Options
-from qgraph.plan import GraphPlan
+from qgraph.plan import BLOCK_THREADS, GraphPlan
 from qgraph.program import Function
 from qgraph.stack import roomy
 
@@ -67,6 +69,10 @@ def compile_ptx(
             code = replace(code, entry=twin.entry)
             texts[task.name] = texts[twin.task.name]
         codes[task.name] = code
+    if plan.has_block:
+        code, function = block_code(plan, "numba.cuda", dtypes)
+        texts[code.entry] = _ptx(plan, code, function, capability, replace(options, block_size=BLOCK_THREADS), saved)
+        codes[code.entry] = code
     return codes, texts
 
 
@@ -102,7 +108,8 @@ def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options,
     codes, texts = compile_ptx(plan, capability, options, dtypes, filled, saved)
     device_runtime = link.device_runtime_path() is not None
     cubin = link.link(list(dict.fromkeys(texts.values())), capability, device_runtime=device_runtime) if texts else b""
-    return saved.keep_plan(CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes))
+    block = entry_of(plan.program) if plan.has_block else ""
+    return saved.keep_plan(CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes, block))
 
 
 @roomy
@@ -121,7 +128,11 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
             code, function = cuda_code(plan.program, node, cuda, dtypes, guards.get(node.index))
             codes[node.task.name] = code
             kernels[node.task.name] = numba_cuda.simulator_kernel(function)
-    return SimulatorPlan(plan, codes, kernels, numba_cuda.simulator_array, dtypes)
+    block = ""
+    if plan.has_block:
+        code, function = block_code(plan, cuda, dtypes)
+        block, codes[code.entry], kernels[code.entry] = code.entry, code, numba_cuda.simulator_kernel(function)
+    return SimulatorPlan(plan, codes, kernels, numba_cuda.simulator_array, dtypes, block)
 
 
 def _ptx(

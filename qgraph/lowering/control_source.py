@@ -65,7 +65,7 @@ def control_function(program: Program, dtypes: Dtypes) -> tuple[tuple[Parameter,
 def _taskless(program: Program, parameters: Sequence[Parameter], body: list[ast.stmt], names: dict[str, object]) -> Function:
     tree = function_tree(program.name, [parameter.name for parameter in parameters], body)
     for node in ast.walk(tree):
-        _place(node, program.span)
+        place_at(node, program.span)
     return Function(program.name, tree, names, program.span.file)
 
 
@@ -86,8 +86,8 @@ class _Control:
         spans = {task.name: task.span for task in self._program.tasks()}
         # Each call stands where its task does, so that an error in it names the user's line.
         for node in ast.walk(tree):
-            span = spans.get(cast(ast.Name, node.func).id, self._program.span) if _calls_name(node) else self._program.span
-            _place(node, span)
+            span = spans.get(cast(ast.Name, node.func).id, self._program.span) if calls_name(node) else self._program.span
+            place_at(node, span)
         return tree.body
 
     def _block(self, statements: Sequence[Statement], lines: list[str], pad: str) -> None:
@@ -186,13 +186,15 @@ class _Control:
         return ", ".join("0" if parameter is HANDLE else parameter.name for parameter in parameters)
 
 
-def _calls_name(node: ast.AST) -> TypeGuard[ast.Call]:
+def calls_name(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Whether it is a call of a name."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
 
 
-def _place(node: ast.AST, span: Span) -> None:
+def place_at(node: ast.AST, span: Span, below: int = 0) -> None:
+    """Let ``node`` stand at ``span``, or so many lines ``below``."""
     if isinstance(node, (ast.stmt, ast.expr)):
-        node.lineno = node.end_lineno = span.line
+        node.lineno = node.end_lineno = span.line + below
         node.col_offset, node.end_col_offset = span.column, span.column + 1
 
 

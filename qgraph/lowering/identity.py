@@ -81,6 +81,7 @@ def plan_text(plan: GraphPlan) -> str:
     for node in plan.nodes:
         writer.node(node, tasks)
     writer.raw(plan.edges)
+    writer.raw(plan.has_block)
     return writer.text()
 
 

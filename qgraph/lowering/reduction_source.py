@@ -247,6 +247,38 @@ def _indent(lines: Sequence[str], depth: int) -> list[str]:
     return ["    " * depth + line for line in lines]
 
 
+# --- one block of CUDA ------------------------------------------------------------------------------------------------
+
+
+def carried_dtypes(task: Task, dtypes: Dtypes) -> list[tuple[str, str]]:
+    """The locals that the iterations combine, each with its dtype."""
+    return [(variable.local, _dtype(variable, dtypes)) for variable in _carried(task)]
+
+
+def block_store(task: Task, dtypes: Dtypes, places: Mapping[str, str]) -> list[ast.stmt]:
+    """Store what the thread's iterations made. ``places`` are subscripts up to the thread's number."""
+    return generated("\n".join(f"{places[local]}_lane] = {local}" for local, _ in carried_dtypes(task, dtypes)))
+
+
+def block_combine(task: Task, dtypes: Dtypes, places: Mapping[str, str]) -> list[ast.stmt]:
+    """Combine the value of thread ``_lane`` with those of every ``_part``-th one behind it, of ``_held``."""
+    locals_ = [local for local, _ in carried_dtypes(task, dtypes)]
+    lines = [
+        *(f"{local} = {places[local]}_lane]" for local in locals_),
+        "for _other in _range(_lane + _part, _held, _part):",
+        *(f"    {local}_b = {places[local]}_other]" for local in locals_),
+        *_indent(_combine(task, dtypes), 1),
+        *(f"{places[local]}_lane] = {local}" for local in locals_),
+    ]
+    return generated("\n".join(lines))
+
+
+def block_finish(task: Task, dtypes: Dtypes, places: Mapping[str, str]) -> list[ast.stmt]:
+    """Combine the kernel scalars and elements with what is left in the place of the first thread."""
+    lines = [f"{local} = {places[local]}0]" for local, _ in carried_dtypes(task, dtypes)]
+    return generated("\n".join([*lines, *_finish(task, dtypes)]))
+
+
 # --- CPU --------------------------------------------------------------------------------------------------------------
 
 

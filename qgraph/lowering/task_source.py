@@ -38,7 +38,7 @@ CUDA_MODULE = "_cuda"
 LIGHT = 200
 _MOST_LIGHT = 3
 # Under names that no user has: a parameter may be called `range`.
-_BUILTINS = {"_range": range, "_min": min, "_max": max, "_at_least": language.at_least}
+BUILTINS = {"_range": range, "_min": min, "_max": max, "_at_least": language.at_least}
 # Constants up to which the bound of a loop and the distance of an index from its variable count as small.
 _SMALL = 1 << 16
 
@@ -66,7 +66,7 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
     if node.beside:
         return _beside(program, node, cuda, dtypes, head)
     counts = [axis.count for axis in task.axes]
-    names = {**task_names(task, dtypes), **_BUILTINS, CUDA_MODULE: cuda}
+    names = {**task_names(task, dtypes), **BUILTINS, CUDA_MODULE: cuda}
     several = bool(task.axes) and not task.on_device and _is_light(task)
     bins = bins_of(program, task)
     first, then = ([_call(program, each, dtypes) for each in tasks] for tasks in (node.first, node.then))
@@ -83,7 +83,7 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
         several = False
         body = _binning(task, counts, dtypes, bins)
     elif task.on_device:
-        body = [*_prologue(task, dtypes), *_grid_stride(task, counts)]
+        body = [*prologue(task, dtypes), *_grid_stride(task, counts)]
     elif several:
         body = _several(task, counts, dtypes)
     else:
@@ -100,7 +100,7 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
         single=not task.axes,
         on_device=task.on_device,
         several=several,
-        constant=_constant(program, parameters, node.tasks),
+        constant=constant_arrays(program, parameters, node.tasks),
         reduces=bool(task.reductions or bins),
     )
     return code, function
@@ -120,7 +120,7 @@ def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Se
     """The kernel of several loops: each has as many warps as it needs, in order, one iteration a thread."""
     task = node.task
     assert task is not None
-    names: dict[str, object] = {**_BUILTINS, CUDA_MODULE: cuda}
+    names: dict[str, object] = {**BUILTINS, CUDA_MODULE: cuda}
     body = [*head, *_statements("_t = _cuda.grid(1)")]
     common = {leaf.name for leaf in program.arrays_and_scalars} | {value.name for value in program.host_values}
     taken = Taken(frozenset(), {})
@@ -132,11 +132,11 @@ def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Se
         extents = [axis.count for axis in part.axes]
         counts.append(tuple(map(_name_of, extents)))
         # Threads between the end of a loop and the start of the next one have nothing to do.
-        lines = _statements(f"_n = {_product(extents)}\nif _t < _n: pass\n_t -= (_n + {WARP - 1}) & -{WARP}\nif _t < 0: return")
+        lines = _statements(f"_n = {product(extents)}\nif _t < _n: pass\n_t -= (_n + {WARP - 1}) & -{WARP}\nif _t < 0: return")
         mine = lines[1]
         assert isinstance(mine, ast.If)
         iteration = replace_continue(copy.deepcopy(list(part.body)))
-        mine.body = [*_prologue(part, dtypes), *_unravel(part, "_t", part.axes), *iteration, ast.Return()]
+        mine.body = [*prologue(part, dtypes), *unravel(part, "_t", part.axes), *iteration, ast.Return()]
         body += lines
     parameters = (*parameters_of(program, task, body), EARLY)
     function = make_function(task.name, [p.name for p in parameters], body, names, task)
@@ -148,7 +148,7 @@ def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Se
         counts=tuple(counts),
         single=False,
         on_device=False,
-        constant=_constant(program, parameters, node.tasks),
+        constant=constant_arrays(program, parameters, node.tasks),
     )
     return code, function
 
@@ -161,7 +161,7 @@ def _call(program: Program, task: Task, dtypes: Dtypes) -> tuple[ast.stmt, Funct
     return call, function
 
 
-def _constant(program: Program, parameters: Sequence[Parameter], tasks: Sequence[Task]) -> frozenset[str]:
+def constant_arrays(program: Program, parameters: Sequence[Parameter], tasks: Sequence[Task]) -> frozenset[str]:
     """The array parameters that nothing changes while the kernel runs."""
     # Scratch is how blocks talk to each other: its loads and stores stay where the fences are.
     arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind == "leaf"}
@@ -182,7 +182,7 @@ def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast
     The loads of all of them start before the first store, which one iteration a thread cannot fill memory with. The body is
     there twice: for threads with all of their iterations, and for one iteration or those that are left.
     """
-    head = _statements(f"_n = {_product(counts)}\n_first = _cuda.grid(1)\nif _first >= _n: return")
+    head = _statements(f"_n = {product(counts)}\n_first = _cuda.grid(1)\nif _first >= _n: return")
     choice, rest = _statements(
         # One iteration: the next one is past the end.
         "if _cuda.gridsize(1) < _n:\n"
@@ -205,16 +205,16 @@ def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast
     full = whole.body[0]
     assert isinstance(full, ast.For)
     assert isinstance(rest, ast.While)
-    full.body += [*_unravel(task, "_t", task.axes), *copy.deepcopy(list(task.body))]
-    rest.body += [*_unravel(task, "_t", task.axes), *copy.deepcopy(list(task.body))]
-    return [*head, *_prologue(task, dtypes), choice, rest]
+    full.body += [*unravel(task, "_t", task.axes), *copy.deepcopy(list(task.body))]
+    rest.body += [*unravel(task, "_t", task.axes), *copy.deepcopy(list(task.body))]
+    return [*head, *prologue(task, dtypes), choice, rest]
 
 
 def _one_thread(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
     """One thread an iteration; threads past the end return before they read anything."""
-    guard = _statements(f"_t = _at_least(_cuda.grid(1), 0)\nif _t >= {_product(counts)}: return")
+    guard = _statements(f"_t = _at_least(_cuda.grid(1), 0)\nif _t >= {product(counts)}: return")
     body = replace_continue(copy.deepcopy(list(task.body)))
-    return [*guard, *_prologue(task, dtypes), *_unravel(task, "_t", task.axes), *body]
+    return [*guard, *prologue(task, dtypes), *unravel(task, "_t", task.axes), *body]
 
 
 def _grid_stride(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
@@ -246,12 +246,12 @@ def _reducing(
         )
     )
     loops = strided(_numbered_iteration(task, counts), several=several)
-    return [*_prologue(task, dtypes), *_counted(counts), *head, *loops, *cuda_finish(task, dtypes, *last)]
+    return [*prologue(task, dtypes), *_counted(counts), *head, *loops, *cuda_finish(task, dtypes, *last)]
 
 
 def _binning(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, bins: Sequence[Bins]) -> list[ast.stmt]:
     """A grid-stride loop whose colliding updates go to shared memory where that pays."""
-    head = [*_prologue(task, dtypes), *_counted(counts)]
+    head = [*prologue(task, dtypes), *_counted(counts)]
     return binning(task, bins, head, _numbered_iteration(task, counts), several=_is_light(task))
 
 
@@ -265,7 +265,7 @@ def _numbered_iteration(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt
     """What iteration ``_t`` does, behind ``_counted``."""
     names = [ast.Name(f"_n{k}", ast.Load()) for k in range(len(counts))]
     number = _statements(f"{NUMBER} = _t") if numbered(task) else []
-    return [*_unravel(task, "_t", task.axes, names), *number, *task.body]
+    return [*unravel(task, "_t", task.axes, names), *number, *task.body]
 
 
 def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
@@ -286,19 +286,19 @@ def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[
     bounds = {axis.variable: start for axis in task.axes if (start := _constant_bound(axis)) is not None}
     first = _statements("\n".join(identities(task, dtypes)))
     loops = _checked_loops(task, bounds, [*number, *iteration])
-    body = [*head, *_prologue(task, dtypes), *first, *loops, *chunk_partials(task, dtypes)]
+    body = [*head, *prologue(task, dtypes), *first, *loops, *chunk_partials(task, dtypes)]
     parameters = parameters_of(program, task, body)
     fixed = ["_chunk", "_rows", "_cols", "_row_step", "_col_step"]
-    names = {**task_names(task, dtypes), **reduction_names(task, dtypes), **loose, **_BUILTINS}
+    names = {**task_names(task, dtypes), **reduction_names(task, dtypes), **loose, **BUILTINS}
     function = make_function(f"{task.name}_chunk", [*fixed, *(p.name for p in parameters)], body, names, task)
     return parameters, function
 
 
 def finish_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
     """On the CPU: combines the results of ``_chunks`` chunks of a loop with reductions."""
-    body = [*_prologue(task, dtypes), *cpu_finish(task, dtypes)]
+    body = [*prologue(task, dtypes), *cpu_finish(task, dtypes)]
     parameters = parameters_of(program, task, body)
-    names = {**task_names(task, dtypes), **reduction_names(task, dtypes), **_BUILTINS}
+    names = {**task_names(task, dtypes), **reduction_names(task, dtypes), **BUILTINS}
     return parameters, make_function(f"{task.name}_finish", ["_chunks", *(p.name for p in parameters)], body, names, task)
 
 
@@ -335,12 +335,12 @@ def _loops(task: Task, bounds: Mapping[str, int], iteration: Sequence[ast.stmt])
     rows, last = task.axes[:-1], task.axes[-1]
     (inner,) = _statements("for _t in _range(_col0, _col1): pass")
     assert isinstance(inner, ast.For)
-    inner.body = [*_unravel(task, "_t", (last,)), *_told((last,), bounds), *_index_tuple(task), *copy.deepcopy(list(iteration))]
+    inner.body = [*unravel(task, "_t", (last,)), *_told((last,), bounds), *_index_tuple(task), *copy.deepcopy(list(iteration))]
     if not rows:
         return inner
     (outer,) = _statements("for _row in _range(_row0, _row1): pass")
     assert isinstance(outer, ast.For)
-    outer.body = [*_unravel(task, "_row", rows, tuple_too=False), *_told(rows, bounds), inner]
+    outer.body = [*unravel(task, "_row", rows, tuple_too=False), *_told(rows, bounds), inner]
     return outer
 
 
@@ -411,7 +411,7 @@ def serial_function(
 def one_thread_body(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
     """The statements of a one-thread task: load the slots that it reads, run, store the kernel scalars that it assigned."""
     stores = _statements("\n".join(f"{slot_place(slot, dtypes)} = {name}" for name, slot in task.results))
-    return [*_prologue(task, dtypes), *copy.deepcopy(list(task.body)), *stores]
+    return [*prologue(task, dtypes), *copy.deepcopy(list(task.body)), *stores]
 
 
 def task_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
@@ -449,7 +449,7 @@ def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
     return tuple(parameters)
 
 
-def _prologue(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+def prologue(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
     """Loads what the task reads of slots, and finds the arrays that slots select, once."""
     lines = [f"{name} = {slot_place(slot, dtypes)}" for name, slot in task.scalars]
     lines += [f"{selection.local} = {selected_leaf(selection)}" for selection in task.selections]
@@ -463,7 +463,7 @@ def selected_leaf(selection: Selection) -> str:
     return "".join(tests) + last
 
 
-def _unravel(
+def unravel(
     task: Task,
     index: str,
     axes: Sequence[Axis],
@@ -517,7 +517,8 @@ def replace_continue(statements: list[ast.stmt]) -> list[ast.stmt]:
     return [transformer.visit(statement) for statement in statements]
 
 
-def _product(counts: Sequence[ast.expr]) -> str:
+def product(counts: Sequence[ast.expr]) -> str:
+    """The code of the number of iterations of axes with these counts."""
     return " * ".join(f"({ast.unparse(count)})" if len(counts) > 1 else ast.unparse(count) for count in counts)
 
 

@@ -6,18 +6,19 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cuda.core.graph import GraphDefinition
 
 from qgraph.compiled import PROGRAMMATIC, CudaPlan
 from qgraph.errors import BackendError, CudaError
-from qgraph.plan import GraphPlan, Node
+from qgraph.plan import BLOCK_THREADS, GraphPlan, Node
 from qgraph.program import WORD, Branch, Loop
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
 from qgraph.runtime.cuda_arena import Arena
+from qgraph.runtime.cuda_block import BlockForm
 from qgraph.runtime.cuda_driver import ContextLost, DeviceContext, call, driver, failure, leak, outside_captures
 from qgraph.runtime.cuda_faults import DeviceFaults
 from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
@@ -240,12 +241,17 @@ class CudaExecutable(ABC):
     _allocates = False
     # Whether the graph was begun, and waits for its nodes to know what they work on.
     _unfinished = False
+    # Where the whole plan can run as one block: its kernel, and the other graph that is just this kernel.
+    _block_kernel: KernelNode | None = None
+    _block: BlockForm | None = None
 
     def __init__(self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None, reason: str) -> None:
         self.plan = plan
         self.device = device
         self.reason = reason
         self.nodes = len(plan.plan.nodes)
+        # What is told of the plan's graph, while it runs as one block.
+        self._as_whole = self.nodes, reason
         self.replays = 0
         self.argument_updates = 0
         self.reinstantiations = 0
@@ -323,6 +329,11 @@ class CudaExecutable(ABC):
                 bit = 1 << len(self._kernels)
                 loop = None if node.decision is None else loops.get(node.decision.name)
                 self._kernels[node.index] = KernelNode(node.index, code, bit, loop, setting)
+        if plan.block and self._allocates:
+            # One number and one bit more than the nodes of the plan have.
+            index, bit = len(plan.plan.nodes), 1 << len(self._kernels)
+            wide = replace(setting, block_size=BLOCK_THREADS)
+            self._block_kernel = KernelNode(index, plan.codes[plan.block], bit, None, wide)
 
     def _programmatic_edges(self, plan: CudaPlan) -> Set[tuple[int, int]]:
         """The edges over which kernels wait inside: all between two kernels, where kernels can."""
@@ -374,7 +385,10 @@ class CudaExecutable(ABC):
             try:
                 if request.token is not self._token:
                     self._patch(request)
-                self._run(request.stream)
+                if self._block is None:
+                    self._run(request.stream)
+                else:
+                    self._block.run(request.stream, self._run)
                 self.replays += 1
                 return None if self._results is None else self._read(self._results, request.stream)
             finally:
@@ -397,7 +411,10 @@ class CudaExecutable(ABC):
                 raise CudaError("a replay needs a launch before it, which sets the arguments")
             pushed = self._enter()
             try:
-                self._run(stream)
+                if self._block is None:
+                    self._run(stream)
+                else:
+                    self._block.run(stream, self._run)
             finally:
                 if pushed:
                     self.device.pop()
@@ -436,20 +453,42 @@ class CudaExecutable(ABC):
             self._arena_values = self._place(request.host)
         values = (*request.values, *self._arena_values) if self._arena_values else request.values
         parameters.update(values)
-        changed = parameters.changed != 0
+        mine = self._choose(request.host)
+        changed = parameters.changed & mine != 0
         if self._others.changing:
             changed = self._update_others(values, request.host) or changed
         if self._unfinished:
             self._finish_building()
-        if parameters.changed:
-            self._apply(parameters.changed)
-            # Only now: what an exception kept from the graph is applied by the next launch.
-            parameters.changed = 0
+        if parameters.changed & mine:
+            self._apply_to_chosen(parameters.changed & mine)
+            # Only now: what an exception kept from the graph is applied by the next launch. Kernels of the graph that does not
+            # run stay marked.
+            parameters.changed &= ~mine
         if changed and self._launched:
             self.argument_updates += 1
         self._placed = request.host
         self._launched = True
         self._token = request.token
+
+    def _choose(self, host: tuple[int, ...]) -> int:
+        """Decide what runs with these host values, and give the mask of its kernels."""
+        block = self._block
+        if block is None:
+            return -1
+        before = block.chosen
+        block.choose(host)
+        if block.chosen and not before:
+            self._as_whole = self.nodes, self.reason
+            self.nodes, self.reason = 1, block.reason
+        elif before and not block.chosen:
+            self.nodes, self.reason = self._as_whole
+        return block.bit if block.chosen else ~block.bit
+
+    def _apply_to_chosen(self, changed: int) -> None:
+        if self._block is not None and self._block.chosen:
+            self._block.patch()
+        else:
+            self._apply(changed)
 
     def _update_others(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
         """Patch what is no kernel; gives whether anything changed."""
@@ -586,6 +625,15 @@ class CudaGraphExecutable(CudaExecutable):
         self._instance = self._begin()
         if not self._others.allocations:
             self._complete()
+        if self._block_kernel is not None:
+            self._block = self._block_form(self._block_kernel)
+
+    def _block_form(self, kernel: KernelNode) -> BlockForm:
+        instance = GraphInstance()
+        self._resources.graphs.append(instance)
+        add_node(instance.definition.handle, kernel)
+        instance.instantiate([kernel])
+        return BlockForm(self.plan.plan, kernel, instance.executable)
 
     def _begin(self) -> GraphInstance:
         instance = GraphInstance()
@@ -642,12 +690,21 @@ class CudaGraphExecutable(CudaExecutable):
         with self._lock:
             pushed = self._enter()
             try:
+                self._stay_whole()
                 if request.token is not self._token:
                     self._patch(request)
                 return self._raw()
             finally:
                 if pushed:
                     self.device.pop()
+
+    def _stay_whole(self) -> None:
+        # Who launches the graph itself knows nothing of another one, so from now on there is none.
+        if self._block is not None:
+            self._block.wait()
+            if self._block.chosen:
+                self.nodes, self.reason = self._as_whole
+            self._block = self._token = None
 
     def _raw(self) -> RawGraph:
         definition = self._instance.definition

@@ -218,7 +218,8 @@ class Parameters:
         unrolled = plan.plan.unrolled
         self._guards = plan.plan.guards
         forms = (False, True) if unrolled else (False,)
-        self._early_words = {form: [self._take(1) for _ in plan.plan.nodes] for form in forms}
+        # One more: a kernel that is no node of the plan may be all of it.
+        self._early_words = {form: [self._take(1) for _ in range(len(plan.plan.nodes) + 1)] for form in forms}
         controls = [node.index for node in plan.plan.nodes if node.control is not None]
         self._handle_words = {(form, index): self._take(1) for form in forms for index in controls}
         self._guard_words = {(each.node, number): self._take(1) for each in unrolled for number in range(each.copies)}

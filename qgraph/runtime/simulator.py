@@ -23,6 +23,12 @@ from qgraph.runtime.temporaries import Temporaries
 # iterations, so that the stride is really taken.
 _BLOCK = 8
 _STRIDED_GRID = 2
+# The block that runs a whole kernel: a barrier costs more with every thread. It has the limits of so many threads, so that
+# small arrays lie below them and above.
+_WHOLE_BLOCK = 3
+_STANDS_FOR = 32
+_REASON = "the CUDA kernels run on Numba's simulator"
+_ONE_BLOCK = f"{_REASON}, the whole kernel as one block"
 # The simulator swaps a module global while a kernel runs. A host call may launch another kernel in between.
 _LOCK = threading.RLock()
 
@@ -40,7 +46,7 @@ class SimulatorExecutable:
     """A kernel on Numba's CUDA simulator."""
 
     path = "sim"
-    reason = "the CUDA kernels run on Numba's simulator"
+    reason = _REASON
 
     def __init__(self, plan: SimulatorPlan) -> None:
         self._plan = plan
@@ -65,10 +71,21 @@ class SimulatorExecutable:
         with _LOCK, warnings.catch_warnings():
             # Division by zero and overflow give inf, nan and wrapped integers; NumPy would warn of each.
             warnings.simplefilter("ignore", RuntimeWarning)
-            self._region(0, call, _Scratch(slots, noted, turns))
+            self._run(call, _Scratch(slots, noted, turns))
         self.replays += 1
         self._faults.tell(noted)
         return None if self._results is None else self._results.read(slots)
+
+    def _run(self, call: Call, scratch: _Scratch) -> None:
+        plan = self._plan.plan
+        host = {name: call.host[index] for name, index in self._hosts.items()}
+        whole = plan.one_block is None or not plan.one_block.fits(host, _STANDS_FOR)
+        self.reason, self.nodes = (_REASON, len(plan.nodes)) if whole else (_ONE_BLOCK, 1)
+        if whole:
+            self._region(0, call, scratch)
+            return
+        code = self._plan.codes[self._plan.block]
+        self._plan.kernels[self._plan.block][1, _WHOLE_BLOCK](*self._arguments(code, call, scratch))  # type: ignore[index]
 
     def _region(self, region: int, call: Call, scratch: _Scratch) -> None:
         plan = self._plan.plan

@@ -167,6 +167,6 @@ if __name__ == "__main__":
         for function in (tested_first, counted):
             assert check(function, turns, turns) == turns - 1
         assert check(nested, turns, turns) == turns + 1
-        assert check(independent, turns, turns, fuse=True) == turns
+        assert check(independent, turns, turns, fuse=True, block_size=256) == turns
         check(deciding_sum, 780 + turns * 40, turns)
     print("as plain Python")

@@ -23,6 +23,9 @@ from tests.properties.programs import Program
 # Of real numbers: relative to the largest magnitude, by the narrowest float that a program has.
 TOLERANCES = {"float32": 2e-3, "float64": 1e-8}
 
+# What a setting of ``fuse`` is tried with. A block size that is asked for keeps it from running as one block.
+_OPTIONS: dict[bool, list[dict[str, Any]]] = {False: [{}], True: [{"fuse": True}, {"fuse": True, "block_size": 256}]}
+
 _NUMBERS = itertools.count()
 
 
@@ -55,8 +58,8 @@ class Runner:
             QGraphError, and whatever else the backend raises.
         """
         with self._module(program.source) as module:
-            for fuse in self.settings:
-                kernel = qgraph.kernel(backend=self.backend, fuse=fuse)(module.program)
+            for options in (options for fuse in self.settings for options in _OPTIONS[fuse]):
+                kernel = qgraph.kernel(backend=self.backend, **options)(module.program)
                 for call in range(program.calls):
                     self._compare(kernel, program, call)
                 kernel.clear_cache()

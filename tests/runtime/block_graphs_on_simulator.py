@@ -1,0 +1,114 @@
+"""One block beside the plan's graphs, on the driver of graphs_on_simulator.py: a script for test_block_graphs.py."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+import sys
+
+import graphs_on_simulator as simulated
+import numpy as np
+from graphs_on_simulator import Driver, arguments, do_while, driver, nested
+
+import qgraph
+from qgraph.compiled import CudaPlan
+from qgraph.lowering.compile import compile_simulator
+from qgraph.runtime import cuda_block, cuda_graph, cuda_unrolled
+from qgraph.runtime.array_view import view_of_host
+from qgraph.runtime.call import Call
+from qgraph.runtime.host_values import HostValues
+
+LIMIT = 12
+waits = []
+
+
+def install():
+    simulated.install()
+    cuda_block.driver = driver
+    cuda_block.outside_captures = contextlib.nullcontext
+    # Blocks of three threads: each of them costs, at every barrier.
+    Driver.cuFuncGetAttribute = lambda self, *_: (0, 3)
+    Driver.cuCtxSynchronize = lambda self: (waits.append(True), (0, 0))[1]
+
+
+class Kernel(simulated.Kernel):
+    """A kernel that is one block while no loop has more than ``LIMIT`` iterations."""
+
+    def __init__(self, function, *args, unrolled):
+        self.kernel = qgraph.kernel(fuse=True)(function)
+        plan = self.kernel.plan(*args)
+        loops = tuple((line, names, LIMIT) for line, names, _ in plan.one_block.loops)
+        plan = self.plan = dataclasses.replace(plan, one_block=dataclasses.replace(plan.one_block, loops=loops))
+        compiled = compile_simulator(plan)
+        driver.plan, driver.kernels = compiled, compiled.kernels
+        self.host_values = HostValues(plan.program).of
+        made = CudaPlan(plan, compiled.codes, {}, b"", (9, 0), True, compiled.dtypes, compiled.block)
+        kind = cuda_unrolled.CudaUnrollingExecutable if unrolled else cuda_graph.CudaGraphExecutable
+        self.executable = kind(made, simulated.Device(), block_size=8)
+
+    def request(self, *args):
+        values = tuple(view_of_host(each, each) if isinstance(each, np.ndarray) else each for each in args)
+        return Call(values, self.host_values(values), 0)
+
+
+def forms(function, unrolled):
+    """Sizes, arguments and streams at random: each launch has its own, and the right form."""
+    chosen = random.Random(11)
+    kernel = Kernel(function, *arguments(function, 3), unrolled=unrolled)
+    executable = kernel.executable
+    last, expected = None, 0
+    waits.clear()
+    kinds = set()
+    for turn in range(14):
+        n, stream = chosen.choice([0, 1, LIMIT, LIMIT + 1, 20]), chosen.choice([0, 1])
+        # At the end the plan's graphs have what none of their launches brought.
+        launched = kernel.agrees(*arguments(function, chosen.choice([1, 2, 20]), n=n, a=turn), stream=stream)
+        kinds.add(id(launched))
+        alone = n <= LIMIT
+        assert (executable.nodes == 1, "one block" in executable.reason) == (alone, alone)
+        expected += last is not None and last[0] != alone and last[1] != stream
+        last = alone, stream
+    assert len(waits) == expected > 0
+    assert len(kinds) == (3 if unrolled else 2)
+    _graph_of_the_plan(kernel, function)
+
+
+def _graph_of_the_plan(kernel, function):
+    """Who asks for the graph gets that of the plan, and from then on it is the only one."""
+    kernel.agrees(*arguments(function, 2, n=5))
+    assert kernel.executable.nodes == 1
+    raw = kernel.executable.graph(kernel.request(*arguments(function, 2, n=5)))
+    assert kernel.agrees(*arguments(function, 3, n=6, a=1)) is raw.executable
+    assert kernel.executable.nodes > 1
+    assert "one block" not in kernel.executable.reason
+    kernel.executable.close()
+
+
+def apart(x, z, a):
+    for t in qgraph.serial(range(2)):
+        for i in range(x.shape[0]):
+            x[i] += t
+        z[0] = z[0] * 3 + a
+
+
+def stale():
+    """A number that changed for one form reaches the other, whose launch changes nothing but an array."""
+    z, expected = np.array([1]), 1
+    arrays = {n: np.zeros(n, np.int64) for n in (LIMIT, LIMIT + 1)}
+    kernel = Kernel(apart, arrays[LIMIT], z, 1, unrolled=False)
+    for n, a in [(1, 1), (0, 2), (1, 2), (0, 3), (1, 3), (1, 3), (0, 3), (1, 4), (0, 4)]:
+        kernel(arrays[LIMIT + n], z, a)
+        assert kernel.executable.nodes == 1 or n
+        expected = (expected * 3 + a) * 3 + a
+        assert z[0] == expected
+    assert all((array == array[0]).all() and array[0] > 0 for array in arrays.values())
+
+
+if __name__ == "__main__":
+    install()
+    if sys.argv[1:] == ["stale"]:
+        stale()
+    else:
+        forms({"do_while": do_while, "nested": nested}[sys.argv[1]], sys.argv[2] == "unrolled")
+    print("as plain Python")
