@@ -61,12 +61,14 @@ test-sim: $(READY_DEV)
 test-gpu: $(READY_DEV)
 	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests/features tests/examples tests/gpu tests/properties
 
-# One process: memcheck breaks while nodes, of any program, where several processes use it at a time.
+# memcheck breaks while nodes, of any program, where several processes use it at a time; so one process. racecheck (of CUDA 13.0)
+# loses track of kernels that a while node launches again and again, and ends with a segmentation fault; so it sees the same
+# kernels where the host drives the loops.
 SANITIZE = env -u QGRAPH_BACKEND $(PATHS) compute-sanitizer --report-api-errors no --error-exitcode 9 --tool
 SANITIZED := -m pytest -q tests/gpu -m 'not unsanitized'
 sanitize: $(READY_DEV)
 	$(SANITIZE) memcheck $(INTERPRETER) $(SANITIZED)
-	$(SANITIZE) racecheck $(INTERPRETER) $(SANITIZED)
+	$(SANITIZE) racecheck $(INTERPRETER) $(SANITIZED) -k 'host or stream'
 
 SECONDS := 600
 BACKEND := cpu

@@ -82,7 +82,7 @@ def targets(rows: list[dict[str, Any]], answer: Answer) -> list[Target]:
     if all("raw C" in row for row in (first, last)):
         slopes = {peer: _slope(first, last, peer) for peer in ("qgraph", "raw C")}
         name = f"chain, a loop ({first['loops']} to {last['loops']} loops), against raw C"
-        found.append(Target(name, slopes["qgraph"] / slopes["raw C"], "<=", 1.1, "x"))
+        found.append(Target(name, slopes["qgraph"] / slopes["raw C"], "<=", 0.7, "x"))
         found += [
             Target(
                 f"{row['loops']} loops, a call, against raw C", row["qgraph"]["median"] / row["raw C"]["median"], "<=", 1.1, "x"
