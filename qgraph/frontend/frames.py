@@ -51,9 +51,9 @@ class Frame:
         # A value that each name is assigned somewhere.
         self.values: dict[str, ast.expr] = {}
         self._scalars: dict[str, ScalarRef] = {}
-        self._uses = occurrences(tree.body)
         # A parameter is assigned by the call.
         self._assignments: Counter[str] = Counter(node.arg for node in ast.walk(tree.args) if isinstance(node, ast.arg))
+        self._uses = occurrences(tree.body) + self._assignments
         self._nested: set[str] = set()
         self._names_assigned: set[str] = set()
         self._collect(tree.body, nested=False)
@@ -94,7 +94,7 @@ class Frame:
         return name in self._read_elsewhere
 
     def is_private(self, name: str, node: ast.AST) -> bool:
-        """Whether ``name`` is used nowhere but in the statement ``node``: nobody sees its value afterwards."""
+        """Whether ``name``, no parameter, is used nowhere but in the statement ``node``: nobody else sees its value."""
         return not name.startswith(ADDED) and occurrences([node])[name] == self._uses[name]
 
     def result(self, name: str, bound: Binding | None) -> Binding | None:

@@ -713,3 +713,18 @@ def shapes(x, y):
 
 def test_shapes(check):
     check(shapes, lambda: (np.zeros((3, 4)), np.zeros(5)))
+
+
+def collatz(n):
+    steps = 0
+    while n != 1:
+        if n % 2:
+            n = 3 * n + 1
+        else:
+            n //= 2
+        steps += 1
+    return steps
+
+
+def test_a_parameter_that_one_statement_uses_and_changes(check):
+    check(collatz, lambda: (27,))
