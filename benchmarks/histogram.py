@@ -56,10 +56,9 @@ def in_numba(values: np.ndarray[Any, Any], device: Device) -> Run:
         for k in range(cuda.threadIdx.x, BINS, cuda.blockDim.x):
             cuda.atomic.add(bins, k, counted[k])
 
-    # As many threads as the device holds.
-    held = cuda.get_current_device()
+    # As many threads as the device holds: 2,048 a multiprocessor.
     block = 256
-    grid = held.MULTIPROCESSOR_COUNT * (held.MAX_THREADS_PER_MULTI_PROCESSOR // block)
+    grid = cuda.get_current_device().MULTIPROCESSOR_COUNT * (2048 // block)
     b, bins = cuda.to_device(values), cuda.to_device(np.zeros(BINS, np.int32))
     launch = kernel[grid, block]
     return Run(lambda: launch(b, bins), cuda.synchronize, lambda: {"bins": bins.copy_to_host()})

@@ -35,12 +35,12 @@ def runs_unrolled(kernel):
     return "unrolled" in kernel.last_launch.reason
 
 
-def agrees(kernel, *args):
-    """The kernel leaves in its arrays, and returns, what plain Python does."""
+def agrees(kernel, *args, expected=None):
+    """The kernel leaves in its arrays, and returns, what plain Python does; or ``expected``, the same in NumPy."""
     given = [on_device(each) for each in args]
     found = kernel(*given)
     with np.errstate(over="ignore"):
-        wanted = kernel.reference(*args)
+        wanted = (expected or kernel.reference)(*args)
     for mine, plain in zip(given, args, strict=True):
         if isinstance(plain, np.ndarray):
             np.testing.assert_array_equal(qgraph.to_numpy(mine), plain)
@@ -78,7 +78,7 @@ def independent(x, y, turns):
         turns[()] -= 1
 
 
-def tested_first(x, turns):
+def checked_first(x, turns):
     n = 0
     while n < turns[()]:
         n += 1
@@ -154,13 +154,13 @@ def nested(x, y, turns):
 
 
 DO_WHILE = [(one, 1), (three, 2), (independent, 2), (filling, 3), (swapping, 2)]
-TESTED_FIRST = [(tested_first, 1), (counted, 1), (leaving, 1), (nested, 2)]
+WITH_TEST_FIRST = [(checked_first, 1), (counted, 1), (leaving, 1), (nested, 2)]
 
 
-@pytest.mark.parametrize(("function", "arrays"), DO_WHILE + TESTED_FIRST, ids=lambda each: getattr(each, "__name__", ""))
+@pytest.mark.parametrize(("function", "arrays"), DO_WHILE + WITH_TEST_FIRST, ids=lambda each: getattr(each, "__name__", ""))
 def test_any_number_of_turns(function, arrays, form):
     kernel = cuda_kernel(function)
-    first = (0,) if (function, arrays) in TESTED_FIRST else ()
+    first = (0,) if (function, arrays) in WITH_TEST_FIRST else ()
     for turns in (*first, *TURNS, 1, *first, 33, 100, 100, 2):
         agrees(kernel, *(ints(700, seed) if seed == 0 else np.full(700, 77) for seed in range(arrays)), np.array(turns))
         if form != "adapted":
@@ -168,19 +168,40 @@ def test_any_number_of_turns(function, arrays, form):
     assert kernel.stats.graph_builds == 1
 
 
+def summed(x, y, limit):
+    """``summing`` in NumPy."""
+    total = n = 0
+    while total < limit[()]:
+        x += 1
+        total = x.sum()
+        y *= 3
+        y += total
+        n += 1
+    return n
+
+
 @pytest.mark.parametrize("n", [3, 700, 300_000])
 def test_a_reduction_decides(n, form):
     kernel = cuda_kernel(summing)
     x = np.arange(n) % 5
     for turns in (1, 2, 7, 8, 9, 40, 1, 40, 0):
-        agrees(kernel, x.copy(), np.full(100, 77), np.array(int(x.sum()) + turns * n))
+        agrees(kernel, x.copy(), np.full(100, 77), np.array(int(x.sum()) + turns * n), expected=summed)
+
+
+def three_times(x, y, turns):
+    """``three`` in NumPy."""
+    while turns[()]:
+        y[:] = x * 3 + 1
+        x[:] = y[::-1] * 5 + 2
+        y[:] += x[::-1] * 7
+        turns[()] -= 1
 
 
 def test_sizes_and_arguments_change_between_launches(form):
     kernel = cuda_kernel(three)
     for n in (10, 300_000, 1000, 70_000, 5, 2_000_000):
         for turns in (40, 1, 40, 40, 2):
-            agrees(kernel, ints(n, turns), np.full(n, 77), np.array(turns))
+            agrees(kernel, ints(n, turns), np.full(n, 77), np.array(turns), expected=three_times)
     assert kernel.stats.graph_builds == 1
 
 
