@@ -43,7 +43,7 @@ def figure(title: str, record: dict[str, Any], *, width: float = 7.5, height: fl
     gpu = record["machine"]["gpu"]
     where = gpu if gpu and record["question"] != "cpu" else f"{record['machine']['cpu']}, {record['machine']['cores']} cores"
     drawn.suptitle(title, x=0.01, ha="left", color=INK, fontweight="bold", fontsize=12)
-    axes.set_title(f"{where}, {record['date'][:10]}, commit {record['commit']}", loc="left", color="#616e7c", fontsize=8.5)
+    axes.set_title(f"{where}, {record['date'][:10]}, commit {record['commit'][:10]}", loc="left", color="#616e7c", fontsize=8.5)
     return drawn, axes
 
 

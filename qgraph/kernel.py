@@ -554,8 +554,7 @@ class Bound:
             self._staged = any(view.device is None for view in arrays)
             self._streams = None if self._staged else self._variant.streams.Streams(self._variant.device, arrays)
         if not self._staged:
-            self._specialisation = kernel_._specialisation(self._variant, aliases)
-            self._executable = kernel_._executable(self._specialisation)
+            self._rebuild()
 
     def launch(self) -> Any:
         """Run the kernel with the arguments it is bound to; gives what it returns."""
@@ -565,7 +564,7 @@ class Bound:
             self._rebuild()
         streams = self._streams
         if streams is None:
-            numbers = self._executable.launch(self._call)
+            numbers = self._executable.launch(self._call) if self._again is None else self._again()
         else:
             stream = streams.current()
             if stream != self._call.stream:
@@ -604,9 +603,11 @@ class Bound:
         return executable.graph(self._call)
 
     def _rebuild(self) -> None:
-        # The specialisation was evicted, cleared or reset.
+        # At first, and when the specialisation was evicted, cleared or reset.
         self._specialisation = self._kernel._specialisation(self._variant, self._aliases)
         self._executable = self._kernel._executable(self._specialisation)
+        # Where there are no streams to ask for, a shorter way than a launch.
+        self._again = self._specialisation.again(self._executable, self._call) if self._streams is None else None
 
 
 @dataclass(slots=True)

@@ -266,6 +266,14 @@ def split_sub(array: Any, index: Any, value: Any) -> None:
 SPLIT = (split_add, split_sub)
 
 
+def stack_array(like: Any, _most: int) -> Any:
+    """An array as long as ``like``, of its type and no more than ``most`` elements, that lives until the function returns.
+
+    What is in it at first is anything.
+    """
+    return like.copy()
+
+
 def trip_count(start: int, stop: int, step: int) -> int:
     """``len(range(start, stop, step))``; 0 for a step of 0, which is refused before a launch where the host knows it."""
     if step > 0 and start < stop:

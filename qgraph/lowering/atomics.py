@@ -8,6 +8,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 from numba.core.datamodel import default_manager, models
+from numba.np.arrayobj import populate_array
 
 from qgraph import language
 from qgraph.lowering.number_code import Emitter, is_float, is_signed, less, types
@@ -203,6 +204,32 @@ def _float_loop(builder: Any, dtype: Any, pointer: Any, value: ir.Value, better:
     builder.cbranch(builder.icmp_unsigned("==", found, seen), done, head)
     builder.position_at_end(done)
     return old
+
+
+def stack_word() -> CodeWord:
+    """The Numba type of ``language.stack_array``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        like, most = args
+        return context.make_signature(types.Array(like.dtype, 1, "C"), like, most)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        like = context.make_array(sig.args[0])(context, builder, args[0])
+        made = context.make_array(sig.return_type)(context, builder)
+        kind = context.get_data_type(sig.return_type.dtype)
+        memory = cgutils.alloca_once(builder, ir.ArrayType(kind, sig.args[1].literal_value))
+        size = context.get_constant(types.intp, context.get_abi_sizeof(kind))
+        populate_array(
+            made,
+            data=builder.bitcast(memory, kind.as_pointer()),
+            shape=like.shape,
+            strides=cgutils.pack_array(builder, [size]),
+            itemsize=size,
+            meminfo=None,
+        )
+        return made._getvalue()
+
+    return CodeWord("stack_array", typer, emit)
 
 
 def host_word() -> CodeWord:

@@ -104,12 +104,13 @@ def _updates(task: Task) -> Iterator[tuple[str, object]]:
     """The statements that are atomic updates of a named array: its name and the word."""
     for statement in task.body:
         for node in ast.walk(statement):
-            call = _update(node, task.names)
+            call = update_of(node, task.names)
             if call is not None:
                 yield call
 
 
-def _update(node: ast.AST, names: Mapping[str, object]) -> tuple[str, object] | None:
+def update_of(node: ast.AST, names: Mapping[str, object]) -> tuple[str, object] | None:
+    """The array's name and the word, of a statement that is an atomic update of a named array."""
     if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
         return None
     call = node.value
@@ -128,7 +129,7 @@ def _uses(task: Task) -> set[str]:
             used.add(node.id)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in _ATTRIBUTES:
             return
-        elif _update(node, task.names) is not None:
+        elif update_of(node, task.names) is not None:
             assert isinstance(node, ast.Expr)
             assert isinstance(node.value, ast.Call)
             for argument in node.value.args[1:]:
@@ -229,7 +230,7 @@ def _begin(number: int, bins: Bins) -> list[str]:
         f"_copies{number} = {_COPIES} if _apart{number} * {_COPIES} <= {bins.most} else 1",
         "_k = _lane",
         f"while _k < _apart{number} * (_copies{number} - 1) + {extent}:",
-        f"    {shared}[_k] = {_cast(bins)}({_identity(bins)})",
+        f"    {shared}[_k] = {cast_name(bins)}({identity(bins)})",
         "    _k += _width",
         f"_start{number} = _lane % _copies{number} * _apart{number}",
         f"_mine{number} = {shared}[_start{number}:_start{number} + {extent}]",
@@ -238,16 +239,12 @@ def _begin(number: int, bins: Bins) -> list[str]:
 
 def _end(number: int, bins: Bins) -> list[str]:
     """Combine the copies, and update the array by what is not the identity."""
-    shared, found, more, cast = f"_shared_bins{number}", f"_found{number}", f"_more{number}", _cast(bins)
+    shared, found, more, cast = f"_shared_bins{number}", f"_found{number}", f"_more{number}", cast_name(bins)
     symbol = _SYMBOLS.get(bins.word)
     less = "<" if bins.word is language.atomic_min else ">"
     combine = [f"if {more} {less} {found}: {found} = {more}"]
     if symbol is not None:
         combine = [f"{found} = {cast}({found} {symbol} {more})"]
-    changed = f"{found} != {cast}({_identity(bins)})"
-    if bins.dtype in _FLOATS:
-        # All but -0.0, which changes nothing: elements that no iteration touched stay as they are, bit for bit.
-        changed = f"{found} != 0 or _copysign(1, {found}) > 0"
     return [
         "_k = _lane",
         f"while _k < {bins.array}.shape[0]:",
@@ -257,12 +254,21 @@ def _end(number: int, bins: Bins) -> list[str]:
         f"        {more} = {shared}[_place]",
         *_indent(combine, 2),
         f"        _place += _apart{number}",
-        f"    if {changed}: _collect{number}({bins.array}, _k, {found})",
+        f"    if {changes(bins, found)}: _collect{number}({bins.array}, _k, {found})",
         "    _k += _width",
     ]
 
 
-def _identity(bins: Bins) -> str:
+def changes(bins: Bins, found: str) -> str:
+    """The test whether what was collected for an element, ``found``, is more than the identity."""
+    if bins.dtype in _FLOATS:
+        # All but -0.0, which changes nothing: elements that no iteration touched stay as they are, bit for bit.
+        return f"{found} != 0 or _copysign(1, {found}) > 0"
+    return f"{found} != {cast_name(bins)}({identity(bins)})"
+
+
+def identity(bins: Bins) -> str:
+    """What an update by changes nothing."""
     limits = None if bins.dtype in _FLOATS else np.iinfo(bins.dtype)
     if limits is None:
         return "-0.0"
@@ -275,7 +281,8 @@ def _identity(bins: Bins) -> str:
     return "0"
 
 
-def _cast(bins: Bins) -> str:
+def cast_name(bins: Bins) -> str:
+    """The function that converts to the type of an array's elements."""
     return f"_to_{bins.dtype}_element"
 
 
@@ -299,7 +306,7 @@ class _Collecting(ast.NodeTransformer):
         self._names = names
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
-        found = _update(node, self._names)
+        found = update_of(node, self._names)
         if found is None or found[0] not in self._mine:
             return node
         call = node.value

@@ -11,6 +11,7 @@ from typing import TypeGuard, cast
 
 from qgraph import language
 from qgraph.compiled import Parameter
+from qgraph.lowering.bin_source import bins_of
 from qgraph.lowering.slot_source import SLOTS, Dtypes, dtype_of, slot_place, slots_name
 from qgraph.lowering.task_source import (
     HANDLE,
@@ -42,6 +43,8 @@ MAX_CHUNKS = 64
 GRAIN = 4096
 CALLING_GRAIN = 512
 LOOPING_GRAIN = 64
+# Of one that begins and ends with a walk through arrays of its own.
+COLLECTING_GRAIN = 16384
 # Operations of a chunk, at least, where a simple body has many of them.
 OPERATIONS = 16 * GRAIN
 # A loop with a simple body is worth waking a thread for when it has more than this many chunks' worth of work.
@@ -149,7 +152,7 @@ class _Control:
         counts = self._counts(task)
         rows = " * ".join(f"({count})" for count in counts[:-1]) or "1"
         lines.append(f"{pad}_rows, _cols = {rows}, {counts[-1]}")
-        grain, alone = _grain(task)
+        grain, alone = _grain(self._program, task)
         lines.append(f"{pad}_chunks, _row_step, _col_step = _split(_rows, _cols, {grain}, {alone}, {MAX_CHUNKS})")
         lines.append(f"{pad}if _chunks > 0:")
         arguments = self._arguments(parameters)
@@ -198,8 +201,10 @@ def place_at(node: ast.AST, span: Span, below: int = 0) -> None:
         node.col_offset, node.end_col_offset = span.column, span.column + 1
 
 
-def _grain(task: Task) -> tuple[int, int]:
+def _grain(program: Program, task: Task) -> tuple[int, int]:
     """How many iterations are worth a chunk, few where each takes long; and up to how many the caller runs them alone."""
+    if bins_of(program, task):
+        return COLLECTING_GRAIN, COLLECTING_GRAIN
     nodes = [child for statement in task.body for child in ast.walk(statement)]
     loops = [node for node in nodes if isinstance(node, (ast.For, ast.While))]
     if not all(_is_short(loop) for loop in loops):

@@ -37,6 +37,7 @@ from qgraph.lowering.atomics import (
     condition_word,
     host_word,
     match_word,
+    stack_word,
 )
 from qgraph.lowering.meaning import meaning
 from qgraph.lowering.numba_errors import kernel_errors
@@ -160,6 +161,7 @@ def _make_typing(float_type: str) -> _Typing:
     special[id(language.match_subject)] = match_word()
     special[id(language.at_least)] = bound_word(assume=True)
     special[id(language.power)] = power_word()
+    special[id(language.stack_array)] = stack_word()
     typing.special = special
     typing.target = _Target(typing, "cpu")
     typing.refresh()

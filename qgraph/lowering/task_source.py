@@ -15,6 +15,7 @@ from qgraph import language
 from qgraph.combining import Taken, apart_from
 from qgraph.compiled import SEVERAL, WARP, Parameter, TaskCode
 from qgraph.lowering.bin_source import Bins, bin_names, binning, bins_of, strided
+from qgraph.lowering.chunk_bins import collecting, collecting_names
 from qgraph.lowering.reduction_source import (
     chunk_partials,
     cpu_finish,
@@ -285,11 +286,17 @@ def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[
     iteration, loose = loose_sums(task, task.body, dtypes)
     bounds = {axis.variable: start for axis in task.axes if (start := _constant_bound(axis)) is not None}
     first = _statements("\n".join(identities(task, dtypes)))
-    loops = _checked_loops(task, bounds, [*number, *iteration])
+
+    def loops_around(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        return _checked_loops(task, bounds, [*number, *statements])
+
+    names = {**task_names(task, dtypes), **reduction_names(task, dtypes), **loose, **BUILTINS}
+    bins = bins_of(program, task)
+    loops = collecting(task, bins, iteration, loops_around) if bins else loops_around(iteration)
+    names |= collecting_names(bins) if bins else {}
     body = [*head, *prologue(task, dtypes), *first, *loops, *chunk_partials(task, dtypes)]
     parameters = parameters_of(program, task, body)
     fixed = ["_chunk", "_rows", "_cols", "_row_step", "_col_step"]
-    names = {**task_names(task, dtypes), **reduction_names(task, dtypes), **loose, **BUILTINS}
     function = make_function(f"{task.name}_chunk", [*fixed, *(p.name for p in parameters)], body, names, task)
     return parameters, function
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,12 @@ class CpuExecutable:
     def __init__(self, plan: CpuPlan) -> None:
         self._call = plan.call
         program = plan.plan.program
-        self._words = program.scratch_words
         leaves = {leaf.name: index for index, leaf in enumerate(program.arrays_and_scalars)}
         self._temporaries = Temporaries(program)
         hosts = {value.name: index for index, value in enumerate(program.host_values)}
         self._leaves = tuple(leaves[p.name] for p in plan.parameters if p.kind == "leaf")
         self._hosts = tuple(hosts[p.name] for p in plan.parameters if p.kind == "host")
-        self._views = tuple(slots_dtype(p) for p in plan.parameters if p.kind == "slots")
+        self._scratch = _Scratch(program.scratch_words, [slots_dtype(p) for p in plan.parameters if p.kind == "slots"])
         self._faults = FaultReader(program.faults) if program.faults else None
         self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
         calls = {call.name: CheckedFunction(call, plan.dtypes) for call in program.body if isinstance(call, HostCall)}
@@ -53,17 +52,17 @@ class CpuExecutable:
         host = call.host
         values = (*call.values, *self._temporaries.on_host(host))
         arguments = [value.host if isinstance(value, ArrayView) else value for value in (values[k] for k in self._leaves)]
-        # Scratch is made for each call: two threads may run the same kernel.
-        scratch = np.zeros(self._words, np.int64)
-        views = (scratch.view(dtype) for dtype in self._views)
+        views = self._scratch.take()
         noted = () if self._faults is None else (self._faults.words(),)
-        self._call(*arguments, *(host[k] for k in self._hosts), *views, *noted, *self._addresses)
+        self._call(*arguments, *(host[k] for k in self._hosts), *views[1:], *noted, *self._addresses)
         self.replays += 1
         if self._faults is not None:
             self._faults.tell(*noted)
         for function in self._host_calls:
             function.tell()
-        return None if self._results is None else self._results.read(scratch)
+        numbers = None if self._results is None else self._results.read(views[0])
+        self._scratch.give(views)
+        return numbers
 
     def again(self, call: Call) -> Callable[[], tuple[Any, ...] | None] | None:
         """A function that runs ``call`` once more while its arrays live, holding them weakly; None where it cannot."""
@@ -80,23 +79,46 @@ class CpuExecutable:
             else:
                 return None
         tail = tuple(call.host[k] for k in self._hosts)
-        compiled, words, views, results = self._call, self._words, self._views, self._results
-        nothing = (np.zeros(0, np.int64),)
+        compiled, scratch, results = self._call, self._scratch, self._results
 
         def run() -> tuple[Any, ...] | None:
-            if not words:
-                compiled(*[get() for get in getters], *tail, *nothing)
-                self.replays += 1
-                return None
-            scratch = np.zeros(words, np.int64)
-            compiled(*[get() for get in getters], *tail, *(scratch.view(dtype) for dtype in views))
+            views = scratch.take()
+            compiled(*[get() for get in getters], *tail, *views[1:])
             self.replays += 1
-            return None if results is None else results.read(scratch)
+            numbers = None if results is None else results.read(views[0])
+            scratch.give(views)
+            return numbers
 
         return run
 
     def close(self) -> None:
         """Nothing to free: the code lives as long as its plan."""
+
+
+class _Scratch:
+    """Scratch memory between calls: each call has its own, since several threads may run the same kernel.
+
+    What is in it at first is anything: programs write before they read.
+    """
+
+    __slots__ = ("_dtypes", "_free", "_words")
+
+    def __init__(self, words: int, dtypes: Sequence[str]) -> None:
+        self._words = words
+        self._dtypes = tuple(dtypes)
+        self._free: list[tuple[np.ndarray, ...]] = []
+
+    def take(self) -> tuple[np.ndarray, ...]:
+        """Memory that nobody else uses, and the same memory seen as each of the dtypes."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            memory = np.zeros(self._words, np.int64)
+            return (memory, *(memory.view(dtype) for dtype in self._dtypes))
+
+    def give(self, views: tuple[np.ndarray, ...]) -> None:
+        """What ``take`` gave, when nobody reads it any more."""
+        self._free.append(views)
 
 
 def _constant(value: object) -> Callable[[], object]:
