@@ -152,7 +152,7 @@ class _Control:
         counts = self._counts(task)
         rows = " * ".join(f"({count})" for count in counts[:-1]) or "1"
         lines.append(f"{pad}_rows, _cols = {rows}, {counts[-1]}")
-        grain, alone = _grain(self._program, task)
+        grain, alone = (COLLECTING_GRAIN,) * 2 if bins_of(self._program, task) else _grain(task)
         lines.append(f"{pad}_chunks, _row_step, _col_step = _split(_rows, _cols, {grain}, {alone}, {MAX_CHUNKS})")
         lines.append(f"{pad}if _chunks > 0:")
         arguments = self._arguments(parameters)
@@ -201,10 +201,8 @@ def place_at(node: ast.AST, span: Span, below: int = 0) -> None:
         node.col_offset, node.end_col_offset = span.column, span.column + 1
 
 
-def _grain(program: Program, task: Task) -> tuple[int, int]:
+def _grain(task: Task) -> tuple[int, int]:
     """How many iterations are worth a chunk, few where each takes long; and up to how many the caller runs them alone."""
-    if bins_of(program, task):
-        return COLLECTING_GRAIN, COLLECTING_GRAIN
     nodes = [child for statement in task.body for child in ast.walk(statement)]
     loops = [node for node in nodes if isinstance(node, (ast.For, ast.While))]
     if not all(_is_short(loop) for loop in loops):
