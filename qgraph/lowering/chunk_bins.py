@@ -81,20 +81,20 @@ class _Collecting(ast.NodeTransformer):
             return node
         assert isinstance(node.value, ast.Call)
         (name, cast), word = self._mine[found[0]], found[1]
-        index, value = (ast.unparse(argument) for argument in node.value.args[1:])
+        index, given = node.value.args[1:]
+        value = ast.Call(ast.Name(cast, ast.Load()), [given], [])
         if word in _OPERATORS:
-            (update,) = generated(f"{name}[{index}] += {cast}({value})")
-            assert isinstance(update, ast.AugAssign)
-            update.op = _OPERATORS[word]
-            lines = [update]
-        else:
-            better = "<" if word is language.atomic_min else ">"
-            lines = generated(f"_at, _new = {index}, {cast}({value})\nif _new {better} {name}[_at]: {name}[_at] = _new")  # type: ignore[assignment]
-        return [_placed(line, node) for line in lines]
+            place = ast.Subscript(ast.Name(name, ast.Load()), index, ast.Store())
+            return _placed(ast.AugAssign(place, _OPERATORS[word], value), node)
+        better = "<" if word is language.atomic_min else ">"
+        test = f"if _new {better} {name}[_at]: {name}[_at] = _new"
+        at, new = (ast.Assign([ast.Name(target, ast.Store())], each) for target, each in (("_at", index), ("_new", value)))
+        return [_placed(line, node) for line in (at, new, *generated(test))]
 
 
 def _placed(line: ast.stmt, node: ast.stmt) -> ast.stmt:
+    """``line`` at the place of ``node``, where it has none of its own."""
     for child in ast.walk(line):
-        if isinstance(child, (ast.stmt, ast.expr)):
+        if isinstance(child, (ast.stmt, ast.expr)) and not hasattr(child, "lineno"):
             ast.copy_location(child, node)
     return line

@@ -21,7 +21,7 @@ from tests.properties.hunting import hunt
 from tests.properties.programs import Program, programs
 from tests.properties.running import Mismatch, Runner
 
-SECONDS = float(os.environ.get("QGRAPH_FUZZ_SECONDS", "10"))
+SECONDS = float(os.environ.get("QGRAPH_FUZZ_SECONDS", "6"))
 # What the generator writes at the very least, if it writes enough.
 WORDS = (
     *("qgraph.ndrange", "qgraph.serial", "qgraph.graph_do_while", "@qgraph.func", "qgraph.atomic_", "while True", "match "),
