@@ -61,9 +61,9 @@ test-sim: $(READY_DEV)
 test-gpu: $(READY_DEV)
 	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests/features tests/examples tests/gpu tests/properties
 
-# memcheck breaks while nodes, of any program, where several processes use it at a time; so one process. racecheck (of CUDA 13.0)
-# loses track of kernels that a while node launches again and again, and ends with a segmentation fault; so it sees the same
-# kernels where the host drives the loops.
+# One process: where several use memcheck at a time, while nodes of any program fail under it, those of a small one in C too.
+# racecheck (of CUDA 13.0) stops with "failure to track a kernel launch" and a segmentation fault in some tests whose while nodes
+# launch reductions, and it is not known why; the host drives the loops of those that it sees here, with the same kernels.
 SANITIZE = env -u QGRAPH_BACKEND $(PATHS) compute-sanitizer --report-api-errors no --error-exitcode 9 --tool
 SANITIZED := -m pytest -q tests/gpu -m 'not unsanitized'
 sanitize: $(READY_DEV)
