@@ -16,8 +16,8 @@ from benchmarks.results import Answer, Target, main
 from benchmarks.timing import Timing
 
 LOOPS = (1, 3, 10)
-# The options of each kernel. With fuse=True the loops, all over the same elements, are one loop before they are one block: so no
-# target is set for it.
+# The options of each kernel. With fuse=True the loops, all over the same elements, are one loop before they are one block: so
+# no target is set for it.
 OPTIONS: dict[str, dict[str, Any]] = {
     "qgraph": {"conditional": "auto"},
     "qgraph, fuse=True": {"conditional": "auto", "fuse": True},
