@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.runtime import cpu
 
 # Compilers make a great many objects that live: looking through them all for garbage again and again takes a tenth of the time.
 gc.set_threshold(300_000, 20, 100)
@@ -108,6 +109,19 @@ def skip_what_is_missing(request: pytest.FixtureRequest, name: str) -> None:
         for feature in marker.args:
             if (name, feature) in SKIPS:
                 pytest.skip(SKIPS[name, feature])
+
+
+@pytest.fixture(autouse=True)
+def _scratch_holds_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs write their scratch before they read it: on the CPU it is poisoned before each call."""
+    take = cpu._Scratch.take
+
+    def poisoned(scratch: Any) -> tuple[np.ndarray, ...]:
+        views: tuple[np.ndarray, ...] = take(scratch)
+        views[0][:] = 0x5A5A5A5A5A5A5A5A
+        return views
+
+    monkeypatch.setattr(cpu._Scratch, "take", poisoned)
 
 
 # --- arrays on a backend ------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy as np
 
 from qgraph import language
 from qgraph.compiled import SEVERAL
-from qgraph.lowering.slot_source import ELEMENT_CASTS, generated
+from qgraph.lowering.slot_source import ELEMENT_CASTS, generated, indented, shared_arrays
 from qgraph.plan import GraphPlan, Node
 from qgraph.program import ArrayType, Program, Task, itemsize
 
@@ -179,11 +179,11 @@ def binning(
         f"if _fit and _n >= {_WORTH} * _elements and _busy * {idle} >= _blocks:",
         "    if _cuda.blockIdx.x >= _busy: return",
         "    _stride = _busy * _width",
-        *_indent([line for number, each in enumerate(bins) for line in _begin(number, each)]),
+        *indented([line for number, each in enumerate(bins) for line in _begin(number, each)]),
         "    _cuda.syncthreads()",
         "    pass",
         "    _cuda.syncthreads()",
-        *_indent([line for number, each in enumerate(bins) for line in _end(number, each)]),
+        *indented([line for number, each in enumerate(bins) for line in _end(number, each)]),
         "else: pass",
     ]
     statements = generated("\n".join(lines))
@@ -252,7 +252,7 @@ def _end(number: int, bins: Bins) -> list[str]:
         f"    _place = _apart{number} + _k",
         f"    while _place < _apart{number} * _copies{number}:",
         f"        {more} = {shared}[_place]",
-        *_indent(combine, 2),
+        *indented(combine, 2),
         f"        _place += _apart{number}",
         f"    if {changes(bins, found)}: _collect{number}({bins.array}, _k, {found})",
         "    _k += _width",
@@ -287,15 +287,8 @@ def cast_name(bins: Bins) -> str:
 
 
 def _shared_arrays(task: Task, bins: Sequence[Bins]) -> list[ast.stmt]:
-    """Each on a line of its own: the simulator knows shared arrays by their lines."""
     lines = [f"_shared_bins{k} = _cuda.shared.array({each.most}, _type_{each.dtype})" for k, each in enumerate(bins)]
-    statements = generated("\n".join(lines))
-    for number, statement in enumerate(statements):
-        for child in ast.walk(statement):
-            if isinstance(child, (ast.stmt, ast.expr)):
-                child.lineno = child.end_lineno = task.span.line + number
-                child.col_offset, child.end_col_offset = task.span.column, task.span.column + 1
-    return statements
+    return shared_arrays(task.span, lines)
 
 
 class _Collecting(ast.NodeTransformer):
@@ -318,7 +311,3 @@ class _Collecting(ast.NodeTransformer):
         if halves and found[1] in _HALVES:
             function.id = f"_{_HALVES[found[1]].__name__}"
         return node
-
-
-def _indent(lines: Sequence[str], depth: int = 1) -> list[str]:
-    return ["    " * depth + line for line in lines]

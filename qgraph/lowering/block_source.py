@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from qgraph.compiled import Parameter, TaskCode
-from qgraph.lowering.control_source import calls_name, place_at
+from qgraph.lowering.control_source import calls_name
 from qgraph.lowering.one_block import entry_of
 from qgraph.lowering.reduction_source import (
     block_combine,
@@ -26,7 +26,7 @@ from qgraph.lowering.reduction_source import (
     numbered,
     reduction_names,
 )
-from qgraph.lowering.slot_source import SLOTS, Dtypes, generated
+from qgraph.lowering.slot_source import SLOTS, Dtypes, generated, place_at, shared_arrays
 from qgraph.lowering.task_source import (
     BUILTINS,
     CUDA_MODULE,
@@ -156,11 +156,7 @@ class _Block:
         arrays = [
             f"{_shared(dtype)} = _cuda.shared.array({count * self._lanes}, _type_{dtype})" for dtype, count in totals.items()
         ]
-        shared = generated("\n".join(arrays))
-        for number, statement in enumerate(shared):
-            # Each on a line of its own: the simulator knows shared arrays by their lines.
-            for child in ast.walk(statement):
-                place_at(child, self._program.span, number)
+        shared = shared_arrays(self._program.span, arrays)
         return [*body, *generated(f"_lanes = _min(_width, {self._lanes})"), *shared]
 
     def block(self, statements: Sequence[Statement]) -> list[ast.stmt]:

@@ -12,7 +12,7 @@ from typing import TypeGuard, cast
 from qgraph import language
 from qgraph.compiled import Parameter
 from qgraph.lowering.bin_source import bins_of
-from qgraph.lowering.slot_source import SLOTS, Dtypes, dtype_of, slot_place, slots_name
+from qgraph.lowering.slot_source import SLOTS, Dtypes, dtype_of, place_at, slot_place, slots_name
 from qgraph.lowering.task_source import (
     HANDLE,
     chunk_function,
@@ -35,7 +35,6 @@ from qgraph.program import (
     TaskStatement,
     function_tree,
 )
-from qgraph.source import Span
 
 # A loop is cut into at most this many chunks. Fixed: the chunks must not depend on the number of threads.
 MAX_CHUNKS = 64
@@ -192,13 +191,6 @@ class _Control:
 def calls_name(node: ast.AST) -> TypeGuard[ast.Call]:
     """Whether it is a call of a name."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-
-
-def place_at(node: ast.AST, span: Span, below: int = 0) -> None:
-    """Let ``node`` stand at ``span``, or so many lines ``below``."""
-    if isinstance(node, (ast.stmt, ast.expr)):
-        node.lineno = node.end_lineno = span.line + below
-        node.col_offset, node.end_col_offset = span.column, span.column + 1
 
 
 def _grain(task: Task) -> tuple[int, int]:

@@ -17,7 +17,18 @@ import numpy as np
 from qgraph import language
 from qgraph.compiled import REDUCTION_BLOCK
 from qgraph.errors import KernelTypeError
-from qgraph.lowering.slot_source import CASTS, ELEMENT_CASTS, SLOTS, Dtypes, dtype_of, generated, slot_place, typed_place
+from qgraph.lowering.slot_source import (
+    CASTS,
+    ELEMENT_CASTS,
+    SLOTS,
+    Dtypes,
+    dtype_of,
+    generated,
+    indented,
+    shared_arrays,
+    slot_place,
+    typed_place,
+)
 from qgraph.program import Carried, Reduction, Task
 
 # What ``b`` must be to count, for operators that choose.
@@ -195,7 +206,7 @@ def cuda_finish(task: Task, dtypes: Dtypes, first: Sequence[ast.stmt], then: Seq
         "        _half = (_held + 1) // 2",
         "        if _lane + _half < _held:",
         *(f"            {v.local}_b = _shared{v.local}[_lane + _half]" for v in variables),
-        *_indent(combine, 3),
+        *indented(combine, 3),
         *(f"            _shared{v.local}[_lane] = {v.local}" for v in variables),
         "        _cuda.syncthreads()",
         "        _held = _half",
@@ -210,18 +221,18 @@ def cuda_finish(task: Task, dtypes: Dtypes, first: Sequence[ast.stmt], then: Seq
         "    if _shared_ticket[0] != _blocks - 1:",
         "        return",
         "    _cuda.threadfence()",
-        *_indent(identities(task, dtypes), 1),
+        *indented(identities(task, dtypes), 1),
         "    _block = _lane",
         "    while _block < _blocks:",
         *(f"        {v.local}_b = {_partial(v, dtypes, '_block')}" for v in variables),
-        *_indent(combine, 2),
+        *indented(combine, 2),
         "        _block += _width",
         "    _held = _min(_width, _blocks)",
         "if _lane == 0:",
         "    if _blocks > 1:",
         f"        {SLOTS.name}[{task.ticket.index}] = 0",
         "    if _n > 0:",
-        *_indent(_finish(task, dtypes), 2),
+        *indented(_finish(task, dtypes), 2),
     ]
     statements = generated("\n".join(lines))
     (last,) = statements[-1:]
@@ -232,19 +243,8 @@ def cuda_finish(task: Task, dtypes: Dtypes, first: Sequence[ast.stmt], then: Seq
 
 
 def _shared_arrays(task: Task, variables: Sequence[Carried], dtypes: Dtypes) -> list[ast.stmt]:
-    """Each on a line of its own: the simulator knows shared arrays by their lines."""
     lines = [f"_shared{v.local} = _cuda.shared.array({REDUCTION_BLOCK}, _type_{_dtype(v, dtypes)})" for v in variables]
-    statements = generated("\n".join([*lines, "_shared_ticket = _cuda.shared.array(1, _word)"]))
-    for number, statement in enumerate(statements):
-        for child in ast.walk(statement):
-            if isinstance(child, (ast.stmt, ast.expr)):
-                child.lineno = child.end_lineno = task.span.line + number
-                child.col_offset, child.end_col_offset = task.span.column, task.span.column + 1
-    return statements
-
-
-def _indent(lines: Sequence[str], depth: int) -> list[str]:
-    return ["    " * depth + line for line in lines]
+    return shared_arrays(task.span, [*lines, "_shared_ticket = _cuda.shared.array(1, _word)"])
 
 
 # --- one block of CUDA ------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def block_combine(task: Task, dtypes: Dtypes, places: Mapping[str, str]) -> list
         *(f"{local} = {places[local]}_lane]" for local in locals_),
         "for _other in _range(_lane + _part, _held, _part):",
         *(f"    {local}_b = {places[local]}_other]" for local in locals_),
-        *_indent(_combine(task, dtypes), 1),
+        *indented(_combine(task, dtypes), 1),
         *(f"{places[local]}_lane] = {local}" for local in locals_),
     ]
     return generated("\n".join(lines))
@@ -293,7 +293,7 @@ def cpu_finish(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
         *identities(task, dtypes),
         "for _part in _range(_chunks):",
         *(f"    {v.local}_b = {_partial(v, dtypes, '_part')}" for v in _carried(task)),
-        *_indent(_combine(task, dtypes), 1),
+        *indented(_combine(task, dtypes), 1),
         *_finish(task, dtypes),
     ]
     return generated("\n".join(lines))

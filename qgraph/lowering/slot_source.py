@@ -1,13 +1,14 @@
-"""How generated code names scratch memory: one parameter for each type that it is seen as."""
+"""How generated code names scratch and shared memory, and stands in the user's file: what all generators of code share."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from qgraph import program
 from qgraph.compiled import Parameter
 from qgraph.program import FAULTS, SCALAR_DTYPES, TURNS, WORD, ArrayType, Cast, Slot, itemsize
+from qgraph.source import Span
 
 SLOTS = Parameter("slots", program.SLOTS)
 NOTED = Parameter("faults", FAULTS)
@@ -54,3 +55,24 @@ def generated(source: str) -> list[ast.stmt]:
                 if hasattr(child, attribute):
                     delattr(child, attribute)
     return statements
+
+
+def shared_arrays(span: Span, lines: Sequence[str]) -> list[ast.stmt]:
+    """Statements that make shared arrays, each on a line of its own from ``span`` on: so the simulator tells them apart."""
+    statements = generated("\n".join(lines))
+    for number, statement in enumerate(statements):
+        for child in ast.walk(statement):
+            place_at(child, span, number)
+    return statements
+
+
+def place_at(node: ast.AST, span: Span, below: int = 0) -> None:
+    """Let ``node`` stand at ``span``, or so many lines ``below``."""
+    if isinstance(node, (ast.stmt, ast.expr)):
+        node.lineno = node.end_lineno = span.line + below
+        node.col_offset, node.end_col_offset = span.column, span.column + 1
+
+
+def indented(lines: Sequence[str], depth: int = 1) -> list[str]:
+    """Lines of code, so many blocks deeper."""
+    return ["    " * depth + line for line in lines]

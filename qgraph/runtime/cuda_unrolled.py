@@ -7,7 +7,7 @@ same answers, so it does not matter which one runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +101,6 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         device: where it runs.
         block_size: threads in a block, None for the default.
         reason: why the plan is a graph.
-        tell: called with the new ``reason`` when launches begin to run the other graph.
         unrolled: always the second graph, or never; None decides by how long the loops ran.
     """
 
@@ -112,11 +111,9 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         *,
         block_size: int | None = None,
         reason: str = "the whole kernel is one CUDA graph",
-        tell: Callable[[str], None] = lambda reason: None,
         unrolled: bool | None = None,
     ) -> None:
         self._choice = unrolled
-        self._tell = tell
         self._reasons = (reason, f"{reason}; its loops run long, and are unrolled")
         # Whether launches run the second graph.
         self._runs_unrolled = False
@@ -162,7 +159,6 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
     def _change(self, unrolled: bool) -> None:
         self._runs_unrolled = unrolled
         self.reason = self._reasons[unrolled]
-        self._tell(self.reason)
 
     def _bring_up_to_date(self, form: _Form) -> None:
         if form.stale:

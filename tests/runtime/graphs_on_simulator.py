@@ -313,11 +313,8 @@ class Kernel:
         driver.plan, driver.kernels = compiled, compiled.kernels
         self.plan = plan
         self.host_values = HostValues(plan.program).of
-        self.reasons = []
         made = CudaPlan(plan, compiled.codes, {}, b"", (9, 0), True, compiled.dtypes)
-        self.executable = cuda_unrolled.CudaUnrollingExecutable(
-            made, Device(), block_size=8, tell=self.reasons.append, **options
-        )
+        self.executable = cuda_unrolled.CudaUnrollingExecutable(made, Device(), block_size=8, **options)
 
     def __call__(self, *args, stream=0):
         values = tuple(view_of_host(each, each) if isinstance(each, np.ndarray) else each for each in args)
@@ -386,12 +383,11 @@ def adapted():
     assert kernel.agrees(*arguments(do_while, 16, n=30)) is plain
     assert kernel.agrees(*arguments(do_while, 16, a=9), stream=1) is plain
     assert driver.waited[-1] == ("record", 1)
-    assert kernel.reasons == []
+    assert "unrolled" not in kernel.executable.reason
     unrolled = kernel.agrees(*arguments(do_while, 100, n=20, a=11), stream=2)
     assert unrolled is not plain
     assert driver.waited[-1] == ("wait", 2)
-    assert len(kernel.reasons) == 1
-    assert "unrolled" in kernel.reasons[0]
+    assert "unrolled" in kernel.executable.reason
     # Other arguments and sizes reach both.
     assert kernel.agrees(*arguments(do_while, 1, n=40, a=12)) is unrolled
     assert kernel.agrees(*arguments(do_while, 2, n=3, a=13)) is unrolled
