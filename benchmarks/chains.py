@@ -24,6 +24,18 @@ def counted(loops: int) -> Callable[..., Any]:
     return _function(f"counted_{loops}", "x, a, counter", body)
 
 
+def mirrored(loops: int) -> Callable[..., Any]:
+    """``mirrored(x, y, a, counter)``: the same in ``x``, by way of ``y`` and back to front, so that no two loops can be joined.
+
+    An odd loop too many is one of ``x`` alone.
+    """
+    body = ["    while qgraph.graph_do_while(counter):"]
+    for read, written in (("x", "y"), ("y", "x")) * (loops // 2) + (("x", "x"),) * (loops % 2):
+        place = "i" if read == written else "x.shape[0] - 1 - i"
+        body += ["        for i in range(x.shape[0]):", f"            {written}[{place}] = {read}[i] + a"]
+    return _function(f"mirrored_{loops}", "x, y, a, counter", [*body, "        counter[()] -= 1"])
+
+
 def independent(loops: int) -> Callable[..., Any]:
     """``independent(x0, x1, ..., a)``: as many loops as arrays, each over its own."""
     names = [f"x{number}" for number in range(loops)]

@@ -16,23 +16,28 @@ from benchmarks.results import Answer, Target, main
 from benchmarks.timing import Timing
 
 LOOPS = (1, 3, 10)
-# The options of each kernel. With fuse=True the loops, all over the same elements, are one loop before they are one block: so
-# no target is set for it.
+# The options of each kernel.
 OPTIONS: dict[str, dict[str, Any]] = {
     "qgraph": {"conditional": "auto"},
-    "qgraph, fuse=True": {"conditional": "auto", "fuse": True},
+    "qgraph, joined": {"conditional": "auto", "fuse": True},
+    "qgraph, one block": {"conditional": "auto", "fuse": True},
     "qgraph, host loop": {"conditional": "host"},
 }
-PEERS = ("qgraph", "qgraph, fuse=True", "raw C", "raw C, one kernel for both", "qgraph, host loop", "raw C, host loop")
+PEERS = (*list(OPTIONS)[:3], "raw C", "raw C, one kernel for both", "qgraph, host loop", "raw C, host loop")
 # What an iteration may cost, of raw C's with counter and condition in one kernel.
 UNROLLED = {1: 0.40, 3: 0.55, 10: 0.75}
+ONE_BLOCK = {3: 0.2}
 # Iterations of the short and of the long run.
 DEVICE = (100, 10_100)
 HOST = (20, 520)
 
 
 def measure(quick: bool) -> Answer:
-    """Microseconds an iteration, as the difference of a long and a short run."""
+    """Microseconds an iteration, as the difference of a long and a short run.
+
+    With ``fuse=True`` the loops, all over the same elements, are joined to one before they are one block. "One block" has loops
+    that go through the elements back to front in turn, so that none can be joined: a barrier stands between them.
+    """
     answer = Answer(
         "do_while", f"A do-while: K loops of {chains.N:,} float32 and a counter, us an iteration", ("loops", *PEERS)
     )
@@ -55,7 +60,10 @@ def measure(quick: bool) -> Answer:
 def _targets(answer: Answer) -> None:
     for row in answer.rows:
         loops = row["loops"]
-        wanted = [("qgraph", "raw C, one kernel for both", UNROLLED[loops]), ("qgraph, host loop", "raw C, host loop", 0.5)]
+        raw = "raw C, one kernel for both"
+        wanted = [("qgraph", raw, UNROLLED[loops]), ("qgraph, host loop", "raw C, host loop", 0.5)]
+        if loops in ONE_BLOCK:
+            wanted.append(("qgraph, one block", raw, ONE_BLOCK[loops]))
         for ours, theirs, most in wanted:
             name = f"{loops} loops, an iteration: {ours} against {theirs}"
             if ours in row and theirs in row:
@@ -68,10 +76,12 @@ def _qgraph(loops: int, peer: str, answer: Answer) -> Callable[[], Timing] | Non
     """A measurement of qgraph's do-while, once its answer is right; None, and said so, where loops cannot run there."""
     options = OPTIONS[peer]
     device = options["conditional"] != "host"
-    kernel = qgraph.kernel(backend="cuda", **options)(chains.counted(loops))
+    apart = peer == "qgraph, one block"
+    kernel = qgraph.kernel(backend="cuda", **options)((chains.mirrored if apart else chains.counted)(loops))
     x = qgraph.asarray(np.zeros(chains.N, np.float32), backend="cuda")
     counter = qgraph.asarray(np.array(7, np.int32), backend="cuda")
-    kernel(x, 1.0, counter)
+    arguments = (x, qgraph.zeros(chains.N, np.float32, backend="cuda"), 1.0, counter) if apart else (x, 1.0, counter)
+    kernel(*arguments)
     qgraph.synchronize()
     expect(qgraph.to_numpy(x), 7 * loops, peer)
     path = kernel.last_launch.path
@@ -86,7 +96,7 @@ def _qgraph(loops: int, peer: str, answer: Answer) -> Callable[[], Timing] | Non
         qgraph.synchronize()
 
     def run(_: int) -> None:
-        kernel(x, 1.0, counter)
+        kernel(*arguments)
         qgraph.synchronize()
 
     few, many = DEVICE if device else HOST

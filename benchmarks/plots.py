@@ -16,6 +16,8 @@ COLOURS = {
     "qgraph, graph=False": "#f59e0b",
     "qgraph, host loop": "#f59e0b",
     "qgraph, fuse=True": "#fb923c",
+    "qgraph, joined": "#fb923c",
+    "qgraph, one block": "#fdba74",
     "by hand": "#0f766e",
     "raw C": INK,
     "raw C, one kernel for both": "#7b8794",

@@ -15,6 +15,8 @@ from tests.lowering.cached_kernels import PLAIN
 
 ROOT = Path(qgraph.__file__).parent.parent
 
+pytestmark = pytest.mark.unsanitized(reason="runs in a process of its own")
+
 START = """
 import json, sys, time
 sys.path[:0] = sys.argv[1:3]
@@ -22,7 +24,6 @@ import numpy as np
 import qgraph
 from kernels import kernel
 
-pytestmark = pytest.mark.unsanitized(reason="runs in a process of its own")
 x = np.arange(1, 1001, dtype=np.float32)
 wanted = [x.copy(), np.zeros_like(x)]
 answer = kernel.reference(*wanted)
