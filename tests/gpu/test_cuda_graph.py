@@ -433,6 +433,7 @@ def test_max_iter(path):
         close_to(dx, np.full(10, float(total)))
 
 
+@pytest.mark.unsanitized(reason="100,000 turns, of which the tool sees each: minutes")
 def test_many_iterations_on_the_device():
     dx = on_device(np.zeros(100, np.float64))
     kernel = cuda_kernel(nested_two)
