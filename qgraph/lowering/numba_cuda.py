@@ -196,11 +196,12 @@ def _nvvm_options(fastmath: bool) -> dict[str, Any]:
 
 
 # What a kernel does first where it can start before those that it depends on have ended.
-_PROGRAMMATIC = (
-    "{ .reg .pred %early; setp.ne.s64 %early, $0, 0; @%early griddepcontrol.launch_dependents; griddepcontrol.wait; }"
-)
+_START = "{ .reg .pred %early; setp.ne.s64 %early, $0, 0; @%early griddepcontrol.launch_dependents;"
+_WAIT = "griddepcontrol.wait;"
 
 _TOUCHES_MEMORY = re.compile(r"\b(ld|st|atom|red)\.(?!param)[\w.]*")
+# Instructions on registers and parameters alone.
+_PURE = re.compile(r"\s*(//.*|(mov|cvt|cvta|add|sub|mul|mad|shl|shr|and|or|xor|not|neg|setp|selp|min|max|ld\.param)\b.*)?")
 
 # --- PTX --------------------------------------------------------------------------------------------------------------
 
@@ -248,6 +249,7 @@ def compile_ptx(
         text = without_results(_kernel_ptx(result, capability, launch_bound, fastmath, pointers))
         if capability >= PROGRAMMATIC:
             _check_waits_first(text)
+            text = _wait_late(text)
         return canonical(text, result.fndesc.llvm_func_name, entry)
 
 
@@ -284,7 +286,7 @@ def _wait_for_earlier(kernel: ir.Function) -> None:
     builder.position_at_start(kernel.blocks[0])
     early = kernel.args[-1]
     # The memory clobber keeps loads behind it.
-    builder.asm(ir.FunctionType(ir.VoidType(), [early.type]), _PROGRAMMATIC, "l,~{memory}", [early], True)
+    builder.asm(ir.FunctionType(ir.VoidType(), [early.type]), f"{_START} {_WAIT} }}", "l,~{memory}", [early], True)
 
 
 def _check_waits_first(ptx: str) -> None:
@@ -293,6 +295,17 @@ def _check_waits_first(ptx: str) -> None:
     found = _TOUCHES_MEMORY.search(before)
     if found is not None:
         raise BackendError(f"the compiler moved `{found.group()}` before the wait for earlier kernels", hint="please report it")
+
+
+def _wait_late(ptx: str) -> str:
+    """What a kernel computes of its parameters and the thread's place before it looks at memory, it does before the wait.
+
+    So that is done while the kernels before it still run. A branch may leave the kernel, which must not be before the wait.
+    """
+    before, _, rest = ptx.partition(f" {_WAIT}")
+    lines = rest.split("\n")
+    behind = next(number for number, line in enumerate(lines) if number and not _PURE.fullmatch(line))
+    return "\n".join([before + lines[0], *lines[1:behind], f"\t{_WAIT}", *lines[behind:]])
 
 
 def _kernel_ptx(
