@@ -336,7 +336,7 @@ def unchanged():
     driver.cuCtxSynchronize()
     np.testing.assert_array_equal(mine[0], x)
     np.testing.assert_array_equal(mine[1], y)
-    settle([check(kernel, 30, n=9), check(kernel, 3, n=2), check(kernel, 30, a=2)])
+    settle([check(kernel, 30, n=40), check(kernel, 3, n=2), check(kernel, 30, a=2)])
 
 
 def interrupted():
