@@ -389,6 +389,12 @@ def set_condition(slots: Any, index: int, handle: int, value: int) -> None:
     slots[index] = value
 
 
+def peek(words: Any, index: int) -> int:
+    """``words[index]``, read at once: what an earlier kernel wrote may be read before that one is waited for."""
+    value: int = words[index]
+    return value
+
+
 class Func:
     """A function with ``@qgraph.func``: callable from kernels and funcs, and from plain Python as what it is."""
 

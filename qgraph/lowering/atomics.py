@@ -281,6 +281,20 @@ def _set_condition(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value
     return context.get_dummy_value()
 
 
+def peek_word() -> CodeWord:
+    """The Numba type of ``language.peek``: a load that no compiler moves, and that asks no cache of one multiprocessor."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(types.int64, args[0], types.intp)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        word = _element(context, builder, sig, args)
+        load = ir.FunctionType(ir.IntType(64), [word.type])
+        return builder.asm(load, "ld.volatile.u64 $0, [$1];", "=l,l", [word], True)
+
+    return CodeWord("peek", typer, emit)
+
+
 def cast_word(dtype: Any) -> CodeWord:
     """The Numba type of a ``program.Cast`` to the Numba number ``dtype``."""
 

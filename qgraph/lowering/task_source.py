@@ -39,7 +39,7 @@ CUDA_MODULE = "_cuda"
 LIGHT = 200
 _MOST_LIGHT = 3
 # Under names that no user has: a parameter may be called `range`.
-BUILTINS = {"_range": range, "_min": min, "_max": max, "_at_least": language.at_least}
+BUILTINS = {"_range": range, "_min": min, "_max": max, "_at_least": language.at_least, "_peek": language.peek}
 # Constants up to which the bound of a loop and the distance of an index from its variable count as small.
 _SMALL = 1 << 16
 
@@ -54,7 +54,7 @@ def cuda_code(
     """
     if unrolling is None:
         return _code(program, node, cuda, dtypes, [])
-    head = guard(unrolling, deciding=node.decision is not None)
+    head = guard(unrolling, node)
     code, function = _code(program, _telling(node, unrolling), cuda, dtypes, head)
     assert node.task is not None
     return replace(code, task=node.task), function

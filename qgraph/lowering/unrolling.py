@@ -94,12 +94,17 @@ TURN = "_turn"
 _HALF = 0xFFFFFFFF
 
 
-def guard(unrolling: Unrolling, *, deciding: bool) -> list[ast.stmt]:
-    """What a kernel of an unrolled body does first, ``deciding`` if it has the condition: the next copy must know, too."""
+def guard(unrolling: Unrolling, node: Node) -> list[ast.stmt]:
+    """What the kernel of ``node`` in an unrolled body does first; if it has the condition, the next copy must know, too."""
+    deciding = node.decision is not None
     passed_on = f"        if _cuda.grid(1) == 0: {SLOTS.name}[{GUARD.name} + 1] = 0\n" if deciding else ""
     # Loaded before the guard, and used at the end: nothing waits for it in between.
     count = f"{TURN} = {SLOTS.name}[{unrolling.turns}]\n" if deciding else ""
-    return generated(f"{count}if {GUARD.name} > 0:\n    if {SLOTS.name}[{GUARD.name}] == 0:\n{passed_on}        return\n")
+    if node.index not in unrolling.followers:
+        return generated(f"{count}if {GUARD.name} > 0:\n    if {SLOTS.name}[{GUARD.name}] == 0:\n{passed_on}        return\n")
+    # The first thing of all, and in any case, since after a branch it could not be before the wait for earlier kernels.
+    going = f"_going = _peek({SLOTS.name}, {GUARD.name})\n"
+    return generated(f"{going}{count}if {GUARD.name} > 0:\n    if _going == 0:\n{passed_on}        return\n")
 
 
 def telling(task: Task, unrolling: Unrolling) -> Task:

@@ -272,7 +272,10 @@ class Parameters:
     def set_early(self, kernel: KernelNode, early: bool) -> None:
         """Whether the kernels that wait for ``kernel`` may start beside it."""
         self.changed |= kernel.bit
-        self._integers[self._early_words[kernel.copy is not None][kernel.index]] = int(early)
+        unrolled = kernel.copy is not None
+        # Those behind a leader look at the guard before they wait, so it must have waited for whoever writes it.
+        late = unrolled and kernel.index in self._guards and kernel.index in self._guards[kernel.index].leaders
+        self._integers[self._early_words[unrolled][kernel.index]] = (2 if late else 1) if early else 0
 
     def bind(self, index: int, bit: int, code: TaskCode, loop: int | None, copy: int | None = None) -> tuple[Any, list[int]]:
         """The parameters of node ``index``, the kernel with mask ``bit``: an array of pointers to them, and their sizes.
