@@ -29,17 +29,19 @@ def loop_inside(
     loop = body[0]
     if len(body) != 1 or not isinstance(loop, ast.For):
         return None
+    names = {child.id for child in ast.walk(loop.iter) if isinstance(child, ast.Name)}
+    if names & {*outer, *names_assigned(body)}:
+        return None
     call = loop_call(scope, loop.iter)
     if call is None or call.word is not None or loop.orelse or not isinstance(loop.target, ast.Name):
         return None
     if call.scope is not scope or loop.target.id in outer or names_assigned(loop.body).keys() & {loop.target.id, *outer}:
         return None
     axes = ranges_of(call.scope, call.call)
-    parts = [part for axis in axes for part in (axis.start, axis.stop, axis.step)]
-    used = {child.id for part in parts for child in ast.walk(part) if isinstance(child, ast.Name)}
-    if len(axes) != 1 or used & {*outer, *names_assigned(body)}:
+    if len(axes) != 1:
         return None
     (axis,) = axes
+    parts = (axis.start, axis.stop, axis.step)
     if _constant(axis.step) in (None, 0) or any(host_test(unit, scope, part) is None for part in parts):
         return None
     start, stop = _constant(axis.start), _constant(axis.stop)
