@@ -166,6 +166,17 @@ def test_edges_between_copies_that_follow_from_others_are_left_out():
     assert set(unrolling.carried) == {(loop, fill), (counter, fill), (counter, counter)}
 
 
+@pytest.mark.parametrize("loops", [1, 2, 4])
+def test_who_looks_at_the_guard_before_it_waits(loops, tmp_path):
+    plan = chain_of(loops, tmp_path).plan(X, Y, N)
+    (unrolling,) = plan.unrolled
+    first, *others, counter = body_of(plan, unrolling)
+    # The counter is in no order with the loops: nobody in its copy waits for it.
+    assert unrolling.followers == set(others)
+    assert unrolling.leaders == ({first} if others else set())
+    assert {(counter, first), (counter, counter)} <= set(unrolling.carried)
+
+
 def test_the_key_of_a_plan_tells_how_it_is_unrolled():
     plan = qgraph.kernel(one).plan(X, N)
     other = build_plan(plan.program)
