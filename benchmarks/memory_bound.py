@@ -75,7 +75,7 @@ def makers(answer: Answer, operation: str, libraries: list[str]) -> dict[str, Ma
 def on_device(problem: Problem, device: Device) -> Arrays:
     """The problem's inputs, and ``y`` for float32 answers, as qgraph's arrays: the peers share their memory."""
     arrays = {name: qgraph.asarray(array, backend=device) for name, array in problem.inputs.items()}
-    return {**arrays, "y": qgraph.empty(problem.y.shape, np.float32, backend=device)}
+    return {**arrays, "y": qgraph.empty(problem.shape, np.float32, backend=device)}
 
 
 def checked(make_run: Maker, problem: Problem, arrays: Arrays, device: Device) -> Run:

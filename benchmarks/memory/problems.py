@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,31 +24,34 @@ PIECE = 2**21
 class Problem:
     """An operation on arrays of one size.
 
-    ``y`` is the answer in float64, NaN where nothing may be written, and ``bound`` how far from it an answer may be, one
-    number or one an element. ``nbytes`` is what the algorithm must move: each input read once, each result written once.
+    ``wanted`` gives slices of the answer in float64, along its first axis, NaN where nothing may be written; ``bound`` is how
+    far from it an answer may be, one number or one a row of the answer. ``nbytes`` is what the algorithm must move: each
+    input read once, each result written once.
     """
 
     operation: str
     size: str
     inputs: dict[str, Array] = field(repr=False)
-    y: Array = field(repr=False)
+    shape: tuple[int, ...]
+    wanted: Callable[[slice], Array] = field(repr=False)
     bound: float | Array = field(repr=False)
     nbytes: int
 
     def check(self, found: Array) -> None:
         """Raise AssertionError where an element is off by more than its bound, missing, or written and should not be."""
-        if found.shape != self.y.shape:
-            raise AssertionError(f"shape {found.shape}, wanted {self.y.shape}")
-        found, wanted = found.ravel(), self.y.ravel()
-        bound = np.broadcast_to(self.bound, self.y.shape).ravel() if isinstance(self.bound, np.ndarray) else None
-        for start in range(0, wanted.size, PIECE):
-            piece = slice(start, start + PIECE)
-            limit = self.bound if bound is None else bound[piece]
-            far = np.abs(found[piece] - wanted[piece]) <= limit
-            wrong = ~(far | (np.isnan(found[piece]) & np.isnan(wanted[piece])))
-            if wrong.any():
-                k = start + int(wrong.argmax())
-                raise AssertionError(f"{self.operation}, {self.size}: {found[k]} instead of {wanted[k]} at flat index {k}")
+        if found.shape != self.shape:
+            raise AssertionError(f"shape {found.shape}, wanted {self.shape}")
+        rows = max(PIECE // math.prod(self.shape[1:]), 1)
+        for start in range(0, self.shape[0], rows):
+            piece = slice(start, start + rows)
+            ours, wanted = found[piece], self.wanted(piece)
+            bound = self.bound[piece] if isinstance(self.bound, np.ndarray) else self.bound
+            right = np.abs(ours - wanted) <= bound
+            right |= np.isnan(ours) & np.isnan(wanted)
+            if not right.all():
+                first, *others = (int(k) for k in np.argwhere(~right)[0])
+                values = f"{ours[first, *others]} instead of {wanted[first, *others]}"
+                raise AssertionError(f"{self.operation}, {self.size}: {values} at {(start + first, *others)}")
 
 
 def repeated(shape: int | tuple[int, ...], seed: int) -> Array:
@@ -58,29 +62,34 @@ def repeated(shape: int | tuple[int, ...], seed: int) -> Array:
 def triad(n: int) -> Problem:
     """``y = b + 2 c``."""
     b, c = repeated(n, 1), repeated(n, 2)
-    y = np.multiply(c, SCALE, dtype=np.float64)
-    y += b
-    return Problem("triad", f"{n:,}", {"b": b, "c": c}, y, 4 * U * (1 + SCALE), 3 * 4 * n)
+
+    def wanted(piece: slice) -> Array:
+        return b[piece] + SCALE * c[piece].astype(np.float64)
+
+    return Problem("triad", f"{n:,}", {"b": b, "c": c}, (n,), wanted, 4 * U * (1 + SCALE), 3 * 4 * n)
 
 
 def stencil(n: int, m: int) -> Problem:
     """The mean of the four neighbours less the element, but at the edge."""
     x = repeated((n, m), 3)
-    y = np.full((n, m), np.nan)
-    inner = y[1:-1, 1:-1]
-    np.add(x[:-2, 1:-1], x[2:, 1:-1], out=inner)
-    inner += x[1:-1, :-2]
-    inner += x[1:-1, 2:]
-    inner *= 0.25
-    inner -= x[1:-1, 1:-1]
+
+    def wanted(piece: slice) -> Array:
+        start, stop, _ = piece.indices(n)
+        # The rows and those above and below; the first and the last row of all have none, and are NaN in the end.
+        around = np.pad(x[max(start - 1, 0) : stop + 1].astype(np.float64), ((start == 0, stop == n), (0, 0)))
+        y = np.full((stop - start, m), np.nan)
+        y[:, 1:-1] = 0.25 * (around[:-2, 1:-1] + around[2:, 1:-1] + around[1:-1, :-2] + around[1:-1, 2:]) - around[1:-1, 1:-1]
+        y[[row - start for row in (0, n - 1) if start <= row < stop]] = np.nan
+        return y
+
     # Each of at most six roundings is of a number below 4.
-    return Problem("stencil", f"{n} x {m}", {"x": x}, y, 6 * U * 4, 4 * n * m + 4 * (n - 2) * (m - 2))
+    return Problem("stencil", f"{n} x {m}", {"x": x}, (n, m), wanted, 6 * U * 4, 4 * n * m + 4 * (n - 2) * (m - 2))
 
 
 def transpose(n: int, m: int) -> Problem:
     """Columns become rows, to the bit."""
     x = repeated((n, m), 4)
-    return Problem("transpose", f"{n} x {m}", {"x": x}, x.T.astype(np.float64, order="C"), 0.0, 2 * 4 * n * m)
+    return Problem("transpose", f"{n} x {m}", {"x": x}, (m, n), x.T.__getitem__, 0.0, 2 * 4 * n * m)
 
 
 def poisson(n: int, m: int) -> Problem:
@@ -114,9 +123,9 @@ def _csr(size: str, values: Array, columns: Array, lengths: Array, rows: int) ->
     products = values * x.astype(np.float64)[columns]
     y = np.add.reduceat(products, starts[:-1])
     # Whatever the order of the sum.
-    bound = (int(lengths.max()) + 2) * U * np.add.reduceat(np.abs(products), starts[:-1])
+    bound = (lengths + 2) * U * np.add.reduceat(np.abs(products), starts[:-1])
     inputs = {"values": values, "columns": columns, "starts": starts, "x": x}
-    return Problem("csr", size, inputs, y, bound, sum(part.nbytes for part in inputs.values()) + 4 * rows)
+    return Problem("csr", size, inputs, y.shape, y.__getitem__, bound, sum(part.nbytes for part in inputs.values()) + 4 * rows)
 
 
 def dot(n: int, operation: str = "dot") -> Problem:
@@ -130,7 +139,7 @@ def dot(n: int, operation: str = "dot") -> Problem:
     repeats, rest = divmod(n, PERIOD)
     products = whole[0].astype(np.int64) * whole[1]
     total = repeats * products.sum() + products[:rest].sum()
-    return Problem(operation, f"{n:,}", {"a": x, "b": y}, np.array([total], np.float64), 0.0, 2 * 4 * n)
+    return Problem(operation, f"{n:,}", {"a": x, "b": y}, (1,), np.array([total], np.float64).__getitem__, 0.0, 2 * 4 * n)
 
 
 # By operation: the problems, or smaller ones, whose sizes no block divides.
