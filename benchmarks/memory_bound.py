@@ -29,7 +29,7 @@ COLUMNS = ("operation", "size", "MB", "peer", "us", "GB/s", "ratio")
 PEERS = {"qgraph": "qgraph", "numba-cuda": "numba", "CuPy": "cupy"}
 COPY = "device copy"
 # Operations whose bytes the device copies, too, and whether each copy is waited for.
-COPIED = {"dot": False, "dot, returned": True}
+COPIED = {"dot": False, "dot_returned": True}
 BESIDE_PEERS, BESIDE_COPY = 0.95, 0.9
 
 
@@ -149,6 +149,7 @@ def draw(record: dict[str, Any], file: Path) -> None:
             place += 1.0
         place += 0.8
     axes.set_yticks(list(ticks.values()), list(ticks), fontsize=8.5)
+    axes.margins(y=0.01)
     axes.invert_yaxis()
     axes.grid(visible=False)
     axes.set_xlabel("GB/s of the bytes that the algorithm must move")

@@ -94,7 +94,6 @@ def test_a_memory_bound_loop_is_right(problem):
     arrays = memory_bound.on_device(problem, "cpu")
     for make_run in memory_loops.MAKERS[problem.operation].values():
         run = memory_bound.checked(make_run, problem, arrays, "cpu")
-        # Anything that is off by one place in float32, or is missing, is noticed.
         for change in (
             lambda y: np.nextafter(y, np.float32(np.inf)) * np.float32(1.001),
             lambda y: y * np.nan,

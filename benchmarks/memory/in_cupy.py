@@ -85,5 +85,5 @@ MAKERS: Makers = {
     "transpose": {"CuPy": _transpose},
     "csr": {"CuPy": _csr},
     "dot": {"CuPy": _dot},
-    "dot, returned": {"CuPy": _returned},
+    "dot_returned": {"CuPy": _returned},
 }

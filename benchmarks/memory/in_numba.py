@@ -209,5 +209,5 @@ MAKERS: Makers = {
     "transpose": {"numba-cuda": _transpose},
     "csr": {"numba-cuda": _csr(0), "numba-cuda, 8 threads a row": _csr(8)},
     "dot": {"numba-cuda": _dot},
-    "dot, returned": {"numba-cuda": _returned},
+    "dot_returned": {"numba-cuda": _returned},
 }

@@ -100,5 +100,5 @@ MAKERS: Makers = {
     "transpose": {"qgraph": _of(transpose, "y x"), "qgraph, nest": _of(transpose_nest, "y x")},
     "csr": {"qgraph": _of(csr, "y values columns starts x")},
     "dot": {"qgraph": _of(dot, "y a b")},
-    "dot, returned": {"qgraph": _returned},
+    "dot_returned": {"qgraph": _returned},
 }
