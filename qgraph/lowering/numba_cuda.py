@@ -24,7 +24,16 @@ from numba.np.numpy_support import from_dtype
 from qgraph import language
 from qgraph.compiled import PROGRAMMATIC
 from qgraph.errors import BackendError
-from qgraph.lowering.atomics import atomic_word, bound_word, cast_word, condition_word, match_word, peek_word, split_word
+from qgraph.lowering.atomics import (
+    atomic_word,
+    bound_word,
+    cast_word,
+    condition_word,
+    division_word,
+    match_word,
+    peek_word,
+    split_word,
+)
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
@@ -142,6 +151,10 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.special[id(language.peek)] = peek_word()
     typing.special[id(language.match_subject)] = match_word()
     typing.special[id(language.at_least)] = bound_word(assume=True)
+    typing.special[id(language.quotient)] = division_word("quotient", short=False)
+    typing.special[id(language.remainder)] = division_word("remainder", short=False)
+    typing.special[id(language.short_quotient)] = division_word("quotient", short=True)
+    typing.special[id(language.short_remainder)] = division_word("remainder", short=True)
     typing.special[id(language.power)] = power_word()
     target = Target(typing)
     typing.refresh()
@@ -204,7 +217,7 @@ _WAIT = "{ .reg .pred %late; griddepcontrol.wait; setp.eq.s64 %late, $0, 2; @%la
 _TOUCHES_MEMORY = re.compile(r"\b(ld|st|atom|red)\.(?!param)[\w.]*")
 # Comments, instructions on registers and parameters alone, and the load of ``language.peek``.
 _BEFORE_WAIT = re.compile(
-    r"\s*(//.*|ld\.volatile\..*|(mov|cvt|cvta|add|sub|mul|mad|shl|shr|and|or|xor|not|neg|setp|selp|min|max|ld\.param)\b.*)?"
+    r"\s*(//.*|ld\.volatile\..*|(mov|cvt|cvta|add|sub|mul|mad|shl|shr|and|or|xor|not|neg|setp|selp|min|max|div|rem|ld\.param)\b.*)?"
 )
 
 # --- PTX --------------------------------------------------------------------------------------------------------------
