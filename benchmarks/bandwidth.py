@@ -35,7 +35,7 @@ def measure(quick: bool) -> Answer:
     # A product and a sum may be one rounding on the device.
     np.testing.assert_allclose(found, wanted, rtol=3e-7)
 
-    copy = _device_copy(a, b, n * 4)
+    copy = device_copy(a, b, n * 4)
     copy()
     qgraph.synchronize()
     np.testing.assert_array_equal(qgraph.to_numpy(a)[::4097], host[0][::4097])
@@ -58,7 +58,8 @@ def measure(quick: bool) -> Answer:
     return answer
 
 
-def _device_copy(target: Any, source: Any, nbytes: int) -> Action:
+def device_copy(target: Any, source: Any, nbytes: int) -> Action:
+    """Copies so many bytes from one of qgraph's arrays to another, on the default stream."""
     from cuda.bindings import driver
     from cuda.core import Device
 

@@ -95,8 +95,15 @@ def say(words: str) -> None:
     print(words, flush=True)
 
 
-def main(begin: Callable[[Device], Answer], parts: Mapping[str, Part], draw: Callable[[dict[str, Any], Path], None]) -> int:
+def main(
+    begin: Callable[[Device], Answer],
+    parts: Mapping[str, Part],
+    draw: Callable[[dict[str, Any], Path], None],
+    judge: Callable[[list[dict[str, Any]], str], list[Target]] = targets,
+) -> int:
     """The command line: measure the parts asked for, keep the others' rows if they are of this machine and commit.
+
+    ``judge`` makes the targets of all rows, whose first column it is given.
 
     Returns 0 when measured, 1 when qgraph failed in some part, 3 when a GPU is needed and there is none.
     """
@@ -115,7 +122,7 @@ def main(begin: Callable[[Device], Answer], parts: Mapping[str, Part], draw: Cal
     _keep(answer, set(parts) - set(options.only), options.out)
     failed = [part for part in options.only if not _measured(part, parts[part], answer, options)]
     answer.rows.sort(key=lambda row: list(parts).index(row[answer.columns[0]]))
-    answer.targets = targets(answer.rows, answer.columns[0])
+    answer.targets = judge(answer.rows, answer.columns[0])
     write(answer, draw, options.out)
     return int(bool(failed))
 

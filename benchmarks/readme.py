@@ -74,13 +74,14 @@ def across(record: dict[str, Any]) -> tuple[list[str], list[dict[str, Any]]]:
     """The rows of one size side by side: a column a peer, with its time."""
     key = record["columns"][0]
     peers = list(dict.fromkeys(row["peer"] for row in record["rows"]))
+    more = ("iterations", "MB")
     lines: dict[tuple[Any, Any], dict[str, Any]] = {}
     for row in record["rows"]:
         line = lines.setdefault((row[key], row["size"]), {key: row[key], "size": row["size"]})
         line[row["peer"]] = row["us"]
-        if row["peer"] == "qgraph" and row.get("iterations") is not None:
-            line["iterations"] = row["iterations"]
-    return [key, "size", "iterations", *peers], list(lines.values())
+        if row["peer"] == "qgraph":
+            line |= {column: row[column] for column in more if row.get(column) is not None}
+    return [key, "size", *more, *peers], list(lines.values())
 
 
 def targets(found: list[dict[str, Any]]) -> str:

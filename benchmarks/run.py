@@ -10,7 +10,18 @@ from pathlib import Path
 
 from benchmarks.results import RESULTS
 
-QUESTIONS = ("launch", "do_while", "fusion", "bandwidth", "call_cost", "ladders", "programs", "cpu", "histogram")
+QUESTIONS = (
+    "launch",
+    "do_while",
+    "fusion",
+    "bandwidth",
+    "call_cost",
+    "ladders",
+    "programs",
+    "cpu",
+    "histogram",
+    "memory_bound",
+)
 NO_GPU = 3
 
 
@@ -29,7 +40,7 @@ def main() -> int:
         words = {0: "measured", NO_GPU: "not measured: it needs a GPU"}.get(status, f"FAILED with status {status}")
         outcomes[question] = words
         print(f"-- {question}: {words} ({time.perf_counter() - start:.0f} s)\n", flush=True)
-    print("\n".join(f"{question:<10} {words}" for question, words in outcomes.items()))
+    print("\n".join(f"{question:<12} {words}" for question, words in outcomes.items()))
     return int(any(words.startswith("FAILED") for words in outcomes.values()))
 
 

@@ -32,7 +32,7 @@ class Parameter:
     that is 0 where the kernel does nothing; 0 where nothing is tested. ``next``: int64, for the kernel with the condition of
     such a loop the word that guards what comes after it; 0 where that is not guarded. ``turns``: int64 words that the host
     reads too, where unrolled loops tell how many iterations they had. ``early``: int64, not 0 where the kernels that wait for
-    this one may start beside it; the last parameter of every CUDA kernel.
+    this one may start beside it, 1 at once and 2 when it has waited itself; the last parameter of every CUDA kernel.
     """
 
     kind: Literal["leaf", "host", "slots", "faults", "handle", "callback", "guard", "next", "turns", "early"]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 
+import numpy as np
 import pytest
 
-from benchmarks import ladders, parts
+import benchmarks.memory.in_qgraph as memory_loops
+from benchmarks import ladders, memory_bound, parts
 from benchmarks.ladders import RUNGS
+from benchmarks.memory import problems
 from benchmarks.programs import PROGRAMS, begin, checked
 from benchmarks.rungs import in_qgraph
 from benchmarks.timing import Timing
@@ -79,3 +83,70 @@ def test_rows_of_other_parts_are_kept_at_the_same_commit_only(tmp_path, monkeypa
     monkeypatch.setenv("QGRAPH_COMMIT", "another")
     parts._keep(other, {"fdtd"}, tmp_path)
     assert other.rows == []
+
+
+def _memory_problems():
+    return [make() for operation in memory_bound.OPERATIONS for make in problems.QUICK[operation]]
+
+
+@pytest.mark.parametrize("problem", _memory_problems(), ids=lambda problem: f"{problem.operation}, {problem.size}")
+def test_a_memory_bound_loop_is_right(problem):
+    arrays = memory_bound.on_device(problem, "cpu")
+    for make_run in memory_loops.MAKERS[problem.operation].values():
+        run = memory_bound.checked(make_run, problem, arrays, "cpu")
+        for change in (
+            lambda y: np.nextafter(y, np.float32(np.inf)) * np.float32(1.001),
+            lambda y: y * np.nan,
+            lambda y: y[1:],
+        ):
+            with pytest.raises(AssertionError):
+                problem.check(change(run.answer()["y"]))
+
+
+def test_a_memory_bound_answer_written_where_nothing_may_be_is_noticed():
+    problem = problems.stencil(5, 7)
+    y = problem.wanted(slice(None))
+    problem.check(y)
+    with pytest.raises(AssertionError, match=r"instead of nan at \(0, 0\)"):
+        problem.check(np.nan_to_num(y))
+
+
+@pytest.mark.parametrize("problem", [problems.poisson(5, 7), problems.varied(300)], ids=["poisson", "varied"])
+def test_a_sparse_matrix_of_the_benchmarks_is_canonical(problem):
+    columns, starts = problem.inputs["columns"], problem.inputs["starts"]
+    assert starts[0] == 0
+    assert starts[-1] == columns.size == problem.inputs["values"].size
+    for first, last in itertools.pairwise(starts):
+        assert first < last
+        assert (np.diff(columns[first:last]) > 0).all()
+    assert columns.min() == 0
+    assert columns.max() < starts.size - 1
+
+
+def test_the_poisson_matrix_is_the_laplacian():
+    problem = problems.poisson(4, 5)
+    grid = np.pad(problem.inputs["x"].astype(np.float64).reshape(4, 5), 1)
+    neighbours = grid[:-2, 1:-1] + grid[2:, 1:-1] + grid[1:-1, :-2] + grid[1:-1, 2:]
+    np.testing.assert_allclose(problem.wanted(slice(None)).reshape(4, 5), 4 * grid[1:-1, 1:-1] - neighbours, rtol=1e-12)
+
+
+def test_memory_bound_targets_are_against_the_better_peer_and_the_copy():
+    answer = memory_bound.begin("cpu")
+    times = {"qgraph": 10.0, "qgraph, nest": 8.0, "numba-cuda": 9.0, "CuPy": 12.0}
+    parts.add_rows(answer, "stencil", "8 x 8", {peer: Timing.of([time]) for peer, time in times.items()}, {})
+    times = {"qgraph": 10.0, "CuPy": 12.0, memory_bound.COPY: 9.5}
+    parts.add_rows(answer, "dot", "8", {peer: Timing.of([time]) for peer, time in times.items()}, {})
+    found = {target.name: (target.measured, target.met) for target in memory_bound.targets(answer.rows, "operation")}
+    assert found == {
+        "stencil, 8 x 8: time of numba-cuda over qgraph's": (0.9, False),
+        "stencil, 8 x 8: time of numba-cuda over qgraph, nest's": (1.125, True),
+        "dot, 8: time of a device copy of as many bytes over qgraph's": (0.95, True),
+    }
+
+
+def test_memory_bound_rows_name_the_peers_that_are_missing():
+    answer = memory_bound.begin("cpu")
+    memory_bound.measure("stencil", answer, True, "cpu")
+    assert [row["peer"] for row in answer.rows] == ["qgraph", "qgraph, nest"]
+    assert set(answer.missing) == {"numba-cuda", "CuPy", "stencil: target, 515 x 1030"}
+    assert answer.rows[0]["MB"] == round((515 * 1030 + 513 * 1028) * 4 / 1e6, 1)
