@@ -1,12 +1,14 @@
 """A compiled plan whose loops the host drives, or which is launched kernel by kernel: where device loops cannot run.
 
-A condition that the host waits for costs a round trip. So it waits for those of the first iterations only. From there on it
-launches a graph of several copies of the body, guarded so that those behind the end do nothing, and while the device runs such
-a graph the next one waits in the stream already.
+A condition that the host waits for costs a round trip. So it waits for those of the first iterations only, of as many as a
+short loop has, or of one where the loop ran long the last time. From there on it launches a graph of several copies of the
+body, guarded so that those behind the end do nothing, and while the device runs such a graph the next one waits in the stream
+already.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,8 +24,8 @@ from qgraph.runtime.cuda_memory import PinnedWords, copy_out
 from qgraph.runtime.cuda_other import OtherNode
 from qgraph.runtime.cuda_stream import Event
 
-# Iterations that are launched one by one: a loop that ends so early would only lose by more.
-_ALONE = 2
+# A loop runs long that has this many times the iterations of a graph.
+_LONG = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +158,24 @@ class CudaHostLoopExecutable(CudaExecutable):
         # The loop's enter task, if it has one, is the end of the segment before it.
         if loop.test_first and not self._read_slot(loop.slot, stream):
             return
-        launched = 0
-        while loop.unrolling is None or launched < _ALONE:
+        unrolling = loop.unrolling
+        for _ in itertools.count() if unrolling is None else range(self._alone(unrolling)):
             self._run_steps(loop.body, stream)
             if not self._read_slot(loop.slot, stream):
                 return
-            launched += 1
-        self.reason = self._reasons[1]
-        self._run_ahead(loop.unrolling, loop.slot, stream)
+        assert unrolling is not None
+        self._run_ahead(unrolling, loop.slot, stream)
+
+    def _alone(self, unrolling: Unrolling) -> int:
+        """How many iterations are launched one by one: a loop that ends so early would only lose by more."""
+        assert self._turns is not None
+        ran_long = self._turns.words[unrolling.number] >= _LONG * unrolling.copies
+        # One at least: it sets the word that guards the first copy.
+        return 1 if ran_long else unrolling.copies
 
     def _run_ahead(self, unrolling: Unrolling, slot: int, stream: int) -> None:
         """Launch the two halves of the copies by turns until the condition is 0; the last may do nothing."""
+        self.reason = self._reasons[1]
         self._launch_batch(unrolling, 0, slot, stream)
         if not self._flags[0].wait():
             return

@@ -43,7 +43,7 @@ def seen():
 
 
 def test_the_recorder_sees_launches(seen):
-    # With the host in charge a few iterations at a time have a launch and a copy: whoever counts none there sees nothing at all.
+    # With the host in charge a few iterations at a time have a launch and a copy. Who counts none sees nothing at all.
     host = seen["host"]
     assert host["path"] == "cuda-host-loop"
     assert host["iterations"] > 20

@@ -24,7 +24,7 @@ from qgraph.runtime.array_view import view_of_host
 from qgraph.runtime.call import Call
 from qgraph.runtime.host_values import HostValues
 
-COUNTS = (1, 2, 3, 7, 8, 9, 10, 11, 17, 18, 19, 26, 27, 100)
+COUNTS = (1, 2, 3, 7, 8, 9, 10, 11, 16, 17, 18, 24, 25, 26, 27, 100)
 chosen = random.Random(7)
 
 
@@ -279,7 +279,10 @@ def any_number_of_turns():
         kernel = Kernel(function, *arguments(3), capability=capability)
         assert len(kernel.plan.unrolled) == (3 if function is several else 1), function
         pairs = []
-        counts = COUNTS if function is independent else (*chosen.sample(COUNTS[:-1], 4), 10, 1, 3, 27)
+        # A loop that ran long is run ahead of at once, another one later.
+        counts = (*chosen.sample(COUNTS[:-1], 3), 9, 27, 2, 27, 10, 3, 18)
+        if function is independent:
+            counts = (*COUNTS, *itertools.chain.from_iterable((turns, 16) for turns in COUNTS[:-1]))
         for turns in counts:
             # Several calls are in flight, each with arguments and sizes of its own, on one stream or another.
             n = chosen.choice([1, 5, 12])
@@ -297,18 +300,21 @@ def launches():
     for function in (independent, leaving):
         kernel = Kernel(function, *arguments(3))
         settle([check(kernel, 50)])
-        for turns in COUNTS:
+        before = 50
+        for turns in (*COUNTS, *reversed(COUNTS), 100):
             driver.log.clear()
             settle([check(kernel, turns)])
             turns = min(turns, 60) if function is leaving else turns
-            batches = max(0, -(-(turns - 2) // 8))
+            alone = 1 if before >= 16 else 8
+            before = turns
+            batches = max(0, -(-(turns - alone) // 8))
             waits = driver.log.count("wait")
             launched = len(driver.log) - waits
             # One more is on its way, where the first was not enough; and a graph before the loop and one behind it.
             assert waits == batches, (turns, driver.log)
             outside = 2 * (function is leaving)
-            assert launched == min(turns, 2) + batches + (batches > 1) + outside, (turns, driver.log)
-            assert kernel.ran_ahead == (turns > 2)
+            assert launched == min(turns, alone) + batches + (batches > 1) + outside, (turns, driver.log)
+            assert kernel.ran_ahead == (turns > alone)
         first = [number for number, each in enumerate(driver.log) if each == "wait"]
         # One launch, the wait for it; then two, and one more before each further wait.
         assert [second - one for one, second in itertools.pairwise(first)][:3] == [3, 2, 2]
@@ -337,6 +343,7 @@ def unchanged():
     np.testing.assert_array_equal(mine[0], x)
     np.testing.assert_array_equal(mine[1], y)
     settle([check(kernel, 30, n=40), check(kernel, 3, n=2), check(kernel, 30, a=2)])
+    assert len(kernel.executable._resources.graphs) == 5
 
 
 def interrupted():
