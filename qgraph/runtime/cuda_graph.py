@@ -60,6 +60,27 @@ class RawGraph:
     executable: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A launch that is ready to be repeated: with the same arguments on the same stream, no other launch in between.
+
+    Attributes:
+        token: of the call.
+        stream: its stream.
+        context: the number of the context in which it ran.
+        executable: the graph.
+        handle: the stream, as the driver's bindings take it without a conversion.
+        settled: whether the next launch still runs this graph; None where it does for sure.
+    """
+
+    token: object
+    stream: int
+    context: int
+    executable: Any
+    handle: Any
+    settled: Callable[[], bool] | None
+
+
 class GraphInstance:
     """A graph and its one executable: one with conditional nodes, or with nodes that take memory, allows no second.
 
@@ -258,6 +279,8 @@ class CudaExecutable(ABC):
         self.rebuilds = 0
         self._lock = threading.Lock()
         self._token: object = None
+        # The last launch, where it can be repeated as it is.
+        self._ready: Ready | None = None
         self._launched = False
         device.free_retired()
         with device.activate():
@@ -383,17 +406,63 @@ class CudaExecutable(ABC):
         with self._lock:
             pushed = self._enter()
             try:
-                if request.token is not self._token:
+                came_back = request.token is self._token
+                if not came_back:
                     self._patch(request)
-                if self._block is None:
-                    self._run(request.stream)
-                else:
-                    self._block.run(request.stream, self._run)
+                self._run_chosen(request.stream)
                 self.replays += 1
-                return None if self._results is None else self._read(self._results, request.stream)
+                if self._results is not None:
+                    return self._read(self._results, request.stream)
+                # A call that does not come back is not worth it.
+                self._ready = self._repeatable(request) if came_back and not pushed else None
+                return None
             finally:
                 if pushed:
                     self.device.pop()
+
+    def again(self, request: Call, find_stream: Callable[[], int]) -> Callable[[], tuple[Any, ...] | None]:
+        """What runs these arguments once more, on the stream that ``find_stream`` gives then; raises as ``launch`` does.
+
+        It is a launch. Where the last one was the same, nothing but the driver's launch is left of it.
+        """
+        token, acquire, release = request.token, self._lock.acquire, self._lock.release
+        current_context, launch_graph = driver.cuCtxGetId, driver.cuGraphLaunch
+
+        def run() -> tuple[Any, ...] | None:
+            stream = find_stream()
+            acquire()
+            try:
+                ready = self._ready
+                if (
+                    ready is not None
+                    and ready.token is token
+                    and ready.stream == stream
+                    # Fails where no context is current, and where it was reset.
+                    and current_context(None)[1] == ready.context
+                    and (ready.settled is None or ready.settled())
+                ):
+                    code = launch_graph(ready.executable, ready.handle)[0]
+                    if code:
+                        raise failure(code, "cuGraphLaunch")
+                    self.replays += 1
+                    return None
+            finally:
+                release()
+            return self.launch(request if stream == request.stream else request.on(stream))
+
+        return run
+
+    def _repeatable(self, request: Call) -> Ready | None:
+        """The launch that just ran, where the same again would be one graph launch."""
+        return None
+
+    def _run_chosen(self, stream: int) -> None:
+        # Whatever this runs, the launch before it is not the last one any more.
+        self._ready = None
+        if self._block is None:
+            self._run(stream)
+        else:
+            self._block.run(stream, self._run)
 
     def _read(self, results: ResultReader, stream: int) -> tuple[Any, ...]:
         # Under the lock: the next launch writes the same scratch.
@@ -411,10 +480,7 @@ class CudaExecutable(ABC):
                 raise CudaError("a replay needs a launch before it, which sets the arguments")
             pushed = self._enter()
             try:
-                if self._block is None:
-                    self._run(stream)
-                else:
-                    self._block.run(stream, self._run)
+                self._run_chosen(stream)
             finally:
                 if pushed:
                     self.device.pop()
@@ -433,7 +499,7 @@ class CudaExecutable(ABC):
 
     def _enter(self) -> bool:
         # What a reset took away must not be touched, so this comes before anything else.
-        pushed = self.device.push()
+        pushed = self.device.push(stays=True)
         if self.device.epoch == self._resources.epoch and not self._resources.released:
             return pushed
         if pushed:
@@ -444,7 +510,7 @@ class CudaExecutable(ABC):
 
     def _patch(self, request: Call) -> None:
         parameters = self._parameters
-        self._token = None
+        self._token = self._ready = None
         if request.host != parameters.host:
             self._resize(request.host)
         if request.host != self._placed:
@@ -528,6 +594,7 @@ class CudaExecutable(ABC):
     def close(self) -> None:
         """Wait for the launches in flight and free everything. Nothing happens the second time, or after a reset."""
         with self._lock:
+            self._ready = None
             self._finalizer.detach()
             self._resources.release()
 
@@ -690,6 +757,8 @@ class CudaGraphExecutable(CudaExecutable):
         with self._lock:
             pushed = self._enter()
             try:
+                # What is done with the graph meanwhile, nobody knows.
+                self._ready = None
                 self._stay_whole()
                 if request.token is not self._token:
                     self._patch(request)
@@ -709,6 +778,20 @@ class CudaGraphExecutable(CudaExecutable):
     def _raw(self) -> RawGraph:
         definition = self._instance.definition
         return RawGraph(definition, definition.handle, self._instance.executable)
+
+    def _repeatable(self, request: Call) -> Ready | None:
+        block = self._block
+        if block is not None and block.chosen:
+            executable, settled = block.executable, None
+        else:
+            executable, settled = self._running()
+        return Ready(
+            request.token, request.stream, self.device.context_id, executable, driver.CUstream(request.stream), settled
+        )
+
+    def _running(self) -> tuple[Any, Callable[[], bool] | None]:
+        """The graph that ``_run`` launched, and what tells that it would do so again; None: it always would."""
+        return self._instance.executable, None
 
     def _run(self, stream: int) -> None:
         # Launches of one executable graph run one after another, on whatever streams: they share the scratch slots.

@@ -7,7 +7,7 @@ same answers, so it does not matter which one runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,13 +138,22 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
             return self._choice
         return sum(self._iterations) >= self._many
 
+    def _form(self) -> _Form:
+        return self._unrolled if self._unrolled is not None and self._runs_unrolled else self._plain
+
+    def _running(self) -> tuple[Any, Callable[[], bool] | None]:
+        return self._form().instance.executable, None if self._choice is not None else self._settled
+
+    def _settled(self) -> bool:
+        return not self._marked and self._wanted() == self._runs_unrolled
+
     def _run(self, stream: int) -> None:
         wanted = self._wanted()
         if wanted != self._runs_unrolled and self._marked and (self._unrolled is not None or not wanted):
             self._done.wait(stream)
             self._change(wanted)
         self._marked = False
-        form = self._unrolled if self._unrolled is not None and self._runs_unrolled else self._plain
+        form = self._form()
         self._bring_up_to_date(form)
         code = self._launch_graph(form.instance.executable, stream)[0]
         if code != 0:

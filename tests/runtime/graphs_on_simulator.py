@@ -239,6 +239,9 @@ class Driver:
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *_):
         return 0, 8
 
+    def cuCtxGetId(self, _context):
+        return 0, Device.context_id
+
     def _nothing(self, *_):
         return 0, 0
 
@@ -249,7 +252,7 @@ class Driver:
 class Device:
     """A device that is always there."""
 
-    ordinal, epoch, multiprocessors, capability = 0, 1, 4, (9, 0)
+    ordinal, epoch, context_id, multiprocessors, capability = 0, 1, 77, 4, (9, 0)
 
     def __init__(self):
         self.kept = Kept()
@@ -261,7 +264,7 @@ class Device:
     def activate(self):
         yield self
 
-    def push(self):
+    def push(self, stays=False):
         return False
 
     def _nothing(self, *_):
