@@ -56,6 +56,13 @@ class Stats:
     evictions: int = 0
 
 
+@dataclass(slots=True, eq=False)
+class _Ran:
+    """What a kernel ran last: in a place of its own, where each launch notes it at little cost."""
+
+    specialisation: Specialisation | None = None
+
+
 @dataclass(slots=True)
 class _Last:
     """The last call, for the next one with the very same arguments: it holds no array."""
@@ -113,7 +120,7 @@ class Kernel:
         functools.update_wrapper(self, function)
         self.options = options
         # What ran last; it knows what it did.
-        self._ran: Specialisation | None = None
+        self._ran = _Ran()
         self._source: SourceFunction = parse(function, "@qgraph.kernel")
         # What a kernel is to another kernel that calls it: a func.
         self.__qgraph_kernel__ = Func(function)
@@ -150,7 +157,8 @@ class Kernel:
     @property
     def last_launch(self) -> LastLaunch | None:
         """What the last call did; None before the first one."""
-        return None if self._ran is None else self._ran.launched
+        ran = self._ran.specialisation
+        return None if ran is None else ran.launched
 
     # --- calling -------------------------------------------------------------------------------------------------------
 
@@ -174,7 +182,7 @@ class Kernel:
             except CudaError as error:
                 self._recover(error)
             else:
-                self._ran = specialisation
+                self._ran.specialisation = specialisation
                 return None if numbers is None else specialisation.value(numbers)
         self._last = None
         return self._run(args)
@@ -284,7 +292,7 @@ class Kernel:
             self._recover(error)
             specialisation = self._specialisation(variant, aliases)
             numbers = self._executable(specialisation).launch(call)
-        self._ran = specialisation
+        self._ran.specialisation = specialisation
         return specialisation, call, None if numbers is None else specialisation.value(numbers)
 
     def _recover(self, error: CudaError) -> None:
@@ -560,7 +568,7 @@ class Bound:
     """A kernel with its arguments: made by ``kernel.bind(...)``. It owns the arrays."""
 
     def __init__(self, kernel_: Kernel, values: tuple[Any, ...]) -> None:
-        self._kernel = kernel_
+        self._kernel, self._ran = kernel_, kernel_._ran
         self._values, (reading, self._leaves, simple) = kernel_._read_all(kernel_._complete(values))
         self._variant = reading.variant
         aliases = () if simple else self._variant.check(self._leaves)
@@ -584,7 +592,7 @@ class Bound:
             self._kernel._recover(error)
             self._rebuild()
             numbers = self._again()
-        self._kernel._ran = specialisation = self._specialisation
+        self._ran.specialisation = specialisation = self._specialisation
         return None if numbers is None else specialisation.value(numbers)
 
     @property

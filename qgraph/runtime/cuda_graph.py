@@ -25,6 +25,7 @@ from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, P
 from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out, fill
 from qgraph.runtime.cuda_nodes import OtherNodes
 from qgraph.runtime.cuda_other import OtherNode
+from qgraph.runtime.cuda_repeat import Ready, again, make_ready, stop
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
@@ -58,27 +59,6 @@ class RawGraph:
     definition: GraphDefinition
     handle: Any
     executable: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A launch that is ready to be repeated: with the same arguments on the same stream, no other launch in between.
-
-    Attributes:
-        token: of the call.
-        stream: its stream.
-        context: the number of the context in which it ran.
-        executable: the graph.
-        handle: the stream, as the driver's bindings take it without a conversion.
-        settled: whether the next launch still runs this graph; None where it does for sure.
-    """
-
-    token: object
-    stream: int
-    context: int
-    executable: Any
-    handle: Any
-    settled: Callable[[], bool] | None
 
 
 class GraphInstance:
@@ -280,7 +260,7 @@ class CudaExecutable(ABC):
         self._lock = threading.Lock()
         self._token: object = None
         # The last launch, where it can be repeated as it is.
-        self._ready: Ready | None = None
+        self.ready: Ready | None = None
         self._launched = False
         device.free_retired()
         with device.activate():
@@ -404,6 +384,7 @@ class CudaExecutable(ABC):
             ContextLost: the primary context was reset; build the executable again.
         """
         with self._lock:
+            stop(self)
             pushed = self._enter()
             try:
                 came_back = request.token is self._token
@@ -414,7 +395,8 @@ class CudaExecutable(ABC):
                 if self._results is not None:
                     return self._read(self._results, request.stream)
                 # A call that does not come back is not worth it.
-                self._ready = self._repeatable(request) if came_back and not pushed else None
+                if came_back and not pushed:
+                    self.ready = self._repeatable(request)
                 return None
             finally:
                 if pushed:
@@ -425,40 +407,13 @@ class CudaExecutable(ABC):
 
         It is a launch. Where the last one was the same, nothing but the driver's launch is left of it.
         """
-        token, acquire, release = request.token, self._lock.acquire, self._lock.release
-        current_context, launch_graph = driver.cuCtxGetId, driver.cuGraphLaunch
-
-        def run() -> tuple[Any, ...] | None:
-            stream = find_stream()
-            acquire()
-            try:
-                ready = self._ready
-                if (
-                    ready is not None
-                    and ready.token is token
-                    and ready.stream == stream
-                    # Fails where no context is current, and where it was reset.
-                    and current_context(None)[1] == ready.context
-                    and (ready.settled is None or ready.settled())
-                ):
-                    code = launch_graph(ready.executable, ready.handle)[0]
-                    if code:
-                        raise failure(code, "cuGraphLaunch")
-                    self.replays += 1
-                    return None
-            finally:
-                release()
-            return self.launch(request if stream == request.stream else request.on(stream))
-
-        return run
+        return again(self, request, find_stream)
 
     def _repeatable(self, request: Call) -> Ready | None:
         """The launch that just ran, where the same again would be one graph launch."""
         return None
 
     def _run_chosen(self, stream: int) -> None:
-        # Whatever this runs, the launch before it is not the last one any more.
-        self._ready = None
         if self._block is None:
             self._run(stream)
         else:
@@ -476,6 +431,7 @@ class CudaExecutable(ABC):
     def replay(self, stream: int) -> None:
         """Run with the arguments of the last launch; raises as ``launch`` does."""
         with self._lock:
+            stop(self)
             if not self._launched:
                 raise CudaError("a replay needs a launch before it, which sets the arguments")
             pushed = self._enter()
@@ -510,7 +466,7 @@ class CudaExecutable(ABC):
 
     def _patch(self, request: Call) -> None:
         parameters = self._parameters
-        self._token = self._ready = None
+        self._token = None
         if request.host != parameters.host:
             self._resize(request.host)
         if request.host != self._placed:
@@ -594,7 +550,7 @@ class CudaExecutable(ABC):
     def close(self) -> None:
         """Wait for the launches in flight and free everything. Nothing happens the second time, or after a reset."""
         with self._lock:
-            self._ready = None
+            stop(self)
             self._finalizer.detach()
             self._resources.release()
 
@@ -755,10 +711,9 @@ class CudaGraphExecutable(CudaExecutable):
     def graph(self, request: Call) -> RawGraph:
         """The graph, with these arguments."""
         with self._lock:
+            stop(self)
             pushed = self._enter()
             try:
-                # What is done with the graph meanwhile, nobody knows.
-                self._ready = None
                 self._stay_whole()
                 if request.token is not self._token:
                     self._patch(request)
@@ -785,9 +740,7 @@ class CudaGraphExecutable(CudaExecutable):
             executable, settled = block.executable, None
         else:
             executable, settled = self._running()
-        return Ready(
-            request.token, request.stream, self.device.context_id, executable, driver.CUstream(request.stream), settled
-        )
+        return make_ready(request, self.device.context_id, executable, settled)
 
     def _running(self) -> tuple[Any, Callable[[], bool] | None]:
         """The graph that ``_run`` launched, and what tells that it would do so again; None: it always would."""

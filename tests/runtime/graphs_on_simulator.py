@@ -28,6 +28,7 @@ from qgraph.runtime import (
     cuda_memory,
     cuda_memory_nodes,
     cuda_nodes,
+    cuda_repeat,
     cuda_stream,
     cuda_unrolled,
 )
@@ -289,6 +290,7 @@ def install():
         cuda_memory,
         cuda_memory_nodes,
         cuda_nodes,
+        cuda_repeat,
         cuda_stream,
         cuda_unrolled,
     ):
