@@ -83,14 +83,21 @@ def _adopter_of_instance(value: object) -> Adopter | None:
     return _adopt_interface if hasattr(value, "__cuda_array_interface__") and not isinstance(value, type) else None
 
 
-def watch_of(cls: type) -> tuple[str, ...] | None:
-    """What can change of a live array of type ``cls``, as attributes and calls to put behind it; None: nobody knows.
+def watch_of(value: object) -> tuple[str, ...] | None:
+    """What can change of the live array ``value``, as attributes and calls to put behind it; None: nobody knows.
 
     Each is compared by value, ``.dtype`` by identity. The memory of a NumPy array cannot be replaced while a weak reference to
     it exists: NumPy refuses to resize it then.
     """
-    adopter = adopter_of(cls)
+    adopter = adopter_of(type(value))
+    if adopter is _adopt_torch:
+        return _watch_torch(value)
     return None if adopter is None else _WATCHED.get(adopter)
+
+
+def _watch_torch(value: Any) -> tuple[str, ...]:
+    # Where elements lie without gaps their places follow from the shape, and that costs less to ask.
+    return ".data_ptr()", ".dtype", ".shape", ".is_contiguous()" if value.is_contiguous() else ".stride()"
 
 
 def stream_finder(value: object) -> StreamFinder | None:
@@ -382,7 +389,7 @@ _WATCHED: dict[Adopter, tuple[str, ...]] = {
     _adopt_numpy: (".shape", ".strides", ".dtype", ".flags.num"),
     # Whoever launches sees whether the context still is the one that its memory lies in.
     _adopt_own: (),
-    _adopt_torch: (".data_ptr()", ".dtype", ".shape", ".stride()"),
     _adopt_cupy: (".data.ptr", ".dtype", ".shape", ".strides"),
     _adopt_jax: (".is_deleted()",),
+    _adopt_interface: (".__cuda_array_interface__",),
 }

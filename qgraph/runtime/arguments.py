@@ -8,6 +8,7 @@ or look-ups.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 import itertools
@@ -616,12 +617,15 @@ def _watch(source: _Source, name: str, value: Any) -> None:
 
 
 def _watch_array(source: _Source, name: str, value: Any) -> None:
-    attributes = watch_of(type(value))
+    attributes = watch_of(value)
     if attributes is None:
         raise _CannotWatch
     conditions = [f"{source.constant(_weakly(value))}() is {name}"]
     for read in attributes:
         found = eval(f"value{read}", {"value": value})
+        if isinstance(found, dict):
+            # The interface of an array, which may be one that it keeps and changes.
+            found = copy.deepcopy(found)
         same = "is" if read == ".dtype" else "=="
         conditions.append(f"{name}{read} {same} {source.constant(found)}")
     source.require(*conditions)
