@@ -514,7 +514,8 @@ def repeated():
     again(2, looks=0)
     values = (*(view_of_host(each, each) for each in arguments(do_while, 1)[:3]), 7)
     executable.graph(Call(values, kernel.host_values(values), 0))
-    again(2, looks=1)
+    for looks in (1, 1, 0):
+        again(2, looks=looks)
     executable.close()
     try:
         again.run()
@@ -534,6 +535,9 @@ def repeated_and_adapted():
         *((60, 0, False), (60, 1, False), (60, 1, True), (60, 1, True), (60, 0, True)),
         *((2, 0, True), (2, 1, True), (2, 1, False), (2, 0, False)),
         *((60, 0, False), (60, 1, False), (60, 1, True), (60, 0, True)),
+        *((2, 0, True), (2, 1, True), (2, 1, False), (2, 0, False)),
+        # A change that is prepared, and then not wanted any more: what is marked is not the last launch for long.
+        *((60, 0, False), (2, 1, False), (2, 1, False), (2, 0, False)),
     ):
         again(turns, looks=looks)
         assert kernel.unrolled == unrolled
