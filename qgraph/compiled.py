@@ -31,7 +31,7 @@ class Parameter:
     what it is given (``HostCall.name`` and ``_data``); on the CPU only. ``guard``: int64, in the body of an unrolled loop, the
     word of scratch that is 0 where the kernel does nothing; 0 where nothing is tested. ``turns``: int64 words that the host
     reads too, where unrolled loops tell how many iterations they had. ``early``: int64, not 0 where the kernels that wait for
-    this one may start beside it; the last parameter of every CUDA kernel.
+    this one may start beside it, 1 at once and 2 when it has waited itself; the last parameter of every CUDA kernel.
     """
 
     kind: Literal["leaf", "host", "slots", "faults", "handle", "callback", "guard", "turns", "early"]

@@ -295,6 +295,30 @@ def at_least(value: int, _bound: int) -> int:
     return value
 
 
+def quotient(value: int, size: int) -> int:
+    """``value // size`` of a value that is not negative and a size that is positive: one instruction, and no test."""
+    return value // size
+
+
+def remainder(value: int, size: int) -> int:
+    """``value % size``, as for ``quotient``."""
+    return value % size
+
+
+# Numbers below this have 32 bits.
+SHORT_LIMIT = 1 << 32
+
+
+def short_quotient(value: int, size: int) -> int:
+    """``quotient`` where both are below ``SHORT_LIMIT``."""
+    return value // size
+
+
+def short_remainder(value: int, size: int) -> int:
+    """``remainder`` where both are below ``SHORT_LIMIT``."""
+    return value % size
+
+
 def wrapped(index: int, size: int) -> int:
     """``index``, or where it is negative what it means in a dimension of ``size``: views are indexed as Python indexes.
 
@@ -387,6 +411,12 @@ def loose_max(a: Any, b: Any) -> Any:
 def set_condition(slots: Any, index: int, handle: int, value: int) -> None:
     """Decide a kernel-level loop or branch: through its conditional handle in a graph, else in scratch slot ``index``."""
     slots[index] = value
+
+
+def peek(words: Any, index: int) -> int:
+    """``words[index]``, read at once: what an earlier kernel wrote may be read before that one is waited for."""
+    value: int = words[index]
+    return value
 
 
 class Func:

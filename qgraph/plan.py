@@ -44,10 +44,15 @@ class Unrolling:
     sets the word behind it; the first is always 1. It also counts the iterations in the word ``turns``, and tells the host how
     many there were when the loop ends, in the word ``number`` of those that the host reads, unless it told that last time.
 
+    The ``followers`` look at their guard before they wait for earlier kernels. They start when the ``leaders`` of their copy
+    let them, and these do that when they have waited for what wrote it.
+
     Attributes:
         node: the conditional node.
         copies: how many.
         carried: edges (from, to) of the body, each from a node in one copy to a node in the next one.
+        leaders: nodes of the body that wait for no other in their copy, and that others wait for.
+        followers: nodes of the body that wait for another one in their copy.
         turns: a word of scratch; its lower half counts, and is 0 between entries, its upper half is what was told last.
         guards: the first of ``copies + 1`` words of scratch.
         number: the place among the plan's unrolled loops.
@@ -56,6 +61,8 @@ class Unrolling:
     node: int
     copies: int
     carried: tuple[tuple[int, int], ...]
+    leaders: frozenset[int]
+    followers: frozenset[int]
     turns: int
     guards: int
     number: int
@@ -191,7 +198,11 @@ class GraphPlan:
         word = self.program.scratch_words
         for node in self.nodes:
             if node.copies > 1:
-                found.append(Unrolling(node.index, node.copies, node.carried, word, word + 1, len(found)))
+                inside = [edge for body in node.bodies for edge in self.edges if edge[0] in self.regions[body].nodes]
+                followers = frozenset(after for _, after in inside)
+                leaders = frozenset(before for before, _ in inside) - followers
+                made = Unrolling(node.index, node.copies, node.carried, leaders, followers, word, word + 1, len(found))
+                found.append(made)
                 word += node.copies + 2
         return tuple(found)
 

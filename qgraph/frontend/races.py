@@ -30,6 +30,10 @@ _LONG = 1000
 _MAX_STEPS = 800
 
 
+# Why a loop is independent that may still reduce.
+NOTHING_WRITTEN = "it writes no array"
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The verdict on a loop, and which updates must be atomic.
@@ -200,7 +204,7 @@ def _verdict(facts: LoopFacts, accesses: Accesses, meetings: Sequence[_Meeting],
             return Verdict("independent", f"no iteration touches what another writes{note}", access.span)
     if atomics:
         return Verdict("independent", "it writes by atomic updates only", atomics[0].span)
-    return Verdict("independent", "it writes no array", facts.span)
+    return Verdict("independent", NOTHING_WRITTEN, facts.span)
 
 
 def _doubt(meeting: _Meeting) -> tuple[str, Span]:

@@ -21,7 +21,7 @@ from qgraph.errors import DataRaceError
 from qgraph.frontend.accesses import Access, Accesses, LoopFacts
 from qgraph.frontend.affine import Poly
 from qgraph.frontend.definite import names_assigned
-from qgraph.frontend.races import always_apart
+from qgraph.frontend.races import NOTHING_WRITTEN, always_apart
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.walk import collect, user_text
 from qgraph.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Cast, Effects, Reduction, Slot, Verdict, itemsize
@@ -70,8 +70,9 @@ class Found:
 
     def verdict(self, verdict: Verdict) -> Verdict:
         """The verdict on the rest of the loop, with the reductions in it."""
-        if verdict.reason == "it writes no array":
-            return replace(verdict, reason=self.words, span=self.reductions[0].span)
+        if verdict.reason.startswith(NOTHING_WRITTEN):
+            reason = f"{self.words}{verdict.reason.removeprefix(NOTHING_WRITTEN)}"
+            return replace(verdict, reason=reason, span=self.reductions[0].span)
         return replace(verdict, reason=f"{verdict.reason}; {self.words}")
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 import copy
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, cast
 
 from qgraph import language
-from qgraph.errors import ArgumentError, KernelSyntaxError, KernelTypeError
+from qgraph.errors import ArgumentError, DataRaceError, KernelSyntaxError, KernelTypeError
 from qgraph.frontend import accesses
 from qgraph.frontend.accesses import Access, LoopFacts
 from qgraph.frontend.definite import check_private, names_assigned
 from qgraph.frontend.host import host_expression
+from qgraph.frontend.nests import loop_inside
 from qgraph.frontend.races import Judgement, judge
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of
 from qgraph.frontend.reductions import find_reductions
@@ -79,6 +80,10 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         statements = found.statements
         facts = replace(facts, body=statements)
     judgement = _judge_all(unit, facts)
+    carried = [variable.local for each in found.reductions for variable in each.variables] if found is not None else []
+    nested = _Nest(unit, scope, body, facts, judgement, carried)
+    axes += [bounds.axis(inner, variable) for inner, variable in nested.descend(node)]
+    facts, judgement, statements = nested.facts, nested.judgement, list(nested.facts.body)
     touched = found.touched if found is not None else judgement.accesses
     _refuse_partial_overlap(unit, touched.all, span)
     _make_atomic(unit, body, statements, judgement.atomics)
@@ -107,6 +112,61 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
     )
     unit.judged[task.name] = facts
     return save, task
+
+
+class _Nest:
+    """A loop, its facts and the judgement on it, with those loops inside that can be axes of it.
+
+    ``carried``: the locals of its reductions.
+    """
+
+    def __init__(
+        self, unit: Unit, scope: Scope, body: Body, facts: LoopFacts, judgement: Judgement, carried: Sequence[str]
+    ) -> None:
+        self._unit = unit
+        self._scope = scope
+        self._body = body
+        self._carried = carried
+        self.facts = facts
+        self.judgement = judgement
+
+    def descend(self, node: ast.For) -> Iterator[tuple[WrittenAxis, str]]:
+        """The ranges and variables of the loops that become axes, from the outside in."""
+        lines: list[str] = []
+        outer = {*names_assigned([node.target])}
+        while not self.facts.asserted and not self.facts.index_tuple and self.judgement.verdict.kind == "independent":
+            found = loop_inside(self._unit, self._scope, node.body, outer)
+            if found is None or not self._fits(*found):
+                break
+            node, axis = found
+            outer |= names_assigned([node.target]).keys()
+            lines.append(str(node.lineno))
+            yield axis, self.facts.axes[-1].variable
+        if lines:
+            verdict = self.judgement.verdict
+            reason = f"{verdict.reason}, the loop inside (line {', '.join(lines)}) included"
+            self.judgement = replace(self.judgement, verdict=replace(verdict, reason=reason))
+
+    def _fits(self, node: ast.For, axis: WrittenAxis) -> bool:
+        """Whether the loop inside is one more axis; then it is one."""
+        (statement,) = self.facts.body
+        if not isinstance(statement, ast.For) or not isinstance(statement.target, ast.Name):
+            return False
+        parts = (self._body.expression(self._scope, part) for part in (axis.start, axis.stop, axis.step))
+        variable = statement.target.id
+        facts = replace(self.facts, axes=(*self.facts.axes, accesses.Axis(variable, *parts)), body=statement.body)
+        bound = [*(each.variable for each in facts.axes), *self._body.assigned, *self._carried]
+        try:
+            _refuse_exits(self._scope, node.body)
+            check_private(statement.body, bound, self._scope.file, self._body.names.values)
+            judgement = _judge_all(self._unit, facts)
+        except (DataRaceError, KernelSyntaxError):
+            # In order, as one thread runs them, they are right.
+            return False
+        if judgement.verdict.kind != "independent" or judgement.atomics:
+            return False
+        self.facts, self.judgement = facts, judgement
+        return True
 
 
 def _judge_all(unit: Unit, facts: LoopFacts) -> Judgement:

@@ -281,6 +281,20 @@ def _set_condition(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value
     return context.get_dummy_value()
 
 
+def peek_word() -> CodeWord:
+    """The Numba type of ``language.peek``: a load that no compiler moves, and that asks no cache of one multiprocessor."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(types.int64, args[0], types.intp)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        word = _element(context, builder, sig, args)
+        load = ir.FunctionType(ir.IntType(64), [word.type])
+        return builder.asm(load, "ld.volatile.u64 $0, [$1];", "=l,l", [word], True)
+
+    return CodeWord("peek", typer, emit)
+
+
 def cast_word(dtype: Any) -> CodeWord:
     """The Numba type of a ``program.Cast`` to the Numba number ``dtype``."""
 
@@ -314,6 +328,23 @@ def match_word() -> CodeWord:
         return context.cast(builder, args[0], sig.args[0], sig.return_type)
 
     return CodeWord("match_subject", typer, emit)
+
+
+def division_word(name: str, *, short: bool) -> CodeWord:
+    """The Numba type of ``language.quotient``, ``language.remainder`` or what they are for ``short`` numbers: unsigned."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(types.intp, types.intp, types.intp)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        divide = builder.udiv if name == "quotient" else builder.urem
+        if not short:
+            # On a GPU there is a test whether 32 bits are enough, which is a branch.
+            return divide(*args)
+        word = ir.IntType(32)
+        return builder.zext(divide(*(builder.trunc(arg, word) for arg in args)), args[0].type)
+
+    return CodeWord(name, typer, emit)
 
 
 def bound_word(*, assume: bool) -> CodeWord:

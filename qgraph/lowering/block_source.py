@@ -8,13 +8,13 @@ loop or branch reaches all threads through the barrier itself: nobody reads a sl
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from qgraph.compiled import Parameter, TaskCode
+from qgraph.lowering.bin_source import strided
 from qgraph.lowering.control_source import calls_name
 from qgraph.lowering.one_block import entry_of
 from qgraph.lowering.reduction_source import (
@@ -148,7 +148,8 @@ class _Block:
 
     def head(self) -> list[ast.stmt]:
         """The thread's place, and the shared memory in which values of reductions meet."""
-        body = generated("_lane = _cuda.threadIdx.x\n_width = _cuda.blockDim.x")
+        # There is one block, so these are the thread and the width; they have 64 bits, and an iteration's number must.
+        body = generated("_lane = _cuda.grid(1)\n_width = _cuda.gridsize(1)")
         totals = _totals(self._places.values())
         if not totals:
             return body
@@ -259,11 +260,10 @@ class _Block:
     def _iterations(self, task: Task, width: str) -> str:
         """The call of a function that runs a thread's share of the iterations: every ``width``-th one."""
         counts = [axis.count for axis in task.axes]
-        (loop,) = generated(f"for _t in _range(_lane, {product(counts)}, _width): pass")
-        assert isinstance(loop, ast.For)
         number = generated(f"{NUMBER} = _t") if numbered(task) else []
-        loop.body = [*unravel(task, "_t", task.axes), *number, *copy.deepcopy(list(task.body))]
-        body = [*prologue(task, self._dtypes), *generated("\n".join(identities(task, self._dtypes))), loop]
+        head = generated("\n".join([*identities(task, self._dtypes), f"_n = {product(counts)}", "_first = _lane"]))
+        loops = strided([*unravel(task, "_t", task.axes), *number, *task.body], several=False)
+        body = [*prologue(task, self._dtypes), *head, *loops]
         names = {**task_names(task, self._dtypes), **reduction_names(task, self._dtypes), **BUILTINS}
         shared: list[Parameter] = []
         if task.reductions:
@@ -271,7 +271,7 @@ class _Block:
             places = self._places[task.name].values()
             shared = [Parameter("slots", name) for name in sorted({_shared(dtype) for dtype, _ in places})]
         parameters = parameters_of(self._program, task, body)
-        arguments = ["_lane", "_width", *(p.name for p in (*shared, *parameters))]
+        arguments = ["_lane", "_stride", *(p.name for p in (*shared, *parameters))]
         function = make_function(task.name, arguments, body, names, task)
         return self._call(function, task, (*shared, *parameters), ["_lane", width])
 

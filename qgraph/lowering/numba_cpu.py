@@ -35,6 +35,7 @@ from qgraph.lowering.atomics import (
     cast_word,
     check_scalar,
     condition_word,
+    division_word,
     host_word,
     match_word,
     stack_word,
@@ -160,6 +161,8 @@ def _make_typing(float_type: str) -> _Typing:
     special[id(language.call_host)] = host_word()
     special[id(language.match_subject)] = match_word()
     special[id(language.at_least)] = bound_word(assume=True)
+    special[id(language.quotient)] = division_word("quotient", short=False)
+    special[id(language.remainder)] = division_word("remainder", short=False)
     special[id(language.power)] = power_word()
     special[id(language.stack_array)] = stack_word()
     typing.special = special

@@ -24,7 +24,16 @@ from numba.np.numpy_support import from_dtype
 from qgraph import language
 from qgraph.compiled import PROGRAMMATIC
 from qgraph.errors import BackendError
-from qgraph.lowering.atomics import atomic_word, bound_word, cast_word, condition_word, match_word, split_word
+from qgraph.lowering.atomics import (
+    atomic_word,
+    bound_word,
+    cast_word,
+    condition_word,
+    division_word,
+    match_word,
+    peek_word,
+    split_word,
+)
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
@@ -139,8 +148,13 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.special = {id(function): atomic_word(function) for function in language.ATOMICS}
     typing.special |= {id(function): split_word(function) for function in language.SPLIT}
     typing.special[id(language.set_condition)] = condition_word()
+    typing.special[id(language.peek)] = peek_word()
     typing.special[id(language.match_subject)] = match_word()
     typing.special[id(language.at_least)] = bound_word(assume=True)
+    typing.special[id(language.quotient)] = division_word("quotient", short=False)
+    typing.special[id(language.remainder)] = division_word("remainder", short=False)
+    typing.special[id(language.short_quotient)] = division_word("quotient", short=True)
+    typing.special[id(language.short_remainder)] = division_word("remainder", short=True)
     typing.special[id(language.power)] = power_word()
     target = Target(typing)
     typing.refresh()
@@ -195,12 +209,16 @@ def _nvvm_options(fastmath: bool) -> dict[str, Any]:
     return options
 
 
-# What a kernel does first where it can start before those that it depends on have ended.
-_PROGRAMMATIC = (
-    "{ .reg .pred %early; setp.ne.s64 %early, $0, 0; @%early griddepcontrol.launch_dependents; griddepcontrol.wait; }"
-)
+# What a kernel does first where it can start before those that it depends on have ended: it lets others start, before or
+# after it has waited itself.
+_START = "{ .reg .pred %early; setp.eq.s64 %early, $0, 1; @%early griddepcontrol.launch_dependents; }"
+_WAIT = "{ .reg .pred %late; griddepcontrol.wait; setp.eq.s64 %late, $0, 2; @%late griddepcontrol.launch_dependents; }"
 
 _TOUCHES_MEMORY = re.compile(r"\b(ld|st|atom|red)\.(?!param)[\w.]*")
+# Comments, instructions on registers and parameters alone, and the load of ``language.peek``.
+_BEFORE_WAIT = re.compile(
+    r"\s*(//.*|ld\.volatile\..*|(mov|cvt|cvta|add|sub|mul|mad|shl|shr|and|or|xor|not|neg|setp|selp|min|max|div|rem|ld\.param)\b.*)?"
+)
 
 # --- PTX --------------------------------------------------------------------------------------------------------------
 
@@ -248,6 +266,7 @@ def compile_ptx(
         text = without_results(_kernel_ptx(result, capability, launch_bound, fastmath, pointers))
         if capability >= PROGRAMMATIC:
             _check_waits_first(text)
+            text = _wait_late(text)
         return canonical(text, result.fndesc.llvm_func_name, entry)
 
 
@@ -284,7 +303,8 @@ def _wait_for_earlier(kernel: ir.Function) -> None:
     builder.position_at_start(kernel.blocks[0])
     early = kernel.args[-1]
     # The memory clobber keeps loads behind it.
-    builder.asm(ir.FunctionType(ir.VoidType(), [early.type]), _PROGRAMMATIC, "l,~{memory}", [early], True)
+    for text in (_START, _WAIT):
+        builder.asm(ir.FunctionType(ir.VoidType(), [early.type]), text, "l,~{memory}", [early], True)
 
 
 def _check_waits_first(ptx: str) -> None:
@@ -293,6 +313,17 @@ def _check_waits_first(ptx: str) -> None:
     found = _TOUCHES_MEMORY.search(before)
     if found is not None:
         raise BackendError(f"the compiler moved `{found.group()}` before the wait for earlier kernels", hint="please report it")
+
+
+def _wait_late(ptx: str) -> str:
+    """What a kernel computes of its parameters and the thread's place before it looks at memory, it does before the wait.
+
+    So that is done while the kernels before it still run. A branch may leave the kernel, which must not be before the wait.
+    """
+    lines = ptx.split("\n")
+    wait = next(number for number, line in enumerate(lines) if "griddepcontrol.wait" in line)
+    behind = next(number for number in range(wait + 1, len(lines)) if not _BEFORE_WAIT.fullmatch(lines[number]))
+    return "\n".join([*lines[:wait], *lines[wait + 1 : behind], lines[wait], *lines[behind:]])
 
 
 def _kernel_ptx(

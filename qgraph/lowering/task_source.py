@@ -39,7 +39,17 @@ CUDA_MODULE = "_cuda"
 LIGHT = 200
 _MOST_LIGHT = 3
 # Under names that no user has: a parameter may be called `range`.
-BUILTINS = {"_range": range, "_min": min, "_max": max, "_at_least": language.at_least}
+BUILTINS = {
+    "_range": range,
+    "_min": min,
+    "_max": max,
+    "_at_least": language.at_least,
+    "_peek": language.peek,
+    "_quotient": language.quotient,
+    "_remainder": language.remainder,
+    "_short_quotient": language.short_quotient,
+    "_short_remainder": language.short_remainder,
+}
 # Constants up to which the bound of a loop and the distance of an index from its variable count as small.
 _SMALL = 1 << 16
 
@@ -54,7 +64,7 @@ def cuda_code(
     """
     if unrolling is None:
         return _code(program, node, cuda, dtypes, [])
-    head = guard(unrolling, deciding=node.decision is not None)
+    head = guard(unrolling, node)
     code, function = _code(program, _telling(node, unrolling), cuda, dtypes, head)
     assert node.task is not None
     return replace(code, task=node.task), function
@@ -181,32 +191,37 @@ def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast
     """One iteration a thread on a grid that has enough of them; else ``SEVERAL``, a block apart so that accesses coalesce.
 
     The loads of all of them start before the first store, which one iteration a thread cannot fill memory with. The body is
-    there twice: for threads with all of their iterations, and for one iteration or those that are left.
+    there twice: for threads with all of their iterations, and for one iteration or those that are left. The indices of several
+    axes take divisions, and those of 32 bits do not stand between loads.
     """
     head = _statements(f"_n = {product(counts)}\n_first = _cuda.grid(1)\nif _first >= _n: return")
+    short = len(counts) > 1
+    limit = f" and _n < {language.SHORT_LIMIT}" if short else ""
     choice, rest = _statements(
         # One iteration: the next one is past the end.
         "if _cuda.gridsize(1) < _n:\n"
         "    _across = _cuda.threadIdx.x\n"
         "    _step = _cuda.blockDim.x\n"
         f"    _first = (_first - _across) * {SEVERAL} + _across\n"
-        f"    if _first + _step * {SEVERAL - 1} < _n:\n"
+        f"    if _first + _step * {SEVERAL - 1} < _n{limit}:\n"
         f"        for _part in _range({SEVERAL}):\n"
         "            _t = _at_least(_first + _part * _step, 0)\n"
         "        return\n"
+        f"    _stop = _min(_n, _first + _step * {SEVERAL})\n"
         "else:\n"
         "    _step = _n\n"
-        "while _first < _n:\n"
+        "    _stop = _n\n"
+        "while _first < _stop:\n"
         "    _t = _at_least(_first, 0)\n"
         "    _first += _step"
     )
     assert isinstance(choice, ast.If)
-    whole = choice.body[-1]
+    whole = choice.body[-2]
     assert isinstance(whole, ast.If)
     full = whole.body[0]
     assert isinstance(full, ast.For)
     assert isinstance(rest, ast.While)
-    full.body += [*unravel(task, "_t", task.axes), *copy.deepcopy(list(task.body))]
+    full.body += [*unravel(task, "_t", task.axes, short=short), *copy.deepcopy(list(task.body))]
     rest.body += [*unravel(task, "_t", task.axes), *copy.deepcopy(list(task.body))]
     return [*head, *prologue(task, dtypes), choice, rest]
 
@@ -477,15 +492,18 @@ def unravel(
     counts: Sequence[ast.expr] | None = None,
     *,
     tuple_too: bool = True,
+    short: bool = False,
 ) -> list[ast.stmt]:
-    """Loop variables from one linear index, last axis fastest."""
+    """Loop variables from one linear index, last axis fastest; ``short``: the index is below ``SHORT_LIMIT``."""
+    width = "short_" if short else ""
     extents = [ast.unparse(count) for count in (counts or [axis.count for axis in axes])]
     lines = []
     for position, axis in enumerate(axes):
-        rest = " * ".join(f"({extent})" for extent in extents[position + 1 :])
-        value = f"{index} // ({rest})" if rest else index
+        value = index
+        for extent in reversed(extents[position + 1 :]):
+            value = f"_{width}quotient({value}, {extent})"
         if position:
-            value = f"({value}) % ({extents[position]})"
+            value = f"_{width}remainder({value}, {extents[position]})"
         lines.append(f"{axis.variable} = {_affine(axis, value)}")
     result = _statements("\n".join(lines))
     return [*result, *_index_tuple(task)] if tuple_too and len(axes) == len(task.axes) else result

@@ -17,10 +17,9 @@ from qgraph.lowering.slot_source import GUARD, SLOTS, TOLD, generated
 from qgraph.plan import GraphPlan, Node, Unrolling
 from qgraph.program import Effects, Loop, Task
 
-# Copies of a body. On an H200 bodies of 2 and 4 kernels took 0.3 and 0.6 of the time with eight, but one of 11 with three took
-# 1.1 of it: each guard costs, and a turn costs little beside many kernels. So a long body has none.
-COPIES = 8
-MOST_NODES = 5
+# Copies of a body of so many nodes at most. On an H200 bodies of 2, 4 and 11 kernels took 0.31, 0.46 and 0.73 of the time with
+# eight, 0.40, 0.54 and 0.78 with four: beside many kernels a turn costs little, and what is behind the end takes time, too.
+COPIES = ((12, 8), (24, 4))
 
 
 def unroll_loops(plan: GraphPlan) -> GraphPlan:
@@ -34,8 +33,9 @@ def unroll_loops(plan: GraphPlan) -> GraphPlan:
         if refused:
             nodes[node.index] = replace(node, note=f"not unrolled: {refused}")
             continue
-        note = f"on the device unrolled {COPIES} times while it runs long"
-        nodes[node.index] = replace(node, copies=COPIES, carried=_carried(plan, node, places), note=note)
+        copies = _copies(plan, node)
+        note = f"on the device unrolled {copies} times while it runs long"
+        nodes[node.index] = replace(node, copies=copies, carried=_carried(plan, node, places), note=note)
     return replace(plan, nodes=tuple(nodes))
 
 
@@ -52,9 +52,14 @@ def _refusal(plan: GraphPlan, node: Node) -> str:
         return "there is a node in it that is no kernel, and looks at no guard"
     if any(temporary.in_graph for temporary in plan.program.temporaries):
         return "the graph takes memory itself"
-    if len(body) > MOST_NODES:
-        return f"its body has more than {MOST_NODES} nodes, beside which a turn costs little"
+    if _copies(plan, node) == 1:
+        return f"its body has more than {COPIES[-1][0]} nodes, beside which a turn costs little"
     return ""
+
+
+def _copies(plan: GraphPlan, node: Node) -> int:
+    nodes = len(_body(plan, node))
+    return next((copies for most, copies in COPIES if nodes <= most), 1)
 
 
 def _carried(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) -> tuple[tuple[int, int], ...]:
@@ -94,12 +99,17 @@ TURN = "_turn"
 _HALF = 0xFFFFFFFF
 
 
-def guard(unrolling: Unrolling, *, deciding: bool) -> list[ast.stmt]:
-    """What a kernel of an unrolled body does first, ``deciding`` if it has the condition: the next copy must know, too."""
+def guard(unrolling: Unrolling, node: Node) -> list[ast.stmt]:
+    """What the kernel of ``node`` in an unrolled body does first; if it has the condition, the next copy must know, too."""
+    deciding = node.decision is not None
     passed_on = f"        if _cuda.grid(1) == 0: {SLOTS.name}[{GUARD.name} + 1] = 0\n" if deciding else ""
     # Loaded before the guard, and used at the end: nothing waits for it in between.
     count = f"{TURN} = {SLOTS.name}[{unrolling.turns}]\n" if deciding else ""
-    return generated(f"{count}if {GUARD.name} > 0:\n    if {SLOTS.name}[{GUARD.name}] == 0:\n{passed_on}        return\n")
+    if node.index not in unrolling.followers:
+        return generated(f"{count}if {GUARD.name} > 0:\n    if {SLOTS.name}[{GUARD.name}] == 0:\n{passed_on}        return\n")
+    # The first thing of all, and in any case, since after a branch it could not be before the wait for earlier kernels.
+    going = f"_going = _peek({SLOTS.name}, {GUARD.name})\n"
+    return generated(f"{going}{count}if {GUARD.name} > 0:\n    if _going == 0:\n{passed_on}        return\n")
 
 
 def telling(task: Task, unrolling: Unrolling) -> Task:

@@ -29,9 +29,13 @@ ARRAYS = np.ones(4), np.ones(4)
 def test_every_kernel_waits_before_it_touches_memory():
     for text in chain.ptx(*ARRAYS).values():
         body = text[text.index(".entry") :]
-        assert body.count("griddepcontrol.wait") == body.count("griddepcontrol.launch_dependents") == 1
-        before = body[: body.index("griddepcontrol.wait")]
+        # Others may start before it has waited, or after.
+        before, after = body.split("griddepcontrol.wait")
+        assert before.count("griddepcontrol.launch_dependents") == after.count("griddepcontrol.launch_dependents") == 1
+        # Where the thread is, it finds out meanwhile.
         assert "ld.param" in before
+        assert "%tid.x" in before
+        assert "%tid.x" not in after
         assert "global." not in before.replace("cvta.to.global.", "")
 
 
@@ -45,6 +49,7 @@ def test_a_load_before_the_wait_is_noticed():
     numba_cuda = importlib.import_module("qgraph.lowering.numba_cuda")
     good = ".visible .entry k(\n) {\nld.param.u64 %rd1, [p];\ngriddepcontrol.wait;\nld.global.f32 %f1, [%rd1];"
     numba_cuda._check_waits_first(good)
+    assert numba_cuda._wait_late(good) == good
     with pytest.raises(BackendError, match=r"`ld\.global\.nc\.f32` before the wait"):
         numba_cuda._check_waits_first(good.replace("griddep", "ld.global.nc.f32 %f1, [%rd1];\ngriddep"))
 
@@ -56,3 +61,14 @@ def test_edges_between_kernels_only_are_programmatic():
     assert plan.edges == ((0, 1), (0, 2))
     assert plan.programmatic == {(0, 1)}
     assert str(chain.explain(*ARRAYS)).count("(waits inside, where GPUs can)") == 1
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize(
+    "stop", ["@%p1 bra $L1;", "ld.global.f32 %f1, [%rd1];", "bar.sync 0;", "$L1:", "ret;", "call.uni f;", "{"]
+)
+def test_the_wait_is_behind_what_only_registers_see(stop):
+    numba_cuda = importlib.import_module("qgraph.lowering.numba_cuda")
+    first = ["{", "\tgriddepcontrol.wait;", "// of the asm", "\tmov.u32 %r1, %tid.x;", "", "\tsetp.ge.s64 %p1, %rd1, %rd2;"]
+    lines = [*first, f"\t{stop}", "\tmov.u32 %r1, 1;", "ret;"]
+    assert numba_cuda._wait_late("\n".join(lines)).split("\n") == [lines[0], *lines[2:6], lines[1], *lines[6:]]

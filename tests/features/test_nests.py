@@ -1,0 +1,236 @@
+"""A loop that is all of a parallel loop's body: an axis where every pair of iterations is independent, else in order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+
+POISON = 77.0
+
+
+def grid(*shape, seed=0):
+    return np.random.default_rng(seed).random(shape)
+
+
+def blank(*shape):
+    return np.full(shape, POISON)
+
+
+def stencil(x, y):
+    for i in range(1, x.shape[0] - 1):
+        for j in range(1, x.shape[1] - 1):
+            y[i, j] = 0.25 * (x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1])
+
+
+def three_deep(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            for k in range(x.shape[2]):
+                y[k, i, j] = x[i, j, k] * 2 + i - 10 * k
+
+
+def steps(x, y):
+    for i in range(x.shape[0] - 1, -1, -2):
+        for j in range(1, x.shape[1], 3):
+            y[i, j] = x[i, j] + i * j
+
+
+def product(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[0]):
+            total = 0.0
+            for k in range(x.shape[1]):
+                total += x[i, k] * x[j, k]
+            y[i, j] = total
+
+
+def skipping(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            if (i + j) % 3 == 0:
+                continue
+            half = x[i, j] / 2
+            y[i, j] = half
+
+
+def sizes(x, y, n, m):
+    for i in range(n):
+        for j in range(2, m):
+            y[i, j] = x[i, j] + n
+
+
+def summed(x, y):
+    s = 0.0
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            s += x[i, j]
+    y[0, 0] = s
+
+
+def first_of_the_least(x, y):
+    least, row, column = 2.0, -1, -1
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            if x[i, j] < least:
+                least, row, column = x[i, j], i, j
+    y[0, 0], y[0, 1], y[0, 2] = least, row, column
+
+
+def zeroed(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = 0.0
+
+
+PAIRED = {stencil: 2, three_deep: 3, steps: 2, product: 2, skipping: 2, sizes: 2, summed: 2, first_of_the_least: 2, zeroed: 2}
+
+
+def arguments(function, rows=9, columns=20):
+    if function is three_deep:
+        return grid(rows, columns, 3), blank(3, rows, columns)
+    x = grid(rows, columns)
+    if function is first_of_the_least:
+        # Ties: the first one in program order wins.
+        x = np.round(x, 1)
+    y = blank(rows, max(rows, columns, 3)) if rows else blank(1, 3)
+    return (x, y, rows, columns) if function in (sizes, from_the_end) else (x, y)
+
+
+def axes_of(kernel, *args):
+    return [len(task.axes) for task in kernel.plan(*args).tasks if task.axes]
+
+
+@pytest.mark.parametrize("function", PAIRED)
+def test_pairs_are_independent(check, function):
+    kernel = check(function, lambda: arguments(function))
+    assert axes_of(kernel, *arguments(function)) == [PAIRED[function]]
+    assert "the loop inside (line " in str(kernel.plan(*arguments(function)))
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (1, 300), (300, 1), (17, 33)])
+@pytest.mark.parametrize("function", [skipping, steps, summed, first_of_the_least])
+def test_any_extents(rig, function, shape):
+    rows, columns = (rig.size(extent) for extent in shape)
+    nothing = (0 in shape and function is skipping) or (function is steps and (0 in shape or columns == 1))
+    rig.check(function, lambda: arguments(function, rows, columns), noop=nothing)
+
+
+def row_sums(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, 0] += x[i, j]
+
+
+def triangle(x, y):
+    for i in range(x.shape[0]):
+        for j in range(i):
+            y[i, j] = x[i, j]
+
+
+def in_order(x, y):
+    for i in range(x.shape[0]):
+        for j in range(1, x.shape[1]):
+            y[i, j] = y[i, j - 1] + x[i, j]
+
+
+def left_early(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            if x[i, j] > 0.7:
+                break
+            y[i, j] = x[i, j]
+
+
+def with_else(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j]
+        else:
+            y[i, 0] = -1.0
+
+
+def scattered(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, int(x[i, j] * 3)] = j
+
+
+def from_the_end(x, y, n, m):
+    for i in range(n):
+        for j in range(m - 22, m):
+            y[i, j] = x[i, j] + j
+
+
+def few(x, y):
+    for i in range(x.shape[0]):
+        for j in range(3):
+            y[i, j] = x[i, j]
+
+
+def counted_by_the_device(x, y):
+    for i in range(x.shape[0]):
+        for j in range(int(x[0, 0] * 3) + 2):
+            y[i, j] = x[i, j]
+
+
+def changed_row(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j]
+            i = i + 0  # noqa: PLW2901 - what is tested
+
+
+def stepped(x, y):
+    step = x.shape[0] - 7
+    for i in range(x.shape[0]):
+        for j in range(0, x.shape[1], step):
+            y[i, j] = x[i, j]
+
+
+def declared(x, y):
+    for i in qgraph.parallel(range(x.shape[0])):
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j]
+
+
+def serial_inside(x, y):
+    for i in range(x.shape[0]):
+        for j in qgraph.serial(range(x.shape[1])):
+            y[i, j] = x[i, j]
+
+
+def more_than_a_loop(x, y):
+    for i in range(x.shape[0]):
+        y[i, 0] = 1.0
+        for j in range(1, x.shape[1]):
+            y[i, j] = x[i, j]
+
+
+ORDERED = [
+    *(row_sums, from_the_end, triangle, in_order, left_early, with_else, scattered, few, counted_by_the_device, changed_row),
+    *(stepped, declared, serial_inside, more_than_a_loop),
+]
+
+
+@pytest.mark.parametrize("function", ORDERED)
+def test_one_thread_has_a_row(check, function):
+    kernel = check(function, lambda: arguments(function))
+    assert axes_of(kernel, *arguments(function)) == [1]
+    assert "the loop inside (line " not in str(kernel.plan(*arguments(function)))
+
+
+def test_names_of_the_outer_loop_inside_a_func(check):
+    @qgraph.func
+    def scaled(a, b, factor):
+        for i in range(a.shape[0]):
+            for j in range(a.shape[1]):
+                b[i, j] = a[i, j] * factor
+
+    def twice(x, y):
+        scaled(x, y, 2.0)
+        scaled(y, x, 3.0)
+
+    kernel = check(twice, lambda: (grid(6, 7), blank(6, 7)))
+    assert axes_of(kernel, grid(6, 7), blank(6, 7)) == [2, 2]
