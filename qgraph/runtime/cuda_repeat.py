@@ -34,6 +34,7 @@ class Ready:
         settled: whether the next launch still runs this graph; None where it does for sure.
         thread: the one that may repeat it.
         busy: whether that thread is about to. No other thread writes it.
+        open: whether it still may. Who holds the lock writes it.
     """
 
     token: object
@@ -44,6 +45,7 @@ class Ready:
     settled: Callable[[], bool] | None
     thread: int
     busy: bool = False
+    open: bool = True
 
 
 class Repeated(Protocol):
@@ -66,10 +68,15 @@ def make_ready(request: Call, context: int, executable: Any, settled: Callable[[
 
 def stop(owner: Repeated) -> None:
     """Let nobody repeat the last launch from here on; called with the executable's lock held."""
-    ready, owner.ready = owner.ready, None
-    # Who was busy before that still launches. Who is busy after it finds that it is not ready any more.
-    while ready is not None and ready.busy and ready.thread != threading.get_ident():
+    ready = owner.ready
+    if ready is None:
+        return
+    # Who was busy before that still launches. Who is busy after it finds that it may not any more.
+    ready.open = False
+    while ready.busy and ready.thread != threading.get_ident():
         time.sleep(_PAUSE)
+    # Only now: whoever interrupts the wait leaves it to the next one.
+    owner.ready = None
 
 
 def again(owner: Repeated, request: Call, find_stream: Callable[[], int]) -> Callable[[], tuple[Any, ...] | None]:
@@ -88,7 +95,7 @@ def again(owner: Repeated, request: Call, find_stream: Callable[[], int]) -> Cal
                     current_context(None)[1] == ready.context
                     and (ready.settled is None or ready.settled())
                     # Last: only now that others see it is busy.
-                    and owner.ready is ready
+                    and ready.open
                 ):
                     code = launch_graph(ready.executable, ready.handle)[0]
                     if code:

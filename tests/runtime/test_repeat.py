@@ -155,6 +155,29 @@ def test_who_holds_the_lock_waits(driver, owner):
     assert owner.ready is None
 
 
+def test_a_wait_that_is_interrupted_is_the_next_ones(owner, driver, monkeypatch):
+    again(owner, call(), lambda: 0)()
+    ready = owner.ready
+    ready.thread, ready.busy = -1, True
+
+    def interrupted(_seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cuda_repeat.time, "sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stop(owner)
+    waits = []
+
+    def waited(seconds):
+        waits.append(seconds)
+        ready.busy = False
+
+    monkeypatch.setattr(cuda_repeat.time, "sleep", waited)
+    stop(owner)
+    assert len(waits) == 1
+    assert owner.ready is None
+
+
 def test_stopped_between_the_first_look_and_the_launch(driver, owner):
     run = again(owner, call(), lambda: 0)
     run()
