@@ -26,7 +26,8 @@ def turns(program: Program, task: Task) -> bool:
         for node in ast.walk(statement):
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Tuple):
                 layout = layouts.get(node.value.id)
-                if layout is not None:
+                # One of no dimensions is `a[()]`.
+                if layout is not None and node.slice.elts:
                     along |= _along(node.slice.elts[0 if layout == "F" else -1], task.axes)
     return len(along) == 2
 
