@@ -56,6 +56,13 @@ class Stats:
     evictions: int = 0
 
 
+@dataclass(slots=True, eq=False)
+class _Ran:
+    """What a kernel ran last: in a place of its own, where each launch notes it at little cost."""
+
+    specialisation: Specialisation | None = None
+
+
 @dataclass(slots=True)
 class _Last:
     """The last call, for the next one with the very same arguments: it holds no array."""
@@ -67,12 +74,6 @@ class _Last:
     # What ``set_backend`` had chosen.
     default: str | None
     frozen: tuple[FrozenName, ...]
-
-    def still_right(self) -> bool:
-        """Whether the executable is still the one to run, and the names compiled in mean what they meant."""
-        if self.specialisation.executable is not self.executable or DEFAULTS.backend is not self.default:
-            return False
-        return not self.frozen or still_holds(self.frozen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class Kernel:
         functools.update_wrapper(self, function)
         self.options = options
         # What ran last; it knows what it did.
-        self._ran: Specialisation | None = None
+        self._ran = _Ran()
         self._source: SourceFunction = parse(function, "@qgraph.kernel")
         # What a kernel is to another kernel that calls it: a func.
         self.__qgraph_kernel__ = Func(function)
@@ -146,6 +147,8 @@ class Kernel:
         self._key: Callable[..., tuple[Any, ...] | None] = _no_key
         self._seen: dict[tuple[Any, ...], None] = {}
         self._recent: dict[tuple[Any, ...] | None, _Last] = {}
+        # The one of them that ran last, where a call's arguments are all there is to look at.
+        self._last: _Last | None = None
         self._counts = Stats()
         # Until the cache is cleared.
         self._reads_disk = True
@@ -154,12 +157,40 @@ class Kernel:
     @property
     def last_launch(self) -> LastLaunch | None:
         """What the last call did; None before the first one."""
-        return None if self._ran is None else self._ran.launched
+        ran = self._ran.specialisation
+        return None if ran is None else ran.launched
 
     # --- calling -------------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel. Gives what it returns, for which the call then waits."""
+        last = self._last
+        # Most calls are the one before them again.
+        if last is None or kwargs or not last.unchanged(args):
+            last, args, key = self._recognise(args, kwargs)
+            if last is None:
+                return self._run(args, key)
+        specialisation = last.specialisation
+        # The executable is still the one to run, and the names compiled in mean what they meant.
+        if (
+            specialisation.executable is last.executable
+            and DEFAULTS.backend is last.default
+            and (not last.frozen or still_holds(last.frozen))
+        ):
+            try:
+                numbers = last.run()
+            except CudaError as error:
+                self._recover(error)
+            else:
+                self._ran.specialisation = specialisation
+                return None if numbers is None else specialisation.value(numbers)
+        self._last = None
+        return self._run(args)
+
+    def _recognise(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[_Last | None, tuple[Any, ...], tuple[Any, ...] | None]:
+        """A call like this one before, the values of all parameters, and their key where they have one."""
         key = None
         complete = bool(self._global_arrays)
         if complete:
@@ -170,16 +201,11 @@ class Kernel:
             except TypeError:  # another number of arguments: there are defaults, or the call is wrong
                 key = None
             last = self._recent.get(key)
-            if last is not None and last.unchanged(args) and last.still_right():
-                try:
-                    numbers = last.run()
-                except CudaError as error:
-                    self._recover(error)
-                else:
-                    self._ran = last.specialisation
-                    return None if numbers is None else last.specialisation.value(numbers)
+            if last is not None and last.unchanged(args):
+                self._last = None if complete else last
+                return last, args, key
         # Only complete positional arguments have a key.
-        return self._run(args if complete or key is not None else self._bind(args, kwargs), key)
+        return None, args if complete or key is not None else self._bind(args, kwargs), key
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The values of all parameters, defaults included."""
@@ -211,6 +237,7 @@ class Kernel:
         self._global_arrays = arrays
         self._readings = []
         self._recent.clear()
+        self._last = None
         self._seen.clear()
         self._numbers, self._key = None, _no_key
 
@@ -265,7 +292,7 @@ class Kernel:
             self._recover(error)
             specialisation = self._specialisation(variant, aliases)
             numbers = self._executable(specialisation).launch(call)
-        self._ran = specialisation
+        self._ran.specialisation = specialisation
         return specialisation, call, None if numbers is None else specialisation.value(numbers)
 
     def _recover(self, error: CudaError) -> None:
@@ -420,6 +447,7 @@ class Kernel:
     def _close_executables(self) -> None:
         with self._lock:
             self._recent.clear()
+            self._last = None
             for specialisation in self._specialisations.values():
                 self._retire(specialisation)
 
@@ -540,19 +568,15 @@ class Bound:
     """A kernel with its arguments: made by ``kernel.bind(...)``. It owns the arrays."""
 
     def __init__(self, kernel_: Kernel, values: tuple[Any, ...]) -> None:
-        self._kernel = kernel_
+        self._kernel, self._ran = kernel_, kernel_._ran
         self._values, (reading, self._leaves, simple) = kernel_._read_all(kernel_._complete(values))
         self._variant = reading.variant
         aliases = () if simple else self._variant.check(self._leaves)
         # Of the program for this alias pattern: another one may need other numbers.
         self._call = Call(self._leaves, kernel_._specialisation(self._variant, aliases).host_values(self._leaves), 0)
         self._aliases = aliases
-        self._streams: Any = None
-        self._staged = False
-        if self._variant.backend == "cuda":
-            arrays = [self._leaves[index] for index in self._variant.arrays]
-            self._staged = any(view.device is None for view in arrays)
-            self._streams = None if self._staged else self._variant.streams.Streams(self._variant.device, arrays)
+        host = (self._leaves[index].device is None for index in self._variant.arrays)
+        self._staged = self._variant.backend == "cuda" and any(host)
         if not self._staged:
             self._rebuild()
 
@@ -562,22 +586,14 @@ class Bound:
             return self._kernel._run(self._values)
         if self._specialisation.executable is not self._executable:
             self._rebuild()
-        streams = self._streams
-        if streams is None:
-            numbers = self._executable.launch(self._call) if self._again is None else self._again()
-        else:
-            stream = streams.current()
-            if stream != self._call.stream:
-                self._call = self._call.on(stream)
-            try:
-                with streams:
-                    numbers = self._executable.launch(self._call)
-            except CudaError as error:
-                self._kernel._recover(error)
-                self._rebuild()
-                numbers = self._executable.launch(self._call)
-        self._kernel._ran = self._specialisation
-        return self._specialisation.value(numbers)
+        try:
+            numbers = self._again()
+        except CudaError as error:
+            self._kernel._recover(error)
+            self._rebuild()
+            numbers = self._again()
+        self._ran.specialisation = specialisation = self._specialisation
+        return None if numbers is None else specialisation.value(numbers)
 
     @property
     def graph(self) -> Any:
@@ -606,8 +622,8 @@ class Bound:
         # At first, and when the specialisation was evicted, cleared or reset.
         self._specialisation = self._kernel._specialisation(self._variant, self._aliases)
         self._executable = self._kernel._executable(self._specialisation)
-        # Where there are no streams to ask for, a shorter way than a launch.
-        self._again = self._specialisation.again(self._executable, self._call) if self._streams is None else None
+        again = self._specialisation.again(self._executable, self._call)
+        self._again = again or functools.partial(self._executable.launch, self._call)
 
 
 @dataclass(slots=True)

@@ -142,8 +142,13 @@ class Variant:
 
 def still_holds(frozen: Iterable[FrozenName]) -> bool:
     """Whether compiled-in names still mean what they meant."""
-    missing = object()
-    return all(name.namespace.get(name.key, missing) is name.value for name in frozen)
+    for name in frozen:  # noqa: SIM110 - each call with the same arguments asks, and a generator takes longer than the answer
+        if name.namespace.get(name.key, _MISSING) is not name.value:
+            return False
+    return True
+
+
+_MISSING = object()
 
 
 class Specialisation:
@@ -264,15 +269,16 @@ _EXECUTABLES = {"cpu": _cpu, "sim": _simulator, "cuda": _cuda}
 
 def _again_on_cuda(executable: Any, call: Call, variant: Variant) -> Run:
     views = [call.values[index] for index in variant.arrays]
-    find_stream = variant.streams.Streams(variant.device, views).forget()
-    launch, bare = executable.launch, call.without_owners()
+    streams = variant.streams.Streams(variant.device, views)
+    run: Run = executable.again(call.without_owners(), streams.current)
+    if not streams.joined:
+        return run
 
-    def run() -> tuple[Any, ...] | None:
-        stream = find_stream()
-        numbers: tuple[Any, ...] | None = launch(bare if stream == bare.stream else bare.on(stream))
-        return numbers
+    def run_between_streams() -> tuple[Any, ...] | None:
+        with streams:
+            return run()
 
-    return run
+    return run_between_streams
 
 
 _AGAIN: dict[str, Callable[[Any, Call, Variant], Run | None]] = {

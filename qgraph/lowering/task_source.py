@@ -39,6 +39,7 @@ from qgraph.lowering.slot_source import (
     slot_place,
 )
 from qgraph.lowering.slot_source import generated as _statements
+from qgraph.lowering.tile_source import tile, turns
 from qgraph.lowering.unrolling import TURN, guard, telling
 from qgraph.plan import Node, Unrolling
 from qgraph.program import NUMBER, Axis, Cast, Function, Program, Selection, Task, function_tree
@@ -108,7 +109,7 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
     elif task.on_device:
         body = [*prologue(task, dtypes), *_grid_stride(task, counts)]
     elif several:
-        body = _several(task, counts, dtypes)
+        body = _several(task, counts, dtypes, tiled=turns(program, task))
     else:
         body = _one_thread(task, counts, dtypes)
     body = [*head, *body]
@@ -199,12 +200,12 @@ def _is_light(task: Task) -> bool:
     return len(nodes) <= most and not any(isinstance(node, (ast.For, ast.While)) for node in nodes)
 
 
-def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
+def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, tiled: bool) -> list[ast.stmt]:
     """One iteration a thread on a grid that has enough of them; else ``SEVERAL``, a block apart so that accesses coalesce.
 
     The loads of all of them start before the first store, which one iteration a thread cannot fill memory with. The body is
     there twice: for threads with all of their iterations, and for one iteration or those that are left. The indices of several
-    axes take divisions, and those of 32 bits do not stand between loads.
+    axes take divisions, and those of 32 bits do not stand between loads. ``tiled``: neighbouring threads have a tile.
     """
     head = _statements(f"_n = {product(counts)}\n_first = _cuda.grid(1)\nif _first >= _n: return")
     short = len(counts) > 1
@@ -233,8 +234,8 @@ def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast
     full = whole.body[0]
     assert isinstance(full, ast.For)
     assert isinstance(rest, ast.While)
-    full.body += [*unravel(task, "_t", task.axes, short=short), *copy.deepcopy(list(task.body))]
-    rest.body += [*unravel(task, "_t", task.axes), *copy.deepcopy(list(task.body))]
+    full.body += [*unravel(task, "_t", task.axes, short=short, tiled=tiled), *copy.deepcopy(list(task.body))]
+    rest.body += [*unravel(task, "_t", task.axes, tiled=tiled), *copy.deepcopy(list(task.body))]
     return [*head, *prologue(task, dtypes), choice, rest]
 
 
@@ -505,10 +506,15 @@ def unravel(
     *,
     tuple_too: bool = True,
     short: bool = False,
+    tiled: bool = False,
 ) -> list[ast.stmt]:
-    """Loop variables from one linear index, last axis fastest; ``short``: the index is below ``SHORT_LIMIT``."""
+    """Loop variables from one linear index, last axis fastest or ``tiled``; ``short``: the index is below ``SHORT_LIMIT``."""
     width = "short_" if short else ""
     extents = [ast.unparse(count) for count in (counts or [axis.count for axis in axes])]
+    if tiled:
+        found, places = tile(index, extents, width)
+        lines = [f"{axis.variable} = {_affine(axis, place)}" for axis, place in zip(axes, places, strict=True)]
+        return [*found, *_statements("\n".join(lines)), *_index_tuple(task)]
     lines = []
     for position, axis in enumerate(axes):
         value = index

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NoReturn
 
 import numpy
@@ -19,6 +19,7 @@ from qgraph.runtime import cuda_driver
 from qgraph.runtime.array_view import ArrayView, contiguous_strides, layout_of, view_of_host
 
 Adopter = Callable[[Any, str], ArrayView]
+StreamFinder = Callable[[], int]
 
 # DLPack's device types.
 _DLPACK_HOST = (1, 3)  # host memory, pinned host memory
@@ -82,46 +83,64 @@ def _adopter_of_instance(value: object) -> Adopter | None:
     return _adopt_interface if hasattr(value, "__cuda_array_interface__") and not isinstance(value, type) else None
 
 
-def watch_of(cls: type) -> tuple[str, ...] | None:
-    """What can change of a live array of type ``cls``, as attributes and calls to put behind it; None: nobody knows.
+def watch_of(value: object) -> tuple[str, ...] | None:
+    """What can change of the live array ``value``, as attributes and calls to put behind it; None: nobody knows.
 
-    The memory of a NumPy array cannot be replaced while a weak reference to it exists: NumPy refuses to resize it then.
+    Each is compared by value, ``.dtype`` by identity. The memory of a NumPy array cannot be replaced while a weak reference to
+    it exists: NumPy refuses to resize it then.
     """
-    adopter = adopter_of(cls)
+    adopter = adopter_of(type(value))
+    if adopter is _adopt_torch:
+        return _watch_torch(value)
     return None if adopter is None else _WATCHED.get(adopter)
+
+
+def _watch_torch(value: Any) -> tuple[str, ...]:
+    # Where elements lie without gaps their places follow from the shape, and that costs less to ask.
+    return ".data_ptr()", ".dtype", ".shape", ".is_contiguous()" if value.is_contiguous() else ".stride()"
+
+
+def stream_finder(value: object) -> StreamFinder | None:
+    """What tells, whenever it is called, on which stream the library of ``value`` works then. It does not hold ``value``.
+
+    A stream is its handle, 0 the default one. None where ``value`` is no array of PyTorch or CuPy on a device.
+    """
+    find = stream_finder_of(type(value))
+    return None if find is None else find(value)
 
 
 def current_stream(value: object) -> int | None:
     """The stream that ``value``'s library, PyTorch or CuPy, works on now (0: the default stream); None for other values."""
-    getter = stream_getter_of(type(value))
-    return None if getter is None else getter(value)
+    find = stream_finder(value)
+    return None if find is None else find()
 
 
-def _find_stream_getter(cls: type) -> Callable[[Any], int | None] | None:
+def _find_stream_finder(cls: type) -> Callable[[Any], StreamFinder | None] | None:
     for base in cls.__mro__:
-        getter = _STREAMS.get((base.__module__.partition(".")[0], base.__name__))
-        if getter is not None:
-            return getter
+        finder = _STREAMS.get((base.__module__.partition(".")[0], base.__name__))
+        if finder is not None:
+            return finder
     return None
 
 
-#: What tells the stream that the library of a type works on now; None for types of other libraries.
-stream_getter_of: Callable[[type], Callable[[Any], int | None] | None] = lru_cache(maxsize=1024)(_find_stream_getter)
+#: How ``stream_finder`` looks at values of a type; None for types of other libraries.
+stream_finder_of: Callable[[type], Callable[[Any], StreamFinder | None] | None] = lru_cache(maxsize=1024)(_find_stream_finder)
 
 
-def _torch_stream(value: Any) -> int | None:
+def _torch_stream(value: Any) -> StreamFinder | None:
     if not value.is_cuda:
         return None
-    torch = sys.modules["torch"]
+    torch, device = sys.modules["torch"], value.get_device()
     # The public accessor builds an object and takes forty times as long.
     raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
     if raw is not None:
-        return int(raw(value.get_device()))
-    return int(torch.cuda.current_stream(value.get_device()).cuda_stream)
+        return partial(raw, device)
+    return lambda: int(torch.cuda.current_stream(device).cuda_stream)
 
 
-def _cupy_stream(value: Any) -> int | None:
-    return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+def _cupy_stream(value: Any) -> StreamFinder | None:
+    current = sys.modules["cupy"].cuda.get_current_stream
+    return lambda: int(current().ptr)
 
 
 # --- dtypes ------------------------------------------------------------------------------------------------------------
@@ -361,15 +380,16 @@ _BY_NAME: dict[tuple[str, str], Adopter] = {
     ("jax", "Tracer"): _refusing("it is a JAX tracer, not an array", "call the kernel outside jax.jit"),
 }
 
-_STREAMS: dict[tuple[str, str], Callable[[Any], int | None]] = {
+_STREAMS: dict[tuple[str, str], Callable[[Any], StreamFinder | None]] = {
     ("torch", "Tensor"): _torch_stream,
     ("cupy", "ndarray"): _cupy_stream,
 }
 
 _WATCHED: dict[Adopter, tuple[str, ...]] = {
     _adopt_numpy: (".shape", ".strides", ".dtype", ".flags.num"),
-    _adopt_own: (".alive",),
-    _adopt_torch: (".data_ptr()", ".shape", ".stride()", ".dtype"),
-    _adopt_cupy: (".data.ptr", ".shape", ".strides", ".dtype"),
+    # Whoever launches sees whether the context still is the one that its memory lies in.
+    _adopt_own: (),
+    _adopt_cupy: (".data.ptr", ".dtype", ".shape", ".strides"),
     _adopt_jax: (".is_deleted()",),
+    _adopt_interface: (".__cuda_array_interface__",),
 }

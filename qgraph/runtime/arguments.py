@@ -8,6 +8,7 @@ or look-ups.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 import itertools
@@ -276,10 +277,14 @@ def _unsupported(path: str, value: object) -> ArgumentError:
 
 
 class _Source:
-    """Builds a function ``f(values)`` of straight-line checks; each returns ``failed`` where it does not hold."""
+    """Builds a function ``f(values)`` of straight-line checks; each returns ``failed`` where it does not hold.
 
-    def __init__(self, failed: str) -> None:
+    So does an exception of the kinds in ``lapses``: by default that of a field which is not set any more.
+    """
+
+    def __init__(self, failed: str, lapses: str = "AttributeError") -> None:
         self._failed = failed
+        self._lapses = lapses
         self._lines: list[str] = []
         self._names = 0
         self.namespace: dict[str, Any] = {}
@@ -304,18 +309,17 @@ class _Source:
         self.line(f"if not ({' and '.join(conditions)}): return {self._failed}")
 
     def compile(self, name: str) -> Callable[[Sequence[object]], Any]:
-        """The function. A field that is not set any more is a check that does not hold."""
-        head, tail = [f"def {name}(values):", "  try:"], ["  except AttributeError:", f"    return {self._failed}"]
+        """The function."""
+        head, tail = [f"def {name}(values):", "  try:"], [f"  except {self._lapses}:", f"    return {self._failed}"]
         text = "\n".join([*head, *self._lines, *tail])
         exec(compile(text, f"<qgraph {name}>", "exec"), self.namespace)
         function: Callable[[Sequence[object]], Any] = self.namespace[name]
         return function
 
     def unpack(self, expression: str, count: int) -> list[str]:
-        """Names for the items of a sequence of known length."""
+        """Names for the items of a sequence of known length; another one is a ValueError."""
         names = [self.local() for _ in range(count)]
-        if names:
-            self.line(f"{', '.join(names)}, = {expression}")
+        self.line(f"({''.join(f'{name}, ' for name in names)}) = {expression}")
         return names
 
     def open_struct(self, name: str, value: Any) -> list[tuple[str, str, Any]]:
@@ -558,13 +562,14 @@ class Unchanged:
     Holds arrays, and everything that may hold one, weakly. Arrays it cannot hold weakly or watch are never unchanged.
 
     Args:
-        values: the arguments of a call, one for each parameter.
+        values: the arguments of a call, one for each parameter; another number of values is never the same.
     """
 
     __slots__ = ("check",)
 
     def __init__(self, values: Sequence[object]) -> None:
-        source = _Source("False")
+        # Who asks need not have counted them.
+        source = _Source("False", "(AttributeError, ValueError)")
         names = source.unpack("values", len(values))
         self.check: Callable[[Sequence[object]], bool]
         """``check(values)`` is what calling this object does, without the detour of a method call."""
@@ -612,13 +617,17 @@ def _watch(source: _Source, name: str, value: Any) -> None:
 
 
 def _watch_array(source: _Source, name: str, value: Any) -> None:
-    attributes = watch_of(type(value))
+    attributes = watch_of(value)
     if attributes is None:
         raise _CannotWatch
     conditions = [f"{source.constant(_weakly(value))}() is {name}"]
     for read in attributes:
         found = eval(f"value{read}", {"value": value})
-        conditions.append(f"{name}{read} == {source.constant(found)}")
+        if isinstance(found, dict):
+            # The interface of an array, which may be one that it keeps and changes.
+            found = copy.deepcopy(found)
+        same = "is" if read == ".dtype" else "=="
+        conditions.append(f"{name}{read} {same} {source.constant(found)}")
     source.require(*conditions)
 
 

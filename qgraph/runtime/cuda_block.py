@@ -20,17 +20,18 @@ class BlockForm:
     Attributes:
         bit: that of its kernel in ``Parameters.changed``.
         chosen: whether launches run it.
+        executable: the graph.
         reason: why, as in ``last_launch.reason``.
     """
 
-    __slots__ = ("_executable", "_host", "_kernel", "_last", "_names", "_one_block", "bit", "chosen", "reason")
+    __slots__ = ("_host", "_kernel", "_last", "_names", "_one_block", "bit", "chosen", "executable", "reason")
 
     def __init__(self, plan: GraphPlan, kernel: KernelNode, executable: Any) -> None:
         assert plan.one_block is not None
         self._one_block = plan.one_block
         self._names = [value.name for value in plan.program.host_values]
         self._kernel = kernel
-        self._executable = executable
+        self.executable = executable
         self._host: tuple[int, ...] | None = None
         # Of the last launch: whether it was this form, and its stream.
         self._last: tuple[bool, int] | None = None
@@ -70,7 +71,7 @@ class BlockForm:
         if not self.chosen:
             other(stream)
             return
-        code = driver.cuGraphLaunch(self._executable, stream)[0]
+        code = driver.cuGraphLaunch(self.executable, stream)[0]
         if code != 0:
             raise failure(code, "cuGraphLaunch")
 

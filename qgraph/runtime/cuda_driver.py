@@ -101,6 +101,9 @@ class DeviceContext:
 
     Args:
         ordinal: the device's number among those CUDA shows to this process.
+
+    Attributes:
+        context_id: the driver's number of the context in this epoch; no context has that of another.
     """
 
     def __init__(self, ordinal: int) -> None:
@@ -127,8 +130,9 @@ class DeviceContext:
         self._context = call(driver.cuDevicePrimaryCtxRetain, self._device)
         self._pointer = int(self._context)
         # A reset context comes back under the same handle: only the id tells them apart.
-        self._id = call(driver.cuCtxGetId, self._context)
+        # The epoch first: who finds the new id current finds that what it has is of an older one.
         self.epoch += 1
+        self.context_id = call(driver.cuCtxGetId, self._context)
         self.notes = {}
 
     def alive(self, epoch: int) -> bool:
@@ -139,7 +143,7 @@ class DeviceContext:
         result = driver.cuDevicePrimaryCtxGetState(self._device)
         if result[0] != _SUCCESS or not result[2]:
             return False
-        return bool(driver.cuCtxGetId(self._context) == (_SUCCESS, self._id))
+        return bool(driver.cuCtxGetId(self._context) == (_SUCCESS, self.context_id))
 
     def refresh(self) -> int:
         """The epoch now. Brings the context back if it was reset."""
@@ -152,11 +156,22 @@ class DeviceContext:
                 self._retain()
             return self.epoch
 
-    def push(self) -> bool:
-        """Make the context current on this thread, whatever was current. True if ``pop`` must follow."""
+    def push(self, stays: bool = False) -> bool:
+        """Make the context current on this thread, whatever was current. True if ``pop`` must follow.
+
+        With ``stays`` that of device 0 stays current where none was, so that the next call finds it: so does CUDA's runtime
+        with every thread that uses it and names no other device.
+        """
+        # The id of what is current: it fails where nothing is, and where that was reset and nobody brought it back.
+        if driver.cuCtxGetId(None)[1] == self.context_id:
+            return False
         self.refresh()
         result = driver.cuCtxGetCurrent()
-        if result[0] == _SUCCESS and int(result[1]) == self._pointer:
+        current = int(result[1]) if result[0] == _SUCCESS else None
+        if current == self._pointer:
+            return False
+        if stays and current == 0 and self.ordinal == 0:
+            call(driver.cuCtxSetCurrent, self._context)
             return False
         call(driver.cuCtxPushCurrent, self._context)
         return True

@@ -25,6 +25,7 @@ from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, P
 from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out, fill
 from qgraph.runtime.cuda_nodes import OtherNodes
 from qgraph.runtime.cuda_other import OtherNode
+from qgraph.runtime.cuda_repeat import Ready, again, make_ready, stop
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
@@ -258,6 +259,8 @@ class CudaExecutable(ABC):
         self.rebuilds = 0
         self._lock = threading.Lock()
         self._token: object = None
+        # The last launch, where it can be repeated as it is.
+        self.ready: Ready | None = None
         self._launched = False
         device.free_retired()
         with device.activate():
@@ -381,19 +384,40 @@ class CudaExecutable(ABC):
             ContextLost: the primary context was reset; build the executable again.
         """
         with self._lock:
+            stop(self)
             pushed = self._enter()
             try:
-                if request.token is not self._token:
+                came_back = request.token is self._token
+                if not came_back:
                     self._patch(request)
-                if self._block is None:
-                    self._run(request.stream)
-                else:
-                    self._block.run(request.stream, self._run)
+                self._run_chosen(request.stream)
                 self.replays += 1
-                return None if self._results is None else self._read(self._results, request.stream)
+                if self._results is not None:
+                    return self._read(self._results, request.stream)
+                # A call that does not come back is not worth it.
+                if came_back and not pushed:
+                    self.ready = self._repeatable(request)
+                return None
             finally:
                 if pushed:
                     self.device.pop()
+
+    def again(self, request: Call, find_stream: Callable[[], int]) -> Callable[[], tuple[Any, ...] | None]:
+        """What runs these arguments once more, on the stream that ``find_stream`` gives then; raises as ``launch`` does.
+
+        It is a launch. Where the last one was the same, nothing but the driver's launch is left of it.
+        """
+        return again(self, request, find_stream)
+
+    def _repeatable(self, request: Call) -> Ready | None:
+        """The launch that just ran, where the same again would be one graph launch."""
+        return None
+
+    def _run_chosen(self, stream: int) -> None:
+        if self._block is None:
+            self._run(stream)
+        else:
+            self._block.run(stream, self._run)
 
     def _read(self, results: ResultReader, stream: int) -> tuple[Any, ...]:
         # Under the lock: the next launch writes the same scratch.
@@ -407,14 +431,12 @@ class CudaExecutable(ABC):
     def replay(self, stream: int) -> None:
         """Run with the arguments of the last launch; raises as ``launch`` does."""
         with self._lock:
+            stop(self)
             if not self._launched:
                 raise CudaError("a replay needs a launch before it, which sets the arguments")
             pushed = self._enter()
             try:
-                if self._block is None:
-                    self._run(stream)
-                else:
-                    self._block.run(stream, self._run)
+                self._run_chosen(stream)
             finally:
                 if pushed:
                     self.device.pop()
@@ -433,7 +455,7 @@ class CudaExecutable(ABC):
 
     def _enter(self) -> bool:
         # What a reset took away must not be touched, so this comes before anything else.
-        pushed = self.device.push()
+        pushed = self.device.push(stays=True)
         if self.device.epoch == self._resources.epoch and not self._resources.released:
             return pushed
         if pushed:
@@ -528,6 +550,7 @@ class CudaExecutable(ABC):
     def close(self) -> None:
         """Wait for the launches in flight and free everything. Nothing happens the second time, or after a reset."""
         with self._lock:
+            stop(self)
             self._finalizer.detach()
             self._resources.release()
 
@@ -688,6 +711,7 @@ class CudaGraphExecutable(CudaExecutable):
     def graph(self, request: Call) -> RawGraph:
         """The graph, with these arguments."""
         with self._lock:
+            stop(self)
             pushed = self._enter()
             try:
                 self._stay_whole()
@@ -709,6 +733,18 @@ class CudaGraphExecutable(CudaExecutable):
     def _raw(self) -> RawGraph:
         definition = self._instance.definition
         return RawGraph(definition, definition.handle, self._instance.executable)
+
+    def _repeatable(self, request: Call) -> Ready | None:
+        block = self._block
+        if block is not None and block.chosen:
+            executable, settled = block.executable, None
+        else:
+            executable, settled = self._running()
+        return make_ready(request, self.device.context_id, executable, settled)
+
+    def _running(self) -> tuple[Any, Callable[[], bool] | None]:
+        """The graph that ``_run`` launched, and what tells that it would do so again; None: it always would."""
+        return self._instance.executable, None
 
     def _run(self, stream: int) -> None:
         # Launches of one executable graph run one after another, on whatever streams: they share the scratch slots.

@@ -7,16 +7,18 @@ same answers, so it does not matter which one runs.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any
 
 from qgraph.compiled import PROGRAMMATIC, CudaPlan
 from qgraph.plan import GraphPlan
+from qgraph.runtime.call import Call
 from qgraph.runtime.cuda_copies import Form, add_copies, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_graph import CudaGraphExecutable, Layout, RawGraph
 from qgraph.runtime.cuda_kernels import KernelNode, Parameters
 from qgraph.runtime.cuda_nodes import OtherNodes
+from qgraph.runtime.cuda_repeat import Ready
 from qgraph.runtime.cuda_stream import Event
 
 # A loop runs long that has this many times the iterations of a turn.
@@ -112,13 +114,24 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
             return self._choice
         return sum(self._iterations) >= self._many
 
+    def _form(self) -> Form:
+        return self._unrolled if self._unrolled is not None and self._runs_unrolled else self._plain
+
+    def _repeatable(self, request: Call) -> Ready | None:
+        # What is marked is the end of all launches, until the next one.
+        return None if self._marked else super()._repeatable(request)
+
+    def _running(self) -> tuple[Any, Callable[[], bool] | None]:
+        unrolled, wanted = self._runs_unrolled, self._wanted
+        return self._form().instance.executable, None if self._choice is not None else lambda: wanted() == unrolled
+
     def _run(self, stream: int) -> None:
         wanted = self._wanted()
         if wanted != self._runs_unrolled and self._marked and (self._unrolled is not None or not wanted):
             self._done.wait(stream)
             self._change(wanted)
         self._marked = False
-        form = self._unrolled if self._unrolled is not None and self._runs_unrolled else self._plain
+        form = self._form()
         form.bring_up_to_date()
         code = self._launch_graph(form.instance.executable, stream)[0]
         if code != 0:

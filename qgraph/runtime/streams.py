@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from qgraph.runtime import cuda_driver
-from qgraph.runtime.adopt import current_stream, stream_getter_of
+from qgraph.runtime.adopt import stream_finder, stream_finder_of
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.cuda_memory import Buffer
 from qgraph.runtime.cuda_stream import handle_of, order_after
@@ -45,7 +44,8 @@ class Streams:
 
     def __init__(self, device: int, views: Sequence[ArrayView]) -> None:
         self._device = device
-        self._first: Callable[[], Any] = _nothing
+        #: Tells the handle to launch on, whenever it is called. It holds no array.
+        self.current: Callable[[], int] = _CURRENT.get
         self._others: list[Callable[[], int]] = []
         self.joined = False
         if all(type(view.owner) in _OWN for view in views):
@@ -53,30 +53,17 @@ class Streams:
         seen: set[str] = set()
         for view in views:
             library = type(view.owner).__module__.partition(".")[0]
-            if library not in seen and current_stream(view.owner) is not None:
+            find = None if library in seen else stream_finder(view.owner)
+            if find is not None:
                 seen.add(library)
                 if len(seen) == 1:
-                    self._first = _strong(view.owner)
+                    self.current = find
                 else:
-                    self._others.append(_stream_of(view.owner))
+                    self._others.append(find)
             elif view.stream is not None:
                 self._others.append(_constant(0 if view.stream == 1 else view.stream))
         # Streams that the launch must be ordered with, whichever it runs on.
         self.joined = any(other() != self.current() for other in self._others)
-
-    def current(self) -> int:
-        """The handle to launch on now."""
-        owner = self._first()
-        found = None if owner is None else current_stream(owner)
-        return _CURRENT.get() if found is None else found
-
-    def forget(self) -> Callable[[], int]:
-        """Hold the arrays weakly from here on. Gives what finds the current stream then."""
-        owner = self._first()
-        if owner is None:
-            return _CURRENT.get
-        self._first = weakref.ref(owner)
-        return self.current
 
     def __enter__(self) -> None:
         self._order(before=True)
@@ -110,13 +97,13 @@ def one_stream(leaves: Sequence[object]) -> Callable[[Sequence[Any]], int] | Non
     if not foreign:
         return lambda leaves: _CURRENT.get()
     first, cls = next(iter(foreign.items()))
-    getter = stream_getter_of(cls)
-    if getter is None or any(other is not cls for other in foreign.values()):
+    finder_of = stream_finder_of(cls)
+    if finder_of is None or any(other is not cls for other in foreign.values()):
         return None
 
     def of_library(leaves: Sequence[Any]) -> int:
-        found = getter(leaves[first].owner)
-        return _CURRENT.get() if found is None else found
+        find = finder_of(leaves[first].owner)
+        return _CURRENT.get() if find is None else find()
 
     return of_library
 
@@ -125,20 +112,8 @@ def one_stream(leaves: Sequence[object]) -> Callable[[Sequence[Any]], int] | Non
 _OWN = frozenset({DeviceArray, Buffer})
 
 
-def _nothing() -> None:
-    return None
-
-
-def _strong(owner: object) -> Callable[[], object]:
-    return lambda: owner
-
-
 def _constant(handle: int) -> Callable[[], int]:
     return lambda: handle
-
-
-def _stream_of(owner: object) -> Callable[[], int]:
-    return lambda: current_stream(owner) or 0
 
 
 @dataclass(slots=True)

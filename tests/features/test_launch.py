@@ -420,3 +420,63 @@ def test_a_new_default_backend_counts_for_recognised_arguments(monkeypatch):
     monkeypatch.setenv("QGRAPH_BACKEND", "cpu")
     kernel(x, y, 0.5)
     assert looks.count == 1
+
+
+def nothing():
+    pass
+
+
+def keyword(x, *, a=1.0):
+    for i in range(x.shape[0]):
+        x[i] += a
+
+
+def test_calls_with_other_arguments_than_the_ones_that_came_back(rig):
+    """What was recognised counts for complete positional arguments, and for those only."""
+    kernel = rig.kernel(two_stages)
+    x, y = rig.device(np.zeros(8)), rig.device(np.zeros(8))
+    for _ in range(4):
+        kernel(x, y, 0.0)
+    for wrong in ((), (x,), (x, y), (x, y, 0.0, 0.0)):
+        with pytest.raises(qgraph.ArgumentError):
+            kernel(*wrong)
+    with pytest.raises(qgraph.ArgumentError):
+        kernel(x, y, 0.0, b=1)
+    kernel(x, a=4.0, y=y)
+    np.testing.assert_array_equal(qgraph.to_numpy(x), 5.0)
+    np.testing.assert_array_equal(qgraph.to_numpy(y), 4 + 5)
+    kernel(x, y, 0.0)
+    np.testing.assert_array_equal(qgraph.to_numpy(y), 4 + 5 + 1)
+    assert kernel.stats.replays == 6
+
+
+def test_a_kernel_without_arguments_takes_none(rig):
+    kernel = rig.kernel(nothing)
+    for _ in range(4):
+        kernel()
+    with pytest.raises(qgraph.ArgumentError):
+        kernel(1)
+
+
+def test_keyword_only_arguments_that_come_back(rig):
+    kernel = rig.kernel(keyword)
+    x = rig.device(np.zeros(5))
+    for _ in range(4):
+        kernel(x)
+        kernel(x, a=10.0)
+    np.testing.assert_array_equal(qgraph.to_numpy(x), 44.0)
+
+
+def test_sets_of_arguments_in_turn(rig):
+    kernel = rig.kernel(two_stages)
+    sets = [(rig.device(np.full(4, float(k))), rig.device(np.zeros(4)), float(k)) for k in range(3)]
+    expected = [(float(k), 0.0) for k in range(3)]
+    for turn in [0, 0, 0, 1, 1, 1, 0, 1, 2, 2, 0, 0, 2, 1, 1, 0]:
+        kernel(*sets[turn])
+        x, y = expected[turn]
+        expected[turn] = x * turn + 1, y + x * turn + 1
+        assert kernel.last_launch.tasks == 2
+    for (x, y, _), (px, py) in zip(sets, expected, strict=True):
+        np.testing.assert_array_equal(qgraph.to_numpy(x), px)
+        np.testing.assert_array_equal(qgraph.to_numpy(y), py)
+    assert kernel.stats.replays == 16

@@ -365,3 +365,13 @@ def test_updates_of_an_int64_element_by_uint8_do_not_wrap(rig):
         kernel.reference(*expected)
         rig.run(kernel, *actual)
         assert actual[1].tolist() == expected[1].tolist() == [-9 - 3 * n, -9 + 203 * n, 203 if n else -9]
+
+
+def with_a_number_in_an_array(x, z):
+    for i, j in qgraph.ndrange(x.shape[0], x.shape[1]):
+        if z[()] < 5.0:
+            x[i, j, i] = 2 * j
+
+
+def test_an_array_of_no_dimensions_in_a_loop_of_two_axes(check):
+    check(with_a_number_in_an_array, lambda: (np.full((4, 5, 4), 77), np.array(1.0)))

@@ -33,6 +33,14 @@ class Header:
     tuple_name: str = ""
     # Starts at a number that the analysis cannot know: below 0, an index would mean an element of another iteration.
     unsure: bool = False
+    # Of a nest: the loop inside this one, then the one inside that.
+    inside: tuple[str, ...] = ()
+
+    def around(self, body: list[str]) -> list[str]:
+        """The loop, or the nest of loops, with a body."""
+        for text in self.inside[::-1]:
+            body = [text, *indented(body)]
+        return [self.text, *indented(body)]
 
 
 _FORMS = {
@@ -96,7 +104,7 @@ class Loops:
         body = Body(self.state, roles).write(inside, executions)
         if self.choices.maybe(15):
             body = [f"if {self.expressions.boolean(inside, 2).text}:", *indented(body)]
-        return [header.text, *indented(body)]
+        return header.around(body)
 
     # --- over what ---
 
@@ -165,6 +173,10 @@ class Loops:
                 texts.append(str(number))
                 counters.append(Counter(name, 0, number - 1))
                 times *= number
+        if count > 1 and self.choices.maybe(40):
+            ranges = [text.strip("()") if text.startswith("(1, ") else text for text in texts]
+            first, *inside = [f"for {each.name} in range({text}):" for each, text in zip(counters, ranges, strict=True)]
+            return Header(first, tuple(counters), times, inside=tuple(inside))
         names = ", ".join(counter.name for counter in counters)
         return Header(f"for {names} in qgraph.ndrange({', '.join(texts)}):", tuple(counters), times)
 

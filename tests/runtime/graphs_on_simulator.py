@@ -12,12 +12,14 @@ import itertools
 import random
 import sys
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 import qgraph
 from qgraph import language
 from qgraph.compiled import CudaPlan, slots_dtype
+from qgraph.errors import CudaError
 from qgraph.lowering import numba_cuda
 from qgraph.lowering.compile import compile_simulator
 from qgraph.program import ArrayType
@@ -28,6 +30,7 @@ from qgraph.runtime import (
     cuda_memory,
     cuda_memory_nodes,
     cuda_nodes,
+    cuda_repeat,
     cuda_stream,
     cuda_unrolled,
 )
@@ -239,6 +242,9 @@ class Driver:
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *_):
         return 0, 8
 
+    def cuCtxGetId(self, _context):
+        return 0, Device.context_id
+
     def _nothing(self, *_):
         return 0, 0
 
@@ -249,7 +255,7 @@ class Driver:
 class Device:
     """A device that is always there."""
 
-    ordinal, epoch, multiprocessors, capability = 0, 1, 4, (9, 0)
+    ordinal, epoch, context_id, multiprocessors, capability = 0, 1, 77, 4, (9, 0)
 
     def __init__(self):
         self.kept = Kept()
@@ -261,7 +267,7 @@ class Device:
     def activate(self):
         yield self
 
-    def push(self):
+    def push(self, stays=False):
         return False
 
     def _nothing(self, *_):
@@ -286,6 +292,7 @@ def install():
         cuda_memory,
         cuda_memory_nodes,
         cuda_nodes,
+        cuda_repeat,
         cuda_stream,
         cuda_unrolled,
     ):
@@ -450,8 +457,94 @@ def never():
     assert len(kernel.executable._resources.graphs) == 1
 
 
+class Again:
+    """One call of a kernel again and again; ``looked`` counts the launches that were not just those of the driver."""
+
+    def __init__(self, kernel, *args):
+        self.kernel, self.args, self.stream, self.looked = kernel, args, 0, 0
+        values = tuple(view_of_host(each, each) if isinstance(each, np.ndarray) else each for each in args)
+        executable = self.executable = kernel.executable
+        plainly = executable.launch
+
+        def launch(request):
+            self.looked += 1
+            return plainly(request)
+
+        executable.launch = launch
+        self.run = executable.again(Call(values, kernel.host_values(values), 0), lambda: self.stream)
+
+    def __call__(self, turns, *, looks, stream=0):
+        """Run with the arrays as they are, but for the flag, which is set to ``turns``."""
+        self.args[2][()] = turns
+        mine = [each.copy() if isinstance(each, np.ndarray) else each for each in self.args]
+        self.kernel.kernel.reference(*mine)
+        self.stream, before, replays = stream, self.looked, self.executable.replays
+        assert self.run() is None
+        for found, wanted in zip(self.args, mine, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+        assert self.looked - before == looks
+        assert self.executable.replays == replays + 1
+
+
+def repeated():
+    kernel = Kernel(do_while, *arguments(do_while, 3), unrolled=False)
+    again, executable = Again(kernel, *arguments(do_while, 3)), kernel.executable
+    for looks in (1, 1, 0, 0):
+        again(2, looks=looks)
+    # Another call in between, another stream, another context, another thread; each is looked at, and the one after.
+    kernel.agrees(*arguments(do_while, 3, n=9, a=5))
+    changes = executable.argument_updates
+    again(2, looks=1)
+    assert executable.argument_updates == changes + 1
+    for looks in (1, 0):
+        again(3, looks=looks)
+    for stream, looks in ((1, 1), (1, 0), (0, 1), (0, 0)):
+        again(1, looks=looks, stream=stream)
+    Device.context_id += 1
+    for looks in (1, 0):
+        again(4, looks=looks)
+    with ThreadPoolExecutor(1) as pool:
+        for looks in (1, 0):
+            pool.submit(again, 2, looks=looks).result()
+    for looks in (1, 0):
+        again(2, looks=looks)
+    again.args[2][()] = 1
+    executable.replay(5)
+    again(2, looks=1)
+    again(2, looks=0)
+    values = (*(view_of_host(each, each) for each in arguments(do_while, 1)[:3]), 7)
+    executable.graph(Call(values, kernel.host_values(values), 0))
+    for looks in (1, 1, 0):
+        again(2, looks=looks)
+    executable.close()
+    try:
+        again.run()
+    except CudaError as error:
+        assert "closed" in str(error)
+    else:
+        raise AssertionError("a closed executable was launched")
+
+
+def repeated_and_adapted():
+    """Which graph is launched is looked at each time."""
+    kernel = Kernel(do_while, *arguments(do_while, 3))
+    again = Again(kernel, *arguments(do_while, 3))
+    # Before anything is known; the first two of each length, while the change is prepared and done; and then again.
+    for turns, looks, unrolled in (
+        *((2, 1, False), (2, 1, False), (2, 0, False)),
+        *((60, 0, False), (60, 1, False), (60, 1, True), (60, 1, True), (60, 0, True)),
+        *((2, 0, True), (2, 1, True), (2, 1, False), (2, 0, False)),
+        *((60, 0, False), (60, 1, False), (60, 1, True), (60, 0, True)),
+        *((2, 0, True), (2, 1, True), (2, 1, False), (2, 0, False)),
+        # A change that is prepared, and then not wanted any more: what is marked is not the last launch for long.
+        *((60, 0, False), (2, 1, False), (2, 1, False), (2, 0, False)),
+    ):
+        again(turns, looks=looks)
+        assert kernel.unrolled == unrolled
+
+
 if __name__ == "__main__":
     install()
-    for part in sys.argv[1:] or ("forced", "adapted", "the_same", "never"):
+    for part in sys.argv[1:] or ("forced", "adapted", "the_same", "never", "repeated", "repeated_and_adapted"):
         globals()[part]()
     print("as plain Python")

@@ -175,7 +175,7 @@ def test_the_interface_may_be_a_property():
 
     assert view(Array()).pointer == 4096
     assert adopt(Array, "x") is None
-    assert watch_of(Array) is None
+    assert watch_of(Array()) == (".__cuda_array_interface__",)
 
 
 # --- DLPack -------------------------------------------------------------------------------------------------------------
@@ -361,9 +361,9 @@ def test_requires_grad_warns_once(torch, monkeypatch):
 # --- libraries that are installed ---------------------------------------------------------------------------------------
 
 
-def test_numba_arrays_on_the_device_are_watched_by_nobody():
-    assert watch_of(Device) is None
-    assert watch_of(np.ndarray) is not None
+def test_what_is_an_array_by_an_attribute_of_its_own_is_watched_by_nobody():
+    assert watch_of(Device()) is None
+    assert watch_of(np.zeros(3)) is not None
 
 
 def test_jax_arrays_on_the_host():

@@ -462,9 +462,45 @@ def test_arrays_are_not_kept_alive():
     assert not same((Grid(y, (y[:],)), lambda: y))
 
 
+class Interface:
+    """An array of no library that is known by name."""
+
+    __slots__ = ("__weakref__", "interface")
+
+    def __init__(self, **changes):
+        self.interface = {"version": 3, "shape": (2,), "typestr": "<f8", "data": (4096, False), **changes}
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.interface
+
+
+def test_arrays_known_by_their_interface_alone():
+    value = Interface()
+    same = Unchanged((value,))
+    assert same((value,))
+    assert not same((Interface(),))
+    value.interface = dict(value.interface)
+    assert same((value,))
+    # The very dictionary changes.
+    for key, other in (("data", (8192, False)), ("shape", (1,)), ("stream", 2)):
+        before = value.interface.get(key)
+        value.interface[key] = other
+        assert not same((value,))
+        value.interface[key] = before
+    del value.interface["stream"]
+    assert same((value,))
+
+
+@pytest.mark.parametrize("others", [(), (1,), (1, 2, 3)])
+def test_another_number_of_values(others):
+    assert not Unchanged((1, 2))(others)
+    assert not Unchanged(())((1, 2))
+
+
 def test_what_cannot_be_watched_is_never_unchanged():
     class Device:
-        __slots__ = ("__weakref__",)
+        __slots__ = ()
         __cuda_array_interface__ = {"version": 3, "shape": (2,), "typestr": "<f8", "data": (4096, False)}
 
     value = Device()

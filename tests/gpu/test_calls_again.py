@@ -1,0 +1,252 @@
+"""Calls that are the ones before them again: the driver's launch and little else, and never the wrong one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import qgraph
+from qgraph.runtime.cuda_driver import call, device, driver
+
+N = 5000
+
+
+@pytest.fixture
+def context():
+    made = device(0)
+    with made.activate():
+        yield made
+
+
+def scale(x, a):
+    for i in range(x.shape[0]):
+        x[i] = x[i] * 0.5 + a
+
+
+def counted(x, left, a):
+    while qgraph.graph_do_while(left):
+        for i in range(x.shape[0]):
+            x[i] += a
+        left[()] -= 1
+
+
+def total(x):
+    s = 0.0
+    for i in range(x.shape[0]):
+        s += x[i]
+        x[i] += 1.0
+    return s
+
+
+def on_device(array):
+    return qgraph.asarray(array, backend="cuda")
+
+
+def looks_of(kernel):
+    """Counts the launches of the kernel's executable that are more than the driver's."""
+    executable = next(iter(kernel._specialisations.values())).executable
+    plainly, looked = executable.launch, []
+
+    def launch(request):
+        looked.append(request)
+        return plainly(request)
+
+    executable.launch = launch
+    return looked
+
+
+def halved(start, calls):
+    for a in calls:
+        start = start * 0.5 + a
+    return start
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_the_same_call(context, bound):
+    kernel = qgraph.kernel(backend="cuda")(scale)
+    x, y = on_device(np.full(N, 64.0)), on_device(np.zeros(N))
+    run = kernel.bind(x, 1.0).launch if bound else lambda: kernel(x, 1.0)
+    for _ in range(3):
+        run()
+    looked = looks_of(kernel)
+    for _ in range(5):
+        run()
+    assert not looked
+    kernel(y, 3.0)
+    run()
+    assert len(looked) == 2
+    np.testing.assert_array_equal(x.numpy(), halved(64.0, [1.0] * 9))
+    np.testing.assert_array_equal(y.numpy(), 3.0)
+    assert kernel.stats.replays == 10
+    assert kernel.last_launch.path == "cuda-graph"
+
+
+def test_numbers_that_change_and_come_back(context):
+    kernel = qgraph.kernel(backend="cuda")(scale)
+    x, expected = on_device(np.zeros(N)), 0.0
+    for turn in range(60):
+        a = float([1, 1, 1, 2, 1, 2, 2, 2, 3, 1][turn % 10])
+        kernel(x, a)
+        expected = expected * 0.5 + a
+    np.testing.assert_array_equal(x.numpy(), expected)
+
+
+def test_loops_that_become_long_and_short_again(context):
+    kernel = qgraph.kernel(backend="cuda")(counted)
+    x, left, expected = on_device(np.zeros(100)), on_device(np.array(1)), 0.0
+    bound = kernel.bind(x, left, 1.0)
+    for turns in (2, 2, 2, 2, 300, 300, 300, 300, 300, 3, 3, 3, 3, 3, 300, 300, 300, 300, 1, 1, 1):
+        left.fill(turns)
+        bound.launch()
+        expected += turns
+        # The host learns how long the loop was.
+        np.testing.assert_array_equal(x.numpy(), expected)
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_kernel_that_returns_a_number(context, bound):
+    kernel = qgraph.kernel(backend="cuda")(total)
+    x = on_device(np.zeros(100))
+    run = kernel.bind(x).launch if bound else lambda: kernel(x)
+    assert [run() for _ in range(6)] == [100.0 * turn for turn in range(6)]
+
+
+def test_other_streams_in_between(context):
+    kernel = qgraph.kernel(backend="cuda")(scale)
+    streams = [call(driver.cuStreamCreate, 1) for _ in range(2)]
+    x = on_device(np.full(N, 8.0))
+    bound = kernel.bind(x, 1.0)
+    qgraph.synchronize()
+    turns = [0, 0, 0, 1, 1, 1, 0, 1, 0, 0, 1, 1]
+    for turn in turns:
+        with qgraph.stream(int(streams[turn])):
+            bound.launch()
+            kernel(x, 1.0)
+    np.testing.assert_array_equal(x.numpy(), halved(8.0, [1.0] * 2 * len(turns)))
+    for stream in streams:
+        call(driver.cuStreamDestroy, stream)
+
+
+def test_threads_with_calls_of_their_own(context):
+    kernel = qgraph.kernel(backend="cuda")(scale)
+
+    def work(seed):
+        x = on_device(np.full(N, 4.0))
+        bound = kernel.bind(x, float(seed))
+        for turn in range(400):
+            (bound.launch if turn % 3 else lambda: kernel(x, float(seed)))()
+        return x.numpy()
+
+    with ThreadPoolExecutor(4) as pool:
+        for seed, found in enumerate(pool.map(work, range(4))):
+            np.testing.assert_array_equal(found, halved(4.0, [float(seed)] * 400))
+    assert kernel.stats.replays == 1600
+
+
+def test_after_clear_cache(context):
+    kernel = qgraph.kernel(backend="cuda")(scale)
+    x = on_device(np.full(N, 4.0))
+    bound = kernel.bind(x, 1.0)
+    for _ in range(4):
+        bound.launch()
+        kernel(x, 1.0)
+    kernel.clear_cache()
+    for _ in range(4):
+        bound.launch()
+        kernel(x, 1.0)
+    np.testing.assert_array_equal(x.numpy(), halved(4.0, [1.0] * 16))
+    # One for what is bound, as it was described before, and one for what is described anew.
+    assert kernel.stats.graph_builds == 1 + 2
+
+
+def test_the_context_of_the_first_device_stays_current_on_a_thread_that_had_none():
+    kernel = qgraph.kernel(backend="cuda")(scale)
+    x, seen = on_device(np.full(N, 4.0)), []
+
+    def work():
+        seen.append(int(call(driver.cuCtxGetCurrent)))
+        for _ in range(4):
+            kernel(x, 1.0)
+        looked = looks_of(kernel)
+        seen.append(int(call(driver.cuCtxGetCurrent)))
+        kernel(x, 1.0)
+        seen.append(len(looked))
+        call(driver.cuCtxSetCurrent, None)
+        kernel(x, 1.0)
+        seen.append(len(looked))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [0, device(0)._pointer, 0, 1]
+    np.testing.assert_array_equal(x.numpy(), halved(4.0, [1.0] * 6))
+
+
+def test_a_tensor_on_streams_in_turn(context):
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("this PyTorch has no CUDA")
+    kernel = qgraph.kernel(backend="cuda")(scale)
+    x = torch.full((N,), 4.0, device="cuda", dtype=torch.float64)
+    side = torch.cuda.Stream()
+    bound, expected = kernel.bind(x, 1.0), 4.0
+    for turn in range(24):
+        stream = side if turn // 5 % 2 else torch.cuda.default_stream()
+        with torch.cuda.stream(stream):
+            # Read and written on the stream that is current: a launch on the other one would be out of order.
+            x.mul_(2.0)
+            bound.launch()
+            kernel(x, 1.0)
+            x.add_(1.0)
+        torch.cuda.synchronize()
+        expected = (expected * 2.0 * 0.5 + 1.0) * 0.5 + 1.0 + 1.0
+    assert (x == expected).all()
+
+
+# Nothing is run on the arrays, since the reset takes their memory: the loop is empty.
+AFTER_A_RESET = """
+import numpy as np
+import qgraph
+from qgraph.runtime.cuda_driver import call, device, driver
+
+@qgraph.kernel(backend="cuda")
+def nothing_yet(x, n):
+    for i in range(n):
+        x[i] += 1.0
+
+gpu = device(0)
+x = qgraph.asarray(np.zeros(10), backend="cuda")
+bound = nothing_yet.bind(x, 0)
+with gpu.activate():
+    for _ in range(4):
+        bound.launch()
+    before = gpu.context_id
+    print(call(driver.cuCtxGetId, None) == before)
+    call(driver.cuCtxSynchronize)
+    call(driver.cuDevicePrimaryCtxReset, 0)
+    if {again}:
+        call(driver.cuDevicePrimaryCtxRetain, 0)
+    # What notices it: the id of the current context, although its handle stays.
+    print(driver.cuCtxGetId(None)[1] != before)
+    bound.launch()
+    bound.launch()
+    bound.launch()
+    print(nothing_yet.stats.graph_builds, nothing_yet.stats.replays, gpu.epoch)
+qgraph.synchronize()
+"""
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.unsanitized(reason="destroys the context")
+def test_a_reset_between_two_launches_that_are_the_same(again, tmp_path):
+    file = tmp_path / "script.py"
+    file.write_text(textwrap.dedent(AFTER_A_RESET.format(again=again)))
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == ["True", "True", "2", "7", "2"]

@@ -1,0 +1,269 @@
+"""The short way past the lock of an executable: who may take it, and that who holds the lock waits for who is on it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+
+from qgraph.errors import CudaError
+from qgraph.runtime import cuda_repeat
+from qgraph.runtime.call import Call
+from qgraph.runtime.cuda_repeat import again, make_ready, stop
+
+CONTEXT = 7
+
+
+class Driver:
+    """Launches are noted; ``during`` is called in the midst of one."""
+
+    def __init__(self):
+        self.launched = []
+        self.context = 0, CONTEXT
+        self.code = 0
+        self.during = lambda: None
+
+    def cuCtxGetId(self, _context):
+        return self.context
+
+    def cuGraphLaunch(self, executable, stream):
+        self.launched.append((executable, stream))
+        self.during()
+        return (self.code,)
+
+    def CUstream(self, stream):
+        return f"stream {stream}"
+
+
+class Owner:
+    """An executable whose launches are looked at closely."""
+
+    def __init__(self):
+        self.ready = None
+        self.replays = 0
+        self.lock = threading.Lock()
+        self.settled = None
+        self.looked = []
+
+    def launch(self, request):
+        with self.lock:
+            stop(self)
+            self.looked.append(request)
+            self.replays += 1
+            self.ready = make_ready(request, CONTEXT, "graph", self.settled)
+        return None
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    made = Driver()
+    monkeypatch.setattr(cuda_repeat, "driver", made)
+    monkeypatch.setattr(cuda_repeat, "failure", lambda code, name: CudaError(f"{name} failed with {code}"))
+    return made
+
+
+@pytest.fixture
+def owner():
+    return Owner()
+
+
+def call(stream=0):
+    return Call((), (), stream)
+
+
+def test_the_same_launch_is_the_drivers_alone(driver, owner):
+    run = again(owner, call(3), lambda: 3)
+    for _ in range(4):
+        assert run() is None
+    assert len(owner.looked) == 1
+    assert driver.launched == [("graph", "stream 3")] * 3
+    assert owner.replays == 4
+
+
+def test_another_call_in_between(driver, owner):
+    first, second = again(owner, call(), lambda: 0), again(owner, call(), lambda: 0)
+    for run in (first, second, second, first, first):
+        run()
+    assert len(owner.looked) == 3
+    assert len(driver.launched) == 2
+
+
+def test_another_stream(driver, owner):
+    stream = 0
+    request = call()
+    run = again(owner, request, lambda: stream)
+    run()
+    stream = 9
+    run()
+    run()
+    assert [looked.stream for looked in owner.looked] == [0, 9]
+    assert [looked.token for looked in owner.looked] == [request.token] * 2
+    assert driver.launched == [("graph", "stream 9")]
+
+
+@pytest.mark.parametrize("context", [(0, CONTEXT + 1), (201, None)])
+def test_another_context_or_none(driver, owner, context):
+    run = again(owner, call(), lambda: 0)
+    run()
+    driver.context = context
+    run()
+    assert (len(owner.looked), driver.launched) == (2, [])
+
+
+def test_what_is_not_settled(driver, owner):
+    answers = [True, False]
+    owner.settled = answers.pop
+    run = again(owner, call(), lambda: 0)
+    for _ in range(3):
+        run()
+    assert (len(owner.looked), len(driver.launched), answers) == (2, 1, [])
+
+
+def test_another_thread_looks_for_itself(driver, owner):
+    run = again(owner, call(), lambda: 0)
+    run()
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert (len(owner.looked), driver.launched) == (2, [])
+
+
+def test_who_holds_the_lock_waits(driver, owner):
+    run = again(owner, call(), lambda: 0)
+    run()
+    inside, leave, order = threading.Event(), threading.Event(), []
+
+    def during():
+        inside.set()
+        leave.wait(10)
+        order.append("launched")
+
+    def other():
+        with owner.lock:
+            stop(owner)
+            order.append("stopped")
+
+    driver.during = during
+    # The owner's thread is this one, so the other waits in it while a third lets it go on.
+    waiting = threading.Thread(target=lambda: (inside.wait(10), other()))
+    waiting.start()
+    threading.Thread(target=lambda: (waiting.join(0.2), leave.set())).start()
+    run()
+    waiting.join(10)
+    assert order == ["launched", "stopped"]
+    assert owner.ready is None
+
+
+def test_a_wait_that_is_interrupted_is_the_next_ones(owner, driver, monkeypatch):
+    again(owner, call(), lambda: 0)()
+    ready = owner.ready
+    ready.thread, ready.busy = -1, True
+
+    def interrupted(_seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cuda_repeat.time, "sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stop(owner)
+    waits = []
+
+    def waited(seconds):
+        waits.append(seconds)
+        ready.busy = False
+
+    monkeypatch.setattr(cuda_repeat.time, "sleep", waited)
+    stop(owner)
+    assert len(waits) == 1
+    assert owner.ready is None
+
+
+def test_stopped_between_the_first_look_and_the_launch(driver, owner):
+    run = again(owner, call(), lambda: 0)
+    run()
+
+    class Contexts(tuple):
+        __slots__ = ()
+
+        def __getitem__(self, index):
+            stop(owner)
+            return CONTEXT
+
+    driver.context = Contexts()
+    run()
+    assert (len(owner.looked), driver.launched) == (2, [])
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+def test_a_launch_that_fails_keeps_nobody_waiting(driver, owner, error):
+    run = again(owner, call(), lambda: 0)
+    run()
+    driver.code = 1
+
+    def during():
+        if error is not None:
+            raise error
+
+    driver.during = during
+    with pytest.raises(error or CudaError):
+        run()
+    assert owner.replays == 1
+    waiting = threading.Thread(target=stop, args=(owner,), daemon=True)
+    waiting.start()
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
+def test_the_thread_on_the_way_does_not_wait_for_itself(driver, owner):
+    run = again(owner, call(), lambda: 0)
+    run()
+    driver.during = lambda: stop(owner)
+    run()
+    assert owner.ready is None
+
+
+def test_threads_that_run_at_once_have_no_short_way(driver, owner, monkeypatch):
+    monkeypatch.setattr(cuda_repeat, "_ONE_AT_A_TIME", False)
+    run = again(owner, call(), lambda: 0)
+    for _ in range(3):
+        run()
+    assert (len(owner.looked), driver.launched) == (3, [])
+
+
+def test_many_threads(driver):
+    """No launch while somebody holds the lock, and no two at once."""
+
+    class Watched(Owner):
+        inside = 0
+
+        def launch(self, request):
+            with self.lock:
+                stop(self)
+                enter()
+                self.inside -= 1
+                self.ready = make_ready(request, CONTEXT, "graph", None)
+            return None
+
+    owner, wrong = Watched(), []
+
+    def enter():
+        owner.inside += 1
+        if owner.inside != 1:
+            wrong.append(owner.inside)
+        # The driver's functions let other threads run.
+        threading.Event().wait(1e-6)
+
+    driver.during = lambda: (enter(), setattr(owner, "inside", owner.inside - 1))
+    runs = [again(owner, call(), lambda: 0) for _ in range(2)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=lambda k=k: [runs[(k + i // 7) % 2]() for i in range(300)]) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    finally:
+        sys.setswitchinterval(before)
+    assert not wrong
+    assert driver.launched
