@@ -321,7 +321,7 @@ class Kernel:
         run = None if executable is None else specialisation.again(executable, call)
         if executable is None or run is None:
             return
-        from qgraph.runtime.arguments import Unchanged
+        from qgraph.runtime.arguments_again import Unchanged
 
         last = _Last(Unchanged(values).check, specialisation, executable, run, default, specialisation.variant.program.frozen)
         with self._lock:
@@ -352,7 +352,8 @@ class Kernel:
             found = reading.read(values) if reading.count == len(values) else None
             if found is not None and reading.default is default and reading.variant.frozen_still_holds():
                 return reading, *found
-        from qgraph.runtime.arguments import Reader, describe
+        from qgraph.runtime.arguments import describe
+        from qgraph.runtime.arguments_again import Reader
 
         # Another thread may have found one more since.
         used = self._global_arrays[: len(values) - len(self._names)]
@@ -384,7 +385,7 @@ class Kernel:
 
     def _watch_numbers(self, values: tuple[Any, ...]) -> None:
         """Let the keys of calls go by the values of what is a number now."""
-        from qgraph.runtime.arguments import key_maker, numbers_among
+        from qgraph.runtime.arguments_again import key_maker, numbers_among
 
         numbers = numbers_among(values)
         if numbers != self._numbers and len(values) - len(self._global_arrays) == self._positional:

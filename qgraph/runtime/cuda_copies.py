@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from qgraph.plan import GraphPlan, Unrolling
-from qgraph.runtime.cuda_graph import GraphInstance, add_node, connect, patch_kernels
+from qgraph.runtime.cuda_graph import patch_kernels
 from qgraph.runtime.cuda_kernels import KernelNode
+from qgraph.runtime.cuda_layout import GraphInstance, add_node, connect
 
 # Each kernel, copies once, with those that wait for it inside.
 Followed = Sequence[tuple[KernelNode, Sequence[KernelNode]]]

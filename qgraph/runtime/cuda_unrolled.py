@@ -15,8 +15,9 @@ from qgraph.plan import GraphPlan
 from qgraph.runtime.call import Call
 from qgraph.runtime.cuda_copies import Form, add_copies, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
-from qgraph.runtime.cuda_graph import CudaGraphExecutable, Layout, RawGraph
+from qgraph.runtime.cuda_graph import CudaGraphExecutable
 from qgraph.runtime.cuda_kernels import KernelNode, Parameters
+from qgraph.runtime.cuda_layout import Layout, RawGraph
 from qgraph.runtime.cuda_nodes import OtherNodes
 from qgraph.runtime.cuda_repeat import Ready
 from qgraph.runtime.cuda_stream import Event

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from qgraph.errors import ArgumentError
 from qgraph.program import ArrayType, ConstantType, ScalarType, StructType
 from qgraph.runtime.aliasing import alias_pattern
-from qgraph.runtime.arguments import Reader, Unchanged, describe, key_maker, numbers_among
+from qgraph.runtime.arguments import describe
+from qgraph.runtime.arguments_again import Reader, Unchanged, key_maker, numbers_among
 from qgraph.runtime.array_view import ArrayView
 
 
