@@ -21,6 +21,7 @@ QUESTIONS = (
     "cpu",
     "histogram",
     "memory_bound",
+    "startup",
 )
 NO_GPU = 3
 

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import benchmarks.memory.in_qgraph as memory_loops
-from benchmarks import ladders, memory_bound, parts
+from benchmarks import ladders, memory_bound, parts, startup
 from benchmarks.ladders import RUNGS
 from benchmarks.memory import problems
 from benchmarks.programs import PROGRAMS, begin, checked
+from benchmarks.raw_c import Missing
+from benchmarks.results import Answer
 from benchmarks.rungs import in_qgraph
 from benchmarks.timing import Timing
 
@@ -68,6 +70,30 @@ def test_a_wrong_rung_is_noticed():
     made = in_qgraph.chain(2, "cpu")
     with pytest.raises(AssertionError):
         ladders._call(made, calls=2, value=2, quick=True)
+
+
+def test_a_start_is_taken_apart(tmp_path):
+    found = startup._start("in_qgraph", "cpu", folder=str(tmp_path))
+    assert list(found["marks"]) == ["import numpy", "import qgraph", "an array", "the call", "first result"]
+    assert sorted(found["marks"].values()) == list(found["marks"].values())
+    answer = Answer("startup", "", ())
+    startup._steps(answer, "qgraph", [found["marks"]])
+    *steps, whole = [row["ms"] for row in answer.rows]
+    assert sum(steps) == pytest.approx(whole, abs=0.1)
+
+
+def test_a_start_that_fails_is_missing(tmp_path):
+    with pytest.raises(Missing, match="no_such_start"):
+        startup._start("no_such_start", folder=str(tmp_path))
+
+
+@pytest.mark.needs("compiler")
+def test_compiling_is_taken_apart():
+    answer = Answer("startup", "", ())
+    startup._cold(answer, ("jacobi",))
+    assert [row["step"] for row in answer.rows] == ["plan", "compile", "link", "in all"]
+    assert all(row["ms"] > 0 for row in answer.rows)
+    assert "a loop of 6 in 1 kernels" in answer.rows[0]["what"]
 
 
 def test_rows_of_other_parts_are_kept_at_the_same_commit_only(tmp_path, monkeypatch):

@@ -5,160 +5,28 @@ from __future__ import annotations
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import replace
 from typing import Any
-
-from cuda.core.graph import GraphDefinition
 
 from qgraph.compiled import PROGRAMMATIC, CudaPlan
 from qgraph.errors import BackendError, CudaError
-from qgraph.plan import BLOCK_THREADS, GraphPlan, Node
-from qgraph.program import WORD, Branch, Loop
+from qgraph.plan import BLOCK_THREADS, GraphPlan
+from qgraph.program import WORD
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
 from qgraph.runtime.cuda_arena import Arena
 from qgraph.runtime.cuda_block import BlockForm
-from qgraph.runtime.cuda_driver import ContextLost, DeviceContext, call, driver, failure, leak, outside_captures
+from qgraph.runtime.cuda_driver import ContextLost, DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_faults import DeviceFaults
 from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
+from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph, add_node, node_of_task
 from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out, fill
 from qgraph.runtime.cuda_nodes import OtherNodes
 from qgraph.runtime.cuda_other import OtherNode
 from qgraph.runtime.cuda_repeat import Ready, again, make_ready, stop
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
-
-# Bindings of CUDA 12 have edge data only in the _v2 entry; those of CUDA 13 have one entry, with edge data.
-add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", None) or driver.cuGraphAddDependencies
-
-
-def _edge_data() -> Any:
-    data = driver.CUgraphEdgeData()
-    data.from_port = 1  # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
-    data.type = int(driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
-    return data
-
-
-_PROGRAMMATIC = _edge_data()
-
-
-@dataclass(frozen=True, slots=True)
-class RawGraph:
-    """The CUDA graph of a bound kernel, for what speaks CUDA itself: walk it, dump it, launch it.
-
-    The executable has the arguments that the kernel is bound to, until the kernel is called with others; the nodes of the
-    definition have those that they were made with. Nothing may be destroyed or changed through these handles.
-
-    Attributes:
-        definition: ``cuda.core``'s GraphDefinition.
-        handle: the same as a ``CUgraph`` of ``cuda.bindings.driver``.
-        executable: the ``CUgraphExec``, which ``cuGraphLaunch`` takes.
-    """
-
-    definition: GraphDefinition
-    handle: Any
-    executable: Any
-
-
-class GraphInstance:
-    """A graph and its one executable: one with conditional nodes, or with nodes that take memory, allows no second.
-
-    The definition stays, since its nodes name the places where the executable is patched.
-    """
-
-    __slots__ = ("_nodes", "definition", "exclusive", "executable")
-
-    def __init__(self) -> None:
-        self.definition = GraphDefinition()
-        self.executable: Any = None
-        self.exclusive = False
-        self._nodes: tuple[KernelNode | OtherNode, ...] = ()
-
-    def instantiate(self, nodes: Iterable[KernelNode | OtherNode]) -> None:
-        """Make it executable, and tell its nodes where they are patched from now on."""
-        self._nodes = tuple(nodes)
-        self.executable = call(driver.cuGraphInstantiate, self.definition.handle, 0)
-        for node in self._nodes:
-            node.executable = self.executable
-            if isinstance(node, OtherNode):
-                node.instantiated()
-
-    def instantiate_again(self) -> bool:
-        """Where a node could not be patched: another executable, in which kernels have the parameters of the definition."""
-        others = [node for node in self._nodes if isinstance(node, OtherNode)]
-        if not any(node.rejected for node in others):
-            return False
-        for node in others:
-            node.define()
-        with outside_captures():
-            if self.exclusive:
-                # Such a graph has one executable at a time, and that of a launch in flight counts.
-                call(driver.cuCtxSynchronize)
-            old, self.executable = self.executable, None
-            for member in self._nodes:
-                member.executable = None
-            if old is not None:
-                call(driver.cuGraphExecDestroy, old)
-            self.instantiate(self._nodes)
-        for node in others:
-            node.rejected = False
-        return True
-
-    def destroy(self) -> None:
-        """Executable first, then the graph. Launches in flight finish: the driver frees the executable after them."""
-        if self.executable is not None:
-            call(driver.cuGraphExecDestroy, self.executable)
-            self.executable = None
-        self.definition = None
-
-    def abandon(self) -> None:
-        """The context died: no handle may reach the driver again, not even from cuda.core's destructors."""
-        leak(self.definition)
-        self.executable = self.definition = None
-
-
-def add_node(graph: Any, kernel: KernelNode | OtherNode) -> Any:
-    """Add a node without edges to ``graph`` (a CUgraph)."""
-    if isinstance(kernel, OtherNode):
-        return kernel.add(graph)
-    kernel.handle = call(driver.cuGraphAddKernelNode, graph, None, 0, kernel.launch)
-    return kernel.handle
-
-
-def add_edges(
-    graph: Any, edges: Iterable[tuple[int, int]], handles: dict[int, Any], programmatic: Set[tuple[int, int]]
-) -> None:
-    """Add those of the plan's edges that run between nodes in ``handles`` (CUgraphNodes by plan index).
-
-    Over an edge in ``programmatic`` the later kernel may start before the earlier has ended: it waits inside.
-    """
-    inside = [edge for edge in edges if edge[0] in handles and edge[1] in handles]
-    for early in (False, True):
-        group = [edge for edge in inside if (edge in programmatic) == early]
-        connect(graph, [(handles[before], handles[after]) for before, after in group], programmatic=early)
-
-
-def connect(graph: Any, pairs: Sequence[tuple[Any, Any]], *, programmatic: bool) -> None:
-    """Add edges of one kind between nodes of a graph: cuda.bindings 13.3 is not to be trusted with edge data that differ."""
-    if pairs:
-        befores, afters = zip(*pairs, strict=True)
-        data = [_PROGRAMMATIC] * len(pairs) if programmatic else None
-        call(add_dependencies, graph, list(befores), list(afters), data, len(pairs))
-
-
-def node_of_task(plan: GraphPlan) -> dict[str, int]:
-    """For each task that arms or decides a loop or branch: the index of its conditional node, by the task's name."""
-    decided = {}
-    for node in plan.nodes:
-        match node.control:
-            case Branch():
-                decided[node.control.decide.name] = node.index
-            case Loop():
-                decided[node.control.condition.name] = node.index
-                if node.control.enter is not None:
-                    decided[node.control.enter.name] = node.index
-    return decided
 
 
 class Resources:
@@ -570,58 +438,6 @@ def patch_kernels(kernels: Iterable[KernelNode], changed: int) -> None:
                 raise failure(code, "cuGraphExecKernelNodeSetParams")
 
 
-class Layout:
-    """How the nodes of a plan are put in one graph, bodies of conditional nodes included.
-
-    Args:
-        plan: the plan.
-        nodes: what stands at each node that decides nothing.
-        programmatic: the edges over which kernels wait inside.
-        set_handle: is told the conditional handle of each conditional node, before any kernel is added.
-    """
-
-    def __init__(
-        self,
-        plan: GraphPlan,
-        nodes: Mapping[int, KernelNode | OtherNode],
-        programmatic: Set[tuple[int, int]],
-        set_handle: Callable[[int, int], None],
-    ) -> None:
-        self._plan = plan
-        self._nodes = nodes
-        self._programmatic = programmatic
-        self._set_handle = set_handle
-
-    def fill(self, root: Any, definition: Any, region: int) -> None:
-        """Add a region of the plan. Both are GraphDefinitions; ``definition`` is the root itself, or a body below it."""
-        plan = self._plan
-        nodes = [plan.nodes[index] for index in plan.regions[region].nodes]
-        conditions = {node.index: self._condition(root, node) for node in nodes if node.control is not None}
-        graph = definition.handle
-        handles: dict[int, Any] = {}
-        if not nodes:
-            # Drivers before 12.8 hang on a body without nodes.
-            call(driver.cuGraphAddEmptyNode, graph, None, 0)
-        for node in nodes:
-            if node.control is None:
-                handles[node.index] = add_node(graph, self._nodes[node.index])
-                continue
-            added, bodies = _add_conditional(definition, node, conditions[node.index])
-            handles[node.index] = added.handle
-            for body, inner in zip(bodies, node.bodies, strict=True):
-                self.fill(root, body, inner)
-        add_edges(graph, plan.edges, handles, self._programmatic)
-
-    def _condition(self, root: Any, node: Node) -> Any:
-        # The default holds at the start of each launch, not at each entry: what is entered again must be armed by a task.
-        if node.region != 0 and isinstance(node.control, Loop) and node.control.enter is None:
-            raise CudaError(f"the loop {node.label} lies inside another loop, and no task arms its condition")
-        # A handle of the root may be used by a node of any body below it.
-        condition = root.create_condition(default_value=1)
-        self._set_handle(node.index, int(condition.handle))
-        return condition
-
-
 class CudaGraphExecutable(CudaExecutable):
     """The whole plan as ONE graph; loops and branches are conditional nodes, decided on the device."""
 
@@ -751,34 +567,3 @@ class CudaGraphExecutable(CudaExecutable):
         code = self._launch_graph(self._instance.executable, stream)[0]
         if code != 0:
             raise failure(code, "cuGraphLaunch")
-
-
-def _add_conditional(definition: Any, node: Node, condition: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Add a conditional node without edges; gives it and the graphs of its regions."""
-    if node.kind == "while":
-        added = definition.while_loop(condition)
-        return added, (added.body,)
-    if node.kind == "switch":
-        added = definition.switch(condition, len(node.bodies))
-        return added, tuple(added.branches)
-    if len(node.bodies) == 1:
-        added = definition.if_then(condition)
-        return added, (added.then,)
-    added = definition.if_else(condition)
-    return added, (added.then, added.else_)
-
-
-def segments_of(plan: GraphPlan, region: int) -> Iterator[Sequence[Node] | Node]:
-    """A region in program order: runs of nodes that decide nothing, and between them the conditional nodes."""
-    run: list[Node] = []
-    for index in plan.regions[region].nodes:
-        node = plan.nodes[index]
-        if node.control is None:
-            run.append(node)
-            continue
-        if run:
-            yield run
-            run = []
-        yield node
-    if run:
-        yield run

@@ -10,8 +10,9 @@ from qgraph.errors import CudaError
 from qgraph.plan import Node
 from qgraph.program import WORD, Branch, Loop
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure
-from qgraph.runtime.cuda_graph import CudaExecutable, GraphInstance, add_edges, add_node, segments_of
+from qgraph.runtime.cuda_graph import CudaExecutable
 from qgraph.runtime.cuda_kernels import KernelNode
+from qgraph.runtime.cuda_layout import GraphInstance, add_edges, add_node, segments_of
 from qgraph.runtime.cuda_memory import copy_out
 from qgraph.runtime.cuda_other import OtherNode
 from qgraph.runtime.cuda_stream import Event

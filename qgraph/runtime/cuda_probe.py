@@ -10,8 +10,8 @@ from typing import Any
 
 from qgraph.errors import QGraphError
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, driver_version
-from qgraph.runtime.cuda_graph import GraphInstance, add_dependencies
 from qgraph.runtime.cuda_kernels import LoadedCode
+from qgraph.runtime.cuda_layout import GraphInstance, add_dependencies
 from qgraph.runtime.cuda_memory import Buffer, copy_in, copy_out
 
 _TURNS = 5

@@ -15,8 +15,9 @@ from qgraph.compiled import PROGRAMMATIC, CudaPlan
 from qgraph.plan import GraphPlan, Unrolling
 from qgraph.runtime.call import Call
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
-from qgraph.runtime.cuda_graph import CudaGraphExecutable, GraphInstance, Layout, RawGraph, add_node, connect, patch_kernels
+from qgraph.runtime.cuda_graph import CudaGraphExecutable, patch_kernels
 from qgraph.runtime.cuda_kernels import KernelNode, Parameters
+from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph, add_node, connect
 from qgraph.runtime.cuda_nodes import OtherNodes
 from qgraph.runtime.cuda_repeat import Ready
 from qgraph.runtime.cuda_stream import Event

@@ -27,6 +27,7 @@ from qgraph.runtime import (
     cuda_driver,
     cuda_graph,
     cuda_kernels,
+    cuda_layout,
     cuda_memory,
     cuda_memory_nodes,
     cuda_nodes,
@@ -289,6 +290,7 @@ def install():
         cuda_driver,
         cuda_graph,
         cuda_kernels,
+        cuda_layout,
         cuda_memory,
         cuda_memory_nodes,
         cuda_nodes,
@@ -297,9 +299,9 @@ def install():
         cuda_unrolled,
     ):
         module.driver = driver
-    cuda_graph.add_dependencies = add_dependencies
-    cuda_graph.GraphDefinition = Graph
-    for module in (cuda_graph, cuda_kernels, cuda_memory, cuda_unrolled):
+    cuda_layout.add_dependencies = add_dependencies
+    cuda_layout.GraphDefinition = Graph
+    for module in (cuda_graph, cuda_kernels, cuda_layout, cuda_memory, cuda_unrolled):
         module.outside_captures = contextlib.nullcontext
     cuda_kernels.verify_layout = lambda function, entry, sizes: functions[int(function)].__setitem__(2, sizes)
     plainly = numba_cuda._simulated_value
