@@ -164,7 +164,7 @@ class CudaExecutable(ABC):
         self._parameters = Parameters(plan, scratch.pointer, faults_pointer, turns_pointer)
         self._arena = resources.arena = Arena(self.device, Temporaries(plan.plan.program))
         self._arena_values: tuple[ArrayView, ...] = ()
-        # The host values that those are for.
+        # The host values that those are for, and the grids.
         self._placed: tuple[int, ...] | None = None
         result = plan.plan.program.result
         self._results = None if result is None else ResultReader(result, plan.dtypes)
@@ -335,11 +335,10 @@ class CudaExecutable(ABC):
     def _patch(self, request: Call) -> None:
         parameters = self._parameters
         self._token = None
-        if request.host != parameters.host:
-            self._resize(request.host)
         if request.host != self._placed:
-            # Until all went well, they are nowhere.
+            # Until all went well, grids and places are for none: an exception may have left them half-way.
             self._placed = None
+            self._resize(request.host)
             self._arena_values = self._place(request.host)
         values = (*request.values, *self._arena_values) if self._arena_values else request.values
         parameters.update(values)

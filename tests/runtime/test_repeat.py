@@ -222,6 +222,24 @@ def test_the_thread_on_the_way_does_not_wait_for_itself(driver, owner):
     assert owner.ready is None
 
 
+def test_a_call_in_the_midst_of_one_leaves_the_thread_on_the_way(driver, owner):
+    run = again(owner, call(), lambda: 0)
+    run()
+    seen = []
+
+    def during():
+        driver.during = lambda: None
+        # As from a signal's handler.
+        run()
+        seen.append(owner.ready.busy)
+
+    driver.during = during
+    run()
+    assert seen == [True]
+    assert not owner.ready.busy
+    assert len(driver.launched) == 2
+
+
 def test_threads_that_run_at_once_have_no_short_way(driver, owner, monkeypatch):
     monkeypatch.setattr(cuda_repeat, "_ONE_AT_A_TIME", False)
     run = again(owner, call(), lambda: 0)
