@@ -17,7 +17,7 @@ from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
 from qgraph.runtime.cuda_arena import Arena
 from qgraph.runtime.cuda_block import BlockForm
-from qgraph.runtime.cuda_driver import ContextLost, DeviceContext, call, driver, failure, outside_captures
+from qgraph.runtime.cuda_driver import Closed, ContextLost, DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_faults import DeviceFaults
 from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
 from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph, add_node, node_of_task
@@ -329,7 +329,7 @@ class CudaExecutable(ABC):
         if pushed:
             self.device.pop()
         if self._resources.released:
-            raise CudaError("this executable was closed")
+            raise Closed("this executable was closed")
         raise ContextLost("the CUDA context was reset after this executable was built")
 
     def _patch(self, request: Call) -> None:
