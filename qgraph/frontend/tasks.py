@@ -165,6 +165,9 @@ class _Nest:
             return False
         if judgement.verdict.kind != "independent" or judgement.atomics:
             return False
+        if judgement.collisions - self.judgement.collisions:
+            # One iteration of the loop so far does these atomics in order, which their old values and results may show.
+            return False
         self.facts, self.judgement = facts, judgement
         return True
 
