@@ -296,9 +296,14 @@ class Kernel:
         return specialisation, call, None if numbers is None else specialisation.value(numbers)
 
     def _recover(self, error: CudaError) -> None:
-        """After the primary context was reset, everything is built anew; any other failure is the caller's to see."""
-        from qgraph.runtime.cuda_driver import ContextLost
+        """After the primary context was reset, everything is built anew; any other failure is the caller's to see.
 
+        What another thread evicted or cleared meanwhile is built anew, too, and nothing else.
+        """
+        from qgraph.runtime.cuda_driver import Closed, ContextLost
+
+        if isinstance(error, Closed):
+            return
         if not isinstance(error, ContextLost):
             raise error
         self._close_executables()

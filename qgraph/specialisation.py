@@ -271,7 +271,7 @@ def _again_on_cuda(executable: Any, call: Call, variant: Variant) -> Run:
     views = [call.values[index] for index in variant.arrays]
     streams = variant.streams.Streams(variant.device, views)
     run: Run = executable.again(call.without_owners(), streams.current)
-    if not streams.joined:
+    if not streams.several:
         return run
 
     def run_between_streams() -> tuple[Any, ...] | None:

@@ -40,19 +40,23 @@ class Judgement:
 
     ``atomics``: updates that two iterations may make to one element, with their operators. ``owned``: ``id`` of the statements
     of the updates whose elements each iteration provably has to itself. ``accesses``: all that the loop touches.
+    ``collisions``: pairs of the author's atomics, or of one and an update, that two iterations may do to one element.
     """
 
     verdict: Verdict
     owned: frozenset[int]
     atomics: tuple[Access, ...]
     accesses: Accesses
+    collisions: frozenset[frozenset[object]] = frozenset()
 
     def also(self, other: Judgement) -> Judgement:
         """What holds where either of two judgements on the same loop may apply."""
         weaker = other.verdict if other.verdict.kind == "assumed" else self.verdict
         known = {id(access.node) for access in self.atomics}
         more = tuple(access for access in other.atomics if id(access.node) not in known)
-        return Judgement(weaker, self.owned & other.owned, self.atomics + more, self.accesses)
+        return Judgement(
+            weaker, self.owned & other.owned, self.atomics + more, self.accesses, self.collisions | other.collisions
+        )
 
 
 Relation = Literal["apart", "meet", "may"]
@@ -93,7 +97,7 @@ def judge(facts: LoopFacts) -> Judgement:
     verdict = _verdict(facts, accesses, races, atomics)
     taken = {id(access.node) for access in shared}
     owned = frozenset(id(a.node) for a in accesses.all if a.kind == "update" and id(a.node) not in taken)
-    return Judgement(verdict, owned, atomics, accesses)
+    return Judgement(verdict, owned, atomics, accesses, _collisions(meetings))
 
 
 def always_apart(first: Access, second: Access, axes: Sequence[Variable], same: Mapping[str, str]) -> bool:
@@ -183,6 +187,15 @@ def _shared_updates(meetings: Sequence[_Meeting]) -> tuple[Access, ...]:
             if access.kind == "update":
                 found.setdefault(id(access.node), access)
     return tuple(sorted(found.values(), key=lambda access: (access.span.file, access.span.line, access.span.column)))
+
+
+def _collisions(meetings: Sequence[_Meeting]) -> frozenset[frozenset[object]]:
+    """The pairs of accesses, an atomic of the author's among them, that two iterations may do to one element."""
+    return frozenset(
+        frozenset((id(access.node), access.call) for access in (meeting.write, meeting.other))
+        for meeting in meetings
+        if meeting.relation != "apart" and "atomic" in (meeting.write.kind, meeting.other.kind)
+    )
 
 
 # --- verdicts and words ------------------------------------------------------------------------------------------------

@@ -6,11 +6,12 @@ import ast
 import copy
 
 from qgraph import language
-from qgraph.errors import KernelSyntaxError, KernelTypeError
+from qgraph.errors import ArgumentError, KernelSyntaxError, KernelTypeError
 from qgraph.frontend.bindings import LeafRef, RangeRef, StructRef, Value, ViewRef
 from qgraph.frontend.ranks import rank
 from qgraph.frontend.scope import Scope
 from qgraph.program import ArrayType
+from qgraph.source import Span
 
 _LOOP_WORDS = (language.serial, language.parallel)
 
@@ -89,11 +90,19 @@ def ranges_of(scope: Scope, call: ast.Call) -> tuple[WrittenAxis, ...]:
         parts = call.args
         if len(parts) == 1:
             return (WrittenAxis(zero, parts[0], one, call),)
-        return (WrittenAxis(parts[0], parts[1], parts[2] if len(parts) == 3 else one, call),)
+        step = parts[2] if len(parts) == 3 else one
+        if isinstance(step, ast.Constant) and step.value == 0:
+            raise zero_step(scope.span(step))
+        return (WrittenAxis(parts[0], parts[1], step, call),)
     axes: list[WrittenAxis] = []
     for argument in call.args:
         axes += _ndrange_axes(scope, argument, zero, one)
     return tuple(axes)
+
+
+def zero_step(span: Span) -> ArgumentError:
+    """What a range with a step of 0 is, wherever it is found."""
+    return ArgumentError("the step of a range is 0", span, hint="range() needs a step other than 0")
 
 
 def refuse_array(scope: Scope, bound: ast.expr) -> None:

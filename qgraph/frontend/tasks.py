@@ -17,7 +17,7 @@ from qgraph.frontend.definite import check_private, names_assigned
 from qgraph.frontend.host import host_expression
 from qgraph.frontend.nests import loop_inside
 from qgraph.frontend.races import Judgement, judge
-from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of
+from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of, zero_step
 from qgraph.frontend.reductions import find_reductions
 from qgraph.frontend.resolve import Body, free_names
 from qgraph.frontend.scope import Scope
@@ -165,6 +165,9 @@ class _Nest:
             return False
         if judgement.verdict.kind != "independent" or judgement.atomics:
             return False
+        if judgement.collisions - self.judgement.collisions:
+            # One iteration of the loop so far does these atomics in order, which their old values and results may show.
+            return False
         self.facts, self.judgement = facts, judgement
         return True
 
@@ -226,7 +229,7 @@ class _Bounds:
         start, stop, step = (host_expression(unit, scope, part) for part in (written.start, written.stop, written.step))
         span = scope.span(written.node)
         if isinstance(step, ast.Constant) and step.value == 0:
-            raise ArgumentError("the step of a range is 0", scope.span(written.step), hint="range() needs a step other than 0")
+            raise zero_step(scope.span(written.step))
         step_value: ast.expr | None = step
         if step is not None and not _is_integer(step):
             step_value = unit.host_value(step, scope.span(written.step), "step", text=ast.unparse(written.step))

@@ -281,6 +281,10 @@ def _set_condition(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value
     return context.get_dummy_value()
 
 
+# How its load ends in the PTX, so that it is told from volatile loads of others: Numba's atomics on floats begin with one.
+PEEKED = "// language.peek"
+
+
 def peek_word() -> CodeWord:
     """The Numba type of ``language.peek``: a load that no compiler moves, and that asks no cache of one multiprocessor."""
 
@@ -290,7 +294,7 @@ def peek_word() -> CodeWord:
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         word = _element(context, builder, sig, args)
         load = ir.FunctionType(ir.IntType(64), [word.type])
-        return builder.asm(load, "ld.volatile.u64 $0, [$1];", "=l,l", [word], True)
+        return builder.asm(load, f"ld.volatile.u64 $0, [$1]; {PEEKED}", "=l,l", [word], True)
 
     return CodeWord("peek", typer, emit)
 

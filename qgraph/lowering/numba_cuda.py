@@ -25,6 +25,7 @@ from qgraph import language
 from qgraph.compiled import PROGRAMMATIC
 from qgraph.errors import BackendError
 from qgraph.lowering.atomics import (
+    PEEKED,
     atomic_word,
     bound_word,
     cast_word,
@@ -215,9 +216,9 @@ _START = "{ .reg .pred %early; setp.eq.s64 %early, $0, 1; @%early griddepcontrol
 _WAIT = "{ .reg .pred %late; griddepcontrol.wait; setp.eq.s64 %late, $0, 2; @%late griddepcontrol.launch_dependents; }"
 
 _TOUCHES_MEMORY = re.compile(r"\b(ld|st|atom|red)\.(?!param)[\w.]*")
-# Comments, instructions on registers and parameters alone, and the load of ``language.peek``.
+# Comments, instructions on registers and parameters alone, and the load of ``language.peek``, but no other volatile one.
 _BEFORE_WAIT = re.compile(
-    r"\s*(//.*|ld\.volatile\..*|(mov|cvt|cvta|add|sub|mul|mad|shl|shr|and|or|xor|not|neg|setp|selp|min|max|div|rem|ld\.param)\b.*)?"
+    rf"\s*(//.*|ld\.volatile\..*{PEEKED}|(mov|cvt|cvta|add|sub|mul|mad|shl|shr|and|or|xor|not|neg|setp|selp|min|max|div|rem|ld\.param)\b.*)?"
 )
 
 # --- PTX --------------------------------------------------------------------------------------------------------------

@@ -44,12 +44,14 @@ class BlockForm:
         if host == self._host:
             return
         values = dict(zip(self._names, host, strict=True))
-        self._host = host
+        # Until all went well, it is for none.
+        self._host = None
         self.chosen = self._one_block.fits(values)
         if self.chosen:
             # A barrier waits for every warp, so there are no more than have something to do.
             warps = -(-self._one_block.widest(values) // WARP)
             self._kernel.launch.blockDimX = min(self._kernel.block, max(1, warps) * WARP)
+        self._host = host
 
     def patch(self) -> None:
         """Give the kernel its parameters. Affects later launches only."""

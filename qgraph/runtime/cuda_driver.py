@@ -47,6 +47,10 @@ class ContextLost(CudaError):  # noqa: N818 - what happened, to be answered by a
     """The primary context was reset from outside: modules, graphs and memory are gone, and their owner builds them again."""
 
 
+class Closed(CudaError):  # noqa: N818 - what happened, to be answered by a rebuild
+    """Another thread closed the executable before this launch had its lock: its kernel let go of it, and builds another."""
+
+
 def check(result: tuple[Any, ...], name: str = "a CUDA driver call") -> Any:
     """The values a driver call returned: nothing, one value or a tuple.
 

@@ -17,7 +17,7 @@ from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
 from qgraph.runtime.cuda_arena import Arena
 from qgraph.runtime.cuda_block import BlockForm
-from qgraph.runtime.cuda_driver import ContextLost, DeviceContext, call, driver, failure, outside_captures
+from qgraph.runtime.cuda_driver import Closed, ContextLost, DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_faults import DeviceFaults
 from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
 from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph, add_node, node_of_task
@@ -164,7 +164,7 @@ class CudaExecutable(ABC):
         self._parameters = Parameters(plan, scratch.pointer, faults_pointer, turns_pointer)
         self._arena = resources.arena = Arena(self.device, Temporaries(plan.plan.program))
         self._arena_values: tuple[ArrayView, ...] = ()
-        # The host values that those are for.
+        # The host values that those are for, and the grids.
         self._placed: tuple[int, ...] | None = None
         result = plan.plan.program.result
         self._results = None if result is None else ResultReader(result, plan.dtypes)
@@ -329,17 +329,16 @@ class CudaExecutable(ABC):
         if pushed:
             self.device.pop()
         if self._resources.released:
-            raise CudaError("this executable was closed")
+            raise Closed("this executable was closed")
         raise ContextLost("the CUDA context was reset after this executable was built")
 
     def _patch(self, request: Call) -> None:
         parameters = self._parameters
         self._token = None
-        if request.host != parameters.host:
-            self._resize(request.host)
         if request.host != self._placed:
-            # Until all went well, they are nowhere.
+            # Until all went well, grids and places are for none: an exception may have left them half-way.
             self._placed = None
+            self._resize(request.host)
             self._arena_values = self._place(request.host)
         values = (*request.values, *self._arena_values) if self._arena_values else request.values
         parameters.update(values)

@@ -324,7 +324,8 @@ class Parameters:
 
     def update_host(self, host: tuple[int, ...]) -> None:
         """Write the host values that changed."""
-        old = self.host or (None,) * len(host)
+        # Until all are written, they are unknown: an interrupt must not leave a new one where the old one is believed to be.
+        old, self.host = self.host or (None,) * len(host), ()
         for index, value in enumerate(host):
             if value != old[index]:
                 self._integers[self._host_words[index]] = value
@@ -363,6 +364,8 @@ class Parameters:
         self.changed |= array.users
         shape, strides, pointer = view.shape, view.strides, view.pointer
         head = (0, 0, math.prod(shape), view.dtype.itemsize, pointer)
+        # Unknown, should an interrupt come before they are noted.
+        array.shape = None
         array.layout.pack_into(self._bytes, array.offset, *head, *shape, *strides)
         array.pointer, array.shape, array.strides = pointer, shape, strides
 

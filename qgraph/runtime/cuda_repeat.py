@@ -88,7 +88,8 @@ def again(owner: Repeated, request: Call, find_stream: Callable[[], int]) -> Cal
         stream = find_stream()
         ready = owner.ready
         if ready is not None and ready.token is token and ready.stream == stream and ready.thread == this_thread():
-            ready.busy = True
+            # A signal's handler or a finaliser may call while this very thread is on the way: then it still is afterwards.
+            before, ready.busy = ready.busy, True
             try:
                 if (
                     # Fails where no context is current, and where it was reset.
@@ -103,7 +104,7 @@ def again(owner: Repeated, request: Call, find_stream: Callable[[], int]) -> Cal
                     owner.replays += 1
                     return None
             finally:
-                ready.busy = False
+                ready.busy = before
         return owner.launch(request if stream == request.stream else request.on(stream))
 
     return run

@@ -47,7 +47,6 @@ class Streams:
         #: Tells the handle to launch on, whenever it is called. It holds no array.
         self.current: Callable[[], int] = _CURRENT.get
         self._others: list[Callable[[], int]] = []
-        self.joined = False
         if all(type(view.owner) in _OWN for view in views):
             return
         seen: set[str] = set()
@@ -62,8 +61,16 @@ class Streams:
                     self._others.append(find)
             elif view.stream is not None:
                 self._others.append(_constant(0 if view.stream == 1 else view.stream))
-        # Streams that the launch must be ordered with, whichever it runs on.
-        self.joined = any(other() != self.current() for other in self._others)
+
+    @property
+    def several(self) -> bool:
+        """Whether there can be others than that of the call: which they are is another matter at each call."""
+        return bool(self._others)
+
+    @property
+    def joined(self) -> bool:
+        """Whether there are others now, with which the launch must be ordered."""
+        return any(other() != self.current() for other in self._others)
 
     def __enter__(self) -> None:
         self._order(before=True)
@@ -73,11 +80,12 @@ class Streams:
             self._order(before=False)
 
     def _order(self, *, before: bool) -> None:
-        if not self.joined:
-            return
         here = self.current()
+        others = {handle() for handle in self._others} - {here}
+        if not others:
+            return
         with cuda_driver.device(self._device).activate():
-            for other in {handle() for handle in self._others} - {here}:
+            for other in others:
                 if before:
                     order_after(here, other)
                 else:

@@ -1065,6 +1065,16 @@ def call_a_constant_zero_step():
     return kernel, (floats(),)
 
 
+@bad(ARGUMENT)
+def call_a_zero_step_inside_a_loop():
+    def kernel(x, n):
+        for i in range(x.shape[0]):
+            for k in range(0, n, 0):
+                x[i] += k
+
+    return kernel, (floats(), 3)
+
+
 @bad(ARGUMENT, caret=False)
 def call_513_leaves():
     def kernel(leaves):

@@ -84,7 +84,24 @@ def zeroed(x, y):
             y[i, j] = 0.0
 
 
-PAIRED = {stencil: 2, three_deep: 3, steps: 2, product: 2, skipping: 2, sizes: 2, summed: 2, first_of_the_least: 2, zeroed: 2}
+def counted(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            qgraph.atomic_add(y, (0, int(x[i, j] * 4)), 1)
+
+
+PAIRED = {
+    stencil: 2,
+    three_deep: 3,
+    steps: 2,
+    product: 2,
+    skipping: 2,
+    sizes: 2,
+    summed: 2,
+    first_of_the_least: 2,
+    zeroed: 2,
+    counted: 2,
+}
 
 
 def arguments(function, rows=9, columns=20):
@@ -208,9 +225,39 @@ def more_than_a_loop(x, y):
             y[i, j] = x[i, j]
 
 
+def taken_in_order(x, y):
+    for i in range(x.shape[0]):
+        for j in range(1, x.shape[1]):
+            y[i, j] = qgraph.atomic_add(x, (i, 0), 1.0)
+
+
+def last_one_stays(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            qgraph.atomic_exch(y, (i, 0), x[i, j])
+
+
+@qgraph.func
+def keep(a, i, value):
+    qgraph.atomic_exch(a, (i, 0), value)
+
+
+def last_one_stays_by_a_func(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            keep(y, i, x[i, j])
+
+
+def one_row(x, y):
+    for i in range(1):
+        for j in range(x.shape[1]):
+            qgraph.atomic_exch(y, (0, i), x[i, j])
+
+
 ORDERED = [
     *(row_sums, from_the_end, triangle, in_order, left_early, with_else, scattered, few, counted_by_the_device, changed_row),
     *(stepped, declared, serial_inside, more_than_a_loop),
+    *(taken_in_order, last_one_stays, last_one_stays_by_a_func, one_row),
 ]
 
 

@@ -65,10 +65,33 @@ def test_edges_between_kernels_only_are_programmatic():
 
 @pytest.mark.needs("compiler")
 @pytest.mark.parametrize(
-    "stop", ["@%p1 bra $L1;", "ld.global.f32 %f1, [%rd1];", "bar.sync 0;", "$L1:", "ret;", "call.uni f;", "{"]
+    "stop",
+    [
+        *("@%p1 bra $L1;", "ld.global.f32 %f1, [%rd1];", "ld.volatile.global.f32 %f1, [%rd1];", "bar.sync 0;"),
+        *("$L1:", "ret;", "call.uni f;", "{"),
+    ],
 )
 def test_the_wait_is_behind_what_only_registers_see(stop):
     numba_cuda = importlib.import_module("qgraph.lowering.numba_cuda")
     first = ["{", "\tgriddepcontrol.wait;", "// of the asm", "\tmov.u32 %r1, %tid.x;", "", "\tsetp.ge.s64 %p1, %rd1, %rd2;"]
     lines = [*first, f"\t{stop}", "\tmov.u32 %r1, 1;", "ret;"]
     assert numba_cuda._wait_late("\n".join(lines)).split("\n") == [lines[0], *lines[2:6], lines[1], *lines[6:]]
+
+
+@pytest.mark.needs("compiler")
+def test_a_volatile_load_of_a_users_function_is_behind_the_wait():
+    cuda = importlib.import_module("numba.cuda")
+
+    @cuda.jit(device=True)
+    def raised(m, value):
+        return cuda.atomic.max(m, 0, value)
+
+    @qgraph.kernel
+    def kernel(x, m):
+        m[0] = 0.0
+        x[0] = raised(m, 3.0)
+
+    # Its compare-and-swap begins with one; what it finds decides whether anything is stored.
+    texts = [text for text in kernel.ptx(*ARRAYS).values() if "ld.volatile" in text]
+    assert texts
+    assert all(text.index("griddepcontrol.wait") < text.index("ld.volatile") for text in texts)

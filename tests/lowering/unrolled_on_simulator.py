@@ -163,12 +163,13 @@ def check(function, turns, seed, **options):
 if __name__ == "__main__":
     assert WORD == 8
     simulator.SimulatorExecutable = Unrolled
-    for turns in (1, 2, 3, 7, 8, 9, 17):
+    for turns in (1, 2, 8, 9, 17):
         for function in (do_while, independent, swapped, leaving):
             assert check(function, turns, turns) == turns
         for function in (tested_first, counted):
             assert check(function, turns, turns) == turns - 1
         assert check(nested, turns, turns) == turns + 1
         assert check(independent, turns, turns, fuse=True, block_size=256) == turns
+    for turns in (1, 9):
         check(deciding_sum, 780 + turns * 40, turns)
     print("as plain Python")

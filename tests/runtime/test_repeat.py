@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 import threading
 
+import numpy as np
 import pytest
 
+import qgraph
 from qgraph.errors import CudaError
 from qgraph.runtime import cuda_repeat
 from qgraph.runtime.call import Call
+from qgraph.runtime.cuda_driver import Closed
 from qgraph.runtime.cuda_repeat import again, make_ready, stop
 
 CONTEXT = 7
@@ -222,6 +225,24 @@ def test_the_thread_on_the_way_does_not_wait_for_itself(driver, owner):
     assert owner.ready is None
 
 
+def test_a_call_in_the_midst_of_one_leaves_the_thread_on_the_way(driver, owner):
+    run = again(owner, call(), lambda: 0)
+    run()
+    seen = []
+
+    def during():
+        driver.during = lambda: None
+        # As from a signal's handler.
+        run()
+        seen.append(owner.ready.busy)
+
+    driver.during = during
+    run()
+    assert seen == [True]
+    assert not owner.ready.busy
+    assert len(driver.launched) == 2
+
+
 def test_threads_that_run_at_once_have_no_short_way(driver, owner, monkeypatch):
     monkeypatch.setattr(cuda_repeat, "_ONE_AT_A_TIME", False)
     run = again(owner, call(), lambda: 0)
@@ -267,3 +288,30 @@ def test_many_threads(driver):
         sys.setswitchinterval(before)
     assert not wrong
     assert driver.launched
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_what_another_thread_closed_is_built_again(bound):
+    @qgraph.kernel(backend="cpu")
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] += 1
+
+    x = np.zeros(3)
+    run = kernel.bind(x).launch if bound else lambda: kernel(x)
+    run()
+    (specialisation,) = kernel._specialisations.values()
+    plainly = specialisation.executable
+
+    def evicted(*_):
+        # As if it came between the look at the executable and its lock.
+        if specialisation.executable is plainly:
+            specialisation.close()
+        raise Closed("this executable was closed")
+
+    plainly.launch, plainly.again = evicted, lambda _call: evicted
+    if bound:
+        run = kernel.bind(x).launch
+    run()
+    assert specialisation.executable is not plainly
+    np.testing.assert_array_equal(x, 2)

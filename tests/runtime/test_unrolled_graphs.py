@@ -12,7 +12,7 @@ import pytest
 SCRIPT = Path(__file__).with_name("graphs_on_simulator.py")
 
 
-@pytest.mark.parametrize("part", ["forced", "adapted", "the_same", "never", "repeated", "repeated_and_adapted"])
+@pytest.mark.parametrize("part", ["forced", "adapted", "the_same", "never", "repeated", "repeated_and_adapted", "interrupted"])
 def test_graphs_on_the_simulator(part):
     pytest.importorskip("cuda.bindings")
     command = [sys.executable, "-W", "ignore", SCRIPT, part]

@@ -1,0 +1,119 @@
+"""What must have happened before a kernel of an unrolled body looks at its guard, and before it begins its work.
+
+A model of programmatic edges. A kernel starts when all before it have let it; it has waited when all before it have ended, as
+they do only when they have waited. It lets others start when it starts itself (``early`` is 1), when it has waited (2), or when
+it has ended (0). Each of these needs all that it follows from: so what must precede it is all from which it can be reached.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import qgraph
+from qgraph.lowering.dependencies import edges_of, touched_places
+from qgraph.lowering.unrolling import unroll_loops
+from qgraph.plan import Node
+from qgraph.program import Effects
+
+COPIES = 3
+
+
+def loop(x, n):
+    while qgraph.graph_do_while(n):
+        for i in range(x.shape[0]):
+            x[i] = x[i] + 1
+        n[()] -= 1
+
+
+PLAN = qgraph.kernel(loop).plan(np.ones(4), np.array(3))
+WHILE = next(node for node in PLAN.nodes if node.kind == "while")
+
+
+def random_body(chance):
+    """Effects of up to five kernels, and which of them decides: it alone writes the flag."""
+    effects = []
+    for _ in range(chance.randint(1, 5)):
+        reads, writes = (frozenset(place for place in "abcn" if chance.random() < odds) for odds in (0.3, 0.25))
+        effects.append(Effects(reads, writes - {"n"}))
+    decides = chance.randrange(len(effects))
+    effects[decides] = effects[decides] | Effects(frozenset("n"), frozenset("n"))
+    return effects, decides
+
+
+def plan_of(effects, decides):
+    """A plan of one loop whose body has kernels with these effects, unrolled as qgraph does it."""
+    (region,) = WHILE.bodies
+    task = PLAN.nodes[PLAN.regions[region].nodes[0]].task
+    nodes = [replace(WHILE, index=0, region=0)]
+    for index, each in enumerate(effects, 1):
+        mine = replace(WHILE.control.condition if index == decides + 1 else task, effects=each)
+        nodes.append(Node(index, "kernel", f"k{index}", task.span, region, task=mine))
+    nodes[0] = replace(nodes[0], control=replace(WHILE.control, condition=nodes[decides + 1].task))
+    numbers = tuple(range(1, len(nodes)))
+    edges = tuple(edges_of(list(zip(numbers, effects, strict=True)), {}))
+    regions = (replace(PLAN.regions[0], nodes=(0,)), replace(PLAN.regions[region], nodes=numbers))
+    return unroll_loops(replace(PLAN, nodes=tuple(nodes), edges=edges, regions=regions))
+
+
+def edges_between_copies(plan, unrolling, monkeypatch):
+    """The edges of the graph, between (node, copy), as the runtime connects them."""
+    unrolled = pytest.importorskip("qgraph.runtime.cuda_unrolled")
+    found = []
+    monkeypatch.setattr(unrolled, "add_node", lambda graph, kernel: kernel)
+    monkeypatch.setattr(unrolled, "connect", lambda graph, pairs, programmatic: found.extend(pairs))
+    body = plan.regions[plan.nodes[unrolling.node].bodies[0]]
+    copies = {index: [(index, number) for number in range(unrolling.copies)] for index in body.nodes}
+    layout = SimpleNamespace(_plan=plan, _copies=copies, _waits_inside=True)
+    unrolled.UnrolledLayout._fill_copies(layout, None, body.index, unrolling)
+    return found
+
+
+def early_of(plan, index, early):
+    """The parameter of that name, as the runtime sets it."""
+    kernels = pytest.importorskip("qgraph.runtime.cuda_kernels")
+    words = {}
+    parameters = SimpleNamespace(changed=0, _guards=plan.guards, _integers=words, _early_words={True: {index: 0}})
+    kernels.Parameters.set_early(parameters, SimpleNamespace(bit=1, copy=0, index=index), early)
+    return words[0]
+
+
+def before_each(edges, early):
+    """For each event of each kernel in the first copies, all events that must precede it. ``edges`` lead to later kernels."""
+    before = {}
+    for kernel in sorted({kernel for edge in edges for kernel in edge}, key=lambda kernel: kernel[::-1]):
+        earlier = [first for first, second in edges if second == kernel]
+
+        def add(event, *causes, kernel=kernel):
+            before[event, kernel] = frozenset(causes).union(*(before[cause] for cause in causes))
+
+        add("start", *(("let", first) for first in earlier))
+        add("waited", ("start", kernel), *(("ended", first) for first in earlier))
+        add("ended", ("waited", kernel))
+        add("let", ({0: "ended", 1: "start", 2: "waited"}[early[kernel[0]]], kernel))
+    return before
+
+
+def test_nobody_looks_at_a_guard_or_works_too_soon(monkeypatch):
+    chance = random.Random(4)
+    for number in range(600):
+        effects, decides = random_body(chance)
+        plan = plan_of(effects, decides)
+        (unrolling,) = plan.unrolled
+        edges = [edge for edge in edges_between_copies(plan, unrolling, monkeypatch) if edge[1][1] < COPIES]
+        # Most is allowed where all let others start early; but those that do not are others each time.
+        early = {index: early_of(plan, index, number % 2 == 0 or chance.random() < 0.5) for index in plan.guards}
+        before = before_each(edges, early)
+        places = [(touched_places(e.reads | e.writes, {}), touched_places(e.writes, {})) for e in effects]
+        for index, copy in [(index, copy) for index in plan.guards for copy in range(COPIES)]:
+            looks = "start" if index in unrolling.followers else "waited"
+            if copy:
+                assert ("ended", (decides + 1, copy - 1)) in before[looks, (index, copy)], (effects, decides, index)
+            for other, earlier in [(other, earlier) for other in plan.guards for earlier in range(copy + 1)]:
+                touched, written = places[index - 1], places[other - 1]
+                if (earlier, other) < (copy, index) and (written[1] & touched[0] or written[0] & touched[1]):
+                    assert ("ended", (other, earlier)) in before["waited", (index, copy)], (effects, other, index)
