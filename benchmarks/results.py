@@ -73,6 +73,8 @@ class Answer:
 def machine() -> dict[str, Any]:
     """Processor, GPU, driver and versions."""
     info = {key: str(value) for key, value in info_here().items()}
+    # Where it lies is the affair of the machine.
+    info["toolkit"] = Path(info.get("toolkit", "")).name
     versions = {}
     for name in DISTRIBUTIONS + PEERS:
         try:

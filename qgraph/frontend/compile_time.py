@@ -31,6 +31,15 @@ class Names(Protocol):
         """The place of ``node``."""
 
 
+def constant_of(node: ast.expr) -> int | None:
+    """The integer that is written, if it is one."""
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return None
+    return value if type(value) is int else None
+
+
 def is_static_call(scope: Names, node: ast.AST) -> bool:
     """Whether ``node`` is a call of ``qgraph.static``."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):

@@ -12,8 +12,7 @@ import numpy as np
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, Value, ViewRef
-from qgraph.frontend.compile_time import is_static_call, known_test
-from qgraph.frontend.indexing import constant_of
+from qgraph.frontend.compile_time import constant_of, is_static_call, known_test
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from qgraph import language
 from qgraph.frontend.bindings import Along, LeafRef, Num, SlotRef, Value, ViewRef
+from qgraph.frontend.compile_time import constant_of
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import SHARED
 
@@ -67,15 +68,6 @@ def is_whole(along: Along) -> bool:
     """Whether the view has all of the dimension, so that negative indices mean the same."""
     code = along.count.code
     return isinstance(code, ast.Name) and code.id.endswith(f".shape[{along.axis}]")
-
-
-def constant_of(node: ast.expr) -> int | None:
-    """The integer that is written, if it is one."""
-    try:
-        value = ast.literal_eval(node)
-    except ValueError:
-        return None
-    return value if type(value) is int else None
 
 
 def is_natural(scope: Scope, node: ast.expr) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Sequence
 
+from qgraph.frontend.compile_time import constant_of
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.host import host_test
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of
@@ -42,17 +43,9 @@ def loop_inside(
         return None
     (axis,) = axes
     parts = (axis.start, axis.stop, axis.step)
-    if _constant(axis.step) in (None, 0) or any(host_test(unit, scope, part) is None for part in parts):
+    if constant_of(axis.step) in (None, 0) or any(host_test(unit, scope, part) is None for part in parts):
         return None
-    start, stop = _constant(axis.start), _constant(axis.stop)
+    start, stop = constant_of(axis.start), constant_of(axis.stop)
     if start is not None and stop is not None and stop - start <= _SHORT:
         return None
     return loop, axis
-
-
-def _constant(node: ast.expr) -> int | None:
-    try:
-        value = ast.literal_eval(node)
-    except ValueError:
-        return None
-    return value if type(value) is int else None

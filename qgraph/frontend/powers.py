@@ -7,8 +7,9 @@ import ast
 import numpy as np
 
 from qgraph.errors import ArgumentError
+from qgraph.frontend.compile_time import constant_of
 from qgraph.frontend.element_types import element_type
-from qgraph.frontend.indexing import constant_of, is_natural
+from qgraph.frontend.indexing import is_natural
 from qgraph.frontend.scope import Scope
 from qgraph.program import Fault
 

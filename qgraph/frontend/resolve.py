@@ -39,11 +39,11 @@ from qgraph.frontend.callees import (
     refuse_recursion,
     without_docstring,
 )
-from qgraph.frontend.compile_time import bind_items, is_static_call, known_test, static_items, static_value
+from qgraph.frontend.compile_time import bind_items, constant_of, is_static_call, known_test, static_items, static_value
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.flags import assign, lower_loop, unless
 from qgraph.frontend.frames import ADDED
-from qgraph.frontend.indexing import constant_of, element, placed
+from qgraph.frontend.indexing import element, placed
 from qgraph.frontend.matching import as_if, cases_of, chosen_case
 from qgraph.frontend.names import Names
 from qgraph.frontend.parse import SourceFunction

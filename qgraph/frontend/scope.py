@@ -11,7 +11,7 @@ from types import ModuleType
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, StructRef, Value
-from qgraph.frontend.compile_time import is_static_call, known_test, static_value
+from qgraph.frontend.compile_time import constant_of, is_static_call, known_test, static_value
 from qgraph.frontend.frames import Frame
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.unit import SHARED
@@ -122,7 +122,7 @@ class Scope:
             return None if base is None else self._attribute(base, node)
         if isinstance(node, ast.Subscript):
             base = self.static(node.value)
-            index = _constant_index(node.slice)
+            index = constant_of(node.slice)
             if index is not None and isinstance(base, StructRef):
                 return self._item(base, index, node)
             if index is not None and isinstance(base, Value) and isinstance(base.value, tuple):
@@ -201,11 +201,3 @@ def _is_constant_owner(owner: object) -> bool:
         return True
     parameters = getattr(owner, "__dataclass_params__", None)
     return parameters is not None and bool(parameters.frozen)
-
-
-def _constant_index(node: ast.expr) -> int | None:
-    try:
-        value = ast.literal_eval(node)
-    except ValueError:
-        return None
-    return value if type(value) is int else None

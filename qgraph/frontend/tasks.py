@@ -13,6 +13,7 @@ from qgraph import language
 from qgraph.errors import ArgumentError, DataRaceError, KernelSyntaxError, KernelTypeError
 from qgraph.frontend import accesses
 from qgraph.frontend.accesses import Access, LoopFacts
+from qgraph.frontend.compile_time import constant_of
 from qgraph.frontend.definite import check_private, names_assigned
 from qgraph.frontend.host import host_expression
 from qgraph.frontend.nests import loop_inside
@@ -231,14 +232,16 @@ class _Bounds:
         if isinstance(step, ast.Constant) and step.value == 0:
             raise zero_step(scope.span(written.step))
         step_value: ast.expr | None = step
-        if step is not None and not _is_integer(step):
+        if step is not None and constant_of(step) is None:
             step_value = unit.host_value(step, scope.span(written.step), "step", text=ast.unparse(written.step))
         resolved = [self._body.expression(scope, part) for part in (written.start, written.stop, written.step)]
         self.facts.append(accesses.Axis(variable, *resolved))
         if start is not None and stop is not None and step is not None and step_value is not None:
             count = unit.host_value(trip_source(start, stop, step), span, text=written.extent)
             text = ast.unparse(written.start)
-            begin: ast.expr = start if _is_integer(start) else unit.host_value(start, scope.span(written.start), text=text)
+            begin: ast.expr = (
+                start if constant_of(start) is not None else unit.host_value(start, scope.span(written.start), text=text)
+            )
             return Axis(variable, begin, step_value, count, False, span)
         name = self._body.names.add(language.trip_count, "_trip_count")
         first, last, by = (as_index(self._body, bound) for bound in resolved)
@@ -297,7 +300,7 @@ def set_slot(slot: Slot, value: ast.expr) -> ast.stmt:
 
 def as_index(body: Body, bound: ast.expr) -> ast.expr:
     """A bound that the device reads, as ``range`` takes it: a 64-bit integer whatever its array holds, and never a float."""
-    if _is_integer(bound):
+    if constant_of(bound) is not None:
         return bound
     name = body.names.add(operator.index, "_index")
     return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [bound], []), bound)
@@ -475,10 +478,3 @@ def _locate(statement: ast.stmt, span: Span) -> None:
         if isinstance(child, (ast.stmt, ast.expr)) and not hasattr(child, "lineno"):
             child.lineno, child.col_offset = span.line, span.column
             child.end_lineno, child.end_col_offset = span.end_line, span.end_column
-
-
-def _is_integer(node: ast.expr) -> bool:
-    try:
-        return type(ast.literal_eval(node)) is int
-    except ValueError:
-        return False

@@ -12,12 +12,12 @@ from qgraph import language
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.frontend.bindings import Along, HostExpr, LeafRef, Num, Value, ViewRef
 from qgraph.frontend.calls import bind_value
+from qgraph.frontend.compile_time import constant_of
 from qgraph.frontend.host import host_expression
 from qgraph.frontend.indexing import (
     ONE,
     ZERO,
     code_of,
-    constant_of,
     is_natural,
     is_none,
     is_whole,

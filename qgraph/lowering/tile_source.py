@@ -1,6 +1,7 @@
 """Loops that read along one axis and write along the other, as a transpose does: neighbouring threads have a tile, not a row.
 
-Whatever thread has which iteration, one of the two arrays would be accessed a line apart. In tiles both are by whole sectors.
+With a row for a warp, one of the two arrays would be accessed a line apart. With a tile a warp touches a few sectors of each,
+and the warps of a block the rest of these.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def tile(index: str, extents: Sequence[str], width: str) -> tuple[list[ast.stmt]
         f"    _left = _{width}quotient(_at, _high * {_COLUMNS}) * {_COLUMNS}\n"
         "_at -= _left * _high\n"
         f"if _high == {_ROWS} and _left + {_COLUMNS} <= {columns}:\n"
-        # Each warp has 8 rows of 4: the array that is written, which no cache collects, by whole sectors.
+        # Each warp has 8 rows of 4: whole sectors of float32 that are written along rows, halves of those read.
         "    _row = (_at & 7) + ((_at >> 5) & 3) * 8\n"
         "    _column = ((_at >> 3) & 3) + (_at >> 7) * 4\n"
         "else:\n"

@@ -134,6 +134,18 @@ def test_any_extents(rig, function, shape):
     rig.check(function, lambda: arguments(function, rows, columns), noop=nothing)
 
 
+def transposed(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[j, i] = x[i, j] + 1
+
+
+@pytest.mark.parametrize("shape", [(40, 35), (3, 70), (70, 3), (32, 8)])
+@pytest.mark.parametrize("options", [{}, {"block_size": 32}], ids=str)
+def test_transposes_have_every_element(check, shape, options):
+    check(transposed, lambda: (grid(*shape), blank(*shape[::-1])), **options)
+
+
 def row_sums(x, y):
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):

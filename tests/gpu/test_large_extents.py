@@ -21,6 +21,20 @@ def turned(x, y):
         y[k, i, j] = x[i, j, k] + 1
 
 
+def transposed(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[j, i] = x[i, j] + 1
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (31, 7), (33, 9), (1000, 2000), (2049, 2051), (3, 700_001), (700_001, 3), (0, 9)])
+def test_any_shape_that_is_transposed(shape):
+    x = np.random.default_rng(sum(shape)).integers(-1000, 1000, shape)
+    y = qgraph.asarray(np.full(shape[::-1], 7777), backend="cuda")
+    qgraph.kernel(backend="cuda")(transposed)(qgraph.asarray(x, backend="cuda"), y)
+    np.testing.assert_array_equal(qgraph.to_numpy(y), x.T + 1)
+
+
 @pytest.mark.unsanitized(reason="4 GiB, of which the tool checks each access: minutes")
 def test_more_iterations_than_32_bits_count():
     assert SIDE**2 > 2**32
