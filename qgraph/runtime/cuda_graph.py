@@ -21,6 +21,7 @@ from qgraph.runtime.cuda_driver import Closed, ContextLost, DeviceContext, call,
 from qgraph.runtime.cuda_faults import DeviceFaults
 from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
 from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph, add_node, node_of_task
+from qgraph.runtime.cuda_loop_turns import LoopTurns
 from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out, fill
 from qgraph.runtime.cuda_nodes import OtherNodes
 from qgraph.runtime.cuda_other import OtherNode
@@ -457,7 +458,9 @@ class CudaGraphExecutable(CudaExecutable):
         return node_of_task(plan)
 
     def _build(self) -> None:
-        self._launch_graph = driver.cuGraphLaunch
+        # Its graphs with loops take turns with those of others.
+        loops = any(node.kind == "while" for node in self.plan.plan.nodes)
+        self._launch_graph = self.device.once(LoopTurns).launch if loops else driver.cuGraphLaunch
         # The bytes of the memory that the graph takes, in the order of its allocation nodes; None where there is no graph.
         self._sizes: tuple[int, ...] | None = None
         self._instance = self._begin()
@@ -551,11 +554,11 @@ class CudaGraphExecutable(CudaExecutable):
 
     def _repeatable(self, request: Call) -> Ready | None:
         block = self._block
+        context = self.device.context_id
         if block is not None and block.chosen:
-            executable, settled = block.executable, None
-        else:
-            executable, settled = self._running()
-        return make_ready(request, self.device.context_id, executable, settled)
+            return make_ready(request, context, block.executable, driver.cuGraphLaunch, None)
+        executable, settled = self._running()
+        return make_ready(request, context, executable, self._launch_graph, settled)
 
     def _running(self) -> tuple[Any, Callable[[], bool] | None]:
         """The graph that ``_run`` launched, and what tells that it would do so again; None: it always would."""

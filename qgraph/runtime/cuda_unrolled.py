@@ -2,7 +2,8 @@
 
 In the second a turn of a loop runs several copies of its body, guarded so that those behind the end do nothing. The device
 tells how many iterations the loops had, and the host looks at what it knows of that before each launch. Both graphs give the
-same answers, so it does not matter which one runs.
+same answers, so it does not matter which one runs. They share scratch: that they take turns is seen to where graphs with
+loops are launched.
 """
 
 from __future__ import annotations
@@ -12,15 +13,12 @@ from typing import Any
 
 from qgraph.compiled import PROGRAMMATIC, CudaPlan
 from qgraph.plan import GraphPlan
-from qgraph.runtime.call import Call
 from qgraph.runtime.cuda_copies import Form, add_copies, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_graph import CudaGraphExecutable
 from qgraph.runtime.cuda_kernels import KernelNode, Parameters
 from qgraph.runtime.cuda_layout import Layout, RawGraph
 from qgraph.runtime.cuda_nodes import OtherNodes
-from qgraph.runtime.cuda_repeat import Ready
-from qgraph.runtime.cuda_stream import Event
 
 # A loop runs long that has this many times the iterations of a turn.
 _LONG = 2
@@ -105,10 +103,6 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         self._plain = Form(self._instance, list(self._kernels.values()))
         self._unrolled: Form | None = None
         self._more_others: OtherNodes | None = None
-        # After the last launch, if the next one may run the other graph: the two share scratch, and the driver only orders
-        # launches of the same.
-        self._done = Event(self.device)
-        self._marked = False
 
     def _wanted(self) -> bool:
         if self._choice is not None:
@@ -118,31 +112,22 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
     def _form(self) -> Form:
         return self._unrolled if self._unrolled is not None and self._runs_unrolled else self._plain
 
-    def _repeatable(self, request: Call) -> Ready | None:
-        # What is marked is the end of all launches, until the next one.
-        return None if self._marked else super()._repeatable(request)
-
     def _running(self) -> tuple[Any, Callable[[], bool] | None]:
         unrolled, wanted = self._runs_unrolled, self._wanted
         return self._form().instance.executable, None if self._choice is not None else lambda: wanted() == unrolled
 
     def _run(self, stream: int) -> None:
         wanted = self._wanted()
-        if wanted != self._runs_unrolled and self._marked and (self._unrolled is not None or not wanted):
-            self._done.wait(stream)
+        if wanted != self._runs_unrolled and (self._unrolled is not None or not wanted):
             self._change(wanted)
-        self._marked = False
         form = self._form()
         form.bring_up_to_date()
         code = self._launch_graph(form.instance.executable, stream)[0]
         if code != 0:
             raise failure(code, "cuGraphLaunch")
         if wanted != self._runs_unrolled:
-            self._done.record(stream)
-            self._marked = True
-            if self._unrolled is None:
-                # The second graph needs the arguments of a call: the next one is as if they were new.
-                self._token = None
+            # The second graph needs the arguments of a call: the next one is as if they were new.
+            self._token = None
 
     def _change(self, unrolled: bool) -> None:
         self._runs_unrolled = unrolled
