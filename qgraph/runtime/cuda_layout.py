@@ -34,8 +34,8 @@ class RawGraph:
     """The CUDA graph of a bound kernel, for what speaks CUDA itself: walk it, dump it, launch it.
 
     The executable has the arguments that the kernel is bound to, until the kernel is called with others; the nodes of the
-    definition have those that they were made with. Nothing may be destroyed or changed through these handles. Drivers fail where
-    graphs with device loops run at the same time on several streams: who launches this one himself sees to that.
+    definition have those that they were made with. Nothing may be destroyed or changed through these handles. Drivers fail
+    where graphs with device loops run at the same time on several streams: who launches this one himself sees to that.
 
     Attributes:
         definition: ``cuda.core``'s GraphDefinition.

@@ -80,12 +80,18 @@ def work(k, rounds):
     n, turns = 50 + k, 40 + k
     x, flag = arrays(n, turns)
     start, again = arrays(n, turns)
+    copies = [(a.__cuda_array_interface__["data"][0], b.__cuda_array_interface__["data"][0], size)
+              for a, b, size in ((x, start, 8 * n), (flag, again, 8))]
+    last = 0
     with device().activate():
         for round in range(rounds):
             # The default stream in turn with others, and a call that comes back most of the time.
             stream = 0 if round % 5 == 4 else int(streams[(k + round // 50) % 8])
-            call(driver.cuMemcpyDtoDAsync, x.__cuda_array_interface__["data"][0], start.__cuda_array_interface__["data"][0], 8 * n, stream)
-            call(driver.cuMemcpyDtoDAsync, flag.__cuda_array_interface__["data"][0], again.__cuda_array_interface__["data"][0], 8, stream)
+            if stream != last:
+                call(driver.cuStreamSynchronize, last)
+                last = stream
+            for target, source, size in copies:
+                call(driver.cuMemcpyDtoDAsync, target, source, size, stream)
             with qgraph.stream(stream):
                 kernels[k](x, flag)
             if round % 7 == 0 or round == rounds - 1:
@@ -115,7 +121,8 @@ def test_loops_of_many_kernels_on_many_streams_and_threads(tmp_path):
 @pytest.fixture(scope="module")
 def while_nodes(tmp_path_factory):
     """The program beside this file, compiled."""
-    nvcc = shutil.which("nvcc") or shutil.which("nvcc", path=os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin"))
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    nvcc = shutil.which("nvcc") or shutil.which("nvcc", path=os.path.join(home, "bin"))
     if nvcc is None:
         pytest.skip("no nvcc")
     source = Path(__file__).with_name("while_nodes.cu")
