@@ -608,8 +608,8 @@ def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
                 pass
 
 
-# What every device loop writes, so that no two run at the same time: drivers fail where several while nodes do.
-LOOPS = "device loops"
+# What the node of every loop and branch writes, so that no two run at the same time: drivers fail where several do.
+TURN = "the turn"
 
 
 def effects_of(statement: Statement) -> Effects:
@@ -625,11 +625,4 @@ def effects_of(statement: Statement) -> Effects:
 def control_effects(control: Loop | Branch) -> Effects:
     """What the node of a loop or branch touches, with all that is in it."""
     # It reads its own condition, which the task before it may have set.
-    effects = effects_of(control) | Effects(frozenset({control.condition_slot.name}))
-    return effects | Effects(writes=frozenset({LOOPS})) if _holds_loop(control) else effects
-
-
-def _holds_loop(statement: Statement) -> bool:
-    if isinstance(statement, Branch):
-        return any(_holds_loop(inner) for region in statement.regions for inner in region)
-    return isinstance(statement, Loop)
+    return effects_of(control) | Effects(frozenset({control.condition_slot.name}), frozenset({TURN}))

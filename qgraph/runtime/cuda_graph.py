@@ -21,11 +21,11 @@ from qgraph.runtime.cuda_driver import Closed, ContextLost, DeviceContext, call,
 from qgraph.runtime.cuda_faults import DeviceFaults
 from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
 from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph, add_node, node_of_task
-from qgraph.runtime.cuda_loop_turns import LoopTurns
 from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out, fill
 from qgraph.runtime.cuda_nodes import OtherNodes
 from qgraph.runtime.cuda_other import OtherNode
 from qgraph.runtime.cuda_repeat import Ready, again, make_ready, stop
+from qgraph.runtime.cuda_turns import Turns
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
@@ -458,9 +458,9 @@ class CudaGraphExecutable(CudaExecutable):
         return node_of_task(plan)
 
     def _build(self) -> None:
-        # Its graphs with loops take turns with those of others.
-        loops = any(node.kind == "while" for node in self.plan.plan.nodes)
-        self._launch_graph = self.device.once(LoopTurns).launch if loops else driver.cuGraphLaunch
+        # A graph with conditional nodes takes turns with those of others.
+        decides = any(node.control is not None for node in self.plan.plan.nodes)
+        self._launch_graph = self.device.once(Turns).launch if decides else driver.cuGraphLaunch
         # The bytes of the memory that the graph takes, in the order of its allocation nodes; None where there is no graph.
         self._sizes: tuple[int, ...] | None = None
         self._instance = self._begin()

@@ -12,8 +12,8 @@ from qgraph.errors import QGraphError
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, driver_version
 from qgraph.runtime.cuda_kernels import LoadedCode
 from qgraph.runtime.cuda_layout import GraphInstance, add_dependencies
-from qgraph.runtime.cuda_loop_turns import LoopTurns
 from qgraph.runtime.cuda_memory import Buffer, copy_in, copy_out
+from qgraph.runtime.cuda_turns import Turns
 
 _TURNS = 5
 _NOTE = "probe"
@@ -164,7 +164,7 @@ def _run(context: DeviceContext, cubin: bytes, *, branches: bool) -> tuple[int, 
         try:
             _TestGraph(instance.definition, code, counters).fill(branches)
             instance.instantiate(())
-            call(context.once(LoopTurns).launch, instance.executable, 0)
+            call(context.once(Turns).launch, instance.executable, 0)
             call(driver.cuStreamSynchronize, 0)
             copy_out(counters, ctypes.addressof(memory), _COUNTERS.size)
             return _COUNTERS.unpack(memory.raw)

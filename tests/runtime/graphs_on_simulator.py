@@ -29,12 +29,12 @@ from qgraph.runtime import (
     cuda_graph,
     cuda_kernels,
     cuda_layout,
-    cuda_loop_turns,
     cuda_memory,
     cuda_memory_nodes,
     cuda_nodes,
     cuda_repeat,
     cuda_stream,
+    cuda_turns,
     cuda_unrolled,
 )
 from qgraph.runtime.array_view import view_of_host
@@ -299,7 +299,7 @@ def install():
         cuda_graph,
         cuda_kernels,
         cuda_layout,
-        cuda_loop_turns,
+        cuda_turns,
         cuda_memory,
         cuda_memory_nodes,
         cuda_nodes,

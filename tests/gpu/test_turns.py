@@ -1,4 +1,4 @@
-"""Device loops never run at the same time: drivers fail where several while nodes do. Each test has a process of its own."""
+"""Loops and branches never run at the same time: drivers fail where several do. Each test has a process of its own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Launches of graphs with device loops, one after another.
+"""Launches of graphs with conditional nodes, one after another.
 
-Driver 580.159 (CUDA 13.0) loses the whole context to CUDA_ERROR_LAUNCH_FAILED when several while nodes run at the same time:
-three in one graph are enough, and so are two graphs on two streams. It is the driver's fault alone, as
-``tests/gpu/while_nodes.cu`` shows without anything of ours. Inside a graph the plan keeps loops apart; here launches are.
+Driver 580.159 (CUDA 13.0) loses the whole context to CUDA_ERROR_LAUNCH_FAILED when several conditional nodes run at the same
+time, while nodes among them: three in one graph are enough, and so are two graphs on two streams. It is the driver's fault
+alone, as ``tests/gpu/while_nodes.cu`` shows without anything of ours. Inside a graph the plan keeps the nodes of loops and
+branches apart; here launches are.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from qgraph.runtime.cuda_driver import DeviceContext, call, driver, outside_capt
 from qgraph.runtime.cuda_stream import DEFAULT_STREAM, LEGACY, Event
 
 
-class LoopTurns:
-    """Whose turn it is on a device; get it with ``device.once(LoopTurns)``.
+class Turns:
+    """Whose turn it is on a device; get it with ``device.once(Turns)``.
 
     On the default stream, which is there always, one launch follows another by itself. The end of any other launch is marked
     by an event, since its stream may be gone when the next one comes.

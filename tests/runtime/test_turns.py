@@ -1,4 +1,4 @@
-"""Launches of graphs with loops follow one another, whatever streams they are on and whatever becomes of those."""
+"""Launches of graphs with conditional nodes follow one another, whatever streams they are on and whatever becomes of those."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qgraph.runtime import cuda_loop_turns, cuda_stream
-from qgraph.runtime.cuda_loop_turns import LoopTurns
+from qgraph.runtime import cuda_stream, cuda_turns
+from qgraph.runtime.cuda_turns import Turns
 
 DEFAULT = (0, 1)
 
@@ -69,10 +69,10 @@ class Device:
 def test_one_after_another(launches):
     with pytest.MonkeyPatch.context() as patch:
         driver = Driver()
-        for module in (cuda_loop_turns, cuda_stream):
+        for module in (cuda_turns, cuda_stream):
             patch.setattr(module, "driver", driver)
-        patch.setattr(cuda_loop_turns, "outside_captures", contextlib.nullcontext)
-        turns = LoopTurns(Device())
+        patch.setattr(cuda_turns, "outside_captures", contextlib.nullcontext)
+        turns = Turns(Device())
         for stream, what in launches:
             if what == "new stream" and stream > 1:
                 # Another one, with the handle of one that is gone; what that had may still run.
