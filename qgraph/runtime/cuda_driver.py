@@ -6,7 +6,6 @@ Importing this module needs neither a driver nor ``cuda-bindings``: without them
 from __future__ import annotations
 
 import atexit
-import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -91,11 +90,6 @@ def call(function: Callable[..., tuple[Any, ...]], *arguments: Any) -> Any:
     except RuntimeError as error:  # how cuda.bindings reports a symbol that the driver lacks
         raise CudaError(f"{name} is not in this CUDA driver: {error}", hint="install a newer NVIDIA driver") from error
     return check(result, name)
-
-
-def leak(thing: object) -> None:
-    """Never destroy ``thing``: its destructor would pass a handle to the driver that died with its context."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 class DeviceContext:

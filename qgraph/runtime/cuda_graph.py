@@ -472,7 +472,7 @@ class CudaGraphExecutable(CudaExecutable):
     def _block_form(self, kernel: KernelNode) -> BlockForm:
         instance = GraphInstance()
         self._resources.graphs.append(instance)
-        add_node(instance.definition.handle, kernel)
+        add_node(instance.graph, kernel)
         instance.instantiate([kernel])
         return BlockForm(self.plan.plan, kernel, instance.executable)
 
@@ -485,7 +485,7 @@ class CudaGraphExecutable(CudaExecutable):
     def _complete(self) -> None:
         instance = self._instance
         layout = Layout(self.plan.plan, self._nodes, self._programmatic, self._parameters.set_handle)
-        layout.fill(instance.definition, instance.definition, 0)
+        layout.fill(instance.graph, instance.graph, 0)
         instance.instantiate(self._nodes.values())
 
     def _place(self, host: tuple[int, ...]) -> tuple[ArrayView, ...]:
@@ -498,7 +498,7 @@ class CudaGraphExecutable(CudaExecutable):
             # A node's size and address never change: it takes another graph.
             self._begin_again()
             for node, size in zip(allocations.values(), sizes, strict=True):
-                node.allocate(self._instance.definition.handle, size)
+                node.allocate(self._instance.graph, size)
             self._sizes = sizes
         return self._arena.values(host, {name: node.pointer for name, node in allocations.items()})
 
@@ -549,8 +549,7 @@ class CudaGraphExecutable(CudaExecutable):
             self._block = self._token = None
 
     def _raw(self) -> RawGraph:
-        definition = self._instance.definition
-        return RawGraph(definition, definition.handle, self._instance.executable)
+        return RawGraph(self._instance.graph, self._instance.executable)
 
     def _repeatable(self, request: Call) -> Ready | None:
         block = self._block

@@ -113,7 +113,7 @@ class CudaHostLoopExecutable(CudaExecutable):
             return Segment(members, None)
         instance = GraphInstance()
         self._resources.graphs.append(instance)
-        graph = instance.definition.handle
+        graph = instance.graph
         handles = {member.index: add_node(graph, member) for member in members}
         add_edges(graph, self.plan.plan.edges, handles, self._programmatic)
         instance.instantiate(members)
@@ -214,7 +214,7 @@ class CudaHostLoopExecutable(CudaExecutable):
         with outside_captures():
             instance = GraphInstance()
             self._resources.graphs.append(instance)
-            add_copies(instance.definition.handle, plan, unrolling, copies, waits_inside=waits_inside)
+            add_copies(instance.graph, plan, unrolling, copies, waits_inside=waits_inside)
             instance.instantiate(kernels)
         return Form(instance, kernels, followed)
 

@@ -60,13 +60,13 @@ class UnrolledLayout(Layout):
 
         super().__init__(plan, {**first, **others.nodes}, programmatic, set_handle)
 
-    def fill(self, root: Any, definition: Any, region: int) -> None:
+    def fill(self, root: Any, graph: Any, region: int) -> None:
         """Add a region of the plan, copies included."""
         unrolling = self._unrolled.get(region)
         if unrolling is None:
-            super().fill(root, definition, region)
+            super().fill(root, graph, region)
         else:
-            add_copies(definition.handle, self._plan, unrolling, self._copies, waits_inside=self._waits_inside)
+            add_copies(graph, self._plan, unrolling, self._copies, waits_inside=self._waits_inside)
 
 
 class CudaUnrollingExecutable(CudaGraphExecutable):
@@ -157,7 +157,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
             self._let_start_early(layout.followed)
             self._parameters.changed = changed
             instance = self._begin()
-            layout.fill(instance.definition, instance.definition, 0)
+            layout.fill(instance.graph, instance.graph, 0)
             instance.instantiate([*layout.kernels, *others.nodes.values()])
         self._more_others = others
         self._unrolled = Form(instance, layout.kernels, layout.followed)

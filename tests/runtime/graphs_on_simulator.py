@@ -58,22 +58,6 @@ class Graph:
         self.root = root or self
         self.nodes, self.edges = [], []
         self.defaults = {}
-        self.handle = self
-
-    def create_condition(self, default_value):
-        handle = next(numbers)
-        self.root.defaults[handle] = default_value
-        return types.SimpleNamespace(handle=handle)
-
-    def while_loop(self, condition):
-        node = self.add("while", condition.handle)
-        node.bodies = [Graph(self.root)]
-        return types.SimpleNamespace(handle=node, body=node.bodies[0])
-
-    def if_then(self, condition):
-        node = self.add("if", condition.handle)
-        node.bodies = [Graph(self.root)]
-        return types.SimpleNamespace(handle=node, then=node.bodies[0])
 
     def add(self, kind, what):
         node = types.SimpleNamespace(kind=kind, what=what, bodies=[], number=next(numbers))
@@ -183,6 +167,26 @@ class Driver:
 
     cuMemcpyDtoHAsync = cuMemcpyHtoDAsync
 
+    def cuGraphCreate(self, flags):
+        return 0, Graph()
+
+    def cuGraphConditionalHandleCreate(self, graph, context, default, flags):
+        assert graph.root is graph
+        assert flags == 1
+        handle = next(numbers)
+        graph.defaults[handle] = default
+        return 0, handle
+
+    def CUgraphNodeParams(self):
+        return types.SimpleNamespace(conditional=types.SimpleNamespace())
+
+    def add_any_node(self, graph, befores, data, count, parameters):
+        assert parameters.type == real.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
+        what = parameters.conditional
+        node = graph.add(what.type.name.rpartition("_")[2].lower(), what.handle)
+        node.bodies = what.phGraph_out = [Graph(graph.root) for _ in range(what.size)]
+        return 0, node
+
     def cuGraphAddKernelNode(self, graph, _before, _count, launch):
         return 0, graph.add("kernel", snapshot(launch))
 
@@ -251,7 +255,7 @@ class Driver:
     def _nothing(self, *_):
         return 0, 0
 
-    cuStreamSynchronize = cuCtxSynchronize = cuCtxGetCurrent = cuGraphExecDestroy = cuLibraryUnload = _nothing
+    cuStreamSynchronize = cuCtxSynchronize = cuCtxGetCurrent = cuGraphExecDestroy = cuGraphDestroy = cuLibraryUnload = _nothing
     cuMemFree = cuMemFreeHost = cuEventDestroy = cuThreadExchangeStreamCaptureMode = _nothing
 
 
@@ -309,7 +313,7 @@ def install():
     ):
         module.driver = driver
     cuda_layout.add_dependencies = add_dependencies
-    cuda_layout.GraphDefinition = Graph
+    cuda_layout._add_any_node = driver.add_any_node
     for module in (cuda_graph, cuda_kernels, cuda_layout, cuda_memory, cuda_unrolled):
         module.outside_captures = contextlib.nullcontext
     cuda_kernels.verify_layout = lambda function, entry, sizes: functions[int(function)].__setitem__(2, sizes)
