@@ -694,7 +694,7 @@ class _Walker:
             starred = any(isinstance(argument, ast.Starred) for argument in node.args)
             if not starred and "**" not in named:
                 return self.inline(node, function, arguments, named)
-        if function is language.at_least:
+        if any(function is word for word in (language.at_least, language.divisor, language.step)):
             return arguments[0]
         if function is language.wrapped:
             return self.wrapped(arguments[0], arguments[1].poly)
