@@ -1434,6 +1434,23 @@ def type_bits_of_a_float():
 
 
 @bad(TYPES)
+def type_invert_of_a_float():
+    def kernel(x, f):
+        x[0] = ~f
+
+    return kernel, (floats(), 2.5)
+
+
+@bad(TYPES)
+def type_shift_of_a_complex_number():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] <<= 1
+
+    return kernel, (floats().astype(complex),)
+
+
+@bad(TYPES)
 def type_a_complex_number_in_a_float_array():
     def kernel(x, z):
         for i in range(x.shape[0]):
