@@ -50,7 +50,7 @@ from qgraph.frontend.names import Names
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.powers import is_power, may_fail, negative_power
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of, relocate, zero_step_fault
-from qgraph.frontend.ranks import parts_of
+from qgraph.frontend.ranks import is_ellipsis, parts_of
 from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
@@ -160,6 +160,8 @@ class _Rewriter(ast.NodeTransformer):
         known = self._length(node)
         if known is not None:
             return known
+        if is_ellipsis(node.slice):  # Numba has no code for `x[...]`, but for `x[...,]`.
+            node.slice = _at(ast.Tuple([node.slice], ast.Load()), node.slice)
         node.value = self.visit(node.value)
         node.slice = self.visit(node.slice)
         return node

@@ -150,6 +150,8 @@ def _comparison(symbol: str) -> Rule:
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
         if len(args) != 2:
             return None
+        if symbol not in ("==", "!="):
+            _refuse_complex(args)
         if not all(map(is_integral, args)):
             joined = join_all(args)
             joined = types.float32 if joined == types.float16 else joined
@@ -157,6 +159,11 @@ def _comparison(symbol: str) -> Rule:
         return Choice(tuple(map(_exact, args)), types.boolean, emit)
 
     return rule
+
+
+def _refuse_complex(args: _Types) -> None:
+    if any(isinstance(arg, types.Complex) for arg in args):
+        raise NumberError("complex numbers have no order: compare their parts, or their absolute values")
 
 
 def _exact(item: Any) -> Any:
@@ -172,7 +179,10 @@ def _extreme(emit: Emitter) -> Rule:
     """Builtin ``min`` and ``max`` of two or more numbers."""
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
-        return _same(join_all(args), len(args), emit) if len(args) >= 2 else None
+        if len(args) < 2:
+            raise NumberError("min and max take two numbers or more: of one there is nothing to choose")
+        _refuse_complex(args)
+        return _same(join_all(args), len(args), emit)
 
     return rule
 

@@ -1451,6 +1451,51 @@ def type_shift_of_a_complex_number():
 
 
 @bad(TYPES)
+def type_the_larger_of_complex_numbers():
+    def kernel(x, y):
+        for i in range(x.shape[0]):
+            x[i] = max(y[i], 2)
+
+    return kernel, (floats(), floats().astype(complex))
+
+
+@bad(TYPES)
+def type_complex_numbers_compared():
+    def kernel(x, y):
+        for i in range(x.shape[0]):
+            x[i] = 1.0 if y[i] < 2 else 0.0
+
+    return kernel, (floats(), floats().astype(complex))
+
+
+@bad(TYPES)
+def type_the_largest_of_one_number():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = max(i)
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_none_on_one_path():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = x[i] if i else None
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_text_of_a_number():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = str(i) == "1"
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
 def type_a_complex_number_in_a_float_array():
     def kernel(x, z):
         for i in range(x.shape[0]):
