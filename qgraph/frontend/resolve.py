@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType, ModuleType
 from typing import Any, Literal
@@ -61,6 +62,12 @@ from qgraph.source import Span
 _WORDS = (
     *(*language.ATOMICS, language.match_subject, language.at_least),
     *(language.wrapped, language.trip_count, language.power, language.divisor, language.step),
+)
+# What builtin functions call their parameters.
+_PARAMETERS: tuple[tuple[object, tuple[str, ...]], ...] = (
+    (round, ("number", "ndigits")),
+    (pow, ("base", "exp", "mod")),
+    (complex, ("real", "imag")),
 )
 _REFUSED_BUILTINS = frozenset(
     {"open", "input", "eval", "exec", "getattr", "setattr", "globals", "locals", "vars", "type", "id"}
@@ -509,6 +516,7 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(bound.value, Func):
                 return self._device_call(bound.value, None, node)
             self._check_callee(bound.value, node)
+            self._positional(bound.value, node)
             rewritten = self._known_call(bound.value, node)
             if rewritten is not None:
                 return rewritten
@@ -519,6 +527,24 @@ class _Rewriter(ast.NodeTransformer):
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
         return node
+
+    def _positional(self, callee: object, node: ast.Call) -> None:
+        """Arguments of builtin functions by position: Numba has no keywords there."""
+        names = next((names for function, names in _PARAMETERS if function is callee), ())
+        if not names or not node.keywords:
+            return
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        wanted = list(names[len(node.args) :])
+        if callee is complex and "real" in wanted and "real" not in given:
+            given["real"] = _at(ast.Constant(0), node)
+        if set(given) != set(wanted[: len(given)]):
+            raise self._error(
+                f"`{ast.unparse(node)}` has wrong arguments",
+                node,
+                f"write them in order: {ast.unparse(node.func)}({', '.join(names)})",
+            )
+        node.args += [given[name] for name in wanted[: len(given)]]
+        node.keywords = []
 
     def _known_call(self, callee: object, node: ast.Call) -> ast.expr | None:
         """What stands for a call of one of the functions that mean something of their own; None for any other."""
@@ -580,6 +606,8 @@ class _Rewriter(ast.NodeTransformer):
             raise self._error(f"`{text}(...)` is used as a value", node, f"write `for ... in {text}(...)`")
         if is_cuda_object(callee):
             raise self._error(f"`{text}` is a CUDA intrinsic", node, CUDA_HINT)
+        if callee is functools.reduce:
+            raise self._error(f"`{text}()` cannot be used in a kernel", node, "write a loop over the values")
         if hasattr(callee, "__qgraph_kernel__"):
             raise self._error(f"`{text}` is a kernel", node, "mark the function with @qgraph.func to call it from a loop")
         if callee in vars(builtins).values() and getattr(callee, "__name__", "") in _REFUSED_BUILTINS:

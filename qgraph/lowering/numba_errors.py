@@ -67,6 +67,8 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
     except (NotImplementedError, AssertionError) as error:
         text = ": ".join(part for part in (type(error).__name__, str(error)) if part)
         span = _span(error, _functions(function, called))
+        if str(error) == "float16":  # Numba's CPU target has the type, and no way to keep a value of it.
+            raise KernelTypeError("the CPU cannot compute with float16", span, hint="use np.float32") from error
         raise KernelTypeError(f"{_INTERNAL}: {text}", span, hint=_INTERNAL_HINT) from error
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import functools
 import inspect
 import linecache
 import re
@@ -1491,6 +1492,24 @@ def type_a_text_of_a_number():
     def kernel(x):
         for i in range(x.shape[0]):
             x[i] = str(i) == "1"
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_reduce_of_functools():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = functools.reduce(max, (1, 2, i))
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_a_keyword_that_round_has_not():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = round(x[i], digits=1)
 
     return kernel, (floats(),)
 

@@ -397,3 +397,14 @@ def ellipses(x, y, u):
 
 def test_an_ellipsis_alone_inside_a_loop(check):
     check(ellipses, lambda: (np.full(4, 77.0), np.arange(6.0), np.full((4, 4), 77)))
+
+
+def arguments_by_name(x, y):
+    for i in range(x.shape[0]):
+        x[i] = round(y[i] / 7, ndigits=2) + pow(base=y[i], exp=2) + pow(2, exp=i) + complex(imag=y[i]).imag
+    x[0] += round(number=y[1] / 3, ndigits=1)
+
+
+def test_arguments_of_builtin_functions_by_name(check):
+    """Numba asserted that there were none."""
+    check(arguments_by_name, lambda: (np.full(6, 77.0), np.arange(6.0)))

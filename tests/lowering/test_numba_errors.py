@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from numba.core.errors import TypingError, UnsupportedBytecodeError
 
+import qgraph
 from qgraph.errors import KernelTypeError
 from qgraph.lowering.numba_errors import kernel_errors
 
@@ -50,3 +52,12 @@ OF_CUDA = {
 def test_what_numba_lacks_on_cuda_is_said_in_words_of_a_user(function, text):
     with pytest.raises(KernelTypeError, match=OF_CUDA[text]), kernel_errors(function(SOURCE)):
         raise TypingError(text)
+
+
+def test_a_float16_on_the_cpu_is_refused_by_name():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = np.float16(1.5) * i
+
+    with pytest.raises(KernelTypeError, match="the CPU cannot compute with float16"):
+        qgraph.kernel(backend="cpu")(kernel)(np.zeros(3))
