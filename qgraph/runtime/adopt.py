@@ -92,6 +92,9 @@ def watch_of(value: object) -> tuple[str, ...] | None:
     adopter = adopter_of(type(value))
     if adopter is _adopt_torch:
         return _watch_torch(value)
+    if adopter is _adopt_numpy and (value.flags.c_contiguous or value.flags.f_contiguous):
+        # As long as the flags say so, the places of its elements follow from the shape.
+        return ".shape", ".dtype", ".flags.num"
     return None if adopter is None else _WATCHED.get(adopter)
 
 
