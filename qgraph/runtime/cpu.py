@@ -33,7 +33,9 @@ class CpuExecutable:
         self._leaves = tuple(leaves[p.name] for p in plan.parameters if p.kind == "leaf")
         self._hosts = tuple(hosts[p.name] for p in plan.parameters if p.kind == "host")
         self._scratch = _Scratch(program.scratch_words, [slots_dtype(p) for p in plan.parameters if p.kind == "slots"])
-        self._faults = FaultReader(program.faults) if program.faults else None
+        # Nobody may note what the host has found already.
+        notes = any(parameter.kind == "faults" for parameter in plan.parameters)
+        self._faults = FaultReader(program.faults) if notes else None
         self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
         calls = {call.name: CheckedFunction(call, plan.dtypes) for call in program.body if isinstance(call, HostCall)}
         self._host_calls = tuple(calls.values())
