@@ -213,4 +213,4 @@ class _TestGraph:
         node.blockDimX = node.blockDimY = node.blockDimZ = 1
         node.kernelParams = ctypes.addressof(pointers)
         before = None if after is None else [after]
-        return call(driver.cuGraphAddKernelNode, body.handle, before, 0 if before is None else 1, node)
+        return call(driver.cuGraphAddKernelNode, body, before, 0 if before is None else 1, node)
