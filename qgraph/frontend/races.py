@@ -398,7 +398,10 @@ class _Solver:
     def growing(self, rooms: Sequence[Poly]) -> dict[str, Poly]:
         """The symbols that are limited, with which some of ``rooms`` grow, as the most that they can be."""
         terms = [term for room in rooms for term in room.terms]
-        return {symbol: most for symbol, most in self.most.items() if any(m == (symbol,) and c > 0 for m, c in terms)}
+        # In a product they may make it smaller: `3 * n - n * n` is largest in between.
+        multiplied = {symbol for m, _ in terms if len(m) > 1 for symbol in m}
+        grown = {symbol for m, c in terms if c > 0 for symbol in m} - multiplied
+        return {symbol: most for symbol, most in self.most.items() if symbol in grown}
 
     def longest(self, left: _Side, right: _Side) -> tuple[_Side, _Side]:
         """Both with the longest ranges that there can be: an extent of which nothing else is known stands for a long one."""

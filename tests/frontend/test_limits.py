@@ -6,8 +6,10 @@ import ast
 import builtins
 import itertools
 
+import numpy as np
 import pytest
 
+import qgraph
 from qgraph.frontend.limits import most_of
 
 BOUNDS = [None, *range(-4, 5)]
@@ -64,3 +66,16 @@ def test_the_length_of_a_slice_around_a_number_that_is_not_known(step):
 )
 def test_expressions(text, most):
     assert limit(text, k=7) == most
+
+
+def test_a_limit_says_nothing_of_a_product():
+    """``3 * n - n * n`` is 2 where ``n`` is 1 or 2, and no more than -10 where it is 5."""
+
+    def run(x, y):
+        n = min(5, len(x))
+        for i in range(n * n, 3 * n):
+            for j in range(n):
+                y[0] = i * 10 + j
+
+    shown = str(qgraph.kernel(run, backend="cpu").explain(np.zeros(1), np.zeros(2)))
+    assert "two iterations may write the same element" in shown
