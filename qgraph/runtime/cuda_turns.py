@@ -8,11 +8,15 @@ branches apart; here launches are.
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, outside_captures
 from qgraph.runtime.cuda_stream import DEFAULT_STREAM, LEGACY, Event
+
+# With this setting of cuda.bindings each thread has a default stream of its own.
+_ONE_DEFAULT = os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") in ("", "0")
 
 
 class Turns:
@@ -30,22 +34,40 @@ class Turns:
         self._marked = False
         # Whether a launch was begun, and not finished: its end is marked by nothing.
         self._broken_off = False
+        # Whether this thread is in the middle of a launch, which a signal handler may have interrupted.
+        self._inside = False
 
     def launch(self, executable: Any, stream: Any) -> tuple[Any, ...]:
         """``cuGraphLaunch``, after all earlier launches; gives what that gives. The context must be current."""
-        default = int(stream) <= LEGACY
+        default = _ONE_DEFAULT and int(stream) <= LEGACY
         with self._lock:
+            if self._inside:
+                return self._launch_between(executable, stream)
             if default and not self._marked and not self._broken_off:
                 result: tuple[Any, ...] = driver.cuGraphLaunch(executable, stream)
                 return result
-            self._follow(stream)
-            self._broken_off = True
-            result = driver.cuGraphLaunch(executable, stream)
-            if not default:
-                self._end.record(int(stream))
-            self._marked = not default
-            self._broken_off = False
-            return result
+            try:
+                self._inside = True
+                self._follow(stream)
+                self._broken_off = True
+                result = driver.cuGraphLaunch(executable, stream)
+                if not default:
+                    self._end.record(int(stream))
+                self._marked = not default
+                self._broken_off = False
+                return result
+            finally:
+                self._inside = False
+
+    def _launch_between(self, executable: Any, stream: Any) -> tuple[Any, ...]:
+        # Nobody knows how far the launch came that was interrupted: all is done before this one, and this one before it goes on.
+        before, self._broken_off = self._broken_off, True
+        with outside_captures():
+            call(driver.cuCtxSynchronize)
+            result: tuple[Any, ...] = driver.cuGraphLaunch(executable, stream)
+            call(driver.cuCtxSynchronize)
+        self._broken_off = before
+        return result
 
     def _follow(self, stream: Any) -> None:
         if self._broken_off:

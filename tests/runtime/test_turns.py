@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qgraph.runtime import cuda_stream, cuda_turns
+from qgraph.runtime import cuda_driver, cuda_stream, cuda_turns
 from qgraph.runtime.cuda_turns import Turns
 
 DEFAULT = (0, 1)
@@ -24,6 +24,13 @@ class Driver:
         self.everything = frozenset()
         self.launched = []
         self.interrupted = False
+        # What a signal handler does, and after how many more calls.
+        self.handler, self.calls_left = None, 0
+
+    def handle_signals(self):
+        self.calls_left -= 1
+        if self.calls_left == 0:
+            self.handler()
 
     def add(self, stream, *more):
         stream = 0 if stream in DEFAULT else stream
@@ -37,21 +44,25 @@ class Driver:
         self.launched.append(self.add(stream))
         if self.interrupted:
             raise KeyboardInterrupt
+        self.handle_signals()
         return (0,)
 
     def cuEventCreate(self, flags):
         return 0, 9
 
     def cuEventRecord(self, event, stream):
-        self.events[event] = self.last[0 if stream in DEFAULT else stream] if stream in self.last else self.everything
+        self.events[event] = self.last.get(0 if stream in DEFAULT else stream, self.everything)
+        self.handle_signals()
         return (0,)
 
     def cuStreamWaitEvent(self, stream, event, flags):
         self.add(stream, self.events[event])
+        self.handle_signals()
         return (0,)
 
     def cuCtxSynchronize(self):
         self.everything = frozenset(range(len(self.done_before)))
+        self.handle_signals()
         return (0,)
 
 
@@ -65,13 +76,21 @@ class Device:
         return contextlib.nullcontext()
 
 
+def patched(patch, driver):
+    for module in (cuda_turns, cuda_stream, cuda_driver):
+        patch.setattr(module, "driver", driver)
+    patch.setattr(cuda_turns, "outside_captures", contextlib.nullcontext)
+
+
+def one_after_another(driver):
+    return all(a in driver.done_before[b] for a, b in zip(driver.launched, driver.launched[1:], strict=False))
+
+
 @given(st.lists(st.tuples(st.sampled_from((0, 0, 1, 2, 5, 6, 7)), st.sampled_from(("", "", "", "interrupted", "new stream")))))
 def test_one_after_another(launches):
     with pytest.MonkeyPatch.context() as patch:
         driver = Driver()
-        for module in (cuda_turns, cuda_stream):
-            patch.setattr(module, "driver", driver)
-        patch.setattr(cuda_turns, "outside_captures", contextlib.nullcontext)
+        patched(patch, driver)
         turns = Turns(Device())
         for stream, what in launches:
             if what == "new stream" and stream > 1:
@@ -84,6 +103,46 @@ def test_one_after_another(launches):
                 continue
             with contextlib.suppress(KeyboardInterrupt):
                 assert turns.launch("graph", stream) == (0,)
-        for earlier, later in zip(driver.launched, driver.launched[1:], strict=False):
-            assert earlier in driver.done_before[later]
+        assert one_after_another(driver)
         assert len(driver.launched) == len(launches)
+
+
+STREAMS = st.sampled_from((0, 1, 2, 5, 6, 7))
+
+
+@given(st.lists(st.tuples(STREAMS, st.lists(st.tuples(st.integers(1, 4), STREAMS), max_size=2))))
+def test_launches_of_a_signal_handler(launches):
+    """It may run whenever a call of the driver returns, and be interrupted by another."""
+    with pytest.MonkeyPatch.context() as patch:
+        driver = Driver()
+        patched(patch, driver)
+        turns = Turns(Device())
+
+        def interrupt(handlers):
+            if handlers:
+                calls, stream = handlers[0]
+
+                def handler():
+                    interrupt(handlers[1:])
+                    assert turns.launch("graph", stream) == (0,)
+
+                driver.handler, driver.calls_left = handler, calls
+
+        for stream, handlers in launches:
+            driver.calls_left = 0
+            interrupt(handlers)
+            assert turns.launch("graph", stream) == (0,)
+        assert one_after_another(driver)
+
+
+def test_default_streams_of_threads(monkeypatch):
+    """Where each thread has a default stream of its own, the end of what is on one is marked, too."""
+    driver = Driver()
+    patched(monkeypatch, driver)
+    monkeypatch.setattr(cuda_turns, "_ONE_DEFAULT", False)
+    turns = Turns(Device())
+    for _ in range(3):
+        turns.launch("graph", 0)
+        # Another thread.
+        driver.last.pop(0, None)
+    assert one_after_another(driver)
