@@ -60,7 +60,7 @@ class Turns:
                 self._inside = False
 
     def _launch_between(self, executable: Any, stream: Any) -> tuple[Any, ...]:
-        # Nobody knows how far the launch came that was interrupted: all is done before this one, and this one before it goes on.
+        # Nobody knows how far the interrupted launch came: all is done before this one, and this one before that goes on.
         before, self._broken_off = self._broken_off, True
         with outside_captures():
             call(driver.cuCtxSynchronize)
