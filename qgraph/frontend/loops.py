@@ -125,7 +125,8 @@ def _test_first(region: Region, scope: Scope, node: ast.While) -> None:
         enter = _arming(unit, header(scope, node), decided)
     region.flush()
     inner, inner_scope = region.inner(), scope.inner({})
-    inner.block(inner_scope, lowered.statements)
+    with unit.inside_a_loop():
+        inner.block(inner_scope, lowered.statements)
     put_back(inner, inner_scope, places, node)
     again = Body(unit)
     repeated: ast.expr = ast.Constant(True)
@@ -258,7 +259,8 @@ def _serial_loop(region: Region, scope: Scope, node: ast.For) -> None:
     span = header(scope, node)
     counted = counted_loop(region.unit, scope, node, span, _flag(lowered))
     inner, inner_scope = region.inner(), scope.inner(counted.names)
-    inner.block(inner_scope, lowered.statements)
+    with region.unit.inside_a_loop():
+        inner.block(inner_scope, lowered.statements)
     put_back(inner, inner_scope, places, node)
     region.add(Loop("serial", span, counted.decided, counted.enter, True, inner.finish(), counted.condition, counted.label))
     _after(scope, inner_scope, node, surely=counted.entered is None)

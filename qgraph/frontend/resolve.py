@@ -201,7 +201,7 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(bound, ViewRef):
             return self._view(bound, node)
         if isinstance(bound, HostExpr):
-            return relocate(_OfHost(self, node).visit(copy.deepcopy(bound.expr)), node)
+            return relocate(self._of_host(bound.expr, node), node)
         if isinstance(bound, Value):
             return self._value(bound.value, node)
         if isinstance(bound, Gone):
@@ -211,6 +211,22 @@ class _Rewriter(ast.NodeTransformer):
         raise self._error(
             f"`{text}` is {words}, and cannot be used as a value here", node, "use its fields, or pass it to a @qgraph.func"
         )
+
+    def _of_host(self, expr: ast.expr, node: ast.expr) -> ast.expr:
+        """What the host knows, as an expression of the body, which is written ``node``."""
+        unit = self._body.unit
+        checked = self._divisors != "known" and _divides_by_zero(unit, self._scope, expr)
+        # A function that is called (the first is the kernel) may be given what is computed on one path of a body only.
+        if checked and unit.surely_runs and len(unit.calling) <= 1:
+            # The host divides too, and says so before anything runs.
+            tried = ast.parse("(0, 0)[0]", mode="eval").body
+            assert isinstance(tried, ast.Subscript)
+            assert isinstance(tried.value, ast.Tuple)
+            tried.value.elts[1] = expr
+            unit.host_value(tried, self._scope.span(node), text=ast.unparse(expr))
+            checked = False
+        found: ast.expr = _OfHost(self, node, checked=checked).visit(copy.deepcopy(expr))
+        return found
 
     def _view(self, view: ViewRef, node: ast.expr) -> ast.expr:
         """A view as a value, as a function inside a loop takes it: a slice of the array, or its transpose."""
@@ -678,20 +694,27 @@ class _Rewriter(ast.NodeTransformer):
         return KernelSyntaxError(found, self._scope.span(node), hint=hint)
 
 
+def _divides_by_zero_itself(unit: Unit, scope: Scope, node: ast.AST) -> bool:
+    return isinstance(node, ast.BinOp) and may_divide_by_zero(unit, scope, node.op, node.left, node.right, of_host=True)
+
+
+def _divides_by_zero(unit: Unit, scope: Scope, expr: ast.expr) -> bool:
+    """Whether an expression of the host may divide a Python integer by zero."""
+    return any(_divides_by_zero_itself(unit, scope, node) for node in ast.walk(expr))
+
+
 class _OfHost(ast.NodeTransformer):
     """A host expression that is used in a body, as ``written``: its float literals are narrow, and no divisor is 0."""
 
-    def __init__(self, rewriter: _Rewriter, written: ast.expr) -> None:
+    def __init__(self, rewriter: _Rewriter, written: ast.expr, *, checked: bool) -> None:
         self._rewriter = rewriter
         self._written = written
+        self._checked = checked
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         rewriter = self._rewriter
-        checks = rewriter._divisors != "known"
-        checks = checks and may_divide_by_zero(
-            rewriter._body.unit, rewriter._scope, node.op, node.left, node.right, of_host=True
-        )
-        fault = zero_division(rewriter._scope, self._written, ast.unparse(node)) if checks else None
+        fails = self._checked and _divides_by_zero_itself(rewriter._body.unit, rewriter._scope, node)
+        fault = zero_division(rewriter._scope, self._written, ast.unparse(node)) if fails else None
         self.generic_visit(node)
         node.right = rewriter.divisor(node.right, fault)
         return node

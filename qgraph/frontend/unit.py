@@ -57,6 +57,8 @@ class Unit:
         self.flags: list[tuple[str, Span]] = []
         # Functions being inlined or compiled, outermost first: a second entry is a recursion.
         self.calling: list[object] = []
+        # How many loops are laid out now that may have no iteration.
+        self._maybe_empty = 0
         self.faults: list[Fault] = []
         # Where a task tells the others of this launch that it noted a fault; and whether some loop looks at it.
         self._failed: Slot | None = None
@@ -210,6 +212,18 @@ class Unit:
     def may_be_skipped(self) -> bool:
         """Whether only the device knows if what is laid out now runs at all, loops aside."""
         return None in self._conditions
+
+    @contextmanager
+    def inside_a_loop(self) -> Iterator[None]:
+        """What is laid out meanwhile is the body of a loop that may have no iteration."""
+        self._maybe_empty += 1
+        yield
+        self._maybe_empty -= 1
+
+    @property
+    def surely_runs(self) -> bool:
+        """Whether what is laid out now runs where the conditions hold which the host knows."""
+        return not self.may_be_skipped and not self._maybe_empty
 
     def _function(self, node: ast.expr) -> object:
         """The function that a name means in an expression of the host."""

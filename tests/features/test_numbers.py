@@ -532,11 +532,57 @@ def in_a_func(x, m, k):
     x[0] = q
 
 
+def a_name_for_what_the_host_knows(x, m, k):
+    n = m // k
+    for i in range(x.shape[0]):
+        x[i] += n
+
+
 ZERO_DIVISIONS = [
+    a_name_for_what_the_host_knows,
     *(bound_of_an_inner_loop, bound_of_an_inner_loop_by_modulo, bound_of_a_serial_loop, bound_inside_a_serial_loop),
     *(bound_that_the_host_knows, bound_of_a_kernel_scalar, end_of_a_slice, statements, a_test, a_returned_value),
     in_a_func,
 ]
+
+
+def on_one_path(x, m, k):
+    n = m // k if k else 7
+    if k:
+        part = m % k
+        for i in range(x.shape[0]):
+            x[i] += part
+    for i in range(x.shape[0]):
+        x[i] += n
+
+
+def in_a_loop_that_has_no_iteration(x, m, k):
+    while x[0] > 100:
+        n = m // k
+        for i in range(x.shape[0]):
+            x[i] -= n
+    for _ in qgraph.serial(range(k)):
+        part = m // k
+        for i in range(x.shape[0]):
+            x[i] += part
+
+
+def in_a_branch_of_the_device(x, m, k):
+    if x[0] > 100:
+        n = m // k
+        for i in range(x.shape[0]):
+            x[i] -= n
+
+
+@pytest.mark.parametrize("function", [on_one_path, in_a_loop_that_has_no_iteration, in_a_branch_of_the_device])
+@pytest.mark.parametrize("divisor", [2, 0])
+def test_divisions_that_nobody_does(rig, function, divisor):
+    rig.compare(rig.kernel(function), lambda: (np.arange(9), 4, divisor))
+
+
+def test_divisions_that_the_host_tries_are_not_tested_in_loops():
+    kernel = qgraph.kernel(a_name_for_what_the_host_knows, backend="cpu")
+    assert not kernel.plan(np.arange(9), 4, 2).program.faults
 
 
 @pytest.mark.parametrize("function", ZERO_DIVISIONS, ids=lambda function: function.__name__)
