@@ -565,6 +565,7 @@ def in_a_loop_that_has_no_iteration(x, m, k):
         part = m // k
         for i in range(x.shape[0]):
             x[i] += part
+    x[0] += 5
 
 
 def in_a_branch_of_the_device(x, m, k):
@@ -572,6 +573,7 @@ def in_a_branch_of_the_device(x, m, k):
         n = m // k
         for i in range(x.shape[0]):
             x[i] -= n
+    x[0] += 5
 
 
 @pytest.mark.parametrize("function", [on_one_path, in_a_loop_that_has_no_iteration, in_a_branch_of_the_device])
