@@ -12,6 +12,7 @@ from qgraph.compiled import WARP
 from qgraph.plan import GraphPlan
 from qgraph.runtime.cuda_driver import call, driver, failure, outside_captures
 from qgraph.runtime.cuda_kernels import KernelNode
+from qgraph.runtime.cuda_stream import PER_THREAD
 
 
 class BlockForm:
@@ -67,7 +68,7 @@ class BlockForm:
         where both are others than before, what ran before must have ended.
         """
         last = self._last
-        if last is not None and last[0] != self.chosen and last[1] != stream:
+        if last is not None and last[0] != self.chosen and (last[1] != stream or stream == PER_THREAD):
             self.wait()
         self._last = self.chosen, stream
         if not self.chosen:

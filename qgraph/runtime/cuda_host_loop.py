@@ -23,7 +23,7 @@ from qgraph.runtime.cuda_kernels import KernelNode
 from qgraph.runtime.cuda_layout import GraphInstance, add_edges, add_node, segments_of
 from qgraph.runtime.cuda_memory import PinnedWords, copy_out
 from qgraph.runtime.cuda_other import OtherNode
-from qgraph.runtime.cuda_stream import Event
+from qgraph.runtime.cuda_stream import LEGACY, Event
 
 # A loop runs long that has this many times the iterations of a graph.
 _LONG = 2
@@ -134,7 +134,8 @@ class CudaHostLoopExecutable(CudaExecutable):
         if self._done is None:
             self._run_steps(self._steps, stream)
             return
-        if self._last_stream is not None and self._last_stream != stream:
+        # The same handle may be another thread's default stream, or a stream that took the place of one that is gone.
+        if self._last_stream is not None and (self._last_stream != stream or stream > LEGACY):
             self._done.wait(stream)
         self._last_stream = stream
         self.reason = self._reasons[0]

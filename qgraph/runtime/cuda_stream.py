@@ -14,6 +14,7 @@ from qgraph.runtime.cuda_driver import DeviceContext, call, driver
 
 DEFAULT_STREAM = 0
 LEGACY = 1
+PER_THREAD = 2
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 
 
