@@ -29,6 +29,7 @@ _ATTRIBUTE_MAJOR = 75
 _ATTRIBUTE_MINOR = 76
 
 _POISONED = "a kernel failed and took its CUDA context with it: look for an index out of bounds, then restart the process"
+_CAPTURED = "a stream is being captured; run the kernel outside the capture"
 _HINTS = {
     2: "free arrays, or use smaller ones",
     214: _POISONED,
@@ -40,7 +41,8 @@ _HINTS = {
     717: _POISONED,
     718: _POISONED,
     719: _POISONED,
-    900: "a stream is being captured; run the kernel outside the capture",
+    900: _CAPTURED,
+    905: _CAPTURED,
 }
 
 

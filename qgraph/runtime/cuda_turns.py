@@ -51,6 +51,9 @@ class Turns:
                 self._follow(stream)
                 self._broken_off = True
                 result = driver.cuGraphLaunch(executable, stream)
+                if result[0] != 0:
+                    # Where a stream is being captured a mark would belong to that graph.
+                    return result
                 if not default:
                     self._end.record(int(stream))
                 self._marked = not default

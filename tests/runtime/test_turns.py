@@ -146,3 +146,19 @@ def test_default_streams_of_threads(monkeypatch):
         # Another thread.
         driver.last.pop(0, None)
     assert one_after_another(driver)
+
+
+def test_a_launch_that_fails_marks_nothing(monkeypatch):
+    driver = Driver()
+    patched(monkeypatch, driver)
+    turns = Turns(Device())
+    turns.launch("graph", 5)
+    before = dict(driver.events)
+    monkeypatch.setattr(driver, "cuGraphLaunch", lambda executable, stream: (900,), raising=False)
+    assert turns.launch("graph", 6) == (900,)
+    assert driver.events == before
+    monkeypatch.undo()
+    patched(monkeypatch, driver)
+    for stream in (7, 0, 5):
+        assert turns.launch("graph", stream) == (0,)
+    assert one_after_another(driver)
