@@ -10,6 +10,7 @@ from typing import Any
 from qgraph.compiled import CpuPlan, CudaPlan, SimulatorPlan, TaskCode
 from qgraph.lowering import link
 from qgraph.lowering.block_source import block_code
+from qgraph.lowering.garbage import garbage_kept, searched
 from qgraph.lowering.meaning import meaning
 from qgraph.lowering.one_block import entry_of
 from qgraph.lowering.saved import Saved
@@ -50,6 +51,18 @@ def compile_ptx(
 
     Tasks named in ``without`` are left out; those that ``saved`` has are not compiled.
     """
+    with garbage_kept():
+        return _all_ptx(plan, capability, options, dtypes, without, saved)
+
+
+def _all_ptx(
+    plan: GraphPlan,
+    capability: tuple[int, int],
+    options: Options,
+    dtypes: Dtypes | None,
+    without: Set[str],
+    saved: Saved | None,
+) -> tuple[dict[str, TaskCode], dict[str, str]]:
     codes: dict[str, TaskCode] = {}
     texts: dict[str, str] = {}
     compiled: dict[object, TaskCode] = {}
@@ -64,6 +77,7 @@ def compile_ptx(
         # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
         twin = compiled.setdefault(_twin(code, function), code)
         if twin is code:
+            searched(len(compiled))
             texts[task.name] = _ptx(plan, code, function, capability, options, saved)
         else:
             code = replace(code, entry=twin.entry)
@@ -101,7 +115,8 @@ def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options,
         return known
     dtypes = saved.types()
     if dtypes is None:
-        dtypes = _scalar_types(plan)
+        with garbage_kept():
+            dtypes = _scalar_types(plan)
         saved.keep_types(dtypes)
     # In a graph, fills and copies are no kernels.
     filled = {node.task.name for node in plan.nodes if node.task is not None and node.box is not None and options.graph}

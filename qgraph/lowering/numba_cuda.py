@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import ast
 import copy
-import gc
+import functools
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -35,6 +34,7 @@ from qgraph.lowering.atomics import (
     peek_word,
     split_word,
 )
+from qgraph.lowering.garbage import garbage_kept
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
@@ -175,6 +175,8 @@ def _compile(typing: Any, target: Any, function: Any, args: tuple[Any, ...], res
     from numba.cuda import compiler
     from numba.cuda.core.callconv import CUDACallConv
 
+    from qgraph.lowering.cuda_passes import Compiler
+
     return compiler.compile_extra(
         typingctx=typing,
         targetctx=target,
@@ -183,16 +185,32 @@ def _compile(typing: Any, target: Any, function: Any, args: tuple[Any, ...], res
         return_type=result,
         flags=flags.copy(),
         locals={},
-        pipeline_class=compiler.CUDACompiler,
+        pipeline_class=Compiler,
         call_conv=CUDACallConv(target),
         abi_info={},
     )
 
 
-def _flags(capability: tuple[int, int], fastmath: bool) -> Any:
+@functools.cache
+def _flags_class() -> Any:
     from numba.cuda.flags import CUDAFlags
 
-    flags = CUDAFlags()
+    class Flags(CUDAFlags):
+        """Numba's, compared by what was set: it looks for what is compiled already by them, and goes through all options."""
+
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Flags) and bool(self._values == other._values)
+
+        def __hash__(self) -> int:
+            return len(self._values)
+
+    return Flags
+
+
+def _flags(capability: tuple[int, int], fastmath: bool) -> Any:
+    flags = _flags_class()()
     flags.no_compile = True
     flags.no_cpython_wrapper = True
     flags.no_cfunc_wrapper = True
@@ -253,7 +271,7 @@ def compile_ptx(
     compiler = _COMPILERS.get(float_type)
     flags = _flags(capability, fastmath)
     session = Session(library=None, flags=flags)
-    with kernel_errors(function, session.owners), global_compiler_lock, numba_target_override(), _garbage_kept():
+    with kernel_errors(function, session.owners), global_compiler_lock, numba_target_override(), garbage_kept():
         python = python_function(function)
         compiler.typing.session = session
         compiler.typing.fresh = compiler.target.fresh = False
@@ -269,18 +287,6 @@ def compile_ptx(
             _check_waits_first(text)
             text = _wait_late(text)
         return canonical(text, result.fndesc.llvm_func_name, entry)
-
-
-@contextmanager
-def _garbage_kept() -> Iterator[None]:
-    """No search for garbage while one kernel is compiled: Numba makes objects so fast that it takes an eighth of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _data_pointers(argument_types: Sequence[Any], constant: Sequence[bool]) -> list[int]:
