@@ -12,7 +12,7 @@ _KERNELS = 32
 
 @contextmanager
 def garbage_kept() -> Iterator[None]:
-    """No search for garbage inside, but for those of ``searched``."""
+    """No search for garbage inside, but by ``search``."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -22,7 +22,7 @@ def garbage_kept() -> Iterator[None]:
             gc.enable()
 
 
-def searched(compiled: int) -> None:
+def search(compiled: int) -> None:
     """To be called with the number of kernels compiled so far: now and then it looks for what they have left behind."""
     if compiled % _KERNELS == 0:
         gc.collect(0)

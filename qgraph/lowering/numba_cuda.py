@@ -91,6 +91,8 @@ class _Compiler:
 
 
 _COMPILERS = _Compilers()
+# NVVM compiles one program at a time.
+_NVVM_LOCK = threading.Lock()
 
 
 def _make_compiler(float_type: str) -> _Compiler:
@@ -252,8 +254,11 @@ def compile_ptx(
     entry: str,
     launch_bound: int | None,
     constant: Sequence[bool] = (),
-) -> str:
-    """The PTX of one kernel, whose only visible name is ``entry``. The same text in every process for the same source.
+) -> Callable[[], str]:
+    """What gives the PTX of one kernel, whose only visible name is ``entry``. The same text in every process for one source.
+
+    Numba's part is done when this returns. What it gives is NVVM's part: it may be called once, in any thread, and leaves
+    Python to others meanwhile.
 
     Args:
         function: the task; what it calls is compiled with it, under the same number rules.
@@ -282,11 +287,19 @@ def compile_ptx(
         finally:
             compiler.typing.session = None
         pointers = _data_pointers(argument_types, constant)
-        text = without_results(_kernel_ptx(result, capability, launch_bound, fastmath, pointers))
-        if capability >= PROGRAMMATIC:
-            _check_waits_first(text)
-            text = _wait_late(text)
-        return canonical(text, result.fndesc.llvm_func_name, entry)
+        unit = _unit(result, capability, launch_bound, fastmath, pointers)
+    name = result.fndesc.llvm_func_name
+    return lambda: _finished(unit, capability, name, entry)
+
+
+def _finished(unit: Any, capability: tuple[int, int], name: str, entry: str) -> str:
+    with _NVVM_LOCK:
+        text: str = unit.compile().decode()
+    text = without_results(text.strip("\x00").strip())
+    if capability >= PROGRAMMATIC:
+        _check_waits_first(text)
+        text = _wait_late(text)
+    return canonical(text, name, entry)
 
 
 def _data_pointers(argument_types: Sequence[Any], constant: Sequence[bool]) -> list[int]:
@@ -333,9 +346,8 @@ def _wait_late(ptx: str) -> str:
     return "\n".join([*lines[:wait], *lines[wait + 1 : behind], lines[wait], *lines[behind:]])
 
 
-def _kernel_ptx(
-    result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool, pointers: Sequence[int]
-) -> str:
+def _unit(result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool, pointers: Sequence[int]) -> Any:
+    """What Numba made of a kernel, as a program of NVVM that is still to be compiled."""
     from numba.cuda.compiler import kernel_fixup
     from numba.cuda.cudadrv import nvrtc, nvvm
 
@@ -357,8 +369,8 @@ def _kernel_ptx(
     return _nvvm(library.llvm_strs, {**_nvvm_options(fastmath), "arch": nvrtc.get_arch_option(*capability)})
 
 
-def _nvvm(modules: Sequence[str], options: dict[str, Any]) -> str:
-    """LLVM modules as one PTX text. Numba's own way verifies them too, and always reads the library of functions."""
+def _nvvm(modules: Sequence[str], options: dict[str, Any]) -> Any:
+    """LLVM modules as one program. Numba's own way verifies them too, and always reads the library of functions."""
     from numba.cuda.cudadrv import nvvm
 
     unit = nvvm.CompilationUnit(options)
@@ -366,8 +378,7 @@ def _nvvm(modules: Sequence[str], options: dict[str, Any]) -> str:
         unit.add_module(nvvm.llvm_replace(module).encode())
     if any("@__nv_" in module or '@"__nv_' in module for module in modules):
         unit.lazy_add_module(nvvm.LibDevice().get())
-    text: str = unit.compile().decode()
-    return text.strip("\x00").strip()
+    return unit
 
 
 # --- simulator --------------------------------------------------------------------------------------------------------
