@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 from qgraph.lowering.link import Linking
+
+# Seconds. A thread that comes back from NVVM waits so long for Python's lock; it does so several times a kernel.
+_SOON = 0.0005
+
+
+@dataclass(slots=True)
+class _Switching:
+    """How soon Python's threads give way to each other, which is one number for the whole process."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    compilations: int = 0
+    usual: float = 0.0
+
+    def begin(self) -> None:
+        """Sooner, from now on."""
+        with self.lock:
+            self.compilations += 1
+            if self.compilations == 1:
+                self.usual = sys.getswitchinterval()
+                sys.setswitchinterval(min(self.usual, _SOON))
+
+    def end(self) -> None:
+        """As usual, after the last of those that began."""
+        with self.lock:
+            self.compilations -= 1
+            if not self.compilations:
+                sys.setswitchinterval(self.usual)
+
+
+_SWITCHING = _Switching()
 
 
 class Beside:
@@ -26,11 +59,13 @@ class Beside:
         self._added: list[Future[None]] = []
 
     def __enter__(self) -> Self:
+        _SWITCHING.begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for pool in (self._compiler, self._linker):
             pool.shutdown(wait=True, cancel_futures=True)
+        _SWITCHING.end()
         if self._linking is not None:
             self._linking.close()
 

@@ -7,7 +7,6 @@ function goes Numba's own.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +19,7 @@ from numba.cuda.core.ir_utils import build_definitions, fixup_var_define_in_scop
 from numba.cuda.core.rewrites import rewrite_registry
 from numba.cuda.core.rewrites.static_getitem import RewriteStringLiteralGetitems, RewriteStringLiteralSetitems
 from numba.cuda.core.ssa import reconstruct_ssa
+from numba.cuda.core.transforms import canonicalize_cfg
 from numba.cuda.core.typed_passes import AnnotateTypes, NopythonRewrites, PreLowerStripPhis
 
 from qgraph.lowering.number_code import types
@@ -31,6 +31,8 @@ _EXPRESSIONS = frozenset(
         *("getiter", "iternext", "pair_first", "pair_second", "exhaust_iter"),
     )
 )
+# Functions whose calls Numba writes out.
+_INLINED = ("reduce", "literal_unroll")
 # What changes a function after its types are known; each needs a list, or a string as an index.
 _KNOWN_REWRITES = {RewriteStringLiteralGetitems, RewriteStringLiteralSetitems, RewriteArrayOfConsts}
 
@@ -99,15 +101,18 @@ def _statements(function: Any) -> Iterator[Any]:
 
 def _is_plain_value(value: Any) -> bool:
     if isinstance(value, ir.Expr):
-        # Numba inlines calls of functools.reduce.
-        return value.op in _EXPRESSIONS and not (value.op == "getattr" and value.attr == "reduce")
+        return value.op in _EXPRESSIONS and not (value.op == "getattr" and value.attr in _INLINED)
     if isinstance(value, (ir.Global, ir.FreeVar)):
-        return value.value is not functools.reduce
+        return getattr(value.value, "__name__", None) not in _INLINED
     return isinstance(value, (ir.Const, ir.Var, ir.Arg))
 
 
 def _nothing(state: Any) -> None:
     """There is nothing to be done for plain code."""
+
+
+def _canonical(state: Any) -> None:
+    state.func_ir.blocks = canonicalize_cfg(state.func_ir.blocks)
 
 
 def _without_closures(state: Any) -> None:
@@ -144,6 +149,7 @@ def _strip_phis(state: Any) -> None:
 
 _FIRST = (CUDATranslateBytecode(), untyped_passes.FixupArgs())
 _SHORTER = {
+    untyped_passes.IRProcessing: _canonical,
     untyped_passes.WithLifting: _nothing,
     untyped_passes.InlineClosureLikes: _without_closures,
     untyped_passes.GenericRewrites: _rewrites_before,
