@@ -79,8 +79,8 @@ def _all_ptx(
             # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
             twin = compiled.setdefault(_twin(code, function), code)
             if twin is code:
-                search(len(compiled))
                 texts[task.name] = _ptx(plan, code, function, capability, options, saved, beside)
+                search()
             else:
                 code = replace(code, entry=twin.entry)
                 texts[task.name] = texts[twin.task.name]

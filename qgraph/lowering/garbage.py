@@ -6,9 +6,6 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# What Numba leaves behind for one kernel is 1 to 3 MB.
-_KERNELS = 32
-
 
 @contextmanager
 def garbage_kept() -> Iterator[None]:
@@ -22,7 +19,6 @@ def garbage_kept() -> Iterator[None]:
             gc.enable()
 
 
-def search(compiled: int) -> None:
-    """To be called with the number of kernels compiled so far: now and then it looks for what they have left behind."""
-    if compiled % _KERNELS == 0:
-        gc.collect(0)
+def search() -> None:
+    """To be called after each kernel: what Numba leaves behind for one is still in the processor's caches then."""
+    gc.collect(0)
