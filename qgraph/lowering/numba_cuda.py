@@ -40,7 +40,7 @@ from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.power_word import power_word
 from qgraph.lowering.ptx_names import canonical, without_results
-from qgraph.lowering.registries import RefreshedOnce, SearchedOnce
+from qgraph.lowering.registries import RefreshedOnce, ResolvedOnce, SearchedOnce
 from qgraph.lowering.slot_source import slots_name
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Cast, Function
@@ -105,7 +105,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     from numba.cuda.target import CUDATargetContext, CUDATypingContext
     from numba.cuda.typing.templates import signature
 
-    class Typing(NumberTyping, RefreshedOnce, CUDATypingContext):
+    class Typing(NumberTyping, ResolvedOnce, RefreshedOnce, CUDATypingContext):
         meanings = MEANINGS
         typing_error = TypingError
         make_signature = staticmethod(signature)
@@ -146,6 +146,7 @@ def _make_compiler(float_type: str) -> _Compiler:
             return builder.call(declare(builder.module), (pointer, value))
 
     typing = Typing()
+    typing.resolved = {}
     typing.float_type = getattr(types, float_type)
     typing._words = {}
     typing.special = {id(function): atomic_word(function) for function in language.ATOMICS}
@@ -282,6 +283,7 @@ def compile_ptx(
         compiler.typing.fresh = compiler.target.fresh = False
         # These belong to the flags that they were compiled with.
         compiler.target.cached_internal_func.clear()
+        compiler.typing.resolve_for(flags)
         try:
             result = _compile(compiler.typing, compiler.target, python, argument_types, types.void, flags)
         finally:
