@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Set
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qgraph.compiled import CpuPlan, CudaPlan, SimulatorPlan, TaskCode
 from qgraph.lowering import link
-from qgraph.lowering.beside import Beside
 from qgraph.lowering.block_source import block_code
 from qgraph.lowering.garbage import garbage_kept, search
 from qgraph.lowering.meaning import meaning
@@ -21,6 +20,10 @@ from qgraph.options import Options
 from qgraph.plan import BLOCK_THREADS, GraphPlan
 from qgraph.program import Function
 from qgraph.stack import roomy
+
+# Imported where something is compiled: what comes off the disk shall not wait for it.
+if TYPE_CHECKING:
+    from qgraph.lowering.beside import Beside
 
 
 @roomy
@@ -52,6 +55,8 @@ def compile_ptx(
 
     Tasks named in ``without`` are left out; those that ``saved`` has are not compiled.
     """
+    from qgraph.lowering.beside import Beside
+
     with Beside(None) as beside:
         return _all_ptx(plan, capability, options, dtypes or _scalar_types(plan), without, saved, beside)
 
@@ -121,6 +126,8 @@ def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options,
     known = saved.plan()
     if known is not None:
         return known
+    from qgraph.lowering.beside import Beside
+
     dtypes = saved.types()
     if dtypes is None:
         with garbage_kept():
