@@ -23,7 +23,7 @@ EXAMPLES = (
     *("dormand_prince", "fdtd", "plasma", "sinkhorn"),
 )
 PEERS = {"Warp": "in_warp", "Quadrants": "in_quadrants"}
-REPEATS = 7
+REPEATS = 5
 # Milliseconds.
 IMPORT = 150
 WARM = 250

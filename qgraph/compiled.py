@@ -27,14 +27,15 @@ class Parameter:
     ``slots``: the scratch memory as a C-ordered array of one dimension: ``_slots`` sees it as int64, ``_slots_float32`` (with
     that ``type``) as float32, and so on. ``faults``: int64 words that the host reads too, where a task notes what it found
     wrong. ``handle``: uint64, the conditional handle of the node that this task arms or decides, 0 where a slot is written
-    instead. ``callback``: uint64, the address of a host call's function (``HostCall.name``), or of
-    what it is given (``HostCall.name`` and ``_data``); on the CPU only. ``guard``: int64, in the body of an unrolled loop, the
-    word of scratch that is 0 where the kernel does nothing; 0 where nothing is tested. ``turns``: int64 words that the host
+    instead. ``callback``: uint64, the address of a host call's function (``HostCall.name``), or of what it is given
+    (``HostCall.name`` and ``_data``); on the CPU only. ``guard``: int64, in the body of an unrolled loop, the word of scratch
+    that is 0 where the kernel does nothing; 0 where nothing is tested. ``next``: int64, for the kernel with the condition of
+    such a loop the word that guards what comes after it; 0 where that is not guarded. ``turns``: int64 words that the host
     reads too, where unrolled loops tell how many iterations they had. ``early``: int64, not 0 where the kernels that wait for
     this one may start beside it, 1 at once and 2 when it has waited itself; the last parameter of every CUDA kernel.
     """
 
-    kind: Literal["leaf", "host", "slots", "faults", "handle", "callback", "guard", "turns", "early"]
+    kind: Literal["leaf", "host", "slots", "faults", "handle", "callback", "guard", "next", "turns", "early"]
     name: str
     type: ArrayType | ScalarType | None = None
 

@@ -605,7 +605,7 @@ class Bound:
     def graph(self) -> Any:
         """The CUDA graph itself, with these arguments: ``handle`` is the CUgraph, ``executable`` the CUgraphExec.
 
-        ``definition`` is cuda.core's object for the handle. They are valid while this object lives and the kernel keeps the
+        They are valid while this object lives and the kernel keeps the
         graph: not after ``clear_cache``, ``reset``, or a call with sizes that need another graph. Ask again then.
 
         Raises:

@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from itertools import product
 from typing import Annotated, Any, TypeVar
 
+import numpy as np
+
 from qgraph.errors import ArgumentError, KernelSyntaxError
 
 T = TypeVar("T")
@@ -340,6 +342,25 @@ def power(base: Any, exponent: Any, noted: Any, number: int, slots: Any, failed:
         noted[0] = number
     one = base - base + 1
     return one - 1 if base not in (1, -1) else base if exponent % 2 else one
+
+
+def divisor(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
+    """``value``, by which an integer is divided; 0 notes the fault ``number``, and that there is one.
+
+    The error comes when the work is done; until then what is divided by it is 0, as with NumPy's integers.
+    """
+    if not isinstance(value, numbers.Integral) or value != 0:
+        return value
+    slots[failed] = 1
+    if noted[0] == 0:
+        noted[0] = number
+    return np.int64(0)
+
+
+def step(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
+    """``value``, the step of a range; 0 notes a fault as for ``divisor``, and is a step beyond every end until it is told."""
+    divisor(value, noted, number, slots, failed)
+    return value if value != 0 else 2**62
 
 
 def call_host(address: int, data: Any) -> int:

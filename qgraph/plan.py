@@ -38,11 +38,12 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Unrolling:
-    """How a loop is unrolled on the device: a turn of the conditional node runs several copies of its body.
+    """How a loop is unrolled: a turn of the conditional node, or of the host in its place, runs several copies of its body.
 
     Each kernel of copy ``u`` returns at once where the word of scratch ``guards + u`` is 0. The one with the loop's condition
-    sets the word behind it; the first is always 1. It also counts the iterations in the word ``turns``, and tells the host how
-    many there were when the loop ends, in the word ``number`` of those that the host reads, unless it told that last time.
+    sets the word behind it. The first stays 1 where a conditional node decides, and else is set by what ran before. The kernel
+    with the condition also counts the iterations in the word ``turns``, and tells the host how many there were when the loop
+    ends, in the word ``number`` of those that the host reads, unless it told that last time.
 
     The ``followers`` look at their guard before they wait for earlier kernels. They start when the ``leaders`` of their copy
     let them, and these do that when they have waited for what wrote it.
@@ -66,6 +67,17 @@ class Unrolling:
     turns: int
     guards: int
     number: int
+
+    def words(self, number: int) -> tuple[int, int]:
+        """The word that guards copy ``number``, and the one that its condition sets.
+
+        A host launches copies 0 to ``copies - 1`` and ``copies`` to ``2 * copies - 1`` by turns. Each half guards the first
+        copy of the other, by a word that none of its own kernels looks at: some may start after its last condition.
+        """
+        half, place = divmod(number, self.copies)
+        last = place == self.copies - 1
+        guard = self.guards + (half * self.copies if place == 0 else place)
+        return guard, self.guards + ((1 - half) * self.copies if last else place + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +205,7 @@ class GraphPlan:
 
     @property
     def unrolled(self) -> tuple[Unrolling, ...]:
-        """The loops that are unrolled on the device while they run long."""
+        """The loops that are unrolled while they run long."""
         found: list[Unrolling] = []
         word = self.program.scratch_words
         for node in self.nodes:

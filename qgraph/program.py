@@ -608,6 +608,10 @@ def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
                 pass
 
 
+# What the node of every loop and branch writes, so that no two run at the same time: drivers fail where several do.
+TURN = "the turn"
+
+
 def effects_of(statement: Statement) -> Effects:
     """Everything that a statement touches, loop bodies included."""
     if isinstance(statement, (HostCall, EventMark)):
@@ -621,4 +625,4 @@ def effects_of(statement: Statement) -> Effects:
 def control_effects(control: Loop | Branch) -> Effects:
     """What the node of a loop or branch touches, with all that is in it."""
     # It reads its own condition, which the task before it may have set.
-    return effects_of(control) | Effects(frozenset({control.condition_slot.name}))
+    return effects_of(control) | Effects(frozenset({control.condition_slot.name}), frozenset({TURN}))

@@ -52,7 +52,7 @@ class LastLaunch:
         tasks: loops and runs of serial statements as written.
         nodes: nodes of the graph, bodies of device loops included.
         path: ``cuda-graph``, ``cuda-host-loop``, ``cuda-stream``, ``cpu`` or ``sim``.
-        reason: why that path, and on CUDA whether loops ran unrolled.
+        reason: why that path, and on CUDA whether loops ran unrolled, or the host ahead of them.
     """
 
     tasks: int

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -42,6 +42,7 @@ class LoopFacts:
         text: the iterable as the user wrote it, ``range(n)``.
         index_tuple: the variable that holds the tuple of all axes, or "".
         asserted: the author said ``parallel(...)``.
+        most: numbers that values of the host never exceed, by name.
     """
 
     axes: tuple[Axis, ...]
@@ -55,6 +56,7 @@ class LoopFacts:
     text: str
     index_tuple: str = ""
     asserted: bool = False
+    most: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +108,15 @@ class Access:
 
 @dataclass(frozen=True)
 class Accesses:
-    """What a loop touches, and its axes as variables; ``starts``: the number of the first access of each statement."""
+    """What a loop touches, and its axes as variables; ``starts``: the number of the first access of each statement.
+
+    ``most``: numbers that extents never exceed, by symbol.
+    """
 
     variables: tuple[Variable, ...]
     all: tuple[Access, ...]
     starts: tuple[int, ...]
+    most: Mapping[str, int]
 
     @cached_property
     def reads(self) -> frozenset[str]:

@@ -208,7 +208,7 @@ class _Joiner:
     def _crossing_where(self, whole: LoopFacts, statements: int) -> Crossing | None:
         touched = collect(whole)
         earlier, later = _parts(touched, statements)
-        return crossing(earlier, later, touched.variables, whole.same, self._unit.overlapping)
+        return crossing(earlier, later, touched, whole.same, self._unit.overlapping)
 
 
 def _memories_named(facts: LoopFacts) -> set[str]:

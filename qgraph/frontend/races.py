@@ -81,7 +81,7 @@ def judge(facts: LoopFacts) -> Judgement:
         DataRaceError: they are proved not to be, and the author did not say ``parallel(...)``.
     """
     accesses = collect(facts)
-    solver = _Solver(accesses.variables, facts.same)
+    solver = _Solver(accesses.variables, facts.same, accesses.most)
     if solver.at_most_one_iteration():
         updates = frozenset(id(access.node) for access in accesses.all if access.kind == "update")
         return Judgement(Verdict("independent", "it has at most one iteration", facts.span), updates, (), accesses)
@@ -100,11 +100,11 @@ def judge(facts: LoopFacts) -> Judgement:
     return Judgement(verdict, owned, atomics, accesses, _collisions(meetings))
 
 
-def always_apart(first: Access, second: Access, axes: Sequence[Variable], same: Mapping[str, str]) -> bool:
+def always_apart(first: Access, second: Access, touched: Accesses, same: Mapping[str, str]) -> bool:
     """Whether two accesses to one array never reach the same element, in whatever iterations."""
     if first.indices is None or second.indices is None or len(first.indices) != len(second.indices):
         return False
-    solver = _Solver(axes, same)
+    solver = _Solver(touched.variables, same, touched.most)
     return solver.apart(first, solver.side(first, ""), solver.side(second, "'"), anywhere=True)
 
 
@@ -121,7 +121,7 @@ class Crossing:
 def crossing(
     earlier: Sequence[Access],
     later: Sequence[Access],
-    axes: Sequence[Variable],
+    touched: Accesses,
     same: Mapping[str, str],
     overlapping: Set[frozenset[str]],
 ) -> Crossing | None:
@@ -131,7 +131,7 @@ def crossing(
     that both loops make by atomics, and of which nobody sees the order, may go to any element. ``overlapping``: pairs of
     arrays that share some memory.
     """
-    solver = _Solver(axes, same)
+    solver = _Solver(touched.variables, same, touched.most)
     if solver.at_most_one_iteration():
         return None
     for second in later:
@@ -298,6 +298,11 @@ class _Trip:
     room: Poly | None
     last: Poly | None
 
+    def substitute(self, values: Mapping[str, Poly]) -> _Trip:
+        """The same with symbols replaced."""
+        room, last = (None if poly is None else poly.substitute(values) for poly in (self.room, self.last))
+        return _Trip(self.t, self.value.substitute(values), room, last)
+
 
 @dataclass(frozen=True, slots=True)
 class _Side:
@@ -307,12 +312,21 @@ class _Side:
     indices: tuple[Index, ...]
     bounds: tuple[Poly, ...]
 
+    def substitute(self, values: Mapping[str, Poly]) -> _Side:
+        """The same with symbols replaced."""
+        return _Side(
+            tuple(trip.substitute(values) for trip in self.trips),
+            tuple(index.substitute(values) if isinstance(index, Poly) else index for index in self.indices),
+            tuple(bound.substitute(values) for bound in self.bounds),
+        )
+
 
 class _Solver:
     """Relates two accesses of a loop in two different iterations; answers are remembered by the indices."""
 
-    def __init__(self, axes: Sequence[Variable], same: Mapping[str, str]) -> None:
+    def __init__(self, axes: Sequence[Variable], same: Mapping[str, str], most: Mapping[str, int]) -> None:
         self.axes = tuple(axes)
+        self.most = {symbol: Poly.const(number) for symbol, number in most.items()}
         self.same = same
         self.known: dict[object, tuple[Relation, tuple[tuple[str, Poly, Poly], ...], bool]] = {}
 
@@ -327,9 +341,11 @@ class _Solver:
             return True
         return all(length == 1 for length in lengths)
 
-    @staticmethod
-    def length(axis: Variable) -> int | None:
+    def length(self, axis: Variable) -> int | None:
+        """The number of iterations, or how many there are at most."""
         step, extent = axis.step.constant, axis.stop - axis.start if axis.stop is not None else None
+        if step and extent is not None:
+            extent = extent.substitute(self.growing([extent if step > 0 else -extent]))
         if not step or extent is None or extent.constant is None:
             return None
         return max(0, -(-extent.constant // step))
@@ -354,7 +370,7 @@ class _Solver:
         if self.apart(first, left, right):
             return "apart", (), False
         if surely:
-            witness = _Witness(left, right, len(self.axes)).find()
+            witness = _Witness(*self.longest(left, right), len(self.axes)).find()
             if witness is not None:
                 pairs = zip(self.axes, left.trips, right.trips, strict=False)
                 values = ((_word(x), a.value.substitute(witness), b.value.substitute(witness)) for x, a, b in pairs)
@@ -375,7 +391,19 @@ class _Solver:
             bounds.append(Poly.symbol(trip.t))
             if trip.room is not None:
                 bounds.append(trip.room)
+        used = frozenset[str]().union(*(poly.symbols for poly in bounds))
+        bounds += [most - Poly.symbol(symbol) for symbol, most in self.most.items() if symbol in used]
         return _Side(tuple(trips), indices, tuple(bounds))
+
+    def growing(self, rooms: Sequence[Poly]) -> dict[str, Poly]:
+        """The symbols that are limited, with which some of ``rooms`` grow, as the most that they can be."""
+        terms = [term for room in rooms for term in room.terms]
+        return {symbol: most for symbol, most in self.most.items() if any(m == (symbol,) and c > 0 for m, c in terms)}
+
+    def longest(self, left: _Side, right: _Side) -> tuple[_Side, _Side]:
+        """Both with the longest ranges that there can be: an extent of which nothing else is known stands for a long one."""
+        most = self.growing([trip.room for trip in (*left.trips, *right.trips) if trip.room is not None])
+        return (left.substitute(most), right.substitute(most)) if most else (left, right)
 
     # --- apart ---
 

@@ -10,10 +10,12 @@ from qgraph.errors import ArgumentError, KernelSyntaxError, KernelTypeError
 from qgraph.frontend.bindings import LeafRef, RangeRef, StructRef, Value, ViewRef
 from qgraph.frontend.ranks import rank
 from qgraph.frontend.scope import Scope
-from qgraph.program import ArrayType
+from qgraph.program import ArrayType, Fault
 from qgraph.source import Span
 
 _LOOP_WORDS = (language.serial, language.parallel)
+_ZERO_STEP = "the step of a range is 0"
+_ZERO_STEP_HINT = "range() needs a step other than 0"
 
 
 class WrittenAxis:
@@ -102,7 +104,12 @@ def ranges_of(scope: Scope, call: ast.Call) -> tuple[WrittenAxis, ...]:
 
 def zero_step(span: Span) -> ArgumentError:
     """What a range with a step of 0 is, wherever it is found."""
-    return ArgumentError("the step of a range is 0", span, hint="range() needs a step other than 0")
+    return ArgumentError(_ZERO_STEP, span, hint=_ZERO_STEP_HINT)
+
+
+def zero_step_fault(span: Span) -> Fault:
+    """The same, where only the device finds it."""
+    return Fault(ArgumentError, span, _ZERO_STEP, _ZERO_STEP_HINT)
 
 
 def refuse_array(scope: Scope, bound: ast.expr) -> None:

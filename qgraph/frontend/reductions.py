@@ -316,7 +316,7 @@ class _Finder:
         if any(not isinstance(index, Poly) or index.varies for index in mine[0].indices):
             return False
         others = [access for access in same if access not in mine]
-        return all(always_apart(mine[0], other, touched.variables, self.unit.same) for other in others)
+        return all(always_apart(mine[0], other, touched, self.unit.same) for other in others)
 
     def _element(self, access: Access) -> str:
         node = access.node

@@ -8,9 +8,10 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -41,6 +42,7 @@ from qgraph.frontend.callees import (
 )
 from qgraph.frontend.compile_time import bind_items, constant_of, is_static_call, known_test, static_items, static_value
 from qgraph.frontend.definite import names_assigned
+from qgraph.frontend.divisions import may_divide_by_zero, zero_division
 from qgraph.frontend.flags import assign, lower_loop, unless
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.indexing import element, placed
@@ -48,29 +50,42 @@ from qgraph.frontend.matching import as_if, cases_of, chosen_case
 from qgraph.frontend.names import Names
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.powers import is_power, may_fail, negative_power
-from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of, relocate
-from qgraph.frontend.ranks import parts_of
+from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of, relocate, zero_step_fault
+from qgraph.frontend.ranks import is_ellipsis, parts_of
 from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
-from qgraph.program import FAULTS, SLOTS, Function, Slot, function_tree, is_array
+from qgraph.program import FAULTS, SLOTS, Fault, Function, Slot, function_tree, is_array
 from qgraph.source import Span, copied
 
 # Plain Python functions that are words of the language.
 _WORDS = (
     *(*language.ATOMICS, language.match_subject, language.at_least),
-    *(language.wrapped, language.trip_count, language.power),
+    *(language.wrapped, language.trip_count, language.power, language.divisor, language.step),
+)
+# What builtin functions call their parameters.
+_PARAMETERS: tuple[tuple[object, tuple[str, ...]], ...] = (
+    (round, ("number", "ndigits")),
+    (pow, ("base", "exp", "mod")),
+    (complex, ("real", "imag")),
 )
 _REFUSED_BUILTINS = frozenset(
     {"open", "input", "eval", "exec", "getattr", "setattr", "globals", "locals", "vars", "type", "id"}
 )
+# What a Python integer that divides another may be. "known": the host divides too, and says so before anything runs.
+# "unchecked": iterations of parallel loops have 0 where the divisor is 0, as with NumPy's integers, unless it is written.
+Divisors = Literal["checked", "unchecked", "known"]
 
 
 class Body:
-    """One body under construction: its names, the slots it reads, and the kernel scalars it assigns."""
+    """One body under construction: its names, the slots it reads, and the kernel scalars it assigns.
 
-    def __init__(self, unit: Unit) -> None:
+    ``one_thread``: it runs once, and not as the many iterations of a parallel loop.
+    """
+
+    def __init__(self, unit: Unit, *, one_thread: bool = True) -> None:
         self.unit = unit
+        self.one_thread = one_thread
         self.names = Names(taken=unit.leaves)
         self.scalars: dict[str, Slot] = {}
         self.assigned: dict[str, Slot] = {}
@@ -91,17 +106,18 @@ class Body:
             result += rewriter.statement(copied(statement))
         return result
 
-    def expression(self, scope: Scope, node: ast.expr) -> ast.expr:
+    def expression(self, scope: Scope, node: ast.expr, *, divisors: Divisors | None = None) -> ast.expr:
         """One expression resolved in ``scope``."""
-        return _Rewriter(self, scope).expression(copied(node))
+        return _Rewriter(self, scope, divisors).expression(copied(node))
 
 
 class _Rewriter(ast.NodeTransformer):
     """Rewrites one body in one scope. A visitor returns the node in its place, with the user's position."""
 
-    def __init__(self, body: Body, scope: Scope) -> None:
+    def __init__(self, body: Body, scope: Scope, divisors: Divisors | None = None) -> None:
         self._body = body
         self._scope = scope
+        self._divisors = divisors or ("checked" if body.one_thread else "unchecked")
 
     def statement(self, node: ast.stmt) -> list[ast.stmt]:
         result = self.visit(node)
@@ -151,6 +167,8 @@ class _Rewriter(ast.NodeTransformer):
         known = self._length(node)
         if known is not None:
             return known
+        if is_ellipsis(node.slice):  # Numba has no code for `x[...]`, but for `x[...,]`.
+            node.slice = _at(ast.Tuple([node.slice], ast.Load()), node.slice)
         node.value = self.visit(node.value)
         node.slice = self.visit(node.slice)
         return node
@@ -183,7 +201,7 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(bound, ViewRef):
             return self._view(bound, node)
         if isinstance(bound, HostExpr):
-            return relocate(_Literals(self).visit(copy.deepcopy(bound.expr)), node)
+            return relocate(_OfHost(self, node).visit(copy.deepcopy(bound.expr)), node)
         if isinstance(bound, Value):
             return self._value(bound.value, node)
         if isinstance(bound, Gone):
@@ -283,7 +301,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
         if not self._stores_scalar(node.target) and not isinstance(node.op, ast.Pow):
+            fault = self._zero_division(node.op, node.target, node.value, node)
             self.generic_visit(node)
+            node.value = self.divisor(node.value, fault)
             return node
         load = copy.deepcopy(node.target)
         load.ctx = ast.Load()
@@ -315,19 +335,39 @@ class _Rewriter(ast.NodeTransformer):
         name = self._body.names.add(self._body.unit.cast(bound.slot), f"_as{bound.slot.name}")
         return ast.copy_location(_call(name, value), value)
 
-    # --- powers --------------------------------------------------------------------------------------------------------
+    # --- powers and divisions ------------------------------------------------------------------------------------------
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if isinstance(node.op, ast.Pow) and may_fail(self._scope, node.left, node.right):
             return self._power(node.left, node.right, node)
+        fault = self._zero_division(node.op, node.left, node.right, node)
         self.generic_visit(node)
+        node.right = self.divisor(node.right, fault)
         return node
 
+    def _zero_division(self, op: ast.operator, left: ast.expr, right: ast.expr, node: ast.AST) -> Fault | None:
+        """What to say where ``right`` is 0, as ``node`` is written; None where that is no error."""
+        if self._divisors == "known" or (self._divisors == "unchecked" and constant_of(right) != 0):
+            return None
+        checks = may_divide_by_zero(self._body.unit, self._scope, op, left, right)
+        return zero_division(self._scope, node) if checks else None
+
+    def divisor(self, value: ast.expr, fault: Fault | None) -> ast.expr:
+        """``value``, which notes a fault where it is 0."""
+        if fault is None:
+            return value
+        name = self._body.names.add(language.divisor, "_divisor")
+        return ast.fix_missing_locations(ast.copy_location(_call(name, value, *self._noting(fault)), value))
+
+    def _noting(self, fault: Fault) -> tuple[ast.expr, ...]:
+        """The arguments by which a word notes a fault; device loops then end."""
+        unit = self._body.unit
+        return _name(FAULTS), ast.Constant(unit.fault(fault)), _name(SLOTS), ast.Constant(unit.failed.index)
+
     def _power(self, base: ast.expr, exponent: ast.expr, node: ast.expr) -> ast.expr:
-        """``base ** exponent``, which notes a fault where it is an integer to a negative power: device loops then end."""
-        number = self._body.unit.fault(negative_power(self._scope, node))
+        """``base ** exponent``, which notes a fault where it is an integer to a negative power."""
+        noting = self._noting(negative_power(self._scope, node))
         name = self._body.names.add(language.power, "_power")
-        noting = (_name(FAULTS), ast.Constant(number), _name(SLOTS), ast.Constant(self._body.unit.failed.index))
         call = _call(name, self.visit(base), self.visit(exponent), *noting)
         return ast.fix_missing_locations(ast.copy_location(call, node))
 
@@ -341,7 +381,7 @@ class _Rewriter(ast.NodeTransformer):
         if found is None:
             node.iter = self.visit(node.iter)
         else:
-            reader = _Rewriter(self._body, found.scope)
+            reader = _Rewriter(self._body, found.scope, "checked")
             axes = ranges_of(found.scope, found.call)
             if len(axes) > 1:
                 return self._product_loop(node, axes, reader)
@@ -372,6 +412,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def _range(self, axis: WrittenAxis, node: ast.expr) -> ast.expr:
         arguments = [self.visit(copy.deepcopy(part)) for part in (axis.start, axis.stop, axis.step)]
+        if constant_of(axis.step) is None:
+            word = self._body.names.add(language.step, "_step")
+            noting = self._noting(zero_step_fault(self._scope.span(axis.step)))
+            arguments[2] = ast.copy_location(_call(word, arguments[2], *noting), arguments[2])
         name = self._body.names.add(range, "_range")
         return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, []), node)
 
@@ -472,6 +516,7 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(bound.value, Func):
                 return self._device_call(bound.value, None, node)
             self._check_callee(bound.value, node)
+            self._positional(bound.value, node)
             rewritten = self._known_call(bound.value, node)
             if rewritten is not None:
                 return rewritten
@@ -483,6 +528,24 @@ class _Rewriter(ast.NodeTransformer):
             keyword.value = self.visit(keyword.value)
         return node
 
+    def _positional(self, callee: object, node: ast.Call) -> None:
+        """Arguments of builtin functions by position: Numba has no keywords there."""
+        names = next((names for function, names in _PARAMETERS if function is callee), ())
+        if not names or not node.keywords:
+            return
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        wanted = list(names[len(node.args) :])
+        if callee is complex and "real" in wanted and "real" not in given:
+            given["real"] = _at(ast.Constant(0), node)
+        if set(given) != set(wanted[: len(given)]):
+            raise self._error(
+                f"`{ast.unparse(node)}` has wrong arguments",
+                node,
+                f"write them in order: {ast.unparse(node.func)}({', '.join(names)})",
+            )
+        node.args += [given[name] for name in wanted[: len(given)]]
+        node.keywords = []
+
     def _known_call(self, callee: object, node: ast.Call) -> ast.expr | None:
         """What stands for a call of one of the functions that mean something of their own; None for any other."""
         view = self._scope.static(node.args[0]) if callee is len and len(node.args) == 1 else None
@@ -490,6 +553,11 @@ class _Rewriter(ast.NodeTransformer):
             return self.expression(placed(view.along[0].count.code, node))
         if is_power(self._scope, callee, node):
             return self._power(node.args[0], node.args[1], node)
+        if callee is divmod and len(node.args) == 2 and not node.keywords:
+            fault = self._zero_division(ast.Mod(), node.args[0], node.args[1], node)
+            self.generic_visit(node)
+            node.args[1] = self.divisor(node.args[1], fault)
+            return node
         if self._body.unit.float_type == "float32" and (callee is float or callee is complex):
             return self._narrow_conversion(callee is complex, node)
         if any(callee is word for word in language.ATOMICS):
@@ -538,6 +606,8 @@ class _Rewriter(ast.NodeTransformer):
             raise self._error(f"`{text}(...)` is used as a value", node, f"write `for ... in {text}(...)`")
         if is_cuda_object(callee):
             raise self._error(f"`{text}` is a CUDA intrinsic", node, CUDA_HINT)
+        if callee is functools.reduce:
+            raise self._error(f"`{text}()` cannot be used in a kernel", node, "write a loop over the values")
         if hasattr(callee, "__qgraph_kernel__"):
             raise self._error(f"`{text}` is a kernel", node, "mark the function with @qgraph.func to call it from a loop")
         if callee in vars(builtins).values() and getattr(callee, "__name__", "") in _REFUSED_BUILTINS:
@@ -588,7 +658,7 @@ class _Rewriter(ast.NodeTransformer):
                     hint="leave it out: names end with the function",
                 )
         unit.calling.append(func)
-        inner = Body(unit)
+        inner = Body(unit, one_thread=self._body.one_thread)
         scope = self._scope.of(source, fixed)
         statements = inner.statements(scope, without_docstring(source.tree.body), dynamic)
         unit.calling.pop()
@@ -608,11 +678,23 @@ class _Rewriter(ast.NodeTransformer):
         return KernelSyntaxError(found, self._scope.span(node), hint=hint)
 
 
-class _Literals(ast.NodeTransformer):
-    """Narrows the float literals of a host expression that is used in a body."""
+class _OfHost(ast.NodeTransformer):
+    """A host expression that is used in a body, as ``written``: its float literals are narrow, and no divisor is 0."""
 
-    def __init__(self, rewriter: _Rewriter) -> None:
+    def __init__(self, rewriter: _Rewriter, written: ast.expr) -> None:
         self._rewriter = rewriter
+        self._written = written
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        rewriter = self._rewriter
+        checks = rewriter._divisors != "known"
+        checks = checks and may_divide_by_zero(
+            rewriter._body.unit, rewriter._scope, node.op, node.left, node.right, of_host=True
+        )
+        fault = zero_division(rewriter._scope, self._written, ast.unparse(node)) if checks else None
+        self.generic_visit(node)
+        node.right = rewriter.divisor(node.right, fault)
+        return node
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         return self._rewriter._constant(node.value, node)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from qgraph import language
 from qgraph.errors import KernelTypeError
 from qgraph.frontend.walk import user_text
 from qgraph.program import ArrayType, Cast, Function, Program, ScalarType, Task
@@ -180,7 +181,7 @@ class _Signs:
             return _FLOAT
         if function is min or function is max:
             return self._meet(node.args, node)
-        if function is abs and arguments:
+        if any(function is word for word in (abs, language.divisor, language.step)) and arguments:
             return arguments[0]
         if isinstance(function, type) and issubclass(function, np.number):
             return _of_dtype(np.dtype(function).name)

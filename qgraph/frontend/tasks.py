@@ -20,7 +20,7 @@ from qgraph.frontend.nests import loop_inside
 from qgraph.frontend.races import Judgement, judge
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of, zero_step
 from qgraph.frontend.reductions import find_reductions
-from qgraph.frontend.resolve import Body, free_names
+from qgraph.frontend.resolve import Body, Divisors, free_names
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 from qgraph.frontend.walk import collect
@@ -54,7 +54,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
     header = Span.of(node.iter, scope.file)
     span = Span(scope.file, node.lineno, node.col_offset, header.end_line, header.end_column)
     written = ranges_of(call.scope, call.call)
-    body = Body(unit)
+    body = Body(unit, one_thread=False)
     variables, index_tuple = _targets(unit, scope, node.target, len(written))
     _refuse_exits(scope, node.body)
     statements = body.statements(scope, node.body, names_assigned([node.target]))
@@ -69,6 +69,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         names=body.names.values,
         ndim=unit.array_dimensions(),
         same=unit.same,
+        most=unit.most,
         paths={name: leaf.path for name, leaf in unit.leaves.items()},
         file=scope.file,
         span=span,
@@ -153,7 +154,7 @@ class _Nest:
         (statement,) = self.facts.body
         if not isinstance(statement, ast.For) or not isinstance(statement.target, ast.Name):
             return False
-        parts = (self._body.expression(self._scope, part) for part in (axis.start, axis.stop, axis.step))
+        parts = (self._body.expression(self._scope, part, divisors="known") for part in (axis.start, axis.stop, axis.step))
         variable = statement.target.id
         facts = replace(self.facts, axes=(*self.facts.axes, accesses.Axis(variable, *parts)), body=statement.body)
         bound = [*(each.variable for each in facts.axes), *self._body.assigned, *self._carried]
@@ -234,7 +235,11 @@ class _Bounds:
         step_value: ast.expr | None = step
         if step is not None and constant_of(step) is None:
             step_value = unit.host_value(step, scope.span(written.step), "step", text=ast.unparse(written.step))
-        resolved = [self._body.expression(scope, part) for part in (written.start, written.stop, written.step)]
+        on_host = start is not None and stop is not None and step is not None
+        divisors: Divisors = "known" if on_host else "checked"
+        resolved = [
+            self._body.expression(scope, part, divisors=divisors) for part in (written.start, written.stop, written.step)
+        ]
         self.facts.append(accesses.Axis(variable, *resolved))
         if start is not None and stop is not None and step is not None and step_value is not None:
             count = unit.host_value(trip_source(start, stop, step), span, text=written.extent)
@@ -385,6 +390,7 @@ def touched_by(unit: Unit, body: Body, statements: list[ast.stmt], span: Span) -
         names=body.names.values,
         ndim=unit.array_dimensions(),
         same=unit.same,
+        most=unit.most,
         paths={},
         file=span.file,
         span=span,

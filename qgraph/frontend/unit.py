@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
 from qgraph.frontend.accesses import LoopFacts
 from qgraph.frontend.bindings import HostExpr
+from qgraph.frontend.limits import most_of
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.language import Func
 from qgraph.program import ArrayType, Cast, Effects, Fault, HostValue, Leaf, Selection, Slot, Temporary
@@ -50,6 +52,8 @@ class Unit:
         self.slots: list[Slot] = []
         self.host_values: list[HostValue] = []
         self.host_names: dict[str, object] = {}
+        # Numbers that these values never exceed, by name.
+        self.most: dict[str, int] = {}
         self.flags: list[tuple[str, Span]] = []
         # Functions being inlined or compiled, outermost first: a second entry is a recursion.
         self.calling: list[object] = []
@@ -190,6 +194,9 @@ class Unit:
             value = HostValue(f"_h{len(self.host_values)}", source, span, check, text, note)
             self.host_values.append(value)
             self._host_by_source[source, check] = value
+            most = most_of(expr, self._function, {})
+            if most is not None:
+                self.most[value.name] = most
         return ast.copy_location(ast.Name(value.name, ast.Load()), expr)
 
     @contextmanager
@@ -203,6 +210,12 @@ class Unit:
     def may_be_skipped(self) -> bool:
         """Whether only the device knows if what is laid out now runs at all, loops aside."""
         return None in self._conditions
+
+    def _function(self, node: ast.expr) -> object:
+        """The function that a name means in an expression of the host."""
+        if not isinstance(node, ast.Name):
+            return None
+        return self.host_names.get(node.id, getattr(builtins, node.id, None))
 
     def _given(self, source: str, check: Check) -> str:
         """``source`` where all conditions hold, which the host knows; elsewhere nothing is computed, and nothing is wrong."""

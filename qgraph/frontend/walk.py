@@ -19,6 +19,7 @@ from qgraph.frontend.accesses import Access, Accesses, Axis, Kind, LoopFacts, Va
 from qgraph.frontend.affine import ONE, Poly
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.indexing import WRITTEN
+from qgraph.frontend.limits import most_of
 from qgraph.frontend.symbolic import (
     UNKNOWN,
     Dim,
@@ -89,7 +90,7 @@ def _walk(facts: LoopFacts, written: frozenset[str], *, texts: bool = True) -> A
     for statement in facts.body:
         starts.append(len(walker.accesses))
         walker.statement(statement)
-    return Accesses(variables, tuple(walker.accesses), tuple(starts))
+    return Accesses(variables, tuple(walker.accesses), tuple(starts), walker.most)
 
 
 @dataclass(slots=True)
@@ -121,6 +122,8 @@ class _Walker:
         self.unused: ast.expr | None = None
         self.counter = len(facts.axes)
         self.depth = 0
+        # Numbers that extents never exceed, by symbol.
+        self.most = dict(facts.most)
         self.frame = _Frame(facts.names, facts.file, None, frozenset(names_assigned(facts.body)), 0, [])
 
     def axis(self, at: int, axis: Axis) -> Variable:
@@ -129,8 +132,19 @@ class _Walker:
         for which, node in (("start", axis.start), ("stop", axis.stop), ("step", axis.step)):
             poly = self.expression(node).poly
             bounds.append(Poly.symbol(f"{which} of axis {at}") if poly is None or poly.varies else poly)
+            self.limit(bounds[-1], node)
         self.accesses.clear()  # Bounds are read before the loop, not in it.
         return Variable(f"{axis.variable}@{at}", bounds[0], bounds[1], bounds[2])
+
+    def limit(self, poly: Poly | None, node: ast.expr) -> None:
+        """Note how large a bound that is one symbol and a constant can be."""
+        symbols = poly.symbols if poly is not None and not poly.varies else frozenset()
+        parts = poly.split(*symbols) if poly is not None and len(symbols) == 1 else None
+        most = most_of(node, self.resolve, self.facts.most) if parts is not None else None
+        if parts is not None and most is not None and parts[0] == ONE:
+            (symbol,) = symbols
+            most -= parts[1].constant or 0
+            self.most[symbol] = min(most, self.most.get(symbol, most))
 
     # --- recording ---
 
@@ -413,6 +427,8 @@ class _Walker:
         sure = True
         for axis in axes:
             bounds = [self.use(bound).poly for bound in axis]
+            for poly, bound in zip(bounds, axis, strict=True):
+                self.limit(poly, bound)
             start, stop = (Poly.const(0), bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
             step = bounds[2] if len(bounds) == 3 else ONE
             self.counter += 1
@@ -677,7 +693,7 @@ class _Walker:
             starred = any(isinstance(argument, ast.Starred) for argument in node.args)
             if not starred and "**" not in named:
                 return self.inline(node, function, arguments, named)
-        if function is language.at_least:
+        if any(function is word for word in (language.at_least, language.divisor, language.step)):
             return arguments[0]
         if function is language.wrapped:
             return self.wrapped(arguments[0], arguments[1].poly)

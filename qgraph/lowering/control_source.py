@@ -47,7 +47,7 @@ COLLECTING_GRAIN = 16384
 # Operations of a chunk, at least, where a simple body has many of them.
 OPERATIONS = 16 * GRAIN
 # A loop with a simple body is worth waking a thread for when it has more than this many chunks' worth of work.
-ALONE = 4
+ALONE = 3
 # Calls that cost no more than an operator does; float literals are calls of a type.
 _CHEAP = (abs, min, max, math.sqrt, math.fabs)
 

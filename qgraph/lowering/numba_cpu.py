@@ -41,10 +41,10 @@ from qgraph.lowering.atomics import (
     stack_word,
 )
 from qgraph.lowering.meaning import meaning
+from qgraph.lowering.noting_words import divisor_word, power_word
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, plain, python_function
-from qgraph.lowering.power_word import power_word
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Cast, Function, ParallelFunction
 
@@ -164,6 +164,8 @@ def _make_typing(float_type: str) -> _Typing:
     special[id(language.quotient)] = division_word("quotient", short=False)
     special[id(language.remainder)] = division_word("remainder", short=False)
     special[id(language.power)] = power_word()
+    special[id(language.divisor)] = divisor_word("divisor")
+    special[id(language.step)] = divisor_word("step")
     special[id(language.stack_array)] = stack_word()
     typing.special = special
     typing.target = _Target(typing, "cpu")

@@ -35,10 +35,10 @@ from qgraph.lowering.atomics import (
     split_word,
 )
 from qgraph.lowering.garbage import garbage_kept
+from qgraph.lowering.noting_words import divisor_word, power_word
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
-from qgraph.lowering.power_word import power_word
 from qgraph.lowering.ptx_names import canonical, without_results
 from qgraph.lowering.registries import RefreshedOnce, ResolvedOnce, SearchedOnce
 from qgraph.lowering.slot_source import slots_name
@@ -160,6 +160,8 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.special[id(language.short_quotient)] = division_word("quotient", short=True)
     typing.special[id(language.short_remainder)] = division_word("remainder", short=True)
     typing.special[id(language.power)] = power_word()
+    typing.special[id(language.divisor)] = divisor_word("divisor")
+    typing.special[id(language.step)] = divisor_word("step")
     target = Target(typing)
     typing.refresh()
     target.refresh()

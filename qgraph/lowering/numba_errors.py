@@ -23,6 +23,10 @@ _PLACE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+)|\bat (?P<at>\S+) 
 _UNTYPED = re.compile(r"Untyped global name '(?P<name>\w+)'")
 _LITERAL = re.compile(r"Literal\[\w+\]\((.*?)\)")
 _NUMBA = re.compile(r"[/\\](numba|numba_cuda|qgraph[/\\]lowering)[/\\]")
+# How Numba's CUDA target says that something, often a function of its own, makes an array; that it has not got what its own
+# code uses; and how Numba speaks of a part of its own code.
+_NEW_ARRAY = ("Only accept returning of array passed into the function as argument", "NRT required but not enabled")
+_LACKING = ("<class 'numba.cuda.extending._Intrinsic'>", "Function(<intrinsic ")
 _HINT = "check the types of the values on this line; kernels hold numbers, arrays and tuples"
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
@@ -33,6 +37,7 @@ _NOISE = (
     'File "',
     "There are ",
     "- Of which",
+    "- Resolution failure",
     "Overload ",
     "No match",
     "Known signatures",
@@ -62,6 +67,8 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
     except (NotImplementedError, AssertionError) as error:
         text = ": ".join(part for part in (type(error).__name__, str(error)) if part)
         span = _span(error, _functions(function, called))
+        if str(error) == "float16":  # Numba's CPU target has the type, and no way to keep a value of it.
+            raise KernelTypeError("the CPU cannot compute with float16", span, hint="use np.float32") from error
         raise KernelTypeError(f"{_INTERNAL}: {text}", span, hint=_INTERNAL_HINT) from error
 
 
@@ -73,6 +80,10 @@ def sentence(error: BaseException) -> str:
     """The essential sentence of a Numba error."""
     text = _COLOUR.sub("", str(error.args[0]) if error.args else "")
     text = _LITERAL.sub(r"\1", text)
+    if any(words in text for words in _NEW_ARRAY):
+        return "what is called here makes a new array, which CUDA kernels cannot: write a loop instead"
+    if any(words in text for words in _LACKING):
+        return "Numba has no code for a part of this line with the types of its values"
     inner = re.findall(r"(?:TypingError|NumbaError|LoweringError|NumbaValueError|NumbaTypeError): (.+)", text)
     match = _NO_MATCH.search(text)
     if inner:

@@ -24,7 +24,7 @@ def numba_type(item: Parameter | ArrayType | ScalarType, float_type: str) -> Any
     match item.kind:
         case "slots" | "faults" | "turns":
             return types.Array(types.int64, 1, "C") if item.type is None else numba_type(item.type, float_type)
-        case "host" | "guard":
+        case "host" | "guard" | "next":
             return types.int64
         case "handle" | "callback" | "early":
             return types.uint64

@@ -153,6 +153,11 @@ class Word(_Callable, _Opaque):
         """What makes two of these types equal."""
         return self._identity
 
+    @property
+    def templates(self) -> tuple[Any, ...]:
+        """Numba's hook: what its own methods of arrays look for inlined code in."""
+        return tuple(getattr(self._native, "templates", ()))
+
     def get_call_type(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         """The signature of a call; the code that goes with it is kept for ``implementation``."""
         if self._meaning is not None and all(is_number(arg) for arg in (*args, *kws.values())):
@@ -412,6 +417,9 @@ class NumberTyping(_Context):
                 return join(first, second)
             except NumberError:
                 return super().unify_pairs(plain(first), plain(second))
+        for one, other in ((first, second), (second, first)):
+            if one == types.none and is_number(other):
+                raise self.typing_error(f"a value is None on one path and {plain(other)} on another")
         return super().unify_pairs(first, second)
 
 

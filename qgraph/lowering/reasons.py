@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from qgraph.lowering.dependencies import places_of, touched_places
 from qgraph.plan import GraphPlan, Node
-from qgraph.program import Effects, control_effects
+from qgraph.program import TURN, Effects, control_effects
 
 
 def reasons(plan: GraphPlan) -> dict[tuple[int, int], str]:
@@ -29,12 +29,13 @@ def _conflicts(plan: GraphPlan, earlier: Node, later: Node, places: dict[str, fr
         ("writes", second.writes, first.reads, "reads"),
     ):
         theirs = touched_places(others, places)
-        found = [
-            each for each in plan.said(name for name in names if touched_places((name,), places) & theirs) if each not in seen
-        ]
+        touched = (name for name in names - {TURN} if touched_places((name,), places) & theirs)
+        found = [each for each in plan.said(touched) if each not in seen]
         seen.update(found)
         if found:
             yield f"{verb} {', '.join(found)}, which n{earlier.index} {did}"
+    if TURN in first.writes & second.writes and not seen:
+        yield "loops and branches take turns: drivers fail where several run at once"
 
 
 def node_effects(node: Node) -> Effects:

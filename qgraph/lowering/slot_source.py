@@ -13,6 +13,7 @@ from qgraph.source import Span
 SLOTS = Parameter("slots", program.SLOTS)
 NOTED = Parameter("faults", FAULTS)
 GUARD = Parameter("guard", "_guard")
+NEXT = Parameter("next", "_next")
 TOLD = Parameter("turns", TURNS)
 # Scratch as an array of another type.
 VIEWS = tuple(

@@ -24,7 +24,19 @@ from qgraph.lowering.reduction_source import (
     numbered,
     reduction_names,
 )
-from qgraph.lowering.slot_source import CASTS, ELEMENT_CASTS, GUARD, NOTED, SLOTS, TOLD, VIEWS, Dtypes, dtype_of, slot_place
+from qgraph.lowering.slot_source import (
+    CASTS,
+    ELEMENT_CASTS,
+    GUARD,
+    NEXT,
+    NOTED,
+    SLOTS,
+    TOLD,
+    VIEWS,
+    Dtypes,
+    dtype_of,
+    slot_place,
+)
 from qgraph.lowering.slot_source import generated as _statements
 from qgraph.lowering.tile_source import tile, turns
 from qgraph.lowering.unrolling import TURN, guard, telling
@@ -468,7 +480,7 @@ def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
     """The parameters among the names ``used``: leaves, host values, slots, faults, handle, guard, turns."""
     parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.arrays_and_scalars if leaf.name in used]
     parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
-    parameters += [parameter for parameter in (SLOTS, *VIEWS, NOTED, HANDLE, GUARD, TOLD) if parameter.name in used]
+    parameters += [parameter for parameter in (SLOTS, *VIEWS, NOTED, HANDLE, GUARD, NEXT, TOLD) if parameter.name in used]
     return tuple(parameters)
 
 

@@ -1,4 +1,4 @@
-"""Which loops are unrolled on the device: a turn of a conditional node costs as much as a few kernels.
+"""Which loops are unrolled: a turn of a conditional node costs as much as a few kernels, a turn that the host decides more.
 
 So a turn runs several copies of the body. Once the loop is over, the kernels of the copies that are left return at once.
 """
@@ -13,7 +13,7 @@ from dataclasses import replace
 from qgraph import language
 from qgraph.lowering.dependencies import places_of, reduced, touched_places
 from qgraph.lowering.reasons import node_effects
-from qgraph.lowering.slot_source import GUARD, SLOTS, TOLD, generated
+from qgraph.lowering.slot_source import GUARD, NEXT, SLOTS, TOLD, generated
 from qgraph.plan import GraphPlan, Node, Unrolling
 from qgraph.program import Effects, Loop, Task
 
@@ -35,7 +35,7 @@ def unroll_loops(plan: GraphPlan) -> GraphPlan:
             nodes[node.index] = replace(node, note=f"not unrolled: {refused}")
             continue
         copies = _copies(plan, node)
-        note = f"on the device unrolled {copies} times while it runs long"
+        note = f"unrolled {copies} times while it runs long, by the device or by a host that drives it"
         nodes[node.index] = replace(node, copies=copies, carried=_carried(plan, node, places), note=note)
     return replace(plan, nodes=tuple(nodes))
 
@@ -103,7 +103,7 @@ _HALF = 0xFFFFFFFF
 def guard(unrolling: Unrolling, node: Node) -> list[ast.stmt]:
     """What the kernel of ``node`` in an unrolled body does first; if it has the condition, the next copy must know, too."""
     deciding = node.decision is not None
-    passed_on = f"        if _cuda.grid(1) == 0: {SLOTS.name}[{GUARD.name} + 1] = 0\n" if deciding else ""
+    passed_on = f"        if _cuda.grid(1) == 0: {SLOTS.name}[{NEXT.name}] = 0\n" if deciding else ""
     # Loaded before the guard, and used at the end: nothing waits for it in between.
     count = f"{TURN} = {SLOTS.name}[{unrolling.turns}]\n" if deciding else ""
     if node.index not in unrolling.followers:
@@ -131,8 +131,8 @@ def telling(task: Task, unrolling: Unrolling) -> Task:
         f"    {SLOTS.name}[{unrolling.turns}] = _count << 32\n"
         f"    if _count != {TURN} >> 32:\n"
         f"        {TOLD.name}[{unrolling.number}] = _count\n"
-        f"if {GUARD.name} > 0:\n"
-        f"    {SLOTS.name}[{GUARD.name} + 1] = _again\n"
+        f"if {NEXT.name} > 0:\n"
+        f"    {SLOTS.name}[{NEXT.name}] = _again\n"
     )
     assert isinstance(again, ast.Assign)
     assert isinstance(decided, ast.If)

@@ -83,10 +83,11 @@ def _bits(emit: Emitter) -> Rule:
     return rule
 
 
-def _integers_only(rule: Rule) -> Rule:
+def _integers_only(rule: Rule, symbol: str) -> Rule:
     def checked(typing: NumberTyping, args: _Types) -> Choice | None:
-        if not all(map(is_integral, args)):
-            return None
+        for arg in args:
+            if not is_integral(arg):
+                raise NumberError(f"`{symbol}` takes integers and bools, not {plain(arg)}")
         if args and not is_integral(join_all(args)):
             shown = " and ".join(str(plain(arg)) for arg in args)
             raise NumberError(f"{shown} have no common integer type: convert one of them first")
@@ -149,6 +150,8 @@ def _comparison(symbol: str) -> Rule:
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
         if len(args) != 2:
             return None
+        if symbol not in ("==", "!="):
+            _refuse_complex(args)
         if not all(map(is_integral, args)):
             joined = join_all(args)
             joined = types.float32 if joined == types.float16 else joined
@@ -156,6 +159,11 @@ def _comparison(symbol: str) -> Rule:
         return Choice(tuple(map(_exact, args)), types.boolean, emit)
 
     return rule
+
+
+def _refuse_complex(args: _Types) -> None:
+    if any(isinstance(arg, types.Complex) for arg in args):
+        raise NumberError("complex numbers have no order: compare their parts, or their absolute values")
 
 
 def _exact(item: Any) -> Any:
@@ -171,7 +179,10 @@ def _extreme(emit: Emitter) -> Rule:
     """Builtin ``min`` and ``max`` of two or more numbers."""
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
-        return _same(join_all(args), len(args), emit) if len(args) >= 2 else None
+        if len(args) < 2:
+            raise NumberError("min and max take two numbers or more: of one there is nothing to choose")
+        _refuse_complex(args)
+        return _same(join_all(args), len(args), emit)
 
     return rule
 
@@ -195,7 +206,7 @@ def _unary(emit: Emitter) -> Rule:
 def _invert(_typing: NumberTyping, args: _Types) -> Choice | None:
     if isinstance(args[0], types.Boolean):
         raise NumberError("~ of a boolean is -1 or -2 in Python and a boolean in NumPy: write `not a`")
-    return _same(plain(args[0]), 1, code.bit_not) if is_integral(args[0]) else None
+    return _same(plain(args[0]), 1, code.bit_not)
 
 
 def _logical(emit: Emitter, count: int = 2) -> Rule:
@@ -387,11 +398,11 @@ _OPERATORS: tuple[tuple[str, Rule], ...] = (
     ("floordiv", _arithmetic(code.floor_divide)),
     ("mod", _arithmetic(code.modulo)),
     ("pow", _power),
-    ("and_", _integers_only(_bits(code.bit_and))),
-    ("or_", _integers_only(_bits(code.bit_or))),
-    ("xor", _integers_only(_bits(code.bit_xor))),
-    ("lshift", _integers_only(_arithmetic(code.shift_left))),
-    ("rshift", _integers_only(_arithmetic(code.shift_right))),
+    ("and_", _integers_only(_bits(code.bit_and), "&")),
+    ("or_", _integers_only(_bits(code.bit_or), "|")),
+    ("xor", _integers_only(_bits(code.bit_xor), "^")),
+    ("lshift", _integers_only(_arithmetic(code.shift_left), "<<")),
+    ("rshift", _integers_only(_arithmetic(code.shift_right), ">>")),
 )
 
 _COMPARISONS = (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "=="), ("ne", "!="))
@@ -441,7 +452,7 @@ def _operators() -> Iterable[tuple[object, Meaning]]:
     yield language.loose_max, _joined(code.loose_extreme(largest=True), 2)
     yield operator.neg, _unary(code.negative)
     yield operator.pos, _unary(code.identity)
-    yield operator.invert, _invert
+    yield operator.invert, _integers_only(_invert, "~")
     yield operator.index, _index
     yield builtins.range, _range
 
@@ -504,7 +515,7 @@ def _numpy_operators() -> Iterable[tuple[object, Meaning]]:
         yield ufunc, _comparison(symbol)
     yield np.negative, _unary(code.negative)
     yield np.positive, _unary(code.identity)
-    yield np.invert, _invert
+    yield np.invert, _integers_only(_invert, "~")
     yield np.absolute, Alias(_unary(code.absolute), builtins.abs)
 
 

@@ -83,7 +83,7 @@ def _adopter_of_instance(value: object) -> Adopter | None:
     return _adopt_interface if hasattr(value, "__cuda_array_interface__") and not isinstance(value, type) else None
 
 
-def watch_of(value: object) -> tuple[str, ...] | None:
+def watch_of(value: Any) -> tuple[str, ...] | None:
     """What can change of the live array ``value``, as attributes and calls to put behind it; None: nobody knows.
 
     Each is compared by value, ``.dtype`` by identity. The memory of a NumPy array cannot be replaced while a weak reference to
@@ -92,6 +92,9 @@ def watch_of(value: object) -> tuple[str, ...] | None:
     adopter = adopter_of(type(value))
     if adopter is _adopt_torch:
         return _watch_torch(value)
+    if adopter is _adopt_numpy and (value.flags.c_contiguous or value.flags.f_contiguous):
+        # As long as the flags say so, the places of its elements follow from the shape.
+        return ".shape", ".dtype", ".flags.num"
     return None if adopter is None else _WATCHED.get(adopter)
 
 

@@ -33,7 +33,9 @@ class CpuExecutable:
         self._leaves = tuple(leaves[p.name] for p in plan.parameters if p.kind == "leaf")
         self._hosts = tuple(hosts[p.name] for p in plan.parameters if p.kind == "host")
         self._scratch = _Scratch(program.scratch_words, [slots_dtype(p) for p in plan.parameters if p.kind == "slots"])
-        self._faults = FaultReader(program.faults) if program.faults else None
+        # Nobody may note what the host has found already.
+        notes = any(parameter.kind == "faults" for parameter in plan.parameters)
+        self._faults = FaultReader(program.faults) if notes else None
         self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
         calls = {call.name: CheckedFunction(call, plan.dtypes) for call in program.body if isinstance(call, HostCall)}
         self._host_calls = tuple(calls.values())
@@ -68,27 +70,33 @@ class CpuExecutable:
         """A function that runs ``call`` once more while its arrays live, holding them weakly; None where it cannot."""
         if self._host_calls or self._faults is not None:
             return None
-        getters: list[Callable[[], Any]] = []
         if not self._temporaries.empty:
             return None
-        for value in (call.values[k] for k in self._leaves):
+        # Straight-line code: in a short call every look-up counts.
+        names: dict[str, Any] = {"owner": self, "compiled": self._call, "scratch": self._scratch, "results": self._results}
+        arguments = []
+        for number, value in enumerate(call.values[k] for k in self._leaves):
+            name = f"leaf{number}"
             if not isinstance(value, ArrayView):
-                getters.append(_constant(value))
+                names[name] = value
+                arguments.append(name)
             elif value.host is value.owner and value.host is not None:
-                getters.append(weakref.ref(value.host))
+                names[name] = weakref.ref(value.host)
+                arguments.append(f"{name}()")
             else:
                 return None
-        tail = tuple(call.host[k] for k in self._hosts)
-        compiled, scratch, results = self._call, self._scratch, self._results
-
-        def run() -> tuple[Any, ...] | None:
-            views = scratch.take()
-            compiled(*[get() for get in getters], *tail, *views[1:])
-            self.replays += 1
-            numbers = None if results is None else results.read(views[0])
-            scratch.give(views)
-            return numbers
-
+        views = self._scratch.take()
+        scratch = [f"view{number}" for number in range(len(views))]
+        arguments += [*(str(int(call.host[k])) for k in self._hosts), *scratch[1:]]
+        numbers = "None" if self._results is None else "results.read(view0)"
+        lines = [f"compiled({', '.join(arguments)})", "owner.replays += 1", f"numbers = {numbers}"]
+        if self._scratch.empty:
+            names.update(zip(scratch, views, strict=True))
+        else:
+            self._scratch.give(views)
+            lines = ["views = scratch.take()", f"{', '.join(scratch)}, = views", *lines, "scratch.give(views)"]
+        exec("\n    ".join(["def run():", *lines, "return numbers"]), names)
+        run: Callable[[], tuple[Any, ...] | None] = names["run"]
         return run
 
     def close(self) -> None:
@@ -108,6 +116,11 @@ class _Scratch:
         self._dtypes = tuple(dtypes)
         self._free: list[tuple[np.ndarray, ...]] = []
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is none: then all calls share it."""
+        return self._words == 0
+
     def take(self) -> tuple[np.ndarray, ...]:
         """Memory that nobody else uses, and the same memory seen as each of the dtypes."""
         try:
@@ -119,7 +132,3 @@ class _Scratch:
     def give(self, views: tuple[np.ndarray, ...]) -> None:
         """What ``take`` gave, when nobody reads it any more."""
         self._free.append(views)
-
-
-def _constant(value: object) -> Callable[[], object]:
-    return lambda: value

@@ -6,11 +6,10 @@ Importing this module needs neither a driver nor ``cuda-bindings``: without them
 from __future__ import annotations
 
 import atexit
-import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from qgraph.errors import BackendError, CudaError
 from qgraph.runtime.host_calls import Kept
@@ -21,6 +20,8 @@ except ImportError:  # there are no wheels for this platform
     _bindings = None
 
 driver: Any = _bindings
+
+_T = TypeVar("_T")
 
 _SUCCESS = 0
 _ATTRIBUTE_MULTIPROCESSORS = 16
@@ -91,11 +92,6 @@ def call(function: Callable[..., tuple[Any, ...]], *arguments: Any) -> Any:
     return check(result, name)
 
 
-def leak(thing: object) -> None:
-    """Never destroy ``thing``: its destructor would pass a handle to the driver that died with its context."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-
-
 class DeviceContext:
     """The primary context of one device, retained for the life of the process.
 
@@ -124,6 +120,7 @@ class DeviceContext:
         self.epoch = 0
         # What was found out about this device once (`cuda_probe`), for as long as the epoch lasts.
         self.notes: dict[str, Any] = {}
+        self._once: dict[Callable[[DeviceContext], Any], Any] = {}
         self._retired: list[Callable[[], None]] = []
         self._retain()
 
@@ -138,6 +135,15 @@ class DeviceContext:
         self.epoch += 1
         self.context_id = call(driver.cuCtxGetId, self._context)
         self.notes = {}
+        self._once = {}
+
+    def once(self, make: Callable[[DeviceContext], _T]) -> _T:
+        """What ``make`` gives for this device, made once in an epoch; ``reset`` alone does not take it away."""
+        with self.lock:
+            if make not in self._once:
+                self._once[make] = make(self)
+            found: _T = self._once[make]
+            return found
 
     def alive(self, epoch: int) -> bool:
         """Whether what was made at ``epoch`` still exists. Never brings a reset context back."""

@@ -25,6 +25,7 @@ from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out, fill
 from qgraph.runtime.cuda_nodes import OtherNodes
 from qgraph.runtime.cuda_other import OtherNode
 from qgraph.runtime.cuda_repeat import Ready, again, make_ready, stop
+from qgraph.runtime.cuda_turns import Turns
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
@@ -457,7 +458,9 @@ class CudaGraphExecutable(CudaExecutable):
         return node_of_task(plan)
 
     def _build(self) -> None:
-        self._launch_graph = driver.cuGraphLaunch
+        # A graph with conditional nodes takes turns with those of others.
+        decides = any(node.control is not None for node in self.plan.plan.nodes)
+        self._launch_graph = self.device.once(Turns).launch if decides else driver.cuGraphLaunch
         # The bytes of the memory that the graph takes, in the order of its allocation nodes; None where there is no graph.
         self._sizes: tuple[int, ...] | None = None
         self._instance = self._begin()
@@ -469,7 +472,7 @@ class CudaGraphExecutable(CudaExecutable):
     def _block_form(self, kernel: KernelNode) -> BlockForm:
         instance = GraphInstance()
         self._resources.graphs.append(instance)
-        add_node(instance.definition.handle, kernel)
+        add_node(instance.graph, kernel)
         instance.instantiate([kernel])
         return BlockForm(self.plan.plan, kernel, instance.executable)
 
@@ -482,7 +485,7 @@ class CudaGraphExecutable(CudaExecutable):
     def _complete(self) -> None:
         instance = self._instance
         layout = Layout(self.plan.plan, self._nodes, self._programmatic, self._parameters.set_handle)
-        layout.fill(instance.definition, instance.definition, 0)
+        layout.fill(instance.graph, instance.graph, 0)
         instance.instantiate(self._nodes.values())
 
     def _place(self, host: tuple[int, ...]) -> tuple[ArrayView, ...]:
@@ -495,7 +498,7 @@ class CudaGraphExecutable(CudaExecutable):
             # A node's size and address never change: it takes another graph.
             self._begin_again()
             for node, size in zip(allocations.values(), sizes, strict=True):
-                node.allocate(self._instance.definition.handle, size)
+                node.allocate(self._instance.graph, size)
             self._sizes = sizes
         return self._arena.values(host, {name: node.pointer for name, node in allocations.items()})
 
@@ -546,16 +549,15 @@ class CudaGraphExecutable(CudaExecutable):
             self._block = self._token = None
 
     def _raw(self) -> RawGraph:
-        definition = self._instance.definition
-        return RawGraph(definition, definition.handle, self._instance.executable)
+        return RawGraph(self._instance.graph, self._instance.executable)
 
     def _repeatable(self, request: Call) -> Ready | None:
         block = self._block
+        context = self.device.context_id
         if block is not None and block.chosen:
-            executable, settled = block.executable, None
-        else:
-            executable, settled = self._running()
-        return make_ready(request, self.device.context_id, executable, settled)
+            return make_ready(request, context, block.executable, driver.cuGraphLaunch, None)
+        executable, settled = self._running()
+        return make_ready(request, context, executable, self._launch_graph, settled)
 
     def _running(self) -> tuple[Any, Callable[[], bool] | None]:
         """The graph that ``_run`` launched, and what tells that it would do so again; None: it always would."""

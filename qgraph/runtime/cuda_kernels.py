@@ -16,6 +16,7 @@ from typing import Any
 
 from qgraph.compiled import REDUCTION_BLOCK, SEVERAL, WARP, CudaPlan, Parameter, TaskCode, slots_dtype
 from qgraph.errors import ArgumentError, CudaError
+from qgraph.plan import Unrolling
 from qgraph.program import FAULT_WORDS, FAULTS, MAX_PARTIALS, TURNS, ArrayType, Leaf, ScalarType, itemsize
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, outside_captures
@@ -215,9 +216,10 @@ class Parameters:
         self._places["faults", FAULTS] = _array_place(faults_word, 1)
         turns_word = self._take(_SHAPE + 2)
         self._places["turns", TURNS] = _array_place(turns_word, 1)
-        # For the handle of no loop, and the guard of what is not unrolled.
+        # For the handle of no loop.
         self._zero = _word_place(self._take(1))
-        # The plain graph and the unrolled one differ in these; in the latter, all copies of a node have the same.
+        # The plain graph and the unrolled one differ in these; in the latter, all copies of a node have the same. Those that
+        # the host launches ahead are twice as many.
         unrolled = plan.plan.unrolled
         self._guards = plan.plan.guards
         forms = (False, True) if unrolled else (False,)
@@ -225,7 +227,8 @@ class Parameters:
         self._early_words = {form: [self._take(1) for _ in range(len(plan.plan.nodes) + 1)] for form in forms}
         controls = [node.index for node in plan.plan.nodes if node.control is not None]
         self._handle_words = {(form, index): self._take(1) for form in forms for index in controls}
-        self._guard_words = {(each.node, number): self._take(1) for each in unrolled for number in range(each.copies)}
+        numbers = {each: (None, *range(2 * each.copies)) for each in unrolled}
+        self._guard_words = {(each.node, number): self._take(2) for each in unrolled for number in numbers[each]}
         self._words = (ctypes.c_int64 * self._used)()
         self._base = ctypes.addressof(self._words)
         self._bytes = memoryview(self._words).cast("B")
@@ -241,8 +244,16 @@ class Parameters:
         self._write_words(faults_word, faults_pointer, FAULT_WORDS, _WORD)
         self._write_words(turns_word, turns_pointer, len(unrolled), _WORD)
         for each in unrolled:
-            for number in range(each.copies):
-                self._integers[self._guard_words[each.node, number]] = each.guards + number
+            for number in range(2 * each.copies):
+                self._set_guard(each.node, number, *each.words(number))
+
+    def _set_guard(self, node: int, number: int | None, guard: int, then: int) -> None:
+        word = self._guard_words[node, number]
+        self._integers[word], self._integers[word + 1] = guard, then
+
+    def guard_what_follows(self, unrolling: Unrolling) -> None:
+        """Let an iteration of the plain form tell copy 0 whether there is one more; before its kernels are added."""
+        self._set_guard(unrolling.node, None, 0, unrolling.words(0)[0])
 
     def _write_words(self, word: int, pointer: int, count: int, size: int) -> None:
         struct.pack_into("=7q", self._bytes, word * _WORD, 0, 0, count, size, pointer, count, size)
@@ -301,8 +312,8 @@ class Parameters:
             return _word_place(self._early_words[unrolled][index]).parts
         if parameter.kind == "handle":
             return (self._zero if loop is None else _word_place(self._handle_words[unrolled, loop])).parts
-        if parameter.kind == "guard":
-            return (self._zero if copy is None else _word_place(self._guard_words[self._guards[index].node, copy])).parts
+        if parameter.kind in ("guard", "next"):
+            return _word_place(self._guard_words[self._guards[index].node, copy] + (parameter.kind == "next")).parts
         if parameter.kind in ("slots", "faults", "turns"):
             return self._places[parameter.kind, parameter.name].parts
         if parameter.kind == "host":

@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from cuda.core.graph import GraphDefinition
-
 from qgraph.errors import CudaError
 from qgraph.plan import GraphPlan, Node
 from qgraph.program import Branch, Loop
-from qgraph.runtime.cuda_driver import call, driver, leak, outside_captures
+from qgraph.runtime.cuda_driver import call, driver, outside_captures
 from qgraph.runtime.cuda_kernels import KernelNode
 from qgraph.runtime.cuda_other import OtherNode
 
-# Bindings of CUDA 12 have edge data only in the _v2 entry; those of CUDA 13 have one entry, with edge data.
+# Bindings of CUDA 12 have edge data only in the _v2 entries; those of CUDA 13 have one entry, with edge data.
 add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", None) or driver.cuGraphAddDependencies
+_add_any_node = getattr(driver, "cuGraphAddNode_v2", None) or driver.cuGraphAddNode
+
+_ASSIGN_DEFAULT = 1  # CU_GRAPH_COND_ASSIGN_DEFAULT
 
 
 def _edge_data() -> Any:
@@ -34,29 +35,28 @@ class RawGraph:
     """The CUDA graph of a bound kernel, for what speaks CUDA itself: walk it, dump it, launch it.
 
     The executable has the arguments that the kernel is bound to, until the kernel is called with others; the nodes of the
-    definition have those that they were made with. Nothing may be destroyed or changed through these handles.
+    graph have those that they were made with. Nothing may be destroyed or changed through these handles. Drivers fail
+    where graphs with device loops run at the same time on several streams: who launches this one himself sees to that.
 
     Attributes:
-        definition: ``cuda.core``'s GraphDefinition.
-        handle: the same as a ``CUgraph`` of ``cuda.bindings.driver``.
+        handle: the ``CUgraph`` of ``cuda.bindings.driver``.
         executable: the ``CUgraphExec``, which ``cuGraphLaunch`` takes.
     """
 
-    definition: GraphDefinition
     handle: Any
     executable: Any
 
 
 class GraphInstance:
-    """A graph and its one executable: one with conditional nodes, or with nodes that take memory, allows no second.
+    """A graph (a CUgraph) and its one executable: one with conditional nodes, or with nodes that take memory, allows no second.
 
-    The definition stays, since its nodes name the places where the executable is patched.
+    The graph stays, since its nodes name the places where the executable is patched.
     """
 
-    __slots__ = ("_nodes", "definition", "exclusive", "executable")
+    __slots__ = ("_nodes", "exclusive", "executable", "graph")
 
     def __init__(self) -> None:
-        self.definition = GraphDefinition()
+        self.graph: Any = call(driver.cuGraphCreate, 0)
         self.executable: Any = None
         self.exclusive = False
         self._nodes: tuple[KernelNode | OtherNode, ...] = ()
@@ -64,14 +64,14 @@ class GraphInstance:
     def instantiate(self, nodes: Iterable[KernelNode | OtherNode]) -> None:
         """Make it executable, and tell its nodes where they are patched from now on."""
         self._nodes = tuple(nodes)
-        self.executable = call(driver.cuGraphInstantiate, self.definition.handle, 0)
+        self.executable = call(driver.cuGraphInstantiate, self.graph, 0)
         for node in self._nodes:
             node.executable = self.executable
             if isinstance(node, OtherNode):
                 node.instantiated()
 
     def instantiate_again(self) -> bool:
-        """Where a node could not be patched: another executable, in which kernels have the parameters of the definition."""
+        """Where a node could not be patched: another executable, in which kernels have the parameters of the graph."""
         others = [node for node in self._nodes if isinstance(node, OtherNode)]
         if not any(node.rejected for node in others):
             return False
@@ -96,12 +96,13 @@ class GraphInstance:
         if self.executable is not None:
             call(driver.cuGraphExecDestroy, self.executable)
             self.executable = None
-        self.definition = None
+        if self.graph is not None:
+            call(driver.cuGraphDestroy, self.graph)
+            self.graph = None
 
     def abandon(self) -> None:
-        """The context died: no handle may reach the driver again, not even from cuda.core's destructors."""
-        leak(self.definition)
-        self.executable = self.definition = None
+        """The context died: no handle may reach the driver again."""
+        self.executable = self.graph = None
 
 
 def add_node(graph: Any, kernel: KernelNode | OtherNode) -> Any:
@@ -169,12 +170,11 @@ class Layout:
         self._programmatic = programmatic
         self._set_handle = set_handle
 
-    def fill(self, root: Any, definition: Any, region: int) -> None:
-        """Add a region of the plan. Both are GraphDefinitions; ``definition`` is the root itself, or a body below it."""
+    def fill(self, root: Any, graph: Any, region: int) -> None:
+        """Add a region of the plan to ``graph`` (a CUgraph), the root itself or a body below it."""
         plan = self._plan
         nodes = [plan.nodes[index] for index in plan.regions[region].nodes]
         conditions = {node.index: self._condition(root, node) for node in nodes if node.control is not None}
-        graph = definition.handle
         handles: dict[int, Any] = {}
         if not nodes:
             # Drivers before 12.8 hang on a body without nodes.
@@ -183,8 +183,7 @@ class Layout:
             if node.control is None:
                 handles[node.index] = add_node(graph, self._nodes[node.index])
                 continue
-            added, bodies = _add_conditional(definition, node, conditions[node.index])
-            handles[node.index] = added.handle
+            handles[node.index], bodies = add_conditional(graph, node.kind, conditions[node.index], len(node.bodies))
             for body, inner in zip(bodies, node.bodies, strict=True):
                 self.fill(root, body, inner)
         add_edges(graph, plan.edges, handles, self._programmatic)
@@ -194,24 +193,28 @@ class Layout:
         if node.region != 0 and isinstance(node.control, Loop) and node.control.enter is None:
             raise CudaError(f"the loop {node.label} lies inside another loop, and no task arms its condition")
         # A handle of the root may be used by a node of any body below it.
-        condition = root.create_condition(default_value=1)
-        self._set_handle(node.index, int(condition.handle))
+        condition = new_condition(root)
+        self._set_handle(node.index, int(condition))
         return condition
 
 
-def _add_conditional(definition: Any, node: Node, condition: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Add a conditional node without edges; gives it and the graphs of its regions."""
-    if node.kind == "while":
-        added = definition.while_loop(condition)
-        return added, (added.body,)
-    if node.kind == "switch":
-        added = definition.switch(condition, len(node.bodies))
-        return added, tuple(added.branches)
-    if len(node.bodies) == 1:
-        added = definition.if_then(condition)
-        return added, (added.then,)
-    added = definition.if_else(condition)
-    return added, (added.then, added.else_)
+def new_condition(root: Any) -> Any:
+    """A conditional handle for a node of ``root`` or of a body below it: 1 at the start of each launch."""
+    return call(driver.cuGraphConditionalHandleCreate, root, call(driver.cuCtxGetCurrent), 1, _ASSIGN_DEFAULT)
+
+
+def add_conditional(graph: Any, kind: str, condition: Any, bodies: int) -> tuple[Any, tuple[Any, ...]]:
+    """Add a ``while``, ``if`` or ``switch`` node without edges to ``graph``; gives it and the (empty) graphs of its bodies."""
+    kinds = driver.CUgraphConditionalNodeType
+    parameters = driver.CUgraphNodeParams()
+    parameters.type = driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
+    parameters.conditional.handle = condition
+    parameters.conditional.type = getattr(kinds, f"CU_GRAPH_COND_TYPE_{kind.upper()}")
+    parameters.conditional.size = bodies
+    parameters.conditional.ctx = call(driver.cuCtxGetCurrent)
+    node = call(_add_any_node, graph, None, None, 0, parameters)
+    # Written by the call; before it, there is nothing to be read.
+    return node, tuple(parameters.conditional.phGraph_out)
 
 
 def segments_of(plan: GraphPlan, region: int) -> Iterator[Sequence[Node] | Node]:

@@ -11,8 +11,9 @@ from typing import Any
 from qgraph.errors import QGraphError
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, driver_version
 from qgraph.runtime.cuda_kernels import LoadedCode
-from qgraph.runtime.cuda_layout import GraphInstance, add_dependencies
+from qgraph.runtime.cuda_layout import GraphInstance, add_conditional, connect, new_condition
 from qgraph.runtime.cuda_memory import Buffer, copy_in, copy_out
+from qgraph.runtime.cuda_turns import Turns
 
 _TURNS = 5
 _NOTE = "probe"
@@ -142,7 +143,7 @@ def _trouble(context: DeviceContext, cubin: bytes, *, branches: bool) -> str:
     """What went wrong with a test graph, empty if nothing did."""
     try:
         counted = _run(context, cubin, branches=branches)
-    except Exception as error:  # noqa: BLE001 - cuda.core, driver: whatever it was, such a graph does not work here
+    except Exception as error:  # noqa: BLE001 - bindings, driver: whatever it was, such a graph does not work here
         return _words(error)
     expected = _EXPECTED if branches else (_TURNS, 0, 0, 0, 0)
     return "" if counted == expected else f"its bodies ran {counted} times instead of {expected}"
@@ -161,9 +162,9 @@ def _run(context: DeviceContext, cubin: bytes, *, branches: bool) -> tuple[int, 
         copy_in(counters, ctypes.addressof(memory), _COUNTERS.size)
         instance = GraphInstance()
         try:
-            _TestGraph(instance.definition, code, counters).fill(branches)
+            _TestGraph(instance.graph, code, counters).fill(branches)
             instance.instantiate(())
-            call(driver.cuGraphLaunch, instance.executable, 0)
+            call(context.once(Turns).launch, instance.executable, 0)
             call(driver.cuStreamSynchronize, 0)
             copy_out(counters, ctypes.addressof(memory), _COUNTERS.size)
             return _COUNTERS.unpack(memory.raw)
@@ -183,29 +184,25 @@ class _TestGraph:
         self._count = code.function("qgraph_probe_count")
 
     def fill(self, branches: bool) -> None:
-        again = self._root.create_condition(default_value=1)
-        body = self._root.while_loop(again).body
+        again = new_condition(self._root)
+        _, (body,) = add_conditional(self._root, "while", again, 1)
         last = self._add_branches(body) if branches else None
         self._kernel(body, self._decide, self._arguments(again, _AGAIN), last)
 
     def _add_branches(self, body: Any) -> Any:
-        parity = self._root.create_condition(default_value=1)
-        choice = self._root.create_condition(default_value=1)
-        by_parity = body.if_else(parity)
-        by_turn = body.switch(choice, 2)
-        for place, region in enumerate((by_parity.then, by_parity.else_, *by_turn.branches), start=1):
+        parity, choice = new_condition(self._root), new_condition(self._root)
+        by_parity, regions = add_conditional(body, "if", parity, 2)
+        by_turn, more_regions = add_conditional(body, "switch", choice, 2)
+        for place, region in enumerate((*regions, *more_regions), start=1):
             self._kernel(region, self._count, (ctypes.c_uint64(self._counters + 4 * place),), None)
-        last = self._kernel(body, self._decide, self._arguments(parity, _PARITY), None)
-        self._edge(body, last, by_parity.handle)
-        last = self._kernel(body, self._decide, self._arguments(choice, _TURN), by_parity.handle)
-        self._edge(body, last, by_turn.handle)
-        return by_turn.handle
+        deciding = self._kernel(body, self._decide, self._arguments(parity, _PARITY), None)
+        connect(body, [(deciding, by_parity)], programmatic=False)
+        deciding = self._kernel(body, self._decide, self._arguments(choice, _TURN), by_parity)
+        connect(body, [(deciding, by_turn)], programmatic=False)
+        return by_turn
 
     def _arguments(self, condition: Any, what: int) -> tuple[Any, ...]:
-        return ctypes.c_uint64(int(condition.handle)), ctypes.c_uint64(self._counters), ctypes.c_uint32(what)
-
-    def _edge(self, body: Any, before: Any, after: Any) -> None:
-        call(add_dependencies, body.handle, [before], [after], None, 1)
+        return ctypes.c_uint64(int(condition)), ctypes.c_uint64(self._counters), ctypes.c_uint32(what)
 
     def _kernel(self, body: Any, function: Any, arguments: tuple[Any, ...], after: Any) -> Any:
         # The driver copies the parameters while the node is added: they need not outlive this function.

@@ -30,6 +30,7 @@ class Ready:
         stream: its stream.
         context: the number of the context in which it ran, which is current on the thread.
         executable: the graph.
+        launch: what launches it, as ``cuGraphLaunch`` does.
         handle: the stream, as the driver's bindings take it without a conversion.
         settled: whether the next launch still runs this graph; None where it does for sure.
         thread: the one that may repeat it.
@@ -41,6 +42,7 @@ class Ready:
     stream: int
     context: int
     executable: Any
+    launch: Callable[[Any, Any], tuple[Any, ...]]
     handle: Any
     settled: Callable[[], bool] | None
     thread: int
@@ -58,12 +60,18 @@ class Repeated(Protocol):
         """Run, nothing assumed."""
 
 
-def make_ready(request: Call, context: int, executable: Any, settled: Callable[[], bool] | None) -> Ready | None:
+def make_ready(
+    request: Call,
+    context: int,
+    executable: Any,
+    launch: Callable[[Any, Any], tuple[Any, ...]],
+    settled: Callable[[], bool] | None,
+) -> Ready | None:
     """What lets this thread repeat the launch of ``request`` that just ran ``executable``; None where threads run at once."""
     if not _ONE_AT_A_TIME:
         return None
     stream = request.stream
-    return Ready(request.token, stream, context, executable, driver.CUstream(stream), settled, threading.get_ident())
+    return Ready(request.token, stream, context, executable, launch, driver.CUstream(stream), settled, threading.get_ident())
 
 
 def stop(owner: Repeated) -> None:
@@ -82,7 +90,7 @@ def stop(owner: Repeated) -> None:
 def again(owner: Repeated, request: Call, find_stream: Callable[[], int]) -> Callable[[], tuple[Any, ...] | None]:
     """What launches ``request`` once more, on the stream that ``find_stream`` gives then; raises as a launch does."""
     token = request.token
-    this_thread, current_context, launch_graph = threading.get_ident, driver.cuCtxGetId, driver.cuGraphLaunch
+    this_thread, current_context = threading.get_ident, driver.cuCtxGetId
 
     def run() -> tuple[Any, ...] | None:
         stream = find_stream()
@@ -98,7 +106,7 @@ def again(owner: Repeated, request: Call, find_stream: Callable[[], int]) -> Cal
                     # Last: only now that others see it is busy.
                     and ready.open
                 ):
-                    code = launch_graph(ready.executable, ready.handle)[0]
+                    code = ready.launch(ready.executable, ready.handle)[0]
                     if code:
                         raise failure(code, "cuGraphLaunch")
                     owner.replays += 1

@@ -13,7 +13,7 @@ from qgraph.errors import ArgumentError, QGraphError
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver
 
 DEFAULT_STREAM = 0
-_LEGACY = 1
+LEGACY = 1
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 
 
@@ -59,7 +59,7 @@ def _valid(handle: Any, stream: object) -> int:
         raise ArgumentError(f"the stream handle {handle!r} of {type(stream).__name__} is not a number") from error
     if number < 0:
         raise ArgumentError(f"{number} is not a stream handle")
-    return DEFAULT_STREAM if number == _LEGACY else number
+    return DEFAULT_STREAM if number == LEGACY else number
 
 
 def synchronize(stream: int) -> None:
@@ -86,7 +86,7 @@ def order_after(stream: int, other: int) -> None:
 
 
 def _same(stream: int, other: int) -> bool:
-    return stream == other or (stream <= _LEGACY and other <= _LEGACY)
+    return stream == other or (stream <= LEGACY and other <= LEGACY)
 
 
 class Event:

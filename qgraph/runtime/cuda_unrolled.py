@@ -2,25 +2,23 @@
 
 In the second a turn of a loop runs several copies of its body, guarded so that those behind the end do nothing. The device
 tells how many iterations the loops had, and the host looks at what it knows of that before each launch. Both graphs give the
-same answers, so it does not matter which one runs.
+same answers, so it does not matter which one runs. They share scratch: that they take turns is seen to where graphs with
+loops are launched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Set
 from typing import Any
 
 from qgraph.compiled import PROGRAMMATIC, CudaPlan
-from qgraph.plan import GraphPlan, Unrolling
-from qgraph.runtime.call import Call
+from qgraph.plan import GraphPlan
+from qgraph.runtime.cuda_copies import Form, add_copies, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
-from qgraph.runtime.cuda_graph import CudaGraphExecutable, patch_kernels
+from qgraph.runtime.cuda_graph import CudaGraphExecutable
 from qgraph.runtime.cuda_kernels import KernelNode, Parameters
-from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph, add_node, connect
+from qgraph.runtime.cuda_layout import Layout, RawGraph
 from qgraph.runtime.cuda_nodes import OtherNodes
-from qgraph.runtime.cuda_repeat import Ready
-from qgraph.runtime.cuda_stream import Event
 
 # A loop runs long that has this many times the iterations of a turn.
 _LONG = 2
@@ -55,45 +53,20 @@ class UnrolledLayout(Layout):
         self._waits_inside = waits_inside
         self.kernels = [kernel for copies in self._copies.values() for kernel in copies]
         carried = [edge for each in plan.unrolled for edge in each.carried if waits_inside]
-        self.followed = [
-            (kernel, [first[after] for before, after in (*programmatic, *carried) if before == index])
-            for index, kernel in first.items()
-        ]
+        self.followed = followed_in(first, (*programmatic, *carried))
 
         def set_handle(node: int, handle: int) -> None:
             parameters.set_handle(node, handle, unrolled=True)
 
         super().__init__(plan, {**first, **others.nodes}, programmatic, set_handle)
 
-    def fill(self, root: Any, definition: Any, region: int) -> None:
+    def fill(self, root: Any, graph: Any, region: int) -> None:
         """Add a region of the plan, copies included."""
         unrolling = self._unrolled.get(region)
         if unrolling is None:
-            super().fill(root, definition, region)
+            super().fill(root, graph, region)
         else:
-            self._fill_copies(definition.handle, region, unrolling)
-
-    def _fill_copies(self, graph: Any, region: int, unrolling: Unrolling) -> None:
-        nodes = self._plan.regions[region].nodes
-        numbers = range(unrolling.copies)
-        handles = {(index, number): add_node(graph, self._copies[index][number]) for number in numbers for index in nodes}
-        inside = [edge for edge in self._plan.edges if edge[0] in nodes]
-        pairs = [(handles[before, number], handles[after, number]) for number in numbers for before, after in inside]
-        pairs += [
-            (handles[before, number], handles[after, number + 1])
-            for number in numbers[:-1]
-            for before, after in unrolling.carried
-        ]
-        connect(graph, pairs, programmatic=self._waits_inside)
-
-
-@dataclass(slots=True, eq=False)
-class _Form:
-    """One of the two graphs; ``stale`` is the mask of kernels whose parameters its executable does not have yet."""
-
-    instance: GraphInstance
-    kernels: Sequence[KernelNode]
-    stale: int = 0
+            add_copies(graph, self._plan, unrolling, self._copies, waits_inside=self._waits_inside)
 
 
 class CudaUnrollingExecutable(CudaGraphExecutable):
@@ -127,26 +100,17 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         assert self._turns is not None
         self._iterations = memoryview(self._turns.words).cast("B").cast("q")
         self._many = _LONG * sum(each.copies for each in self.plan.plan.unrolled)
-        self._plain = _Form(self._instance, list(self._kernels.values()))
-        self._unrolled: _Form | None = None
+        self._plain = Form(self._instance, list(self._kernels.values()))
+        self._unrolled: Form | None = None
         self._more_others: OtherNodes | None = None
-        self._more_followed: list[tuple[KernelNode, list[KernelNode]]] = []
-        # After the last launch, if the next one may run the other graph: the two share scratch, and the driver only orders
-        # launches of the same.
-        self._done = Event(self.device)
-        self._marked = False
 
     def _wanted(self) -> bool:
         if self._choice is not None:
             return self._choice
         return sum(self._iterations) >= self._many
 
-    def _form(self) -> _Form:
+    def _form(self) -> Form:
         return self._unrolled if self._unrolled is not None and self._runs_unrolled else self._plain
-
-    def _repeatable(self, request: Call) -> Ready | None:
-        # What is marked is the end of all launches, until the next one.
-        return None if self._marked else super()._repeatable(request)
 
     def _running(self) -> tuple[Any, Callable[[], bool] | None]:
         unrolled, wanted = self._runs_unrolled, self._wanted
@@ -154,31 +118,20 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
 
     def _run(self, stream: int) -> None:
         wanted = self._wanted()
-        if wanted != self._runs_unrolled and self._marked and (self._unrolled is not None or not wanted):
-            self._done.wait(stream)
+        if wanted != self._runs_unrolled and (self._unrolled is not None or not wanted):
             self._change(wanted)
-        self._marked = False
         form = self._form()
-        self._bring_up_to_date(form)
+        form.bring_up_to_date()
         code = self._launch_graph(form.instance.executable, stream)[0]
         if code != 0:
             raise failure(code, "cuGraphLaunch")
         if wanted != self._runs_unrolled:
-            self._done.record(stream)
-            self._marked = True
-            if self._unrolled is None:
-                # The second graph needs the arguments of a call: the next one is as if they were new.
-                self._token = None
+            # The second graph needs the arguments of a call: the next one is as if they were new.
+            self._token = None
 
     def _change(self, unrolled: bool) -> None:
         self._runs_unrolled = unrolled
         self.reason = self._reasons[unrolled]
-
-    def _bring_up_to_date(self, form: _Form) -> None:
-        if form.stale:
-            patch_kernels(form.kernels, form.stale)
-            # Only now: what an exception kept from the graph is patched by the next launch.
-            form.stale = 0
 
     def _patch(self, request: Any) -> None:
         if self._unrolled is None and self._wanted():
@@ -204,10 +157,10 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
             self._let_start_early(layout.followed)
             self._parameters.changed = changed
             instance = self._begin()
-            layout.fill(instance.definition, instance.definition, 0)
+            layout.fill(instance.graph, instance.graph, 0)
             instance.instantiate([*layout.kernels, *others.nodes.values()])
-        self._more_others, self._more_followed = others, layout.followed
-        self._unrolled = _Form(instance, layout.kernels)
+        self._more_others = others
+        self._unrolled = Form(instance, layout.kernels, layout.followed)
         if not self._launched:
             self._change(True)
 
@@ -222,11 +175,8 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
     def _resize(self, host: tuple[int, ...]) -> None:
         super()._resize(host)
         if self._unrolled is not None:
-            for kernel in self._unrolled.kernels:
-                grid = self._kernels[kernel.index].grid
-                if kernel.grid != grid:
-                    kernel.set_grid(grid)
-            self._let_start_early(self._more_followed)
+            self._unrolled.take_grids(self._kernels)
+            self._let_start_early(self._unrolled.followed)
 
     def _apply(self, changed: int) -> None:
         # The graph that is launched next is patched then.
@@ -240,5 +190,5 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         if self._runs_unrolled:
             call(driver.cuCtxSynchronize)
             self._change(False)
-        self._bring_up_to_date(self._plain)
+        self._plain.bring_up_to_date()
         return super()._raw()

@@ -84,6 +84,12 @@ class HostValues:
             except (ArithmeticError, TypeError, ValueError, IndexError) as error:
                 if value.source.startswith("len(range(") and "arg 3 must not be zero" in str(error):
                     raise _zero_step(value) from None
+                if isinstance(error, ZeroDivisionError):
+                    raise ArgumentError(
+                        f"`{value.text or value.source}` cannot be computed for these arguments: {error}",
+                        value.span,
+                        hint="give it a divisor other than 0",
+                    ) from None
                 if "slice(" in value.source and "zero" in str(error):
                     hint = "a slice needs a step other than 0"
                     raise ArgumentError(f"the step of `{value.text}` is 0", value.span, hint=hint) from None

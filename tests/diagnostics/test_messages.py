@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import functools
 import inspect
 import linecache
 import re
@@ -1429,6 +1430,86 @@ def type_bits_of_a_float():
     def kernel(x):
         for i in range(x.shape[0]):
             x[i] = x[i] << 2
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_invert_of_a_float():
+    def kernel(x, f):
+        x[0] = ~f
+
+    return kernel, (floats(), 2.5)
+
+
+@bad(TYPES)
+def type_shift_of_a_complex_number():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] <<= 1
+
+    return kernel, (floats().astype(complex),)
+
+
+@bad(TYPES)
+def type_the_larger_of_complex_numbers():
+    def kernel(x, y):
+        for i in range(x.shape[0]):
+            x[i] = max(y[i], 2)
+
+    return kernel, (floats(), floats().astype(complex))
+
+
+@bad(TYPES)
+def type_complex_numbers_compared():
+    def kernel(x, y):
+        for i in range(x.shape[0]):
+            x[i] = 1.0 if y[i] < 2 else 0.0
+
+    return kernel, (floats(), floats().astype(complex))
+
+
+@bad(TYPES)
+def type_the_largest_of_one_number():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = max(i)
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_none_on_one_path():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = x[i] if i else None
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_text_of_a_number():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = str(i) == "1"
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_reduce_of_functools():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = functools.reduce(max, (1, 2, i))
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_a_keyword_that_round_has_not():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = round(x[i], digits=1)
 
     return kernel, (floats(),)
 

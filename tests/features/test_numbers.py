@@ -445,3 +445,152 @@ def powers(x, k, out):
 
 def test_powers(check):
     check(powers, lambda: (np.linspace(0.5, 2, 9), np.arange(9), np.full(9, float(POISON))))
+
+
+# --- Python integers divided by zero ------------------------------------------------------------------------------------
+
+
+def bound_of_an_inner_loop(x, m, k):
+    for i in range(x.shape[0]):
+        for _ in range(m // k):
+            x[i] += 1
+    x[0] += 5
+
+
+def bound_of_an_inner_loop_by_modulo(x, m, k):
+    for i in range(x.shape[0]):
+        n = m + i
+        for _ in range(2, 3 + n % k):
+            x[i] += 1
+    x[0] += 5
+
+
+def bound_of_a_serial_loop(x, m, k):
+    for t in qgraph.serial(range(divmod(m, k)[0])):
+        for i in range(x.shape[0]):
+            x[i] += t
+    x[0] += 5
+
+
+def bound_inside_a_serial_loop(x, m, k):
+    for t in qgraph.serial(range(k + 1, -1, -1)):
+        for i in range(t, m // (t + k)):
+            x[i] += 1
+    x[0] += 5
+
+
+def bound_that_the_host_knows(x, m, k):
+    q = m % k
+    for i in range(q):
+        x[i] += 1
+    x[0] += 5
+
+
+def bound_of_a_kernel_scalar(x, m, k):
+    s = 0
+    for i in range(3):
+        s += i
+    for i in range(m // (s * k)):
+        x[i] += 1
+    x[0] += 5
+
+
+def end_of_a_slice(x, m, k):
+    x[: m // k] = 7
+    x[0] += 5
+
+
+def statements(x, m, k):
+    s = m
+    while s > 0:
+        s -= 1
+        x[s] += 1
+    s //= k
+    x[0] += s + 5
+
+
+def a_test(x, m, k):
+    if m % k == 0:
+        x[0] += 5
+
+
+def a_returned_value(x, m, k):
+    return m // k + x.shape[0] % k
+
+
+@qgraph.func
+def halved(x, m, k):
+    q = m // k
+    for i in range(x.shape[0]):
+        x[i] += q
+    return q
+
+
+def in_a_func(x, m, k):
+    x[0] = 5
+    q = halved(x, m + 1, k)
+    x[0] = q
+
+
+ZERO_DIVISIONS = [
+    *(bound_of_an_inner_loop, bound_of_an_inner_loop_by_modulo, bound_of_a_serial_loop, bound_inside_a_serial_loop),
+    *(bound_that_the_host_knows, bound_of_a_kernel_scalar, end_of_a_slice, statements, a_test, a_returned_value),
+    in_a_func,
+]
+
+
+@pytest.mark.parametrize("function", ZERO_DIVISIONS, ids=lambda function: function.__name__)
+def test_python_integers_divided_by_zero_are_an_error(rig, function):
+    kernel = rig.kernel(function)
+    rig.compare(kernel, lambda: (np.arange(9), 4, 2))
+    with pytest.raises(ZeroDivisionError):
+        kernel.reference(np.arange(9), 4, 0)
+    with pytest.raises(qgraph.ArgumentError, match=r"by zero"):
+        rig.run(kernel, np.arange(9), 4, 0)
+    rig.compare(kernel, lambda: (np.arange(9), 4, 1))
+
+
+def elements_by_zero(x, k):
+    for i in range(x.shape[0]):
+        for _ in range(x[i] // k[0], 1 + x[i] % k[0]):
+            x[i] += 1
+    m = k[0]
+    x[0] += 3 + m // k[0]
+
+
+def test_elements_divided_by_zero_are_zero_as_in_numpy(check):
+    check(elements_by_zero, lambda: (np.arange(5), np.zeros(1, np.int64)))
+
+
+def divided_by_numbers(x, m, k):
+    for i in range(x.shape[0]):
+        for _ in range(m // 2, m % 3 + 4):
+            x[i] += 1
+        x[i] = x[i] // k + i % m
+
+
+def test_divisors_that_are_written_are_not_looked_at(check):
+    kernel = check(divided_by_numbers, lambda: (np.arange(9), 4, 2))
+    assert kernel.plan(np.arange(9), 4, 2).program.faults == ()
+
+
+def inner_step(x, k):
+    for i in range(x.shape[0]):
+        for j in range(i, 9, k):
+            x[i] += j
+
+
+def inner_step_of_an_element(x, k):
+    for i in range(1, x.shape[0]):
+        for j in range(i, 9, x[0] * k):
+            x[i] += j
+
+
+@pytest.mark.parametrize("function", [inner_step, inner_step_of_an_element])
+def test_an_inner_step_of_zero_is_an_error(rig, function):
+    kernel = rig.kernel(function)
+    rig.compare(kernel, lambda: (np.arange(3, 8), 2))
+    rig.compare(kernel, lambda: (np.arange(3, 8), -1), noop=True)
+    with pytest.raises(qgraph.ArgumentError, match="the step of a range is 0"):
+        rig.run(kernel, np.arange(3, 8), 0)
+    rig.compare(kernel, lambda: (np.arange(3, 8), 1))

@@ -375,3 +375,36 @@ def with_a_number_in_an_array(x, z):
 
 def test_an_array_of_no_dimensions_in_a_loop_of_two_axes(check):
     check(with_a_number_in_an_array, lambda: (np.full((4, 5, 4), 77), np.array(1.0)))
+
+
+def methods_of_arrays(x, y):
+    for i in range(x.shape[0]):
+        x[i] = y.sum() + y[: i + 1].prod() * y.argmax() + y[::-1].mean()
+
+
+def test_methods_of_arrays_inside_a_loop(check):
+    """Numba looked for the templates of `sum` in our word for it."""
+    check(methods_of_arrays, lambda: (np.full(6, 77.0), np.arange(1.0, 9.0)))
+
+
+def ellipses(x, y, u):
+    for i in range(x.shape[0]):
+        w = y[...]
+        x[i] = w[i] + y[...][-1] + y[...].shape[0]
+        u[..., i][1] = 3
+        u[i][...] = 4
+
+
+def test_an_ellipsis_alone_inside_a_loop(check):
+    check(ellipses, lambda: (np.full(4, 77.0), np.arange(6.0), np.full((4, 4), 77)))
+
+
+def arguments_by_name(x, y):
+    for i in range(x.shape[0]):
+        x[i] = round(y[i] / 7, ndigits=2) + pow(base=y[i], exp=2) + pow(2, exp=i) + complex(imag=y[i]).imag
+    x[0] += round(number=y[1] / 3, ndigits=1)
+
+
+def test_arguments_of_builtin_functions_by_name(check):
+    """Numba asserted that there were none."""
+    check(arguments_by_name, lambda: (np.full(6, 77.0), np.arange(6.0)))

@@ -798,3 +798,69 @@ def whole_in_branches(y, a):
 @pytest.mark.parametrize("a", [0, 1, 2])
 def test_the_size_of_an_array_that_branches_have_looked_at(check, a):
     check(whole_in_branches, lambda: (np.arange(4.0), a))
+
+
+@qgraph.func
+def next_to(a, b):
+    for i in range(a.shape[0]):
+        a[i] = b[i] + 1
+
+
+def parts_that_lie_apart(x, u):
+    next_to(x[:2], x[3:5])
+    next_to(x[8:10], x[6:8])
+    next_to(x[:1], x[1:2])
+    next_to(x[-2:], x[:2])
+    next_to(x[5:3:-1], x[6:8])
+    next_to(x[:4][1:3], x[4:8][:2])
+    next_to(u[0, :2], u[0, 2:4])
+    a = x[2:4]
+    for i in range(len(a) - 1):
+        a[i] += x[i + 3]
+    for i in range(min(x.shape[0], 3)):
+        x[i] = x[i + 4]
+    for i in range(len(x[:2])):
+        x[i + 2] = x[i]
+
+
+def test_parts_that_lie_apart_are_no_race(check):
+    check(parts_that_lie_apart, lambda: (ramp(12), ramp(3, 4)))
+
+
+def rows_of_a_part(x, k):
+    for i in range(k):
+        for j in range(min(3, k)):
+            x[3 * i + j] = x[3 * i + j + 3 * k] + j
+
+
+def test_an_inner_extent_that_is_limited(check):
+    kernel = check(rows_of_a_part, lambda: (ramp(40), 5))
+    assert "independent" in str(kernel.plan(ramp(40), 5))
+
+
+def one_element(x, y):
+    a = x[:1]
+    for i in range(a.shape[0]):
+        a[0] = 2 * y[i]
+
+
+def test_a_part_of_one_element_has_one_iteration(check):
+    check(one_element, lambda: (ramp(5), ramp(5)))
+
+
+def parts_that_overlap(x):
+    next_to(x[3:13], x[:10])
+
+
+def a_part_backwards(x):
+    a = x[:100]
+    for i in range(a.shape[0]):
+        x[i] = x[a.shape[0] - 1 - i]
+
+
+@pytest.mark.parametrize("function", [parts_that_overlap, a_part_backwards])
+def test_parts_that_overlap_are_a_race(rig, function):
+    x = rig.device(ramp(200))
+    with pytest.raises(qgraph.DataRaceError):
+        rig.kernel(function)(x)
+    assert (qgraph.to_numpy(x) == ramp(200)).all()

@@ -321,7 +321,9 @@ def touched(statement: Statement) -> tuple[set[View], set[View]]:
 
 
 def conflict(first: Statement, second: Statement) -> bool:
-    """Whether two statements touch an array in common, which one of them writes."""
+    """Whether two statements touch an array in common, which one of them writes; or both are loops or branches."""
+    if not isinstance(first, Update) and not isinstance(second, Update):
+        return True
     (reads, writes), (other_reads, other_writes) = touched(first), touched(second)
     pairs = [(a, b) for a in writes for b in other_reads | other_writes] + [(a, b) for a in reads for b in other_writes]
     return any(a.shares(b) for a, b in pairs)

@@ -43,12 +43,12 @@ def seen():
 
 
 def test_the_recorder_sees_launches(seen):
-    # With the host in charge each iteration has launches and a copy: whoever counts none there sees nothing at all.
+    # With the host in charge a few iterations at a time have a launch and a copy. Who counts none sees nothing at all.
     host = seen["host"]
     assert host["path"] == "cuda-host-loop"
     assert host["iterations"] > 20
-    assert len(launches(host)) >= host["iterations"]
-    assert sum("Memcpy" in name for name in host["calls"]) >= host["iterations"]
+    assert len(launches(host)) >= host["iterations"] // 8
+    assert sum("Memcpy" in name for name in host["calls"]) >= host["iterations"] // 8
 
 
 def test_the_whole_solve_is_one_graph_launch(seen):

@@ -93,6 +93,31 @@ def test_inside_device_loops_and_branches(path):
     assert qgraph.to_numpy(x).tolist() == [11, 2, 3]
 
 
+def in_a_loop(x, y, ends, turns):
+    k = 0
+    while k < turns[0]:
+        x[: ends[0]] = y[ends[1] - k :] + k
+        k += 1
+        ends[0] += 1
+        if k == turns[1]:
+            ends[0] += 1
+    return k
+
+
+@pytest.mark.parametrize("last", [1, 2, 3, 9, 10, 11, 15])
+def test_a_loop_ends_with_the_iteration_that_notes_a_fault(path, last):
+    kernel = cuda_kernel(in_a_loop, path)
+    x, y = np.zeros(40), np.arange(40.0)
+    for _ in range(2):
+        dx, dy = on_device(*x), on_device(*y)
+        with pytest.raises(qgraph.ArgumentError, match=rf"has length {last + 1}, and `x\[:ends\[0\]\]` has length {last + 2}"):
+            kernel(dx, dy, on_device(1, 39), on_device(20, last))
+        expected = x.copy()
+        expected[:last] = y[40 - last :] + last - 1
+        assert qgraph.to_numpy(dx).tolist() == expected.tolist()
+        assert kernel(dx, dy, on_device(1, 39), on_device(20, 50)) == 20
+
+
 def test_a_kernel_that_is_gone_still_tells():
     x, y, ends = arguments(2, 0)
     kernel = cuda_kernel(assign)

@@ -1,4 +1,4 @@
-"""Unrolled loops on the device: the plain graph, the unrolled one, and going from one to the other."""
+"""Unrolled loops on the device: the plain graph, the unrolled one, going from one to the other, and a host that runs ahead."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.runtime import cuda_unrolled
+from qgraph.runtime import cuda_host_loop, cuda_unrolled
 from qgraph.runtime.cuda_driver import call, device, driver
 
-TURNS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 100)
+TURNS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16, 17, 18, 19, 100)
+OPTIONS = {"backend": "cuda", "conditional": "device"}
 
 
-@pytest.fixture(params=["unrolled", "plain", "adapted"])
+@pytest.fixture(params=["unrolled", "plain", "adapted", "host"])
 def form(request, monkeypatch):
-    """Which graph kernels launch."""
+    """Which graph kernels launch, or that the host drives their loops."""
+    if request.param == "host":
+        monkeypatch.setitem(OPTIONS, "conditional", "host")
+        return request.param
     choice = {"unrolled": True, "plain": False, "adapted": None}[request.param]
     made = functools.partial(cuda_unrolled.CudaUnrollingExecutable, unrolled=choice)
     monkeypatch.setattr(cuda_unrolled, "CudaUnrollingExecutable", made)
@@ -24,7 +28,7 @@ def form(request, monkeypatch):
 
 
 def cuda_kernel(function, **options):
-    return qgraph.kernel(backend="cuda", conditional="device", **options)(function)
+    return qgraph.kernel(**OPTIONS, **options)(function)
 
 
 def on_device(value):
@@ -163,7 +167,7 @@ def test_any_number_of_turns(function, arrays, form):
     first = (0,) if (function, arrays) in WITH_TEST_FIRST else ()
     for turns in (*first, *TURNS, 1, *first, 33, 100, 100, 2):
         agrees(kernel, *(ints(700, seed) if seed == 0 else np.full(700, 77) for seed in range(arrays)), np.array(turns))
-        if form != "adapted":
+        if form in ("unrolled", "plain"):
             assert runs_unrolled(kernel) == (form == "unrolled")
     assert kernel.stats.graph_builds == 1
 
@@ -248,6 +252,82 @@ def test_launches_on_several_streams(form):
     with device().activate():
         for stream in streams:
             call(driver.cuStreamDestroy, stream)
+
+
+def host_kernel(function):
+    return qgraph.kernel(backend="cuda", conditional="host")(function)
+
+
+def test_a_host_says_when_it_runs_ahead():
+    kernel = host_kernel(one)
+    alone = 8
+    for turns in (1, 8, 9, 8, 100, 2, 9, 16, 1, 50, 50):
+        agrees(kernel, ints(1000, turns), np.array(turns))
+        assert kernel.last_launch.path == "cuda-host-loop"
+        assert ("ahead" in kernel.last_launch.reason) == (turns > alone)
+        # What ran long is run ahead of at once the next time.
+        alone = 1 if turns >= 16 else 8
+    agrees(qgraph.kernel(backend="cuda", graph=False)(one), ints(1000), np.array(100))
+
+
+def test_what_a_host_launched_too_much_does_nothing():
+    # Enough work in an iteration that the host is ahead for sure.
+    def slow(x, turns, seen):
+        while qgraph.graph_do_while(turns):
+            for i in range(x.shape[0]):
+                x[i] = x[i] * 3 + 1
+            for i in range(x.shape[0]):
+                x[i] = x[i] * 5 + 2
+            turns[()] -= 1
+            seen[0] += 1
+
+    kernel = host_kernel(slow)
+    x, seen = on_device(ints(4_000_000)), on_device(np.array([0]))
+    done = 0
+    for turns in (30, 3, 40, 11, 64, 2, 64, 1, 12, 25):
+        kernel(x, on_device(np.array(turns)), seen)
+        done += turns
+        assert qgraph.to_numpy(seen)[0] == done
+
+
+def test_max_iter_ends_a_loop_that_the_host_runs_ahead_of():
+    def limited(x, turns, most):
+        while qgraph.graph_do_while(turns, max_iter=most):
+            for i in range(x.shape[0]):
+                x[i] = x[i] * 3 + 1
+            turns[()] -= 1
+
+    kernel = host_kernel(limited)
+    for most in (1, 2, 8, 9, 10, 11, 16, 17, 40, 3, 25, 9):
+        agrees(kernel, ints(100, most), np.array(30), most)
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_an_interrupted_host_leaves_nothing_behind(after, monkeypatch):
+    kernel = host_kernel(three)
+    waited = cuda_host_loop._Flag.wait
+    waits = 0
+
+    def wait(flag):
+        nonlocal waits
+        waits += 1
+        if waits == after + 1:
+            raise KeyboardInterrupt
+        return waited(flag)
+
+    monkeypatch.setattr(cuda_host_loop._Flag, "wait", wait)
+    with pytest.raises(KeyboardInterrupt):
+        kernel(*(on_device(each) for each in (ints(500_000), ints(500_000), np.array(200))))
+    for turns in (12, 1, 30):
+        agrees(kernel, ints(700, turns), np.full(700, 77), np.array(turns))
+    with device().activate():
+        stream = int(call(driver.cuStreamCreate, 1))
+    waits = -1000
+    for turns in (20, 3):
+        with qgraph.stream(stream):
+            agrees(kernel, ints(700, turns), np.full(700, 77), np.array(turns))
+    with device().activate():
+        call(driver.cuStreamDestroy, stream)
 
 
 def test_what_ran_long_is_unrolled_and_what_did_not_is_not():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from numba.core.errors import TypingError, UnsupportedBytecodeError
 
+import qgraph
 from qgraph.errors import KernelTypeError
 from qgraph.lowering.numba_errors import kernel_errors
 
@@ -36,3 +38,26 @@ def test_what_numba_refuses_is_about_the_kernel(function, error):
 def test_anything_else_passes(function, error):
     with pytest.raises(type(error)), kernel_errors(function(SOURCE)):
         raise error
+
+
+OF_CUDA = {
+    "NRT required but not enabled": "makes a new array",
+    "- Resolution failure for literal arguments:\nOnly accept returning of array passed into the function as argument": "array",
+    "Untyped global name '_impl': Cannot determine Numba type of <class 'numba.cuda.extending._Intrinsic'>": "has no code",
+    "- Resolution failure for literal arguments:\nthe reason": "the reason",
+}
+
+
+@pytest.mark.parametrize("text", OF_CUDA)
+def test_what_numba_lacks_on_cuda_is_said_in_words_of_a_user(function, text):
+    with pytest.raises(KernelTypeError, match=OF_CUDA[text]), kernel_errors(function(SOURCE)):
+        raise TypingError(text)
+
+
+def test_a_float16_on_the_cpu_is_refused_by_name():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = np.float16(1.5) * i
+
+    with pytest.raises(KernelTypeError, match="the CPU cannot compute with float16"):
+        qgraph.kernel(backend="cpu")(kernel)(np.zeros(3))

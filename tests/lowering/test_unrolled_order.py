@@ -62,14 +62,13 @@ def plan_of(effects, decides):
 
 def edges_between_copies(plan, unrolling, monkeypatch):
     """The edges of the graph, between (node, copy), as the runtime connects them."""
-    unrolled = pytest.importorskip("qgraph.runtime.cuda_unrolled")
+    runtime = pytest.importorskip("qgraph.runtime.cuda_copies")
     found = []
-    monkeypatch.setattr(unrolled, "add_node", lambda graph, kernel: kernel)
-    monkeypatch.setattr(unrolled, "connect", lambda graph, pairs, programmatic: found.extend(pairs))
+    monkeypatch.setattr(runtime, "add_node", lambda graph, kernel: kernel)
+    monkeypatch.setattr(runtime, "connect", lambda graph, pairs, programmatic: found.extend(pairs))
     body = plan.regions[plan.nodes[unrolling.node].bodies[0]]
     copies = {index: [(index, number) for number in range(unrolling.copies)] for index in body.nodes}
-    layout = SimpleNamespace(_plan=plan, _copies=copies, _waits_inside=True)
-    unrolled.UnrolledLayout._fill_copies(layout, None, body.index, unrolling)
+    runtime.add_copies(None, plan, unrolling, copies, waits_inside=True)
     return found
 
 

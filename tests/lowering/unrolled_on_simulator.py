@@ -56,7 +56,9 @@ class Unrolled(simulator.SimulatorExecutable):
             yield chosen
 
     def _scratch(self, parameter, scratch):
-        return self._guard if parameter.kind == "guard" else super()._scratch(parameter, scratch)
+        if parameter.kind in ("guard", "next"):
+            return self._guard and self._guard + (parameter.kind == "next")
+        return super()._scratch(parameter, scratch)
 
 
 def do_while(x, y, flag):

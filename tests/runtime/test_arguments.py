@@ -437,6 +437,28 @@ def test_an_array_changed_in_place():
     assert not same((x,))
 
 
+@pytest.mark.filterwarnings("ignore:Setting the strides")
+@pytest.mark.parametrize(
+    ("make", "strides"),
+    [
+        (lambda: np.zeros((3, 3)), (8, 24)),
+        (lambda: np.zeros((3, 3), order="F"), (24, 8)),
+        (lambda: np.zeros(20)[:4], (16,)),
+        (lambda: np.zeros((3, 20))[0:1, :4], (8, 16)),
+        (lambda: np.zeros(9)[::2][:2], (32,)),
+    ],
+)
+def test_strides_that_are_set_in_place(make, strides):
+    x = make()
+    before = x.strides
+    same = Unchanged((x,))
+    assert same((x,))
+    x.strides = strides
+    assert not same((x,))
+    x.strides = before
+    assert same((x,))
+
+
 def test_numpy_does_not_move_memory_that_is_watched():
     # Unchanged relies on this: resize refuses while there is a weak reference.
     x = np.zeros(4)

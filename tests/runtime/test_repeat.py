@@ -54,7 +54,7 @@ class Owner:
             stop(self)
             self.looked.append(request)
             self.replays += 1
-            self.ready = make_ready(request, CONTEXT, "graph", self.settled)
+            self.ready = make_ready(request, CONTEXT, "graph", cuda_repeat.driver.cuGraphLaunch, self.settled)
         return None
 
 
@@ -262,7 +262,7 @@ def test_many_threads(driver):
                 stop(self)
                 enter()
                 self.inside -= 1
-                self.ready = make_ready(request, CONTEXT, "graph", None)
+                self.ready = make_ready(request, CONTEXT, "graph", driver.cuGraphLaunch, None)
             return None
 
     owner, wrong = Watched(), []

@@ -1,4 +1,4 @@
-"""The word ``language.power`` as code for Numba: ``a ** b``, which notes a fault where an integer has a negative power."""
+"""Words that note a fault of arithmetic as code for Numba: ``language.power`` and ``language.divisor``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from qgraph.lowering.atomics import CodeWord
-from qgraph.lowering.number_code import is_signed
+from qgraph.lowering.number_code import is_signed, types
 from qgraph.lowering.numbers import is_integral, plain
 
 # Where the address of the elements stands in Numba's record of an array.
@@ -33,15 +33,38 @@ def power_word() -> CodeWord:
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         kinds = tuple(sig.args[:2])
         if all(map(is_integral, kinds)) and is_signed(kinds[1]):
-            _note(builder, *args[1:])
+            negative = builder.icmp_signed("<", args[1], ir.Constant(args[1].type, 0))
+            _note_where(builder, negative, *args[2:])
         word, plainly = operators[kinds]
         return context.get_function(word, plainly)(builder, args[:2])
 
     return CodeWord("power", typer, emit)
 
 
-def _note(builder: Any, exponent: ir.Value, noted: ir.Value, number: ir.Value, slots: ir.Value, failed: ir.Value) -> None:
-    with builder.if_then(builder.icmp_signed("<", exponent, ir.Constant(exponent.type, 0)), likely=False):
+def divisor_word(name: str) -> CodeWord:
+    """The Numba type of ``language.divisor``, or of ``language.step``, which is an int64."""
+    is_step = name == "step"
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        kinds = [plain(argument) for argument in args]
+        if is_step and is_integral(kinds[0]):
+            kinds[0] = types.int64
+        return context.make_signature(kinds[0], *kinds)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        value, *noting = args
+        if is_integral(sig.args[0]):
+            by_zero = builder.icmp_unsigned("==", value, ir.Constant(value.type, 0))
+            _note_where(builder, by_zero, *noting)
+            if is_step:
+                return builder.select(by_zero, ir.Constant(value.type, 1 << 62), value)
+        return value
+
+    return CodeWord(name, typer, emit)
+
+
+def _note_where(builder: Any, wrong: ir.Value, noted: ir.Value, number: ir.Value, slots: ir.Value, failed: ir.Value) -> None:
+    with builder.if_then(wrong, likely=False):
         builder.store(ir.Constant(ir.IntType(64), 1), builder.gep(builder.extract_value(slots, _DATA), [failed]))
         # Threads that meet several faults at once leave the number of one of them: a word is written as a whole.
         first = builder.extract_value(noted, _DATA)

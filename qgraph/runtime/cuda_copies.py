@@ -1,0 +1,67 @@
+"""Copies of the bodies of unrolled loops, and the graphs that hold them beside the plain ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qgraph.plan import GraphPlan, Unrolling
+from qgraph.runtime.cuda_graph import patch_kernels
+from qgraph.runtime.cuda_kernels import KernelNode
+from qgraph.runtime.cuda_layout import GraphInstance, add_node, connect
+
+# Each kernel, copies once, with those that wait for it inside.
+Followed = Sequence[tuple[KernelNode, Sequence[KernelNode]]]
+
+
+def add_copies(
+    graph: Any, plan: GraphPlan, unrolling: Unrolling, copies: Mapping[int, Sequence[KernelNode]], *, waits_inside: bool
+) -> None:
+    """Add all copies of the body of a loop to ``graph`` (a CUgraph), each after the one before it, with the edges between."""
+    nodes = body_of(plan, unrolling)
+    handles = {(index, place): add_node(graph, copies[index][place]) for place in range(unrolling.copies) for index in nodes}
+    inside = [edge for edge in plan.edges if edge[0] in nodes]
+    pairs = [(handles[before, place], handles[after, place]) for place in range(unrolling.copies) for before, after in inside]
+    pairs += [
+        (handles[before, place], handles[after, place + 1])
+        for place in range(unrolling.copies - 1)
+        for before, after in unrolling.carried
+    ]
+    connect(graph, pairs, programmatic=waits_inside)
+
+
+def body_of(plan: GraphPlan, unrolling: Unrolling) -> tuple[int, ...]:
+    """The nodes of the body of a loop that is unrolled."""
+    (body,) = plan.nodes[unrolling.node].bodies
+    return plan.regions[body].nodes
+
+
+def followed_in(first: Mapping[int, KernelNode], edges: Iterable[tuple[int, int]]) -> Followed:
+    """Who waits inside for the kernels in ``first``, over ``edges`` between them."""
+    edges = list(edges)
+    return [(kernel, [first[after] for before, after in edges if before == index]) for index, kernel in first.items()]
+
+
+@dataclass(slots=True, eq=False)
+class Form:
+    """A graph of the executable beside others; ``stale`` is the mask of kernels whose parameters it does not have yet."""
+
+    instance: GraphInstance
+    kernels: Sequence[KernelNode]
+    followed: Followed = ()
+    stale: int = 0
+
+    def bring_up_to_date(self) -> None:
+        """Patch what is stale."""
+        if self.stale:
+            patch_kernels(self.kernels, self.stale)
+            # Only now: what an exception kept from the graph is patched by the next launch.
+            self.stale = 0
+
+    def take_grids(self, plain: Mapping[int, KernelNode]) -> None:
+        """Let each kernel have the grid of that of the same node."""
+        for kernel in self.kernels:
+            grid = plain[kernel.index].grid
+            if kernel.grid != grid:
+                kernel.set_grid(grid)

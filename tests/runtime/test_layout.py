@@ -1,0 +1,44 @@
+"""What the driver is given for a conditional node, and how the bodies that it makes are found."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from qgraph.runtime import cuda_layout
+from qgraph.runtime.cuda_layout import add_conditional
+
+bindings = pytest.importorskip("cuda.bindings.driver")
+pytestmark = pytest.mark.needs("compiler")
+
+TYPE, HANDLE, KIND_AND_SIZE, BODIES, CONTEXT = 0, 2, 3, 4, 5
+
+
+@pytest.mark.parametrize(("kind", "number", "count"), [("if", 0, 1), ("if", 0, 2), ("while", 1, 1), ("switch", 2, 7)])
+def test_a_conditional_node(monkeypatch, kind, number, count):
+    """The words of CUgraphNodeParams, as cuda.h has them."""
+    graphs = (ctypes.c_uint64 * count)(*range(0x1000, 0x1000 + count))
+
+    class Driver:
+        def __getattr__(self, name):
+            return getattr(bindings, name)
+
+        def cuCtxGetCurrent(self):
+            return 0, bindings.CUcontext(0x77)
+
+    def add_node(graph, befores, data, edges, parameters):
+        words = (ctypes.c_uint64 * 6).from_address(parameters.getPtr())
+        assert (graph, befores, data, edges) == ("graph", None, None, 0)
+        assert words[TYPE] == 13
+        assert words[HANDLE] == 0x55
+        assert words[KIND_AND_SIZE] == number | count << 32
+        assert words[CONTEXT] == 0x77
+        words[BODIES] = ctypes.addressof(graphs)
+        return 0, "node"
+
+    monkeypatch.setattr(cuda_layout, "driver", Driver())
+    monkeypatch.setattr(cuda_layout, "_add_any_node", add_node)
+    node, bodies = add_conditional("graph", kind, bindings.CUgraphConditionalHandle(0x55), count)
+    assert node == "node"
+    assert [int(body) for body in bodies] == list(graphs)
