@@ -23,7 +23,7 @@ EXAMPLES = (
     *("dormand_prince", "fdtd", "plasma", "sinkhorn"),
 )
 PEERS = {"Warp": "in_warp", "Quadrants": "in_quadrants"}
-REPEATS = 7
+REPEATS = 5
 # Milliseconds.
 IMPORT = 150
 WARM = 250
@@ -107,7 +107,7 @@ def _cold(answer: Answer, examples: tuple[str, ...]) -> None:
     rows = _start("cold", *examples, folder="")
     # Each task counts as much as the kernel that it is in takes for one.
     each = {
-        step: [row[step] / row["tasks"] for row in rows for _ in range(row["tasks"])] for step in ("plan", "compile", "link")
+        step: [row[step] / row["tasks"] for row in rows for _ in range(row["tasks"])] for step in ("plan", "compile and link")
     }
     whole = [sum(parts) for parts in zip(*each.values(), strict=True)]
     what = f"cold, a loop of {len(whole)} in {len(rows)} kernels"

@@ -91,7 +91,7 @@ def test_a_start_that_fails_is_missing(tmp_path):
 def test_compiling_is_taken_apart():
     answer = Answer("startup", "", ())
     startup._cold(answer, ("jacobi",))
-    assert [row["step"] for row in answer.rows] == ["plan", "compile", "link", "in all"]
+    assert [row["step"] for row in answer.rows] == ["plan", "compile and link", "in all"]
     assert all(row["ms"] > 0 for row in answer.rows)
     assert "a loop of 6 in 1 kernels" in answer.rows[0]["what"]
 

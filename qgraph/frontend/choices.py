@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable
 from typing import Any
 
 from qgraph.frontend.flags import placed
+from qgraph.source import copied
 
 
 def with_choices(tree: ast.FunctionDef, is_tuple: Callable[[ast.expr], bool]) -> ast.FunctionDef:
@@ -15,7 +15,7 @@ def with_choices(tree: ast.FunctionDef, is_tuple: Callable[[ast.expr], bool]) ->
 
     ``is_tuple`` tells what is returned as several numbers; anything else may stay a conditional expression.
     """
-    tree = copy.deepcopy(tree)
+    tree = copied(tree)
     tree.body = [_Choices(is_tuple).visit(statement) for statement in tree.body]
     return tree
 
@@ -42,6 +42,6 @@ class _Choices(ast.NodeTransformer):
         if not isinstance(node.value, ast.IfExp):
             result: ast.stmt = node
             return result
-        then, other = copy.deepcopy(node), copy.deepcopy(node)
+        then, other = copied(node), copied(node)
         then.value, other.value = node.value.body, node.value.orelse
         return placed(ast.copy_location(ast.If(node.value.test, [self._split(then)], [self._split(other)]), node), node)

@@ -16,6 +16,7 @@ from qgraph.frontend.compile_time import constant_of, is_static_call, known_test
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
+from qgraph.source import copied
 
 _FUNCTIONS: tuple[object, ...] = (
     *(min, max, abs, int, float, len, round),
@@ -26,7 +27,7 @@ _SHAPES = ("shape", "ndim", "size")
 
 def host_expression(unit: Unit, scope: Scope, node: ast.expr) -> ast.expr | None:
     """``node`` over leaf names, or None where it needs the device (or cannot be computed at all)."""
-    result = _Host(unit, scope).visit(copy.deepcopy(node))
+    result = _Host(unit, scope).visit(copied(node))
     return None if result is None else ast.fix_missing_locations(result)
 
 

@@ -56,7 +56,7 @@ from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
 from qgraph.program import FAULTS, SLOTS, Fault, Function, Slot, function_tree, is_array
-from qgraph.source import Span
+from qgraph.source import Span, copied
 
 # Plain Python functions that are words of the language.
 _WORDS = (
@@ -103,12 +103,12 @@ class Body:
         rewriter = _Rewriter(self, scope.inner(private))
         result: list[ast.stmt] = []
         for statement in own:
-            result += rewriter.statement(copy.deepcopy(statement))
+            result += rewriter.statement(copied(statement))
         return result
 
     def expression(self, scope: Scope, node: ast.expr, *, divisors: Divisors | None = None) -> ast.expr:
         """One expression resolved in ``scope``."""
-        return _Rewriter(self, scope, divisors).expression(copy.deepcopy(node))
+        return _Rewriter(self, scope, divisors).expression(copied(node))
 
 
 class _Rewriter(ast.NodeTransformer):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,7 +40,7 @@ from qgraph.frontend.symbolic import (
     without_elements,
 )
 from qgraph.program import Function
-from qgraph.source import Span
+from qgraph.source import Span, copied
 
 # Deeper calls are not followed: what they are given is then accessed "somewhere".
 _MAX_DEPTH = 12
@@ -902,7 +901,7 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
 
 def user_text(node: ast.AST, paths: Mapping[str, str]) -> str:
     """The source of ``node`` with its names as the user writes them; ``paths``: of each leaf."""
-    return ast.unparse(_Rename(paths).visit(deepcopy(node)))
+    return ast.unparse(_Rename(paths).visit(copied(node)))
 
 
 class _Rename(ast.NodeTransformer):

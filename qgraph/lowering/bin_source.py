@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from qgraph.compiled import SEVERAL
 from qgraph.lowering.slot_source import ELEMENT_CASTS, generated, indented, shared_arrays
 from qgraph.plan import GraphPlan, Node
 from qgraph.program import ArrayType, Program, Task, itemsize
+from qgraph.source import copied
 
 # What the arrays of one kernel may take of a block's shared memory: with it, every GPU still fills all its threads.
 _SHARED_BYTES = 16384
@@ -191,7 +191,7 @@ def binning(
     assert isinstance(choice, ast.If)
     place = next(k for k, each in enumerate(choice.body) if isinstance(each, ast.Pass))
     mine = {each.array: (f"_mine{number}", each.dtype in ("int64", "uint64")) for number, each in enumerate(bins)}
-    collecting = [_Collecting(mine, task.names).visit(copy.deepcopy(statement)) for statement in iteration]
+    collecting = [_Collecting(mine, task.names).visit(copied(statement)) for statement in iteration]
     choice.body[place : place + 1] = strided(collecting, several=several)
     # Without other work in the loop, updates of global memory take longer than anything that could overlap.
     alone = task.effects.writes <= {each.array for each in bins}
@@ -205,7 +205,7 @@ def strided(iteration: Sequence[ast.stmt], *, several: bool) -> list[ast.stmt]:
     # changed first, because the body may go on with the next iteration anywhere.
     (rest,) = generated("while _first < _n:\n    _t = _at_least(_first, 0)\n    _first += _stride")
     assert isinstance(rest, ast.While)
-    rest.body += copy.deepcopy(list(iteration))
+    rest.body += copied(list(iteration))
     if not several:
         return [rest]
     (whole,) = generated(
@@ -217,7 +217,7 @@ def strided(iteration: Sequence[ast.stmt], *, several: bool) -> list[ast.stmt]:
     assert isinstance(whole, ast.While)
     part = whole.body[0]
     assert isinstance(part, ast.For)
-    part.body += copy.deepcopy(list(iteration))
+    part.body += copied(list(iteration))
     return [whole, rest]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qgraph.compiled import CpuPlan, CudaPlan, SimulatorPlan, TaskCode
 from qgraph.lowering import link
 from qgraph.lowering.block_source import block_code
+from qgraph.lowering.garbage import garbage_kept, search
 from qgraph.lowering.meaning import meaning
 from qgraph.lowering.one_block import entry_of
 from qgraph.lowering.saved import Saved
@@ -19,6 +20,10 @@ from qgraph.options import Options
 from qgraph.plan import BLOCK_THREADS, GraphPlan
 from qgraph.program import Function
 from qgraph.stack import roomy
+
+# Imported where something is compiled: what comes off the disk shall not wait for it.
+if TYPE_CHECKING:
+    from qgraph.lowering.beside import Beside
 
 
 @roomy
@@ -50,30 +55,52 @@ def compile_ptx(
 
     Tasks named in ``without`` are left out; those that ``saved`` has are not compiled.
     """
+    from qgraph.lowering.beside import Beside
+
+    with Beside(None) as beside:
+        return _all_ptx(plan, capability, options, dtypes or _scalar_types(plan), without, saved, beside)
+
+
+def _all_ptx(
+    plan: GraphPlan,
+    capability: tuple[int, int],
+    options: Options,
+    dtypes: Dtypes,
+    without: Set[str],
+    saved: Saved | None,
+    beside: Beside,
+) -> tuple[dict[str, TaskCode], dict[str, str]]:
+    """As ``compile_ptx``; ``beside`` links the texts, too."""
     codes: dict[str, TaskCode] = {}
-    texts: dict[str, str] = {}
+    texts: dict[str, Callable[[], str]] = {}
     compiled: dict[object, TaskCode] = {}
     guards = plan.guards
-    if dtypes is None:
-        dtypes = _scalar_types(plan)
-    for node in plan.nodes:
-        if node.task is None or node.task.name in without:
-            continue
-        task = node.task
-        code, function = cuda_code(plan.program, node, "numba.cuda", dtypes, guards.get(node.index))
-        # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
-        twin = compiled.setdefault(_twin(code, function), code)
-        if twin is code:
-            texts[task.name] = _ptx(plan, code, function, capability, options, saved)
-        else:
-            code = replace(code, entry=twin.entry)
-            texts[task.name] = texts[twin.task.name]
-        codes[task.name] = code
-    if plan.has_block:
-        code, function = block_code(plan, "numba.cuda", dtypes)
-        texts[code.entry] = _ptx(plan, code, function, capability, replace(options, block_size=BLOCK_THREADS), saved)
-        codes[code.entry] = code
-    return codes, texts
+    with garbage_kept():
+        for node in plan.nodes:
+            if node.task is None or node.task.name in without:
+                continue
+            task = node.task
+            code, function = cuda_code(plan.program, node, "numba.cuda", dtypes, guards.get(node.index))
+            # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
+            twin = compiled.setdefault(_twin(code, function), code)
+            if twin is code:
+                texts[task.name] = _ptx(plan, code, function, capability, options, saved, beside)
+                search()
+            else:
+                code = replace(code, entry=twin.entry)
+                texts[task.name] = texts[twin.task.name]
+            codes[task.name] = code
+        if plan.has_block:
+            code, function = block_code(plan, "numba.cuda", dtypes)
+            texts[code.entry] = _ptx(
+                plan, code, function, capability, replace(options, block_size=BLOCK_THREADS), saved, beside
+            )
+            codes[code.entry] = code
+    known: dict[Callable[[], str], str] = {}
+    for text in texts.values():
+        if text not in known:
+            known[text] = text()
+    return codes, {name: known[text] for name, text in texts.items()}
 
 
 def _twin(code: TaskCode, function: Function) -> object:
@@ -99,15 +126,19 @@ def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options,
     known = saved.plan()
     if known is not None:
         return known
+    from qgraph.lowering.beside import Beside
+
     dtypes = saved.types()
     if dtypes is None:
-        dtypes = _scalar_types(plan)
+        with garbage_kept():
+            dtypes = _scalar_types(plan)
         saved.keep_types(dtypes)
     # In a graph, fills and copies are no kernels.
     filled = {node.task.name for node in plan.nodes if node.task is not None and node.box is not None and options.graph}
-    codes, texts = compile_ptx(plan, capability, options, dtypes, filled, saved)
     device_runtime = link.device_runtime_path() is not None
-    cubin = link.link(list(dict.fromkeys(texts.values())), capability, device_runtime=device_runtime) if texts else b""
+    with Beside(lambda: link.Linking(capability, device_runtime=device_runtime)) as beside:
+        codes, texts = _all_ptx(plan, capability, options, dtypes, filled, saved, beside)
+        cubin = beside.cubin()
     block = entry_of(plan.program) if plan.has_block else ""
     return saved.keep_plan(CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes, block))
 
@@ -136,8 +167,15 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
 
 
 def _ptx(
-    plan: GraphPlan, code: TaskCode, function: Function, capability: tuple[int, int], options: Options, saved: Saved | None
-) -> str:
+    plan: GraphPlan,
+    code: TaskCode,
+    function: Function,
+    capability: tuple[int, int],
+    options: Options,
+    saved: Saved | None,
+    beside: Beside,
+) -> Callable[[], str]:
+    """What waits for the PTX of a task, to be called once."""
     # All that the compiler is told besides the function and its types, so that the disk's keys say all of it.
     settings: dict[str, Any] = {
         "float_type": plan.program.float_type,
@@ -148,14 +186,20 @@ def _ptx(
     }
     known = saved.ptx(code, function, settings) if saved is not None else None
     if known is not None:
-        return known
+        beside.link(lambda: known)
+        return lambda: known
     from qgraph.lowering import numba_cuda
     from qgraph.lowering.numba_types import numba_type
 
     types = tuple(numba_type(parameter, plan.program.float_type) for parameter in code.parameters)
     complete = replace(function, names={**function.names, CUDA_MODULE: numba_cuda.cuda_module()})
-    text = numba_cuda.compile_ptx(complete, types, entry=code.entry, **settings)
-    if saved is not None:
-        files = (link.library_path("nvvm"), numba_cuda.libdevice_path())
-        saved.keep_ptx(code, function, settings, text, files)
-    return text
+    text = beside.begin(numba_cuda.compile_ptx(complete, types, entry=code.entry, **settings))
+
+    def kept() -> str:
+        found = text()
+        if saved is not None:
+            files = (link.library_path("nvvm"), numba_cuda.libdevice_path())
+            saved.keep_ptx(code, function, settings, found, files)
+        return found
+
+    return kept

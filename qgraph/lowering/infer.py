@@ -7,7 +7,6 @@ type of its operand, and stands for what was noted so far; where that changes a 
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ from qgraph.lowering.numbers import NumberError, join, plain
 from qgraph.lowering.slot_source import NOTED
 from qgraph.lowering.task_source import HANDLE, make_function, replace_continue
 from qgraph.program import NUMBER, SCALAR_DTYPES, Cast, Function, Program, Slot, Task
-from qgraph.source import Span
+from qgraph.source import Span, copied
 
 
 def scalar_types(program: Program, *, matches: bool = False) -> dict[str, str]:
@@ -93,7 +92,7 @@ class Noted:
         for reduction in task.reductions:
             # An array element has no slot, but its partial results have its type.
             locals_ |= {variable.local: variable.slot or variable.partials for variable in reduction.variables}
-        body = copy.deepcopy(list(task.body))
+        body = copied(list(task.body))
         used = {child.id for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)}
         parameters, types = [], []
         for name in sorted(used - task.names.keys()):

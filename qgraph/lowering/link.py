@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from qgraph.errors import BackendError
 
@@ -28,36 +30,90 @@ def library_path(name: str) -> str:
     return str(pathfinder.load_nvidia_dynamic_lib(name).abs_path)
 
 
+class Linking:
+    """A cubin in the making. nvJitLink compiles each text when it is added, and leaves Python to other threads meanwhile."""
+
+    def __init__(self, capability: tuple[int, int], *, device_runtime: bool = True) -> None:
+        """Begin.
+
+        Args:
+            capability: the compute capability, (9, 0) for sm_90.
+            device_runtime: link libcudadevrt too; without it the driver must resolve ``cudaGraphSetConditional``.
+
+        Raises:
+            BackendError: nvJitLink is missing.
+        """
+        self._nvjitlink = _nvjitlink()
+        self._device_runtime = device_runtime
+        self._calls_runtime = False
+        self._handle = 0
+        with self._errors():
+            self._handle = self._nvjitlink.create(1, [f"-arch=sm_{capability[0]}{capability[1]}"])
+
+    def add(self, ptx: str) -> None:
+        """Add a text, which shares no name with the others; ``BackendError`` where it is not understood."""
+        # The archive adds 200 kB, so it is linked only where something calls it.
+        self._calls_runtime |= "cudaGraphSetConditional" in ptx
+        self._add(self._nvjitlink.InputType.PTX, ptx.encode())
+
+    def cubin(self) -> bytes:
+        """Link what was added; once.
+
+        Raises:
+            BackendError: libcudadevrt is missing, or the texts do not link.
+        """
+        if self._device_runtime and self._calls_runtime:
+            self._add(self._nvjitlink.InputType.LIBRARY, _device_runtime())
+        with self._errors():
+            self._nvjitlink.complete(self._handle)
+            code = bytearray(self._nvjitlink.get_linked_cubin_size(self._handle))
+            self._nvjitlink.get_linked_cubin(self._handle, code)
+        return bytes(code)
+
+    def close(self) -> None:
+        """Let go of it, linked or not."""
+        if self._handle:
+            self._nvjitlink.destroy(self._handle)
+            self._handle = 0
+
+    def _add(self, kind: Any, data: bytes) -> None:
+        with self._errors():
+            self._nvjitlink.add_data(self._handle, kind, data, len(data), "kernels")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self._nvjitlink.nvJitLinkError as error:
+            raise BackendError(f"the kernels do not link: {str(error).strip()}{self._log()}") from error
+
+    def _log(self) -> str:
+        size = self._nvjitlink.get_error_log_size(self._handle) if self._handle else 0
+        if size <= 1:
+            return ""
+        text = bytearray(size)
+        self._nvjitlink.get_error_log(self._handle, text)
+        return ": " + text.decode(errors="replace").strip("\x00 \n")
+
+
 def link(ptx_texts: Sequence[str], capability: tuple[int, int], *, device_runtime: bool = True) -> bytes:
-    """Link PTX texts, which share no name, to one cubin.
-
-    Args:
-        ptx_texts: at least one.
-        capability: the compute capability, (9, 0) for sm_90.
-        device_runtime: link libcudadevrt too; without it the driver must resolve ``cudaGraphSetConditional``.
-
-    Raises:
-        BackendError: nvJitLink or libcudadevrt is missing, or the texts do not link.
-    """
+    """Link PTX texts, at least one, to one cubin; arguments and errors are those of ``Linking``."""
+    linking = Linking(capability, device_runtime=device_runtime)
     try:
-        from cuda.core import Linker, LinkerOptions, ObjectCode
+        for text in ptx_texts:
+            linking.add(text)
+        return linking.cubin()
+    finally:
+        linking.close()
+
+
+def _nvjitlink() -> Any:
+    try:
+        from cuda.bindings import nvjitlink
     except ImportError as error:
-        raise BackendError(f"cuda.core cannot be imported: {error}", hint=_INSTALL) from error
-    # cuda.core falls back to the driver's linker, which would have to read this PTX; that must not happen silently.
+        raise BackendError(f"cuda.bindings cannot be imported: {error}", hint=_INSTALL) from error
     _require_nvjitlink()
-    from cuda.bindings.nvjitlink import nvJitLinkError
-
-    objects = [ObjectCode.from_ptx(text.encode()) for text in ptx_texts]
-    # The archive adds 200 kB, so it is linked only where something calls it.
-    if device_runtime and any("cudaGraphSetConditional" in text for text in ptx_texts):
-        objects.append(ObjectCode.from_library(_device_runtime()))
-    options = LinkerOptions(arch=f"sm_{capability[0]}{capability[1]}")
-    try:
-        linker = Linker(*objects, options=options)
-        code = linker.link("cubin").code
-    except (nvJitLinkError, RuntimeError, ValueError, OSError) as error:
-        raise BackendError(f"the kernels do not link: {str(error).strip()}") from error
-    return bytes(code) if not isinstance(code, str) else code.encode()
+    return nvjitlink
 
 
 def _require_nvjitlink() -> None:

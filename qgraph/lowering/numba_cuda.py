@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import ast
 import copy
-import gc
+import functools
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -35,12 +34,13 @@ from qgraph.lowering.atomics import (
     peek_word,
     split_word,
 )
+from qgraph.lowering.garbage import garbage_kept
 from qgraph.lowering.noting_words import divisor_word, power_word
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.ptx_names import canonical, without_results
-from qgraph.lowering.registries import RefreshedOnce, SearchedOnce
+from qgraph.lowering.registries import RefreshedOnce, ResolvedOnce, SearchedOnce
 from qgraph.lowering.slot_source import slots_name
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Cast, Function
@@ -91,6 +91,8 @@ class _Compiler:
 
 
 _COMPILERS = _Compilers()
+# NVVM compiles one program at a time.
+_NVVM_LOCK = threading.Lock()
 
 
 def _make_compiler(float_type: str) -> _Compiler:
@@ -103,7 +105,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     from numba.cuda.target import CUDATargetContext, CUDATypingContext
     from numba.cuda.typing.templates import signature
 
-    class Typing(NumberTyping, RefreshedOnce, CUDATypingContext):
+    class Typing(NumberTyping, ResolvedOnce, RefreshedOnce, CUDATypingContext):
         meanings = MEANINGS
         typing_error = TypingError
         make_signature = staticmethod(signature)
@@ -144,6 +146,7 @@ def _make_compiler(float_type: str) -> _Compiler:
             return builder.call(declare(builder.module), (pointer, value))
 
     typing = Typing()
+    typing.resolved = {}
     typing.float_type = getattr(types, float_type)
     typing._words = {}
     typing.special = {id(function): atomic_word(function) for function in language.ATOMICS}
@@ -177,6 +180,8 @@ def _compile(typing: Any, target: Any, function: Any, args: tuple[Any, ...], res
     from numba.cuda import compiler
     from numba.cuda.core.callconv import CUDACallConv
 
+    from qgraph.lowering.cuda_passes import Compiler
+
     return compiler.compile_extra(
         typingctx=typing,
         targetctx=target,
@@ -185,16 +190,32 @@ def _compile(typing: Any, target: Any, function: Any, args: tuple[Any, ...], res
         return_type=result,
         flags=flags.copy(),
         locals={},
-        pipeline_class=compiler.CUDACompiler,
+        pipeline_class=Compiler,
         call_conv=CUDACallConv(target),
         abi_info={},
     )
 
 
-def _flags(capability: tuple[int, int], fastmath: bool) -> Any:
+@functools.cache
+def _flags_class() -> Any:
     from numba.cuda.flags import CUDAFlags
 
-    flags = CUDAFlags()
+    class Flags(CUDAFlags):
+        """Numba's, compared by what was set: it looks for what is compiled already by them, and goes through all options."""
+
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Flags) and bool(self._values == other._values)
+
+        def __hash__(self) -> int:
+            return len(self._values)
+
+    return Flags
+
+
+def _flags(capability: tuple[int, int], fastmath: bool) -> Any:
+    flags = _flags_class()()
     flags.no_compile = True
     flags.no_cpython_wrapper = True
     flags.no_cfunc_wrapper = True
@@ -236,8 +257,11 @@ def compile_ptx(
     entry: str,
     launch_bound: int | None,
     constant: Sequence[bool] = (),
-) -> str:
-    """The PTX of one kernel, whose only visible name is ``entry``. The same text in every process for the same source.
+) -> Callable[[], str]:
+    """What gives the PTX of one kernel, whose only visible name is ``entry``. The same text in every process for one source.
+
+    Numba's part is done when this returns. What it gives is NVVM's part: it may be called once, in any thread, and leaves
+    Python to others meanwhile.
 
     Args:
         function: the task; what it calls is compiled with it, under the same number rules.
@@ -255,34 +279,31 @@ def compile_ptx(
     compiler = _COMPILERS.get(float_type)
     flags = _flags(capability, fastmath)
     session = Session(library=None, flags=flags)
-    with kernel_errors(function, session.owners), global_compiler_lock, numba_target_override(), _garbage_kept():
+    with kernel_errors(function, session.owners), global_compiler_lock, numba_target_override(), garbage_kept():
         python = python_function(function)
         compiler.typing.session = session
         compiler.typing.fresh = compiler.target.fresh = False
         # These belong to the flags that they were compiled with.
         compiler.target.cached_internal_func.clear()
+        compiler.typing.resolve_for(flags)
         try:
             result = _compile(compiler.typing, compiler.target, python, argument_types, types.void, flags)
         finally:
             compiler.typing.session = None
         pointers = _data_pointers(argument_types, constant)
-        text = without_results(_kernel_ptx(result, capability, launch_bound, fastmath, pointers))
-        if capability >= PROGRAMMATIC:
-            _check_waits_first(text)
-            text = _wait_late(text)
-        return canonical(text, result.fndesc.llvm_func_name, entry)
+        unit = _unit(result, capability, launch_bound, fastmath, pointers)
+    name = result.fndesc.llvm_func_name
+    return lambda: _finished(unit, capability, name, entry)
 
 
-@contextmanager
-def _garbage_kept() -> Iterator[None]:
-    """No search for garbage while one kernel is compiled: Numba makes objects so fast that it takes an eighth of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+def _finished(unit: Any, capability: tuple[int, int], name: str, entry: str) -> str:
+    with _NVVM_LOCK:
+        text: str = unit.compile().decode()
+    text = without_results(text.strip("\x00").strip())
+    if capability >= PROGRAMMATIC:
+        _check_waits_first(text)
+        text = _wait_late(text)
+    return canonical(text, name, entry)
 
 
 def _data_pointers(argument_types: Sequence[Any], constant: Sequence[bool]) -> list[int]:
@@ -329,9 +350,8 @@ def _wait_late(ptx: str) -> str:
     return "\n".join([*lines[:wait], *lines[wait + 1 : behind], lines[wait], *lines[behind:]])
 
 
-def _kernel_ptx(
-    result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool, pointers: Sequence[int]
-) -> str:
+def _unit(result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool, pointers: Sequence[int]) -> Any:
+    """What Numba made of a kernel, as a program of NVVM that is still to be compiled."""
     from numba.cuda.compiler import kernel_fixup
     from numba.cuda.cudadrv import nvrtc, nvvm
 
@@ -353,8 +373,8 @@ def _kernel_ptx(
     return _nvvm(library.llvm_strs, {**_nvvm_options(fastmath), "arch": nvrtc.get_arch_option(*capability)})
 
 
-def _nvvm(modules: Sequence[str], options: dict[str, Any]) -> str:
-    """LLVM modules as one PTX text. Numba's own way verifies them too, and always reads the library of functions."""
+def _nvvm(modules: Sequence[str], options: dict[str, Any]) -> Any:
+    """LLVM modules as one program. Numba's own way verifies them too, and always reads the library of functions."""
     from numba.cuda.cudadrv import nvvm
 
     unit = nvvm.CompilationUnit(options)
@@ -362,8 +382,7 @@ def _nvvm(modules: Sequence[str], options: dict[str, Any]) -> str:
         unit.add_module(nvvm.llvm_replace(module).encode())
     if any("@__nv_" in module or '@"__nv_' in module for module in modules):
         unit.lazy_add_module(nvvm.LibDevice().get())
-    text: str = unit.compile().decode()
-    return text.strip("\x00").strip()
+    return unit
 
 
 # --- simulator --------------------------------------------------------------------------------------------------------

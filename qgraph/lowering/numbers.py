@@ -21,6 +21,7 @@ from numba.np.numpy_support import as_dtype, from_dtype
 
 from qgraph.lowering.number_code import Emitter, make_complex, types
 from qgraph.program import Function, ParallelFunction
+from qgraph.source import copied
 
 # mypy cannot see Numba's types; at run time Callable is the base of everything that can be called.
 _Callable: Any = types.Callable
@@ -504,15 +505,6 @@ def _python_function(value: Any) -> Any:
         return None
     function = getattr(value, "py_func", None)
     return function if inspect.isfunction(function) else None
-
-
-def copied(node: Any) -> Any:
-    """A syntax tree of its own, as ``copy.deepcopy`` makes it, in a tenth of the time: a tree has no cycles."""
-    if isinstance(node, ast.AST):
-        new = node.__class__.__new__(node.__class__)
-        new.__dict__.update({name: copied(value) for name, value in node.__dict__.items()})
-        return new
-    return [copied(item) for item in node] if type(node) is list else node
 
 
 def python_function(function: Function, names: Mapping[str, object] | None = None) -> Any:

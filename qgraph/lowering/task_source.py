@@ -7,7 +7,6 @@ begin with an underscore are generated.
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
@@ -43,6 +42,7 @@ from qgraph.lowering.tile_source import tile, turns
 from qgraph.lowering.unrolling import TURN, guard, telling
 from qgraph.plan import Node, Unrolling
 from qgraph.program import NUMBER, Axis, Cast, Function, Program, Selection, Task, function_tree
+from qgraph.source import copied
 
 HANDLE = Parameter("handle", "_handle")
 EARLY = Parameter("early", "_early")
@@ -159,7 +159,7 @@ def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Se
         lines = _statements(f"_n = {product(extents)}\nif _t < _n: pass\n_t -= (_n + {WARP - 1}) & -{WARP}\nif _t < 0: return")
         mine = lines[1]
         assert isinstance(mine, ast.If)
-        iteration = replace_continue(copy.deepcopy(list(part.body)))
+        iteration = replace_continue(copied(list(part.body)))
         mine.body = [*prologue(part, dtypes), *unravel(part, "_t", part.axes), *iteration, ast.Return()]
         body += lines
     parameters = (*parameters_of(program, task, body), EARLY)
@@ -234,15 +234,15 @@ def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, tiled: b
     full = whole.body[0]
     assert isinstance(full, ast.For)
     assert isinstance(rest, ast.While)
-    full.body += [*unravel(task, "_t", task.axes, short=short, tiled=tiled), *copy.deepcopy(list(task.body))]
-    rest.body += [*unravel(task, "_t", task.axes, tiled=tiled), *copy.deepcopy(list(task.body))]
+    full.body += [*unravel(task, "_t", task.axes, short=short, tiled=tiled), *copied(list(task.body))]
+    rest.body += [*unravel(task, "_t", task.axes, tiled=tiled), *copied(list(task.body))]
     return [*head, *prologue(task, dtypes), choice, rest]
 
 
 def _one_thread(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
     """One thread an iteration; threads past the end return before they read anything."""
     guard = _statements(f"_t = _at_least(_cuda.grid(1), 0)\nif _t >= {product(counts)}: return")
-    body = replace_continue(copy.deepcopy(list(task.body)))
+    body = replace_continue(copied(list(task.body)))
     return [*guard, *prologue(task, dtypes), *unravel(task, "_t", task.axes), *body]
 
 
@@ -370,7 +370,7 @@ def _loops(task: Task, bounds: Mapping[str, int], iteration: Sequence[ast.stmt])
     rows, last = task.axes[:-1], task.axes[-1]
     (inner,) = _statements("for _t in _range(_col0, _col1): pass")
     assert isinstance(inner, ast.For)
-    inner.body = [*unravel(task, "_t", (last,)), *_told((last,), bounds), *_index_tuple(task), *copy.deepcopy(list(iteration))]
+    inner.body = [*unravel(task, "_t", (last,)), *_told((last,), bounds), *_index_tuple(task), *copied(list(iteration))]
     if not rows:
         return inner
     (outer,) = _statements("for _row in _range(_row0, _row1): pass")
@@ -446,7 +446,7 @@ def serial_function(
 def one_thread_body(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
     """The statements of a one-thread task: load the slots that it reads, run, store the kernel scalars that it assigned."""
     stores = _statements("\n".join(f"{slot_place(slot, dtypes)} = {name}" for name, slot in task.results))
-    return [*prologue(task, dtypes), *copy.deepcopy(list(task.body)), *stores]
+    return [*prologue(task, dtypes), *copied(list(task.body)), *stores]
 
 
 def task_names(task: Task, dtypes: Dtypes) -> dict[str, object]:

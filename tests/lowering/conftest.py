@@ -73,6 +73,6 @@ def compile_ptx() -> Callable[..., str]:
             fastmath=fastmath,
             entry=entry,
             launch_bound=launch_bound,
-        )
+        )()
 
     return compile_

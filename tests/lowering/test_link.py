@@ -47,7 +47,7 @@ def test_a_missing_linker_says_what_to_install(monkeypatch):
 
 
 def test_a_missing_toolkit_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cuda.core", None)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(BackendError, match=r"\[cu12\]"):
         link.link([PTX.format(name="first")], (9, 0))
 

@@ -162,7 +162,7 @@ def text(body, entry):
     names = {"cuda": numba_cuda.cuda_module(), "f": inner_njit, "g": other_njit}
     function = Function("k", tree, names, "<kernel>")
     return numba_cuda.compile_ptx(function, (X,), float_type="float32", capability=(9, 0), fastmath=False, entry=entry,
-                                  launch_bound=128)
+                                  launch_bound=128)()
 
 for number in range(int(sys.argv[1])):
     text(f"f(x[i]) + {number}", "warm")

@@ -1,0 +1,77 @@
+"""NVVM and nvJitLink beside Numba."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+
+from qgraph.errors import BackendError
+from qgraph.lowering.beside import Beside
+
+
+class Pretended:
+    """Takes texts as nvJitLink does."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.closed = False
+
+    def add(self, text: str) -> None:
+        if text == "bad":
+            raise BackendError("it does not link")
+        self.texts.append(text)
+
+    def cubin(self) -> bytes:
+        return "".join(self.texts).encode()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_texts_are_linked_in_order_while_others_are_made():
+    linking, going = Pretended(), threading.Event()
+    with Beside(lambda: linking) as beside:
+        first = beside.begin(lambda: (going.wait(10), "a")[1])
+        beside.link(lambda: "b")
+        last = beside.begin(lambda: "c")
+        going.set()
+        assert (first(), last()) == ("a", "c")
+        assert beside.cubin() == b"abc"
+    assert linking.closed
+
+
+def test_nothing_to_link_is_no_linker():
+    def refused():
+        raise AssertionError("made")
+
+    with Beside(refused) as beside:
+        assert beside.cubin() == b""
+    with Beside(None) as beside:
+        assert beside.begin(lambda: "a")() == "a"
+
+
+@pytest.mark.parametrize("text", ["bad", None])
+def test_what_fails_there_is_told_here(text):
+    linking = Pretended()
+
+    def finish():
+        if text is None:
+            raise BackendError("it does not compile")
+        return text
+
+    with Beside(lambda: linking) as beside, pytest.raises(BackendError, match="does not"):
+        beside.begin(finish)
+        beside.cubin()
+
+
+def test_threads_give_way_sooner_as_long_as_anybody_compiles():
+    usual = sys.getswitchinterval()
+    outer, inner = Beside(None), Beside(None)
+    with outer:
+        assert sys.getswitchinterval() < usual
+        inner.__enter__()
+    assert sys.getswitchinterval() < usual
+    inner.__exit__(None, None, None)
+    assert sys.getswitchinterval() == usual
