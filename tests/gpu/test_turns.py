@@ -133,7 +133,10 @@ def while_nodes(tmp_path_factory):
 
 @pytest.mark.parametrize(("streams", "loops"), [(1, 1), (1, 12), (8, 1), (8, 12)])
 def test_the_driver_runs_loops_one_after_another(while_nodes, streams, loops):
-    """What qgraph relies on; without ``apart`` the program fails on driver 580.159 from three loops on."""
+    """What qgraph relies on; without ``apart`` the program fails on driver 580.159 from three loops on.
+
+    It may fail with ``apart`` where other processes use the GPU at the same time.
+    """
     done = subprocess.run(
         [str(while_nodes), str(streams), str(loops), "2", "apart"], capture_output=True, text=True, timeout=60, check=False
     )
