@@ -40,15 +40,17 @@ def measure(quick: bool) -> Answer:
             _warm(answer, folder, repeats)
         else:
             answer.missing["warm start"] = "it needs a GPU"
+            _start("in_qgraph", "cpu", folder=folder)
             marks = [_start("in_qgraph", "cpu", folder=folder)["marks"] for _ in range(repeats)]
             _steps(answer, "qgraph, CPU", marks)
+        _cold(answer, EXAMPLES[:3] if quick else EXAMPLES, folder)
     imported = next(row["ms"] for row in answer.rows if row["step"] == "import qgraph")
     answer.targets.append(Target("import qgraph, after NumPy", imported, "<=", IMPORT, "ms"))
-    _cold(answer, EXAMPLES[:3] if quick else EXAMPLES)
     return answer
 
 
 def _warm(answer: Answer, folder: str, repeats: int) -> None:
+    _start("alone", folder=folder)
     alone = [_start("alone", folder=folder)["marks"] for _ in range(repeats)]
     _steps(answer, "NumPy and a context", alone)
     base = statistics.median(each["CUDA context"] for each in alone)
@@ -88,9 +90,10 @@ def _steps(answer: Answer, what: str, marks: list[dict[str, float]]) -> None:
 
 
 def _start(module: str, *args: str, folder: str) -> Any:
-    """What a process says that runs ``benchmarks.starts.<module>``."""
+    """What a process says that runs ``benchmarks.starts.<module>``; libraries have their bytecode, as installed ones do."""
     env = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+        "PYTHONPYCACHEPREFIX": os.path.join(folder, "bytecode"),
         "QGRAPH_CACHE": "1",
         "QGRAPH_CACHE_DIR": os.path.join(folder, "qgraph"),
         "WARP_CACHE_PATH": os.path.join(folder, "warp"),
@@ -104,8 +107,8 @@ def _start(module: str, *args: str, folder: str) -> Any:
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def _cold(answer: Answer, examples: tuple[str, ...]) -> None:
-    rows = _start("cold", *examples, folder="")
+def _cold(answer: Answer, examples: tuple[str, ...], folder: str) -> None:
+    rows = _start("cold", *examples, folder=folder)
     # Each task counts as much as the kernel that it is in takes for one.
     each = {
         step: [row[step] / row["tasks"] for row in rows for _ in range(row["tasks"])] for step in ("plan", "compile and link")
