@@ -68,9 +68,7 @@ class CpuExecutable:
 
     def again(self, call: Call) -> Callable[[], tuple[Any, ...] | None] | None:
         """A function that runs ``call`` once more while its arrays live, holding them weakly; None where it cannot."""
-        if self._host_calls or self._faults is not None:
-            return None
-        if not self._temporaries.empty:
+        if self._host_calls or not self._temporaries.empty:
             return None
         # Straight-line code: in a short call every look-up counts.
         names: dict[str, Any] = {"owner": self, "compiled": self._call, "scratch": self._scratch, "results": self._results}
@@ -88,8 +86,13 @@ class CpuExecutable:
         views = self._scratch.take()
         scratch = [f"view{number}" for number in range(len(views))]
         arguments += [*(str(int(call.host[k])) for k in self._hosts), *scratch[1:]]
-        numbers = "None" if self._results is None else "results.read(view0)"
-        lines = [f"compiled({', '.join(arguments)})", "owner.replays += 1", f"numbers = {numbers}"]
+        before, after = [], []
+        if self._faults is not None:
+            names["faults"] = self._faults
+            arguments.append("noted")
+            before, after = ["noted = faults.words()"], ["faults.tell(noted)"]
+        lines = [*before, f"compiled({', '.join(arguments)})", "owner.replays += 1", *after]
+        lines.append(f"numbers = {'None' if self._results is None else 'results.read(view0)'}")
         if self._scratch.empty:
             names.update(zip(scratch, views, strict=True))
         else:

@@ -408,3 +408,23 @@ def arguments_by_name(x, y):
 def test_arguments_of_builtin_functions_by_name(check):
     """Numba asserted that there were none."""
     check(arguments_by_name, lambda: (np.full(6, 77.0), np.arange(6.0)))
+
+
+def faults_and_a_result(x, k):
+    s = 2
+    for i in range(x.shape[0]):
+        x[i] += s ** k[0]
+    return x[0]
+
+
+@pytest.mark.needs("host_arrays")
+def test_a_call_that_comes_back_tells_its_faults_too(rig):
+    """Repeated calls on the CPU go a way of their own."""
+    kernel, x, k = rig.kernel(faults_and_a_result), np.array([1, 2]), np.array([2])
+    assert [kernel(x, k) for _ in range(4)] == [5, 9, 13, 17]
+    k[0] = -1
+    for _ in range(3):
+        with pytest.raises(qgraph.ArgumentError, match="negative power"):
+            kernel(x, k)
+    k[0] = 1
+    assert [kernel(x, k) for _ in range(2)] == [19, 21]
