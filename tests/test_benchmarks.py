@@ -88,9 +88,9 @@ def test_a_start_that_fails_is_missing(tmp_path):
 
 
 @pytest.mark.needs("compiler")
-def test_compiling_is_taken_apart():
+def test_compiling_is_taken_apart(tmp_path):
     answer = Answer("startup", "", ())
-    startup._cold(answer, ("jacobi",))
+    startup._cold(answer, ("jacobi",), str(tmp_path))
     assert [row["step"] for row in answer.rows] == ["plan", "compile and link", "in all"]
     assert all(row["ms"] > 0 for row in answer.rows)
     assert "a loop of 6 in 1 kernels" in answer.rows[0]["what"]

@@ -405,35 +405,35 @@ def adapted():
     assert "unrolled" not in kernel.executable.reason
     # What ran long is seen before the next launch. That one comes after it, on whatever stream.
     del driver.waited[:]
-    unrolled = kernel.agrees(*arguments(do_while, 100, n=20, a=11), stream=6)
+    unrolled = kernel.agrees(*arguments(do_while, 20, n=12, a=11), stream=6)
     assert unrolled is not plain
     assert driver.waited == [("wait", 6), ("record", 6)]
     assert "unrolled" in kernel.executable.reason
     # Other arguments and sizes reach both.
     assert kernel.agrees(*arguments(do_while, 1, n=40, a=12)) is unrolled
     assert kernel.agrees(*arguments(do_while, 2, n=3, a=13)) is plain
-    assert kernel.agrees(*arguments(do_while, 100, n=3, a=13)) is plain
-    for turns in (1, 40, 1, 40, 40, 40, 2, 2, 2):
+    assert kernel.agrees(*arguments(do_while, 20, n=3, a=13)) is plain
+    for turns in (1, 20, 1, 20, 20, 20, 2, 2, 2):
         kernel.agrees(*arguments(do_while, turns, n=turns, a=turns))
     assert not kernel.unrolled
     executable = kernel.executable
     assert (executable.rebuilds, executable.replays) == (0, 16)
     assert len(executable._resources.graphs) == 2
     changes = executable.argument_updates
-    found = arguments(do_while, 60)
+    found = arguments(do_while, 20)
     values = (*(view_of_host(each, each) for each in found[:3]), 7)
     same = Call(values, kernel.host_values(values), 0)
     for _ in range(6):
-        found[2][()] = 60
+        found[2][()] = 20
         executable.launch(same)
     assert kernel.unrolled
     assert executable.argument_updates == changes + 1
     # Whoever holds the plain graph launches it when he likes.
     raw = executable.graph(same)
     assert raw.executable is plain
-    assert kernel.agrees(*arguments(do_while, 50)) is plain
-    assert kernel.agrees(*arguments(do_while, 50)) is plain
-    assert kernel.agrees(*arguments(do_while, 50)) is plain
+    assert kernel.agrees(*arguments(do_while, 20)) is plain
+    assert kernel.agrees(*arguments(do_while, 20)) is plain
+    assert kernel.agrees(*arguments(do_while, 20)) is plain
     executable.close()
 
 
@@ -546,11 +546,11 @@ def repeated_and_adapted():
     # Before anything is known; the first of each length, the change (which is prepared first), and then again.
     for turns, looks, unrolled in (
         *((2, 1, False), (2, 1, False), (2, 0, False)),
-        *((60, 0, False), (60, 1, False), (60, 1, True), (60, 1, True), (60, 0, True)),
+        *((20, 0, False), (20, 1, False), (20, 1, True), (20, 1, True), (20, 0, True)),
         *((2, 0, True), (2, 1, False), (2, 0, False)),
-        *((60, 0, False), (60, 1, True), (60, 0, True)),
+        *((20, 0, False), (20, 1, True), (20, 0, True)),
         *((2, 0, True), (2, 1, False), (2, 0, False)),
-        *((60, 0, False), (2, 1, True), (2, 1, False), (2, 0, False)),
+        *((20, 0, False), (2, 1, True), (2, 1, False), (2, 0, False)),
     ):
         again(turns, looks=looks)
         assert kernel.unrolled == unrolled
