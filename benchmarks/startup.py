@@ -93,7 +93,6 @@ def _start(module: str, *args: str, folder: str) -> Any:
     """What a process says that runs ``benchmarks.starts.<module>``; libraries have their bytecode, as installed ones do."""
     env = {
         **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
-        "PYTHONPYCACHEPREFIX": os.path.join(folder, "bytecode"),
         "QGRAPH_CACHE": "1",
         "QGRAPH_CACHE_DIR": os.path.join(folder, "qgraph"),
         "WARP_CACHE_PATH": os.path.join(folder, "warp"),

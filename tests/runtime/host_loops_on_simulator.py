@@ -280,7 +280,7 @@ def any_number_of_turns():
         assert len(kernel.plan.unrolled) == (3 if function is several else 1), function
         pairs = []
         # A loop that ran long is run ahead of at once, another one later.
-        counts = (*chosen.sample(COUNTS[:-1], 1), 9, 17, 10)
+        counts = (*chosen.sample(COUNTS[:-1], 1), 9, 17)
         if function is independent and capability == (9, 0):
             counts = (*COUNTS, *itertools.chain.from_iterable((turns, 16) for turns in (1, 9, 17)))
         for turns in counts:
@@ -377,11 +377,11 @@ def faulty(x, y, ends, turns):
 
 def faults():
     """A loop ends where a task finds a fault, and the copies behind it do nothing."""
-    given = np.zeros(40), np.arange(40.0), np.array([1, 39]), np.array([20, 15])
+    given = np.zeros(24), np.arange(24.0), np.array([1, 23]), np.array([12, 11])
     kernel = Kernel(faulty, *given)
     assert len(kernel.plan.unrolled) == 1
-    for last in (1, 9, 15):
-        x, y, ends, turns = np.zeros(40), np.arange(40.0), np.array([1, 39]), np.array([20, last])
+    for last in (1, 9, 11):
+        x, y, ends, turns = np.zeros(24), np.arange(24.0), np.array([1, 23]), np.array([12, last])
         try:
             kernel.start(x, y, ends, turns)
         except qgraph.ArgumentError as error:
@@ -389,12 +389,12 @@ def faults():
         else:
             raise AssertionError("a fault was not told")
         driver.cuCtxSynchronize()
-        assert np.array_equal(x[:last], y[40 - last :] + last - 1)
+        assert np.array_equal(x[:last], y[24 - last :] + last - 1)
         assert (x[last:] == 0).all()
-        x, y, ends, turns = np.zeros(40), np.arange(40.0), np.array([1, 39]), np.array([20, 50])
-        assert kernel.start(x, y, ends, turns) == (20,)
+        x, y, ends, turns = np.zeros(24), np.arange(24.0), np.array([1, 23]), np.array([12, 50])
+        assert kernel.start(x, y, ends, turns) == (12,)
         driver.cuCtxSynchronize()
-        assert np.array_equal(x[:20], y[20:] + 19)
+        assert np.array_equal(x[:12], y[12:] + 11)
 
 
 def one_by_one():
