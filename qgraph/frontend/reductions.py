@@ -22,6 +22,7 @@ from qgraph.frontend.accesses import Access, Accesses, LoopFacts
 from qgraph.frontend.affine import Poly
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.races import NOTHING_WRITTEN, always_apart
+from qgraph.frontend.ranks import parts_of
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.walk import collect, user_text
 from qgraph.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Cast, Effects, Reduction, Slot, Verdict, itemsize
@@ -121,7 +122,7 @@ class _Finder:
         if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
             return ""
         array = node.value.id
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        parts = parts_of(node)
         if array not in self.facts.ndim or len(parts) != self.facts.ndim[array] or not self._invariant(node.slice, _INDEX):
             return ""
         return f"{self.unit.same.get(array, array)}[{ast.unparse(node.slice)}]"

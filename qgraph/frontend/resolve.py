@@ -45,7 +45,7 @@ from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.divisions import may_divide_by_zero, zero_division
 from qgraph.frontend.flags import assign, lower_loop, unless
 from qgraph.frontend.frames import ADDED
-from qgraph.frontend.indexing import element, placed
+from qgraph.frontend.indexing import WRITTEN, element, placed
 from qgraph.frontend.matching import as_if, cases_of, chosen_case
 from qgraph.frontend.names import Names
 from qgraph.frontend.parse import SourceFunction
@@ -168,6 +168,7 @@ class _Rewriter(ast.NodeTransformer):
         if known is not None:
             return known
         if is_ellipsis(node.slice):  # Numba has no code for `x[...]`, but for `x[...,]`.
+            vars(node).setdefault(WRITTEN, ast.unparse(node))
             node.slice = _at(ast.Tuple([node.slice], ast.Load()), node.slice)
         node.value = self.visit(node.value)
         node.slice = self.visit(node.slice)

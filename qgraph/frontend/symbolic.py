@@ -16,10 +16,14 @@ from qgraph.frontend.affine import Poly
 
 
 class Dim(Enum):
-    """What an index may be besides an integer: all of a dimension, or an unknown part of it."""
+    """What an index may be besides an integer: all of a dimension, an unknown part of it, or all that others do not take.
+
+    The last is found between brackets only: a view says how each of its dimensions is.
+    """
 
     WHOLE = ":"
     PART = "part"
+    REST = "..."
 
 
 Index = Poly | Dim | None

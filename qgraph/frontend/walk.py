@@ -20,6 +20,7 @@ from qgraph.frontend.affine import ONE, Poly
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.indexing import WRITTEN
 from qgraph.frontend.limits import most_of
+from qgraph.frontend.ranks import is_ellipsis, parts_of
 from qgraph.frontend.symbolic import (
     UNKNOWN,
     Dim,
@@ -608,7 +609,7 @@ class _Walker:
     def subscript(self, node: ast.Subscript) -> Value:
         """The place that ``node`` means, elements included as views without dimensions; its indices are read."""
         base = self.expression(node.value)
-        parts = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+        parts = parts_of(node)
         indices = self.indices(parts)
         views = views_in([base])
         if base.items is not None:
@@ -642,6 +643,9 @@ class _Walker:
                     self.use(bound)
                 found.append(Dim.PART if bounds else Dim.WHOLE)
                 continue
+            if is_ellipsis(part):
+                found.append(Dim.REST)
+                continue
             value = self.expression(part)
             self.record_all(value, "read", part)
             fancy = views_in([value]) or (isinstance(part, ast.Constant) and not isinstance(part.value, int))
@@ -660,6 +664,10 @@ class _Walker:
             return View(view.array, None)
         dims, facts = list(view.dims), list(view.facts)
         free = [at for at, dim in enumerate(dims) if isinstance(dim, Dim)]
+        if Dim.REST in indices:
+            at = indices.index(Dim.REST)
+            rest = len(free) - (len(indices) - 1)
+            indices = [*indices[:at], *(Dim.WHOLE,) * rest, *indices[at + 1 :]]
         if len(indices) > len(free):
             return View(view.array, None)
         for at, index in zip(free, indices, strict=False):

@@ -387,16 +387,16 @@ def test_methods_of_arrays_inside_a_loop(check):
     check(methods_of_arrays, lambda: (np.full(6, 77.0), np.arange(1.0, 9.0)))
 
 
-def ellipses(x, y, u):
+def ellipses(x, y, u, v):
     for i in range(x.shape[0]):
         w = y[...]
         x[i] = w[i] + y[...][-1] + y[...].shape[0]
         u[..., i][1] = 3
-        u[i][...] = 4
+        v[i][...] = 4
 
 
 def test_an_ellipsis_alone_inside_a_loop(check):
-    check(ellipses, lambda: (np.full(4, 77.0), np.arange(6.0), np.full((4, 4), 77)))
+    check(ellipses, lambda: (np.full(4, 77.0), np.arange(6.0), np.full((4, 4), 77), np.full((4, 3), 77)))
 
 
 def arguments_by_name(x, y):

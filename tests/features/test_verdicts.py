@@ -47,6 +47,12 @@ def own_element(x, y, m, k):
     for i in range(m.shape[0]):
         m[i, 0] = 5
         m[i, 1] = m[i, 0] + 1
+    for i in range(m.shape[0]):
+        m[i, ...] = 6
+        m[i][..., 2] = 3
+    for j in range(1, m.shape[1]):
+        m[..., j] = j + 2
+        m[1, ...][j] = 7
 
 
 def own_args():
@@ -60,7 +66,7 @@ def test_own_elements_are_independent(rig):
         assert task.verdict.kind == "independent", (
             f"line {task.span.line - own_element.__code__.co_firstlineno}: {task.verdict}"
         )
-    assert str(plan).count("independent: ") == 12
+    assert str(plan).count("independent: ") == 14
     assert "assumed" not in str(plan)
 
 
@@ -238,6 +244,17 @@ def two_stores(x):
         x[i + 1] = 2
 
 
+def whole_array(x):
+    for i in range(x.shape[0]):
+        x[...] = i
+
+
+def row_and_column(x):
+    for i in range(x.shape[0]):
+        x[..., i][1] = 3
+        x[i][...] = 4
+
+
 VECTOR, MATRIX = (lambda: np.arange(8)), (lambda: np.zeros((4, 5), np.int64))
 
 REFUSED = [
@@ -255,6 +272,8 @@ REFUSED = [
     (inner_store, lambda: (VECTOR(), VECTOR())),
     (read_of_an_update, lambda: (VECTOR(), VECTOR())),
     (two_stores, lambda: (VECTOR(),)),
+    (whole_array, lambda: (MATRIX(),)),
+    (row_and_column, lambda: (MATRIX(),)),
 ]
 
 
