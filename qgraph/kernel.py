@@ -605,8 +605,8 @@ class Bound:
     def graph(self) -> Any:
         """The CUDA graph itself, with these arguments: ``handle`` is the CUgraph, ``executable`` the CUgraphExec.
 
-        They are valid while this object lives and the kernel keeps the
-        graph: not after ``clear_cache``, ``reset``, or a call with sizes that need another graph. Ask again then.
+        They are valid while this object lives and the kernel keeps the graph: not after ``clear_cache``, ``reset``, or a call
+        with sizes that need another graph. Ask again then.
 
         Raises:
             BackendError: the kernel does not run as one CUDA graph here.
