@@ -220,10 +220,7 @@ class _Rewriter(ast.NodeTransformer):
         # A function that is called (the first is the kernel) may be given what is computed on one path of a body only.
         if checked and unit.surely_runs and len(unit.calling) <= 1:
             # The host divides too, and says so before anything runs.
-            tried = ast.parse("(0, 0)[0]", mode="eval").body
-            assert isinstance(tried, ast.Subscript)
-            assert isinstance(tried.value, ast.Tuple)
-            tried.value.elts[1] = expr
+            tried = ast.Subscript(ast.Tuple([ast.Constant(0), expr], ast.Load()), ast.Constant(0), ast.Load())
             unit.host_value(tried, self._scope.span(node), text=ast.unparse(expr))
             checked = False
         found: ast.expr = _OfHost(self, node, checked=checked).visit(copy.deepcopy(expr))
