@@ -254,6 +254,10 @@ class DeviceFunction(_Callable, _Opaque):
             return self._compiled[folded]
         if folded in self._open:
             raise context.typing_error(f"{self.name}() calls itself; recursion is not supported")
+        if inspect.isgeneratorfunction(self.function):
+            raise context.typing_error(
+                f"{self.name}() is a generator, which cannot be compiled into a kernel: return the values"
+            )
         self._open.add(folded)
         try:
             result = context.compile_function(self.function, folded, self.get_impl_key)
