@@ -205,6 +205,7 @@ class Word(_Callable, _Opaque):
         try:
             return self._choices[signature.args]
         except KeyError:
+            # As Numba itself says that it has no code for a call.
             raise NotImplementedError(f"{self.name}{signature.args}") from None
 
     def get_call_signatures(self) -> tuple[list[Any], bool]:
