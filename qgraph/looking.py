@@ -98,22 +98,16 @@ class Looking:
 
     def plan(self, *args: Any, **kwargs: Any) -> GraphPlan:
         """The graph for these arguments, before it is built; needs no GPU, and runs nothing."""
-        values = self._bind(args, kwargs)
-        variant, leaves = self._describe_only(values)
         from qgraph.lowering.build import build_plan
 
+        variant, leaves = self._describe_only(self._bind(args, kwargs))
         return build_plan(variant.program_for(variant.check(leaves)), fuse=self.options.fuse, one_block=self.options.one_block)
 
     def ptx(self, *args: Any, cc: tuple[int, int] = (9, 0), **kwargs: Any) -> dict[str, str]:
         """The PTX of every task for compute capability ``cc``, by task name; needs no GPU."""
         from qgraph.lowering.compile import compile_ptx
 
-        values = self._bind(args, kwargs)
-        variant, leaves = self._describe_only(values)
-        from qgraph.lowering.build import build_plan
-
-        plan = build_plan(variant.program_for(variant.check(leaves)), fuse=self.options.fuse, one_block=self.options.one_block)
-        return compile_ptx(plan, cc, self.options)[1]
+        return compile_ptx(self.plan(*args, **kwargs), cc, self.options)[1]
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """The plan with its reasons: why each edge, and which lines of a float32 kernel are float64. Needs no GPU."""
