@@ -24,7 +24,8 @@ from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.races import NOTHING_WRITTEN, always_apart
 from qgraph.frontend.ranks import parts_of
 from qgraph.frontend.resolve import Body
-from qgraph.frontend.walk import collect, user_text
+from qgraph.frontend.walk import collect
+from qgraph.frontend.wording import user_text
 from qgraph.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Cast, Effects, Reduction, Slot, Verdict, itemsize
 from qgraph.source import Span
 
