@@ -42,7 +42,7 @@ from qgraph.frontend.callees import (
 )
 from qgraph.frontend.compile_time import bind_items, constant_of, is_static_call, known_test, static_items, static_value
 from qgraph.frontend.definite import names_assigned
-from qgraph.frontend.divisions import may_divide_by_zero, zero_division
+from qgraph.frontend.divisions import divides_by_zero, divides_by_zero_itself, may_divide_by_zero, zero_division
 from qgraph.frontend.flags import assign, lower_loop, unless
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.indexing import WRITTEN, element, placed
@@ -216,7 +216,7 @@ class _Rewriter(ast.NodeTransformer):
     def _of_host(self, expr: ast.expr, node: ast.expr) -> ast.expr:
         """What the host knows, as an expression of the body, which is written ``node``."""
         unit = self._body.unit
-        checked = self._divisors != "known" and _divides_by_zero(unit, self._scope, expr)
+        checked = self._divisors != "known" and divides_by_zero(unit, self._scope, expr)
         # A function that is called (the first is the kernel) may be given what is computed on one path of a body only.
         if checked and unit.surely_runs and len(unit.calling) <= 1:
             # The host divides too, and says so before anything runs.
@@ -692,15 +692,6 @@ class _Rewriter(ast.NodeTransformer):
         return KernelSyntaxError(found, self._scope.span(node), hint=hint)
 
 
-def _divides_by_zero_itself(unit: Unit, scope: Scope, node: ast.AST) -> bool:
-    return isinstance(node, ast.BinOp) and may_divide_by_zero(unit, scope, node.op, node.left, node.right, of_host=True)
-
-
-def _divides_by_zero(unit: Unit, scope: Scope, expr: ast.expr) -> bool:
-    """Whether an expression of the host may divide a Python integer by zero."""
-    return any(_divides_by_zero_itself(unit, scope, node) for node in ast.walk(expr))
-
-
 class _OfHost(ast.NodeTransformer):
     """A host expression that is used in a body, as ``written``: its float literals are narrow, and no divisor is 0."""
 
@@ -711,7 +702,7 @@ class _OfHost(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         rewriter = self._rewriter
-        fails = self._checked and _divides_by_zero_itself(rewriter._body.unit, rewriter._scope, node)
+        fails = self._checked and divides_by_zero_itself(rewriter._body.unit, rewriter._scope, node)
         fault = zero_division(rewriter._scope, self._written, ast.unparse(node)) if fails else None
         self.generic_visit(node)
         node.right = rewriter.divisor(node.right, fault)
