@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from qgraph.program import ArrayType, Carried, Leaf, Reduction, Slot, Task
+from qgraph.source import copied
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
 
@@ -135,7 +135,7 @@ def _same(one: object, other: object) -> bool:
 
 
 def _renamed(tree: _Tree, new: Mapping[str, str]) -> _Tree:
-    tree = copy.deepcopy(tree)
+    tree = copied(tree)
     for node in ast.walk(tree):
         for attribute in _PLACES.get(type(node), ()):
             name = getattr(node, attribute)

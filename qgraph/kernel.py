@@ -1,24 +1,19 @@
-"""``@qgraph.kernel``: specialise, cache, launch. The one place that knows the frontend, the lowering and the runtime."""
+"""``@qgraph.kernel``: specialise, cache, launch."""
 
 from __future__ import annotations
 
 import functools
-import inspect
-import threading
 import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, overload
 
-from qgraph.errors import ArgumentError, BackendError, CudaError, KernelSyntaxError, PerformanceWarning
-from qgraph.explain import Explanation
-from qgraph.frontend.parse import SourceFunction, parse
-from qgraph.language import Func
+from qgraph.errors import BackendError, CudaError, PerformanceWarning
+from qgraph.looking import Looking
 from qgraph.options import Options
-from qgraph.plan import GraphPlan
-from qgraph.program import FrozenName, GlobalArray, GlobalArrayFound, is_array
+from qgraph.program import FrozenName, GlobalArray, GlobalArrayFound
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.backends import DEFAULTS, choose
 from qgraph.runtime.call import Call
@@ -104,7 +99,7 @@ def _no_stream(leaves: tuple[Any, ...]) -> int:
     return 0
 
 
-class Kernel:
+class Kernel(Looking):
     """A function whose kernel-level loops run as one graph. Made by ``@qgraph.kernel``.
 
     Calling it runs it; on CUDA the call returns before the device has finished.
@@ -118,25 +113,9 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         functools.update_wrapper(self, function)
-        self.options = options
+        super().__init__(function, options)
         # What ran last; it knows what it did.
         self._ran = _Ran()
-        self._source: SourceFunction = parse(function, "@qgraph.kernel")
-        # What a kernel is to another kernel that calls it: a func.
-        self.__qgraph_kernel__ = Func(function)
-        parameters = self._source.signature.parameters
-        for parameter in parameters.values():
-            if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-                raise KernelSyntaxError(
-                    f"a kernel cannot take `*{parameter.name}`",
-                    self._source.span,
-                    hint="give each argument a name, or pass a tuple",
-                )
-        self._names = tuple(parameters)
-        # Arrays in global variables that were found to be used: passed after the arguments.
-        self._global_arrays: tuple[GlobalArray, ...] = ()
-        self._positional = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
-        self._lock = threading.RLock()
         self._variants: dict[Any, Variant] = {}
         self._readings: list[_Reading] = []
         self._specialisations: OrderedDict[Any, Specialisation] = OrderedDict()
@@ -207,47 +186,13 @@ class Kernel:
         # Only complete positional arguments have a key.
         return None, args if complete or key is not None else self._bind(args, kwargs), key
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """The values of all parameters, defaults included."""
-        if not kwargs and len(args) == len(self._names) == self._positional:
-            return args
-        try:
-            bound = self._source.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise ArgumentError(
-                f"{self._source.name}() was called with the wrong arguments: {error}",
-                self._source.span,
-                hint=f"its parameters are {', '.join(self._names) or 'none'}",
-            ) from None
-        bound.apply_defaults()
-        return tuple(bound.arguments.values())
-
-    def _complete(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The values of all parameters, and after them the global arrays that are known to be used, as they are now."""
-        arrays = self._global_arrays
-        found = tuple(array.value for array in arrays)
-        if all(map(is_array, found)):
-            return values + found
-        # One is a number now, or gone: the kernel must be looked at again.
-        self._use_arrays(tuple(array for array in arrays if is_array(array.value)))
-        return self._complete(values)
-
     def _use_arrays(self, arrays: tuple[GlobalArray, ...]) -> None:
-        """From now on the global arrays that are passed are ``arrays``."""
-        self._global_arrays = arrays
+        super()._use_arrays(arrays)
         self._readings = []
         self._recent.clear()
         self._last = None
         self._seen.clear()
         self._numbers, self._key = None, _no_key
-
-    def _add_array(self, array: GlobalArray) -> None:
-        with self._lock:
-            taken = {*self._names, *(other.path for other in self._global_arrays)}
-            while array.path in taken:
-                array = replace(array, path=f"global {array.path}")
-            if all(other.place != array.place for other in self._global_arrays):
-                self._use_arrays((*self._global_arrays, array))
 
     def _run(self, values: tuple[Any, ...], key: tuple[Any, ...] | None = None) -> Any:
         """Everything from values to a launch, nothing assumed. ``key`` is theirs, where it is known."""
@@ -396,15 +341,6 @@ class Kernel:
         if numbers != self._numbers and len(values) - len(self._global_arrays) == self._positional:
             self._key, self._numbers = key_maker(len(values), numbers), numbers
 
-    def _parameters(self, arrays: tuple[GlobalArray, ...]) -> tuple[str, ...]:
-        """How the user writes all that is passed."""
-        return (*self._names, *(array.path for array in arrays))
-
-    def _reserved(self) -> frozenset[str]:
-        """Names of the function that no leaf may take."""
-        code = self._source.function.__code__
-        return frozenset((*code.co_varnames, *code.co_names, *code.co_freevars))
-
     def _forget_variant(self, key: Any) -> None:
         variant = self._variants.pop(key, None)
         for other in [k for k, s in self._specialisations.items() if s.variant is variant]:
@@ -457,7 +393,7 @@ class Kernel:
             for specialisation in self._specialisations.values():
                 self._retire(specialisation)
 
-    # --- looking -------------------------------------------------------------------------------------------------------
+    # --- what it did, and what it holds --------------------------------------------------------------------------------
 
     @property
     def stats(self) -> Stats:
@@ -478,59 +414,6 @@ class Kernel:
         """Check the arguments once and keep them; ``.launch()`` replays with them and nothing else."""
         return Bound(self, self._bind(args, kwargs))
 
-    def reference(self, *args: Any, **kwargs: Any) -> Any:
-        """The specification: the function as CPython runs it, on NumPy arrays, in place."""
-        from qgraph.frontend.reference import run_reference
-
-        return run_reference(self._source, dict(zip(self._names, self._bind(args, kwargs), strict=True)))
-
-    def plan(self, *args: Any, **kwargs: Any) -> GraphPlan:
-        """The graph for these arguments, before it is built; needs no GPU, and runs nothing."""
-        values = self._bind(args, kwargs)
-        variant, leaves = self._describe_only(values)
-        from qgraph.lowering.build import build_plan
-
-        return build_plan(variant.program_for(variant.check(leaves)), fuse=self.options.fuse, one_block=self.options.one_block)
-
-    def ptx(self, *args: Any, cc: tuple[int, int] = (9, 0), **kwargs: Any) -> dict[str, str]:
-        """The PTX of every task for compute capability ``cc``, by task name; needs no GPU."""
-        from qgraph.lowering.compile import compile_ptx
-
-        values = self._bind(args, kwargs)
-        variant, leaves = self._describe_only(values)
-        from qgraph.lowering.build import build_plan
-
-        plan = build_plan(variant.program_for(variant.check(leaves)), fuse=self.options.fuse, one_block=self.options.one_block)
-        return compile_ptx(plan, cc, self.options)[1]
-
-    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
-        """The plan with its reasons: why each edge, and which lines of a float32 kernel are float64. Needs no GPU."""
-        from qgraph.lowering.bin_source import bin_notes
-        from qgraph.lowering.doubles import doubles
-        from qgraph.lowering.infer import scalar_types
-        from qgraph.lowering.reasons import reasons
-
-        plan = self.plan(*args, **kwargs)
-        program = plan.program
-        lines = doubles(program, tuple(program.tasks()), scalar_types(program))
-        return Explanation(plan, reasons(plan), lines, bin_notes(plan))
-
-    def _describe_only(self, values: tuple[Any, ...]) -> tuple[Variant, tuple[Any, ...]]:
-        """A variant to look at, for any backend: nothing is cached and nothing needs a device."""
-        from qgraph.runtime.arguments import describe
-
-        source, options = self._source, self.options
-        while True:
-            complete = self._complete(values)
-            used = self._global_arrays[: len(complete) - len(values)]
-            found = describe(self._parameters(used), complete, self._reserved(), source.static)
-            try:
-                variant = Variant(source, found.types, found.leaves, "cuda", 0, options, global_arrays=used, runs=False)
-            except GlobalArrayFound as missing:
-                self._add_array(missing.array)
-            else:
-                return variant, found.values
-
     def clear_cache(self) -> None:
         """Forget all graphs and compiled code; the next call compiles again.
 
@@ -549,9 +432,6 @@ class Kernel:
 
     def __get__(self, owner: object, cls: type | None = None) -> Any:
         return self if owner is None else Method(self, owner)
-
-    def __repr__(self) -> str:
-        return f"<qgraph.kernel {self._source.function.__qualname__}>"
 
 
 class Method:
@@ -605,8 +485,8 @@ class Bound:
     def graph(self) -> Any:
         """The CUDA graph itself, with these arguments: ``handle`` is the CUgraph, ``executable`` the CUgraphExec.
 
-        They are valid while this object lives and the kernel keeps the
-        graph: not after ``clear_cache``, ``reset``, or a call with sizes that need another graph. Ask again then.
+        They are valid while this object lives and the kernel keeps the graph: not after ``clear_cache``, ``reset``, or a call
+        with sizes that need another graph. Ask again then.
 
         Raises:
             BackendError: the kernel does not run as one CUDA graph here.

@@ -21,6 +21,7 @@ from qgraph.frontend.scope import Scope
 from qgraph.frontend.slices import assign_slice, is_slice
 from qgraph.frontend.temporaries import temporary
 from qgraph.program import StructType
+from qgraph.source import copied
 
 
 def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
@@ -102,7 +103,7 @@ def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     if _stores_elements(node.target) and not has_calls(region, scope, node.value):
         region.run(scope).statement(scope, node)
         return
-    load = copy.deepcopy(node.target)
+    load = copied(node.target)
     load.ctx = ast.Load()
     value = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
     assign(region, scope, ast.copy_location(ast.Assign([node.target], value), node))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Container
 
 from qgraph.errors import KernelSyntaxError
@@ -23,6 +22,7 @@ from qgraph.frontend.region import Region, callee, callee_needs_region, is_paral
 from qgraph.frontend.scope import Scope
 from qgraph.language import Func
 from qgraph.program import StructType
+from qgraph.source import copied
 
 
 def enter_function(region: Region, scope: Scope, tree: ast.FunctionDef) -> None:
@@ -132,7 +132,7 @@ def bind_value(region: Region, scope: Scope, value: ast.expr) -> Binding:
 def held_range(region: Region, bound: RangeRef) -> RangeRef:
     """``bound``, a range that gets a name: its bounds are what they are now, whatever happens to the scalars in them."""
     scope = bound.scope
-    call = copy.deepcopy(bound.call)
+    call = copied(bound.call)
     call.args = [_held_bound(region, scope, argument) for argument in call.args]
     return RangeRef(call, scope)
 
@@ -162,7 +162,7 @@ def evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     """``node`` in which calls of funcs that have kernel-level loops, or give tuples, have been made: names of their results."""
     if not has_calls(region, scope, node) or host_expression(region.unit, scope, node) is not None:
         return node
-    result: ast.expr = _Calls(region, scope).visit(copy.deepcopy(node))
+    result: ast.expr = _Calls(region, scope).visit(copied(node))
     return result
 
 
@@ -241,7 +241,7 @@ class _Calls(ast.NodeTransformer):
         rest = others[0] if len(others) == 1 else ast.BoolOp(node.op, others)
         name = self._name("either", node)
         known = host_expression(self._region.unit, self._scope, first) is not None
-        test: ast.expr = copy.deepcopy(first) if known else ast.Name(name, ast.Load())
+        test: ast.expr = copied(first) if known else ast.Name(name, ast.Load())
         if isinstance(node.op, ast.Or):
             test = ast.UnaryOp(ast.Not(), test)
         return self._stated([assign(name, first, node), placed(ast.If(test, [assign(name, rest, node)], []), node)], name, node)

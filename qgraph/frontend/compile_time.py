@@ -8,7 +8,6 @@ refused, and told which one it was.
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -18,7 +17,7 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, Gone, HostExpr, LeafRef, StructRef, Value
 from qgraph.program import ArrayType, StructType
-from qgraph.source import Span
+from qgraph.source import Span, copied
 
 
 class Names(Protocol):
@@ -158,7 +157,7 @@ def _is_none(scope: Names, node: ast.expr) -> bool | None:
 
 def _evaluate(scope: Names, node: ast.expr, what: str) -> Any:
     substitution = _Substitution(scope)
-    expression = ast.fix_missing_locations(ast.Expression(substitution.visit(copy.deepcopy(node))))
+    expression = ast.fix_missing_locations(ast.Expression(substitution.visit(copied(node))))
     try:
         return eval(compile(expression, "<static>", "eval"), dict(substitution.values))
     except _NotKnownError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from qgraph.frontend.scope import Scope
 from qgraph.frontend.tasks import as_index, get_slot, set_slot, small_task, trip_source
 from qgraph.frontend.unit import Unit
 from qgraph.program import Slot, Task
-from qgraph.source import Span
+from qgraph.source import Span, copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,7 @@ class _Counter:
         first, last, width = (self._read(part) for part in (axis.start, axis.stop, axis.step))
         moved: ast.expr = by or self._keep("step", width)
         name = self._body.names.add(language.trip_count, "_trip_count")
-        return first, moved, ast.Call(ast.Name(name, ast.Load()), [copy.deepcopy(first), last, copy.deepcopy(moved)], [])
+        return first, moved, ast.Call(ast.Name(name, ast.Load()), [copied(first), last, copied(moved)], [])
 
     def _read(self, bound: ast.expr) -> ast.expr:
         return as_index(self._body, self._body.expression(self._found.scope, bound))
@@ -180,7 +179,7 @@ class _Counter:
 
 
 def _product(factors: Sequence[ast.expr]) -> ast.expr:
-    result = copy.deepcopy(factors[0])
+    result = copied(factors[0])
     for factor in factors[1:]:
-        result = ast.BinOp(result, ast.Mult(), copy.deepcopy(factor))
+        result = ast.BinOp(result, ast.Mult(), copied(factor))
     return result

@@ -29,6 +29,16 @@ def may_divide_by_zero(
     return known.is_python_integer(left) and known.is_python_integer(right)
 
 
+def divides_by_zero_itself(unit: Unit, scope: Scope, node: ast.AST) -> bool:
+    """Whether ``node``, a part of an expression of the host, is such an operation."""
+    return isinstance(node, ast.BinOp) and may_divide_by_zero(unit, scope, node.op, node.left, node.right, of_host=True)
+
+
+def divides_by_zero(unit: Unit, scope: Scope, expr: ast.expr) -> bool:
+    """Whether an expression of the host may divide a Python integer by zero."""
+    return any(divides_by_zero_itself(unit, scope, node) for node in ast.walk(expr))
+
+
 def zero_division(scope: Scope, node: ast.AST, text: str = "") -> Fault:
     """What ``node``, a division that is written ``text``, then did wrong."""
     found = f"`{text or ast.unparse(node)}` divides an integer by zero"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import math
 from types import BuiltinFunctionType
 from typing import cast
@@ -147,7 +146,7 @@ class _Host:
             axis = constant_of(node.slice)
             if axis is None or not -len(view.along) <= axis < len(view.along):
                 return None
-            return copy.deepcopy(view.along[axis].count.host)
+            return copied(view.along[axis].count.host)
         base, index = self.visit(node.value), self.visit(node.slice)
         if isinstance(base, ast.Tuple) and isinstance(index, ast.Constant) and isinstance(index.value, int):
             return base.elts[index.value]
@@ -162,7 +161,7 @@ class _Host:
         if isinstance(bound, LeafRef) and not bound.is_array:
             return ast.copy_location(ast.Name(bound.leaf.name, ast.Load()), node)
         if isinstance(bound, HostExpr):
-            return copy.deepcopy(bound.expr)
+            return copied(bound.expr)
         if isinstance(bound, Value):
             value = bound.value
             if type(value) in (int, float, bool):
@@ -224,12 +223,12 @@ class _Host:
         if bound.value is len and len(node.args) == 1:
             base = self._scope.static(node.args[0])
             if isinstance(base, ViewRef) and base.along:
-                return copy.deepcopy(base.along[0].count.host)
+                return copied(base.along[0].count.host)
             if not (isinstance(base, LeafRef) and base.is_array):
                 return None
             extents = self._unit.extents.get(self._unit.host_name(base.leaf))
             if extents is not None:
-                return copy.deepcopy(extents[0]) if extents else None
+                return copied(extents[0]) if extents else None
             parts: list[ast.expr] | None = [ast.copy_location(ast.Name(self._unit.host_name(base.leaf), ast.Load()), node)]
         else:
             parts = self._all(node.args)
@@ -242,7 +241,7 @@ class _Host:
 
 def _of_extents(node: ast.Attribute, extents: tuple[ast.expr, ...]) -> ast.expr:
     """``shape``, ``ndim`` or ``size`` of a temporary, which the host does not have as an array."""
-    copies = [copy.deepcopy(extent) for extent in extents]
+    copies = [copied(extent) for extent in extents]
     if node.attr == "ndim":
         return ast.copy_location(ast.Constant(len(copies)), node)
     if node.attr == "shape":

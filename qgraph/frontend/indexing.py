@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Sequence
 
 from qgraph import language
@@ -11,6 +10,7 @@ from qgraph.frontend.bindings import Along, LeafRef, Num, SlotRef, Value, ViewRe
 from qgraph.frontend.compile_time import constant_of
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import SHARED
+from qgraph.source import copied
 
 
 def number(value: int) -> Num:
@@ -27,7 +27,7 @@ def word(scope: Scope, function: object, *arguments: ast.expr) -> ast.expr:
     """A call of ``function``, whatever names the user has."""
     name = f"{SHARED}{getattr(function, '__name__', 'call')}"
     scope.names[name] = Value(function)
-    return ast.Call(ast.Name(name, ast.Load()), [copy.deepcopy(argument) for argument in arguments], [])
+    return ast.Call(ast.Name(name, ast.Load()), [copied(argument) for argument in arguments], [])
 
 
 def element(view: ViewRef, indices: Sequence[ast.expr], scope: Scope, node: ast.expr, *, natural: bool) -> ast.expr:
@@ -41,7 +41,7 @@ def element(view: ViewRef, indices: Sequence[ast.expr], scope: Scope, node: ast.
             places[along.axis] = _index(scope, along, index, natural=natural)
     name = f"{SHARED}{view.leaf.name}"
     scope.names[name] = LeafRef(view.leaf)
-    parts = [copy.deepcopy(places[axis]) for axis in range(len(places))]
+    parts = [copied(places[axis]) for axis in range(len(places))]
     inside: ast.expr = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
     result = placed(ast.Subscript(ast.Name(name, ast.Load()), inside, ast.Load()), node)
     # For messages: copies of a node keep it.
@@ -88,7 +88,7 @@ def is_none(node: ast.expr | None) -> bool:
 
 def placed(tree: ast.expr, node: ast.AST) -> ast.expr:
     """``tree`` at the place of ``node``, where it has no place of its own."""
-    tree = copy.deepcopy(tree)
+    tree = copied(tree)
     for child in ast.walk(tree):
         if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
             ast.copy_location(child, node)
@@ -102,15 +102,15 @@ def join(left: ast.expr, op: ast.operator, right: ast.expr) -> ast.expr:
         if a is not None and b is not None:
             return ast.Constant(a + b)
         if a == 0:
-            return copy.deepcopy(right)
-        return copy.deepcopy(left) if b == 0 else ast.BinOp(copy.deepcopy(left), op, copy.deepcopy(right))
+            return copied(right)
+        return copied(left) if b == 0 else ast.BinOp(copied(left), op, copied(right))
     if a is not None and b is not None:
         return ast.Constant(a * b)
     if a == 0 or b == 0:
         return ast.Constant(0)
     if a == 1:
-        return copy.deepcopy(right)
-    return copy.deepcopy(left) if b == 1 else ast.BinOp(copy.deepcopy(left), op, copy.deepcopy(right))
+        return copied(right)
+    return copied(left) if b == 1 else ast.BinOp(copied(left), op, copied(right))
 
 
 def code_of(left: Num, op: ast.operator, right: Num) -> ast.expr:

@@ -7,7 +7,6 @@ Anything not proved is not joined, and says why. Loops that share no array stay 
 from __future__ import annotations
 
 import ast
-import copy
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +34,7 @@ from qgraph.program import (
     effects_of,
     tasks_of,
 )
+from qgraph.source import copied
 
 # How many statements a loop looks back.
 _FARTHEST = 32
@@ -248,7 +248,7 @@ def _range(task: Task) -> list[str]:
 
 def _code(task: Task, part: ast.expr) -> str:
     scalars: Mapping[str, Slot] = dict(task.scalars)
-    part = copy.deepcopy(part)
+    part = copied(part)
     for node in ast.walk(part):
         if isinstance(node, ast.Name) and node.id in task.names:
             node.id = f"object {id(task.names[node.id])}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Sequence
 
 from qgraph.errors import ArgumentError
@@ -13,6 +12,7 @@ from qgraph.frontend.region import Region
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.views import computed
 from qgraph.program import Fault
+from qgraph.source import copied
 
 _HINT = "the arrays of a statement have one shape; a length of 1 is repeated only where it is written: x[0], x[:, None]"
 _DEVICE_HINT = "the arrays of a statement have one shape, or lengths of 1; this statement did nothing"
@@ -64,7 +64,7 @@ class Lengths:
         if key not in self._factors:
             self._factors[key] = self._compared_by_device(axis, length, node)
         factor = self._factors[key]
-        return variable if factor.constant == 1 else ast.BinOp(variable, ast.Mult(), copy.deepcopy(factor.code))
+        return variable if factor.constant == 1 else ast.BinOp(variable, ast.Mult(), copied(factor.code))
 
     def join(self, axis: int, lengths: Sequence[tuple[Num, str]], node: ast.expr) -> None:
         """Let ``axis`` be of the length that NumPy gives the operands together, which are ``lengths`` long."""
@@ -77,7 +77,7 @@ class Lengths:
             return
         joined = first
         for length, _ in rest:
-            longer = ast.IfExp(_compare(joined, ast.Eq(), ONE), copy.deepcopy(length.code), copy.deepcopy(joined.code))
+            longer = ast.IfExp(_compare(joined, ast.Eq(), ONE), copied(length.code), copied(joined.code))
             joined = computed(self._region, self._scope, longer, node)
         self._nums[axis] = joined
         if len(rest) > 1:
@@ -88,7 +88,7 @@ class Lengths:
         if not self._tests:
             return self._nums
         if self._guarded is None:
-            length = ast.IfExp(copy.deepcopy(_all(self._tests)), copy.deepcopy(self._nums[0].code), ast.Constant(0))
+            length = ast.IfExp(copied(_all(self._tests)), copied(self._nums[0].code), ast.Constant(0))
             self._guarded = computed(self._region, self._scope, length, node)
         return [self._guarded, *self._nums[1:]]
 
@@ -104,7 +104,7 @@ class Lengths:
             if length.host is None or (skipped and length.constant is None):
                 unknown.append(length)
             elif length.constant is None:
-                self._check_on_host(copy.deepcopy(length.host), node, repr(found), _NOTHING_HINT)
+                self._check_on_host(copied(length.host), node, repr(found), _NOTHING_HINT)
         if unknown:
             self._check_on_device(_all([_compare(each, ast.Gt(), ZERO) for each in unknown]), found, _NOTHING_HINT, (), node)
         return unknown
@@ -157,7 +157,7 @@ def _comparable(first: Num, second: Num) -> bool:
 
 
 def _compare(left: Num, op: ast.cmpop, right: Num) -> ast.expr:
-    return ast.Compare(copy.deepcopy(left.code), [op], [copy.deepcopy(right.code)])
+    return ast.Compare(copied(left.code), [op], [copied(right.code)])
 
 
 def _all(tests: list[ast.expr]) -> ast.expr:

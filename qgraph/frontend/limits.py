@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable, Mapping
 
 from qgraph.frontend.compile_time import constant_of
@@ -133,7 +132,7 @@ def _split(node: ast.expr) -> tuple[str, int]:
         if left_constant is not None and isinstance(node.op, ast.Add):
             base, other = _split(node.right)
             return base, left_constant + other
-    return ast.unparse(copy.deepcopy(node)), 0
+    return ast.unparse(node), 0
 
 
 def _is_none(node: ast.expr) -> bool:

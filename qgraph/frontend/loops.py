@@ -26,7 +26,7 @@ from qgraph.frontend.serial import without_iterations
 from qgraph.frontend.tasks import get_slot, parallel_task, set_slot, small_task
 from qgraph.frontend.unit import Unit
 from qgraph.program import ArrayType, Leaf, Loop, Slot, Task
-from qgraph.source import Span
+from qgraph.source import Span, copied
 
 
 def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
@@ -75,7 +75,7 @@ def _unrolled(region: Region, scope: Scope, node: ast.For, items: Sequence[Bindi
     _start_flag(region, scope, lowered, node)
     for item in items:
         bind_items(scope, node.target, item)
-        statements = copy.deepcopy(lowered.statements)
+        statements = copied(lowered.statements)
         region.block(scope, statements if lowered.broke is None else [unless(frozenset({lowered.broke}), statements, node)])
     _else(region, scope, lowered, node)
 
@@ -274,7 +274,7 @@ def _with_own_variables(node: ast.For) -> ast.For:
     changed = names_assigned([node.target]).keys() & names_assigned(node.body).keys()
     if not changed:
         return node
-    node = copy.deepcopy(node)
+    node = copied(node)
     first: list[ast.stmt] = []
     for place in ast.walk(node.target):
         if isinstance(place, ast.Name) and place.id in changed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 
 from qgraph import language
 from qgraph.errors import ArgumentError, KernelSyntaxError, KernelTypeError
@@ -11,7 +10,7 @@ from qgraph.frontend.bindings import LeafRef, RangeRef, StructRef, Value, ViewRe
 from qgraph.frontend.ranks import rank
 from qgraph.frontend.scope import Scope
 from qgraph.program import ArrayType, Fault
-from qgraph.source import Span
+from qgraph.source import Span, copied
 
 _LOOP_WORDS = (language.serial, language.parallel)
 _ZERO_STEP = "the step of a range is 0"
@@ -153,12 +152,12 @@ def _starred_axes(scope: Scope, argument: ast.Starred, zero: ast.expr, one: ast.
         if ndim:
             axes = []
             for dimension in range(ndim):
-                extent = ast.Subscript(copy.deepcopy(value), ast.Constant(dimension), ast.Load())
+                extent = ast.Subscript(copied(value), ast.Constant(dimension), ast.Load())
                 axes.append(WrittenAxis(zero, relocate(extent, value), one, value))
             return axes
     bound = scope.static(value)
     if isinstance(bound, StructRef):
-        elements = [ast.Subscript(copy.deepcopy(value), ast.Constant(k), ast.Load()) for k in range(len(bound.children))]
+        elements = [ast.Subscript(copied(value), ast.Constant(k), ast.Load()) for k in range(len(bound.children))]
         return [WrittenAxis(zero, relocate(element, value), one, value) for element in elements]
     raise KernelSyntaxError(
         f"`*{ast.unparse(value)}` is not the shape of an argument", scope.span(argument), hint="write the axes out"

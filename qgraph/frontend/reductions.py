@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,9 +23,10 @@ from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.races import NOTHING_WRITTEN, always_apart
 from qgraph.frontend.ranks import parts_of
 from qgraph.frontend.resolve import Body
-from qgraph.frontend.walk import collect, user_text
+from qgraph.frontend.walk import collect
+from qgraph.frontend.wording import user_text
 from qgraph.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Cast, Effects, Reduction, Slot, Verdict, itemsize
-from qgraph.source import Span
+from qgraph.source import Span, copied
 
 _HINT = (
     "all iterations may combine values in it: += -= *= &= |= ^=, `{0} = min({0}, e)`, `{0} = max({0}, e)`, `{0} = {0} and e`, "
@@ -412,7 +412,7 @@ class _Finder:
     def _variable(self, key: str, local: str, node: ast.AST) -> Carried:
         element = None
         if isinstance(node, ast.Subscript):
-            element = copy.deepcopy(node)
+            element = copied(node)
             element.ctx = ast.Load()
         return self._carried(local, self.body.assigned.get(key), self.dtype(key), element)
 
@@ -464,7 +464,7 @@ class _Locals(ast.NodeTransformer):
         if self._finder.key(target) not in self._locals:
             self.generic_visit(node)
             return node
-        load = copy.deepcopy(target)
+        load = copied(target)
         load.ctx = ast.Load()
         plain = ast.Assign([target], ast.copy_location(ast.BinOp(load, node.op, node.value), node))
         return self.visit_Assign(ast.copy_location(plain, node))

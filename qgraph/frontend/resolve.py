@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import copy
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType, ModuleType
@@ -42,7 +41,7 @@ from qgraph.frontend.callees import (
 )
 from qgraph.frontend.compile_time import bind_items, constant_of, is_static_call, known_test, static_items, static_value
 from qgraph.frontend.definite import names_assigned
-from qgraph.frontend.divisions import may_divide_by_zero, zero_division
+from qgraph.frontend.divisions import divides_by_zero, divides_by_zero_itself, may_divide_by_zero, zero_division
 from qgraph.frontend.flags import assign, lower_loop, unless
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.indexing import WRITTEN, element, placed
@@ -146,7 +145,7 @@ class _Rewriter(ast.NodeTransformer):
         base = self._scope.static(node.value)
         if isinstance(base, ViewRef) and node.attr in ("size", "ndim"):
             counts = [along.count.code for along in base.along] if node.attr == "size" else [ast.Constant(len(base.along))]
-            return self.expression(placed(_product([copy.deepcopy(count) for count in counts]), node))
+            return self.expression(placed(_product([copied(count) for count in counts]), node))
         if isinstance(node.ctx, ast.Store):
             raise self._error("an attribute cannot be assigned in a kernel", node, "assign to an element of the array instead")
         node.value = self.visit(node.value)
@@ -216,17 +215,14 @@ class _Rewriter(ast.NodeTransformer):
     def _of_host(self, expr: ast.expr, node: ast.expr) -> ast.expr:
         """What the host knows, as an expression of the body, which is written ``node``."""
         unit = self._body.unit
-        checked = self._divisors != "known" and _divides_by_zero(unit, self._scope, expr)
+        checked = self._divisors != "known" and divides_by_zero(unit, self._scope, expr)
         # A function that is called (the first is the kernel) may be given what is computed on one path of a body only.
         if checked and unit.surely_runs and len(unit.calling) <= 1:
             # The host divides too, and says so before anything runs.
-            tried = ast.parse("(0, 0)[0]", mode="eval").body
-            assert isinstance(tried, ast.Subscript)
-            assert isinstance(tried.value, ast.Tuple)
-            tried.value.elts[1] = expr
+            tried = ast.Subscript(ast.Tuple([ast.Constant(0), expr], ast.Load()), ast.Constant(0), ast.Load())
             unit.host_value(tried, self._scope.span(node), text=ast.unparse(expr))
             checked = False
-        found: ast.expr = _OfHost(self, node, checked=checked).visit(copy.deepcopy(expr))
+        found: ast.expr = _OfHost(self, node, checked=checked).visit(copied(expr))
         return found
 
     def _view(self, view: ViewRef, node: ast.expr) -> ast.expr:
@@ -238,15 +234,13 @@ class _Rewriter(ast.NodeTransformer):
                 node,
                 "use its elements",
             )
-        parts: list[ast.expr] = [
-            copy.deepcopy(view.fixed.get(axis, ast.Constant(0))) for axis in range(len(axes) + len(view.fixed))
-        ]
+        parts: list[ast.expr] = [copied(view.fixed.get(axis, ast.Constant(0))) for axis in range(len(axes) + len(view.fixed))]
         for along in view.along:
             parts[along.axis] = _slice(along)
         value = self._selected(ast.Name(view.leaf.name, ast.Load()), parts, node)
         if not all(map(is_forward, view.along)):
             # The end of a slice that runs to the first element cannot be written: its length comes after.
-            lengths = {along.axis: ast.Slice(None, copy.deepcopy(along.count.code)) for along in view.along}
+            lengths = {along.axis: ast.Slice(None, copied(along.count.code)) for along in view.along}
             value = self._selected(value, [lengths[axis] for axis in sorted(axes)], node)
         return value if axes == sorted(axes) else _at(ast.Attribute(value, "T", ast.Load()), node)
 
@@ -322,7 +316,7 @@ class _Rewriter(ast.NodeTransformer):
             self.generic_visit(node)
             node.value = self.divisor(node.value, fault)
             return node
-        load = copy.deepcopy(node.target)
+        load = copied(node.target)
         load.ctx = ast.Load()
         value = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
         return self.visit_Assign(ast.copy_location(ast.Assign([node.target], value), node))
@@ -421,14 +415,14 @@ class _Rewriter(ast.NodeTransformer):
         result = self._block(start)
         for item in items:
             bind_items(self._scope, node.target, item)
-            body = copy.deepcopy(lowered.statements)
+            body = copied(lowered.statements)
             result += self._block([unless(flags, body, node)] if flags else body)
         if node.orelse:
             result += self._block([unless(flags, node.orelse, node)] if flags else node.orelse)
         return result or [ast.copy_location(ast.Pass(), node)]
 
     def _range(self, axis: WrittenAxis, node: ast.expr) -> ast.expr:
-        arguments = [self.visit(copy.deepcopy(part)) for part in (axis.start, axis.stop, axis.step)]
+        arguments = [self.visit(copied(part)) for part in (axis.start, axis.stop, axis.step)]
         if constant_of(axis.step) is None:
             word = self._body.names.add(language.step, "_step")
             noting = self._noting(zero_step_fault(self._scope.span(axis.step)))
@@ -445,7 +439,7 @@ class _Rewriter(ast.NodeTransformer):
         counts, lows = [], []
         for position, axis in enumerate(axes):
             low, count = f"{stem}_lo{position}", f"{stem}_n{position}"
-            start, stop = reader.visit(copy.deepcopy(axis.start)), reader.visit(copy.deepcopy(axis.stop))
+            start, stop = reader.visit(copied(axis.start)), reader.visit(copied(axis.stop))
             before.append(_assign(low, start, node))
             before.append(_assign(count, _call(largest, ast.Constant(0), _binary(stop, ast.Sub(), _name(low))), node))
             lows.append(low)
@@ -586,7 +580,7 @@ class _Rewriter(ast.NodeTransformer):
         view = self._scope.static(node.args[0]) if len(node.args) > 1 else None
         if not isinstance(view, ViewRef):
             return
-        place = placed(ast.Subscript(copy.deepcopy(node.args[0]), copy.deepcopy(node.args[1]), ast.Load()), node)
+        place = placed(ast.Subscript(copied(node.args[0]), copied(node.args[1]), ast.Load()), node)
         assert isinstance(place, ast.Subscript)
         indices = parts_of(place)
         if len(indices) == len(view.along):
@@ -695,15 +689,6 @@ class _Rewriter(ast.NodeTransformer):
         return KernelSyntaxError(found, self._scope.span(node), hint=hint)
 
 
-def _divides_by_zero_itself(unit: Unit, scope: Scope, node: ast.AST) -> bool:
-    return isinstance(node, ast.BinOp) and may_divide_by_zero(unit, scope, node.op, node.left, node.right, of_host=True)
-
-
-def _divides_by_zero(unit: Unit, scope: Scope, expr: ast.expr) -> bool:
-    """Whether an expression of the host may divide a Python integer by zero."""
-    return any(_divides_by_zero_itself(unit, scope, node) for node in ast.walk(expr))
-
-
 class _OfHost(ast.NodeTransformer):
     """A host expression that is used in a body, as ``written``: its float literals are narrow, and no divisor is 0."""
 
@@ -714,7 +699,7 @@ class _OfHost(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         rewriter = self._rewriter
-        fails = self._checked and _divides_by_zero_itself(rewriter._body.unit, rewriter._scope, node)
+        fails = self._checked and divides_by_zero_itself(rewriter._body.unit, rewriter._scope, node)
         fault = zero_division(rewriter._scope, self._written, ast.unparse(node)) if fails else None
         self.generic_visit(node)
         node.right = rewriter.divisor(node.right, fault)
@@ -753,7 +738,7 @@ def _slice(along: Along) -> ast.Slice:
     stop = None
     if is_forward(along):
         stop = ast.BinOp(along.start.code, ast.Add(), ast.BinOp(along.count.code, ast.Mult(), along.step.code))
-    return copy.deepcopy(ast.Slice(along.start.code, stop, along.step.code))
+    return copied(ast.Slice(along.start.code, stop, along.step.code))
 
 
 def _name(name: str) -> ast.Name:
@@ -761,7 +746,7 @@ def _name(name: str) -> ast.Name:
 
 
 def _binary(left: ast.expr, operator: ast.operator, right: ast.expr) -> ast.expr:
-    return ast.BinOp(copy.deepcopy(left), operator, copy.deepcopy(right))
+    return ast.BinOp(copied(left), operator, copied(right))
 
 
 def _is_alike(target: ast.expr, value: ast.expr) -> bool:
@@ -779,7 +764,7 @@ def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast
         yield target, value
         return
     for position, part in enumerate(target.elts):
-        yield from _unpacked(part, ast.Subscript(copy.deepcopy(value), ast.Constant(position), ast.Load()))
+        yield from _unpacked(part, ast.Subscript(copied(value), ast.Constant(position), ast.Load()))
 
 
 def _product(factors: Sequence[ast.expr]) -> ast.expr:

@@ -12,7 +12,7 @@ import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelTypeError
-from qgraph.frontend.walk import user_text
+from qgraph.frontend.wording import user_text
 from qgraph.program import ArrayType, Cast, Function, Program, ScalarType, Task
 from qgraph.source import Span
 

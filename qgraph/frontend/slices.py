@@ -30,6 +30,7 @@ from qgraph.frontend.tasks import parallel_task
 from qgraph.frontend.unit import ADDED, SHARED, Unit
 from qgraph.frontend.views import Seen, size_of, view_of
 from qgraph.program import ArrayType, Leaf, Task, Temporary, Verdict
+from qgraph.source import copied
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
 _EXTREMES = {"min": np.minimum, "max": np.maximum}
@@ -235,12 +236,12 @@ class _Elements:
     def size(self, node: ast.expr) -> ast.expr:
         """The number of elements."""
         first, *others = [length.code for length in self._lengths.settled(node)]
-        return copy.deepcopy(functools.reduce(lambda size, length: ast.BinOp(size, ast.Mult(), length), others, first))
+        return copied(functools.reduce(lambda size, length: ast.BinOp(size, ast.Mult(), length), others, first))
 
     def first(self, value: ast.expr, dtype: np.dtype[np.generic] | None, node: ast.expr) -> ast.expr:
         """The first element, where an extreme starts."""
         names = {name.id for name in self._variables if isinstance(name, ast.Name)}
-        result: ast.expr = _Zeros(names).visit(copy.deepcopy(value))
+        result: ast.expr = _Zeros(names).visit(copied(value))
         unknown = self._lengths.need_elements(node, by_device=dtype is not None)
         if not unknown:
             return result
@@ -252,7 +253,7 @@ class _Elements:
                 hint="write a loop: for i in range(...): s = max(s, ...)",
             )
         nothing = word(self.scope, dtype.type, ast.Constant(0))
-        tests: list[ast.expr] = [ast.Compare(copy.deepcopy(n.code), [ast.Gt()], [ast.Constant(0)]) for n in unknown]
+        tests: list[ast.expr] = [ast.Compare(copied(n.code), [ast.Gt()], [ast.Constant(0)]) for n in unknown]
         return ast.IfExp(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests), result, nothing)
 
     # --- expressions ---
@@ -299,12 +300,12 @@ class _Elements:
             raise KernelSyntaxError(
                 f"`{ast.unparse(node)}` has {len(arguments)} arguments", self.scope.span(node), hint="see NumPy's manual"
             )
-        return _at(ast.Call(copy.deepcopy(node.func), arguments, []), node)
+        return _at(ast.Call(copied(node.func), arguments, []), node)
 
     def _number(self, node: ast.expr) -> ast.expr:
         """A number, the same for all elements: computed before, where the statement may change what it reads."""
         if self._target is None or not self._reads_target(node):
-            return copy.deepcopy(node)
+            return copied(node)
         name = f"{SHARED}held{len(self._unit.slots)}"
         self.scope.names[name] = bind_value(self._region, self.scope, node)
         return _at(ast.Name(name, ast.Load()), node)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -25,7 +24,7 @@ from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 from qgraph.frontend.walk import collect
 from qgraph.program import SLOTS, Axis, Effects, Function, Selection, Slot, Task
-from qgraph.source import Span
+from qgraph.source import Span, copied
 
 _ATOMIC_INTEGERS = ("int32", "int64", "uint32", "uint64")
 _ATOMIC_TYPES = (*_ATOMIC_INTEGERS, "float32", "float64")
@@ -300,7 +299,7 @@ def get_slot(slot: Slot) -> ast.expr:
 def set_slot(slot: Slot, value: ast.expr) -> ast.stmt:
     """The code that writes a scratch slot."""
     target = ast.Subscript(ast.Name(SLOTS, ast.Load()), ast.Constant(slot.index), ast.Store())
-    return ast.Assign([target], copy.deepcopy(value))
+    return ast.Assign([target], copied(value))
 
 
 def as_index(body: Body, bound: ast.expr) -> ast.expr:
@@ -321,7 +320,7 @@ def trip_source(start: ast.expr, stop: ast.expr, step: ast.expr) -> ast.expr:
             return extent
         # A shape is an integer; anything else may be a float, which range() refuses: the zero keeps its type.
         is_shape = isinstance(extent, ast.Subscript)
-        zero: ast.expr = ast.Constant(0) if is_shape else ast.BinOp(copy.deepcopy(extent), ast.Mult(), ast.Constant(0))
+        zero: ast.expr = ast.Constant(0) if is_shape else ast.BinOp(copied(extent), ast.Mult(), ast.Constant(0))
         trip = ast.Call(ast.Name("max", ast.Load()), [zero, extent], [])
     else:
         steps = ast.Call(ast.Name("range", ast.Load()), [start, stop, step], [])

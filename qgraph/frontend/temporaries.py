@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from qgraph.frontend.region import Region, made_array
 from qgraph.frontend.scope import Scope
 from qgraph.language import ndrange
 from qgraph.program import SCALAR_DTYPES, ArrayType, Leaf, Temporary
+from qgraph.source import copied
 
 _DEFAULT = "float64"
 
@@ -150,14 +150,14 @@ def _shape(region: Region, scope: Scope, node: ast.expr) -> list[tuple[ast.expr,
     source: ast.expr = node
     if isinstance(source, ast.Attribute) and source.attr == "shape":
         axes = range(rank(scope, source.value))
-        parts: list[ast.expr] = [ast.Subscript(copy.deepcopy(source), ast.Constant(axis), ast.Load()) for axis in axes]
+        parts: list[ast.expr] = [ast.Subscript(copied(source), ast.Constant(axis), ast.Load()) for axis in axes]
         if parts:
             return [_extent(region, scope, ast.fix_missing_locations(ast.copy_location(part, node))) for part in parts]
     if isinstance(source, ast.Tuple):
         return [_extent(region, scope, part) for part in source.elts]
     bound = scope.static(source)
     if isinstance(bound, StructRef):
-        elements = [ast.Subscript(copy.deepcopy(source), ast.Constant(k), ast.Load()) for k in range(len(bound.children))]
+        elements = [ast.Subscript(copied(source), ast.Constant(k), ast.Load()) for k in range(len(bound.children))]
         return [_extent(region, scope, ast.fix_missing_locations(ast.copy_location(part, node))) for part in elements]
     return [_extent(region, scope, source)]
 
@@ -221,7 +221,7 @@ def _fill(region: Region, scope: Scope, leaf: Leaf, value: ast.expr, node: ast.e
     axes = range(leaf.type.ndim)
     index = ast.Tuple([ast.Name(f"_z{axis}", ast.Load()) for axis in axes], ast.Load())
     target = ast.Subscript(ast.Name(hidden, ast.Load()), index, ast.Store())
-    statement: ast.stmt = ast.Assign([target], copy.deepcopy(value))
+    statement: ast.stmt = ast.Assign([target], copied(value))
     if axes:
         word = ".ndrange"
         scope.names[word] = Value(ndrange)

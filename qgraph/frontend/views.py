@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,6 +32,7 @@ from qgraph.frontend.region import Region
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import SHARED, Unit
 from qgraph.program import ArrayType, Leaf
+from qgraph.source import copied
 
 _Bounds = tuple[ast.expr | None, ast.expr | None, ast.expr | None]
 
@@ -57,7 +57,7 @@ def size_of(unit: Unit, leaf: Leaf, axis: int) -> ast.expr:
     """The size of a dimension of an array, as the host computes it."""
     host_name = unit.host_name(leaf)
     extents = unit.extents.get(host_name)
-    return ast.parse(f"{host_name}.shape[{axis}]", mode="eval").body if extents is None else copy.deepcopy(extents[axis])
+    return ast.parse(f"{host_name}.shape[{axis}]", mode="eval").body if extents is None else copied(extents[axis])
 
 
 def computed(region: Region, scope: Scope, value: ast.expr, node: ast.AST) -> Num:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -12,7 +11,7 @@ from types import ModuleType
 import numpy as np
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.source import Span
+from qgraph.source import Span, copied
 
 _HINT = "write the assignment as a statement of its own"
 _BUILTINS = frozenset({"abs", "bool", "complex", "divmod", "float", "int", "len", "max", "min", "pow", "range", "round"})
@@ -39,7 +38,7 @@ def without_walrus(tree: ast.FunctionDef, file: str, names: Mapping[str, object]
     """
     if not any(isinstance(node, ast.NamedExpr) for node in ast.walk(tree)):
         return tree
-    tree = copy.deepcopy(tree)
+    tree = copied(tree)
     tree.body = _Statements(file, _purity(names)).block(tree.body)
     return tree
 
@@ -66,7 +65,7 @@ class _Statements:
                 self._refuse_in(case.guard)
                 case.body = self.block(case.body)
         if isinstance(node, ast.While) and before:
-            node.body = [*_before_continue(node.body, before), *copy.deepcopy(before)]
+            node.body = [*_before_continue(node.body, before), *copied(before)]
         return [*before, node]
 
     def _hoisted(self, node: ast.stmt) -> list[ast.stmt]:
@@ -185,7 +184,7 @@ def _before_continue(statements: list[ast.stmt], again: list[ast.stmt]) -> list[
     result: list[ast.stmt] = []
     for node in statements:
         if isinstance(node, ast.Continue):
-            result += copy.deepcopy(again)
+            result += copied(again)
         elif isinstance(node, (ast.For, ast.While)):
             node.orelse = _before_continue(node.orelse, again)
         elif isinstance(node, ast.If):

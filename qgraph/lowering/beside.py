@@ -40,6 +40,7 @@ class _Switching:
                 sys.setswitchinterval(self.usual)
 
 
+# Global, as the interval itself is: of two compilations at once, the second would take the first one's for the usual.
 _SWITCHING = _Switching()
 
 
@@ -63,9 +64,12 @@ class Beside:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for pool in (self._compiler, self._linker):
-            pool.shutdown(wait=True, cancel_futures=True)
-        _SWITCHING.end()
+        try:
+            for pool in (self._compiler, self._linker):
+                pool.shutdown(wait=True, cancel_futures=True)
+        finally:
+            # An interrupt may come while it waits.
+            _SWITCHING.end()
         if self._linking is not None:
             self._linking.close()
 

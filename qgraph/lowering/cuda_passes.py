@@ -24,14 +24,14 @@ from numba.cuda.core.typed_passes import AnnotateTypes, NopythonRewrites, PreLow
 
 from qgraph.lowering.number_code import types
 
-_STATEMENTS = (ir.Assign, ir.Branch, ir.Jump, ir.Return, ir.SetItem, ir.StaticSetItem)
+_STATEMENTS = (ir.Assign, ir.Branch, ir.Jump, ir.Return, ir.SetItem)
 _EXPRESSIONS = frozenset(
     (
         *("binop", "inplace_binop", "unary", "call", "cast", "build_tuple", "getattr", "getitem", "static_getitem"),
         *("getiter", "iternext", "pair_first", "pair_second", "exhaust_iter"),
     )
 )
-# Functions whose calls Numba writes out.
+# Functions whose calls Numba writes out, where they are called by a name of their own.
 _INLINED = ("reduce", "literal_unroll")
 # What changes a function after its types are known; each needs a list, or a string as an index.
 _KNOWN_REWRITES = {RewriteStringLiteralGetitems, RewriteStringLiteralSetitems, RewriteArrayOfConsts}
@@ -88,7 +88,7 @@ def _instance(each: Any, manager: Any) -> Any:
 
 def _is_plain(function: Any) -> bool:
     """Whether the function has nothing that the passes left out, or cut short, would look for."""
-    return not function.is_generator and all(
+    return all(
         isinstance(statement, _STATEMENTS) and (not isinstance(statement, ir.Assign) or _is_plain_value(statement.value))
         for statement in _statements(function)
     )
@@ -101,7 +101,7 @@ def _statements(function: Any) -> Iterator[Any]:
 
 def _is_plain_value(value: Any) -> bool:
     if isinstance(value, ir.Expr):
-        return value.op in _EXPRESSIONS and not (value.op == "getattr" and value.attr in _INLINED)
+        return value.op in _EXPRESSIONS
     if isinstance(value, (ir.Global, ir.FreeVar)):
         return getattr(value.value, "__name__", None) not in _INLINED
     return isinstance(value, (ir.Const, ir.Var, ir.Arg))

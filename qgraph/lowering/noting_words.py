@@ -1,4 +1,4 @@
-"""Words that note a fault of arithmetic as code for Numba: ``language.power`` and ``language.divisor``."""
+"""Words that note a fault of arithmetic as code for Numba: ``language.power``, ``divisor`` and ``step``."""
 
 from __future__ import annotations
 

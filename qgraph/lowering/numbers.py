@@ -205,6 +205,7 @@ class Word(_Callable, _Opaque):
         try:
             return self._choices[signature.args]
         except KeyError:
+            # As Numba itself says that it has no code for a call.
             raise NotImplementedError(f"{self.name}{signature.args}") from None
 
     def get_call_signatures(self) -> tuple[list[Any], bool]:
@@ -254,6 +255,10 @@ class DeviceFunction(_Callable, _Opaque):
             return self._compiled[folded]
         if folded in self._open:
             raise context.typing_error(f"{self.name}() calls itself; recursion is not supported")
+        if inspect.isgeneratorfunction(self.function):
+            raise context.typing_error(
+                f"{self.name}() is a generator, which cannot be compiled into a kernel: return the values"
+            )
         self._open.add(folded)
         try:
             result = context.compile_function(self.function, folded, self.get_impl_key)

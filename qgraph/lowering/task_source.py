@@ -542,7 +542,7 @@ def parameters_of(program: Program, task: Task, body: Sequence[ast.stmt]) -> tup
 
 
 def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
-    """The parameters among the names ``used``: leaves, host values, slots, faults, handle, guard, turns."""
+    """The parameters among the names ``used``: leaves, host values, slots, faults, handle, guard, next, turns."""
     parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.arrays_and_scalars if leaf.name in used]
     parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
     parameters += [parameter for parameter in (SLOTS, *VIEWS, NOTED, HANDLE, GUARD, NEXT, TOLD) if parameter.name in used]

@@ -18,8 +18,8 @@ from qgraph.plan import GraphPlan, Node, Unrolling
 from qgraph.program import Effects, Loop, Task
 
 # Copies of a body of so many nodes at most. On an H200 bodies of 2, 4 and 11 kernels took 0.31, 0.46 and 0.73 of the time with
-# eight, 0.40, 0.54 and 0.78 with four: beside many kernels a turn costs little, and what is behind the end
-# takes time, too. That 24 are the most is an estimate.
+# eight, 0.40, 0.54 and 0.78 with four: beside many kernels a turn costs little, and what is behind the end takes time, too.
+# That 24 are the most is an estimate.
 COPIES = ((12, 8), (24, 4))
 
 

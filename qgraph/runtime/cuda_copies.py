@@ -11,6 +11,9 @@ from qgraph.runtime.cuda_graph import patch_kernels
 from qgraph.runtime.cuda_kernels import KernelNode
 from qgraph.runtime.cuda_layout import GraphInstance, add_node, connect
 
+# A loop runs long that has this many times as many iterations as copies.
+LONG = 2
+
 # Each kernel, copies once, with those that wait for it inside.
 Followed = Sequence[tuple[KernelNode, Sequence[KernelNode]]]
 

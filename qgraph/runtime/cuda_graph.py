@@ -226,6 +226,12 @@ class CudaExecutable(ABC):
                 self._parameters.set_early(kernel, early)
                 kernel.early = early
 
+    def _let_start_early_at_first(self, followed: Iterable[tuple[KernelNode, Sequence[KernelNode]]]) -> None:
+        # Before these kernels are added to a graph: no other graph has to be told.
+        changed = self._parameters.changed
+        self._let_start_early(followed)
+        self._parameters.changed = changed
+
     def _handle_loops(self, plan: GraphPlan) -> dict[str, int]:
         """Which tasks get a conditional handle: none, where the host decides."""
         return {}

@@ -16,7 +16,7 @@ from qgraph.compiled import PROGRAMMATIC, CudaPlan
 from qgraph.errors import CudaError
 from qgraph.plan import Node, Unrolling
 from qgraph.program import WORD, Branch, Loop
-from qgraph.runtime.cuda_copies import Form, add_copies, body_of, followed_in
+from qgraph.runtime.cuda_copies import LONG, Form, add_copies, body_of, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_graph import CudaExecutable
 from qgraph.runtime.cuda_kernels import KernelNode
@@ -24,9 +24,6 @@ from qgraph.runtime.cuda_layout import GraphInstance, add_edges, add_node, segme
 from qgraph.runtime.cuda_memory import PinnedWords, copy_out
 from qgraph.runtime.cuda_other import OtherNode
 from qgraph.runtime.cuda_stream import LEGACY, Event
-
-# A loop runs long that has this many times the iterations of a graph.
-_LONG = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +168,7 @@ class CudaHostLoopExecutable(CudaExecutable):
     def _alone(self, unrolling: Unrolling) -> int:
         """How many iterations are launched one by one: a loop that ends so early would only lose by more."""
         assert self._turns is not None
-        ran_long = self._turns.words[unrolling.number] >= _LONG * unrolling.copies
+        ran_long = self._turns.words[unrolling.number] >= LONG * unrolling.copies
         # One at least: it sets the word that guards the first copy.
         return 1 if ran_long else unrolling.copies
 
@@ -208,10 +205,7 @@ class CudaHostLoopExecutable(CudaExecutable):
         edges = [edge for edge in self._programmatic if edge[0] in nodes]
         first = {index: each[0] for index, each in copies.items()}
         followed = followed_in(first, (*edges, *unrolling.carried) if waits_inside else ())
-        # Before its kernels are added: no other graph has to be told.
-        changed = parameters.changed
-        self._let_start_early(followed)
-        parameters.changed = changed
+        self._let_start_early_at_first(followed)
         with outside_captures():
             instance = GraphInstance()
             self._resources.graphs.append(instance)

@@ -13,15 +13,12 @@ from typing import Any
 
 from qgraph.compiled import PROGRAMMATIC, CudaPlan
 from qgraph.plan import GraphPlan
-from qgraph.runtime.cuda_copies import Form, add_copies, followed_in
+from qgraph.runtime.cuda_copies import LONG, Form, add_copies, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_graph import CudaGraphExecutable
 from qgraph.runtime.cuda_kernels import KernelNode, Parameters
 from qgraph.runtime.cuda_layout import Layout, RawGraph
 from qgraph.runtime.cuda_nodes import OtherNodes
-
-# A loop runs long that has this many times the iterations of a turn.
-_LONG = 2
 
 
 class UnrolledLayout(Layout):
@@ -99,7 +96,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         super()._build()
         assert self._turns is not None
         self._iterations = memoryview(self._turns.words).cast("B").cast("q")
-        self._many = _LONG * sum(each.copies for each in self.plan.plan.unrolled)
+        self._many = LONG * sum(each.copies for each in self.plan.plan.unrolled)
         self._plain = Form(self._instance, list(self._kernels.values()))
         self._unrolled: Form | None = None
         self._more_others: OtherNodes | None = None
@@ -152,10 +149,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
                 self._parameters,
                 waits_inside=self.plan.capability >= PROGRAMMATIC,
             )
-            # Before its kernels are added: no other graph has to be told.
-            changed = self._parameters.changed
-            self._let_start_early(layout.followed)
-            self._parameters.changed = changed
+            self._let_start_early_at_first(layout.followed)
             instance = self._begin()
             layout.fill(instance.graph, instance.graph, 0)
             instance.instantiate([*layout.kernels, *others.nodes.values()])

@@ -1583,6 +1583,20 @@ def type_inside_a_func():
 
 
 @bad(TYPES)
+def type_a_generator():
+    @numba.njit
+    def numbers_below(n):
+        yield from range(n)
+
+    def kernel(x):
+        for i in range(x.shape[0]):
+            for k in numbers_below(i):
+                x[i] += k
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
 def type_inside_an_njit_function():
     @numba.njit
     def wrong(v):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -74,4 +75,15 @@ def test_threads_give_way_sooner_as_long_as_anybody_compiles():
         inner.__enter__()
     assert sys.getswitchinterval() < usual
     inner.__exit__(None, None, None)
+    assert sys.getswitchinterval() == usual
+
+
+def test_threads_give_way_as_usual_after_an_interrupt(monkeypatch):
+    def interrupted(pool, **options):
+        raise KeyboardInterrupt
+
+    usual = sys.getswitchinterval()
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", interrupted)
+    with pytest.raises(KeyboardInterrupt), Beside(None):
+        pass
     assert sys.getswitchinterval() == usual
