@@ -19,8 +19,8 @@ from qgraph.runtime.host_calls import Numbers, call_plainly
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
-# A simulated thread costs about 55 us, idle ones too: small blocks waste few. Grid-stride loops get fewer threads than
-# iterations, so that the stride is really taken.
+# Idle threads cost time too: small blocks waste few. Grid-stride loops get fewer threads than iterations, so that the stride is
+# really taken.
 _BLOCK = 8
 _STRIDED_GRID = 2
 # The block that runs a whole kernel: a barrier costs more with every thread. It has the limits of so many threads, so that
@@ -29,7 +29,7 @@ _WHOLE_BLOCK = 3
 _STANDS_FOR = 32
 _REASON = "the CUDA kernels run on Numba's simulator"
 _ONE_BLOCK = f"{_REASON}, the whole kernel as one block"
-# The simulator swaps a module global while a kernel runs. A host call may launch another kernel in between.
+# A kernel has one place where it finds which of its threads runs. A host call may launch another kernel in between.
 _LOCK = threading.RLock()
 
 
@@ -85,7 +85,7 @@ class SimulatorExecutable:
             self._region(0, call, scratch)
             return
         code = self._plan.codes[self._plan.block]
-        self._plan.kernels[self._plan.block][1, _WHOLE_BLOCK](*self._arguments(code, call, scratch))  # type: ignore[index]
+        self._plan.kernels[self._plan.block][1, _WHOLE_BLOCK](*self._arguments(code, call, scratch))
 
     def _region(self, region: int, call: Call, scratch: _Scratch) -> None:
         plan = self._plan.plan
@@ -114,7 +114,7 @@ class SimulatorExecutable:
         grid, block = self._shape(code, call)
         if grid == 0:
             return
-        self._plan.kernels[name][grid, block](*self._arguments(code, call, scratch))  # type: ignore[index]
+        self._plan.kernels[name][grid, block](*self._arguments(code, call, scratch))
 
     def _shape(self, code: TaskCode, call: Call) -> tuple[int, int]:
         if code.single:

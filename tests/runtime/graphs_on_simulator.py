@@ -319,8 +319,8 @@ def install():
     cuda_kernels.verify_layout = lambda function, entry, sizes: functions[int(function)].__setitem__(2, sizes)
     plainly = numba_cuda._simulated_value
 
-    def simulated(value, done):
-        return set_condition if value is language.set_condition else plainly(value, done)
+    def simulated(value, *rest):
+        return set_condition if value is language.set_condition else plainly(value, *rest)
 
     numba_cuda._simulated_value = simulated
 

@@ -1,0 +1,112 @@
+"""The threads of a simulated kernel. They take turns: each runs up to its next barrier, then the next one does.
+
+Numba's simulator has a Python thread for each, and asks all of them time and again whether they wait: that takes most of the time.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_BARRIERS = ("syncthreads", "syncthreads_or")
+
+
+@dataclass(slots=True)
+class _Index:
+    """One axis is all that kernels use."""
+
+    x: int
+
+
+class Threads:
+    """What a kernel finds as ``cuda``: the place of the thread that runs now, and the shared memory of its block.
+
+    The barriers are not here: ``Barriers`` has made them places where the kernel, a generator, pauses.
+    """
+
+    def __init__(self) -> None:
+        self.gridDim, self.blockDim, self.blockIdx, self.threadIdx = (_Index(1), _Index(1), _Index(0), _Index(0))
+        self._shared: list[np.ndarray] = []
+        # How many shared arrays each thread of the block has asked for: all ask in one order.
+        self._asked: list[int] = []
+
+    @property
+    def shared(self) -> Threads:
+        """As ``numba.cuda.shared``."""
+        return self
+
+    def array(self, shape: int, dtype: Any) -> np.ndarray:
+        """As ``numba.cuda.shared.array``: the same for every thread of the block."""
+        lane = self.threadIdx.x
+        number = self._asked[lane]
+        self._asked[lane] += 1
+        if number == len(self._shared):
+            self._shared.append(np.empty(shape, dtype))
+        return self._shared[number]
+
+    def grid(self, _axes: int) -> int:
+        """As ``numba.cuda.grid``."""
+        return self.blockIdx.x * self.blockDim.x + self.threadIdx.x
+
+    def gridsize(self, _axes: int) -> int:
+        """As ``numba.cuda.gridsize``."""
+        return self.gridDim.x * self.blockDim.x
+
+    def threadfence(self) -> None:
+        """As ``numba.cuda.threadfence``: one thread runs at a time."""
+
+    def run(self, function: Callable[..., Any], grid: int, block: int, arguments: Sequence[Any]) -> None:
+        """All blocks of a kernel, one after another."""
+        self.gridDim, self.blockDim = _Index(grid), _Index(block)
+        # The caller's way with floating-point errors is not the kernel's.
+        with np.errstate(all="ignore"):
+            for number in range(grid):
+                self.blockIdx = _Index(number)
+                self._shared, self._asked = [], [0] * block
+                self._block(function, block, arguments)
+
+    def _block(self, function: Callable[..., Any], block: int, arguments: Sequence[Any]) -> None:
+        if inspect.isgeneratorfunction(function):
+            self._take_turns({lane: function(*arguments) for lane in range(block)})
+            return
+        for lane in range(block):
+            self.threadIdx = _Index(lane)
+            function(*arguments)
+
+    def _take_turns(self, waiting: dict[int, Generator[tuple[int, int], int | None, None]]) -> None:
+        answer: int | None = None
+        while waiting:
+            said: dict[int, tuple[int, int]] = {}
+            for lane, thread in waiting.items():
+                self.threadIdx = _Index(lane)
+                try:
+                    said[lane] = thread.send(answer)
+                except StopIteration:
+                    continue
+            assert len({barrier for barrier, _ in said.values()}) <= 1, "threads of one block wait at different barriers"
+            waiting = {lane: waiting[lane] for lane in said}
+            answer = int(any(vote for _, vote in said.values()))
+
+
+class Barriers(ast.NodeTransformer):
+    """Calls of the barriers of ``cuda``, by whatever name, to ``yield barrier, vote``: what that gives is what all voted."""
+
+    def __init__(self, cuda: object, names: Mapping[str, object]) -> None:
+        self._modules = {name for name, value in names.items() if value is cuda}
+        self._count = 0
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """A barrier to a pause; anything else as it is."""
+        self.generic_visit(node)
+        match node.func:
+            case ast.Attribute(ast.Name(module), name) if module in self._modules and name in _BARRIERS:
+                self._count += 1
+                vote = node.args[0] if node.args else ast.Constant(0)
+                said = ast.Tuple([ast.Constant(self._count), vote], ast.Load())
+                return ast.fix_missing_locations(ast.copy_location(ast.Yield(said), node))
+        return node
