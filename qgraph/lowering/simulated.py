@@ -1,6 +1,6 @@
 """The threads of a simulated kernel. They take turns: each runs up to its next barrier, then the next one does.
 
-Numba's simulator has a Python thread for each, and asks all of them time and again whether they wait: that takes most of the time.
+Numba's simulator has a Python thread for each, and asks all of them again and again whether they wait. That is slower.
 """
 
 from __future__ import annotations
