@@ -13,7 +13,6 @@ import random
 import sys
 import types
 
-import graphs_on_simulator as simulated
 import numpy as np
 
 import qgraph
@@ -23,6 +22,7 @@ from qgraph.runtime import cuda_host_loop
 from qgraph.runtime.array_view import view_of_host
 from qgraph.runtime.call import Call
 from qgraph.runtime.host_values import HostValues
+from tests.runtime import graphs_on_simulator as simulated
 
 COUNTS = (1, 2, 3, 7, 8, 9, 10, 11, 16, 17, 18, 24, 25, 26, 27, 100)
 chosen = random.Random(7)
