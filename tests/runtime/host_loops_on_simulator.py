@@ -23,6 +23,7 @@ from qgraph.runtime.array_view import view_of_host
 from qgraph.runtime.call import Call
 from qgraph.runtime.host_values import HostValues
 from tests.runtime import graphs_on_simulator as simulated
+from tests.runtime.graphs_on_simulator import nested
 
 COUNTS = (1, 2, 3, 7, 8, 9, 10, 11, 16, 17, 18, 24, 25, 26, 27, 100)
 chosen = random.Random(7)
@@ -210,18 +211,6 @@ def several(x, y, turns, a):
         for i in range(x.shape[0]):
             x[i] = x[i] * 7 + y[i]
     return more
-
-
-def nested(x, y, turns, a):
-    for t in qgraph.serial(range(3)):
-        s = 0
-        while s < turns[()] + t:
-            for i in range(x.shape[0]):
-                x[i] = x[i] * 3 + s
-            s += 1
-        if t > 0:
-            for i in range(y.shape[0]):
-                y[i] = y[i] * a + x[i]
 
 
 def leaving(x, y, turns, a):
