@@ -22,6 +22,7 @@ from qgraph.runtime import cuda_host_loop
 from qgraph.runtime.array_view import view_of_host
 from qgraph.runtime.call import Call
 from qgraph.runtime.host_values import HostValues
+from tests.loop_kernels import faulty
 from tests.runtime import graphs_on_simulator as simulated
 from tests.runtime.graphs_on_simulator import nested
 
@@ -351,17 +352,6 @@ def interrupted():
             for turns in (12, 1, 20):
                 settle([check(kernel, turns, stream=chosen.choice([1, 2]))])
         kernel.executable.close()
-
-
-def faulty(x, y, ends, turns):
-    k = 0
-    while k < turns[0]:
-        x[: ends[0]] = y[ends[1] - k :] + k
-        k += 1
-        ends[0] += 1
-        if k == turns[1]:
-            ends[0] += 1
-    return k
 
 
 def faults():

@@ -1,0 +1,15 @@
+"""Kernels with loops on the device, for the tests on GPUs and for those on the simulator."""
+
+from __future__ import annotations
+
+
+def faulty(x, y, ends, turns):
+    """The lengths differ from iteration ``turns[1]`` on."""
+    k = 0
+    while k < turns[0]:
+        x[: ends[0]] = y[ends[1] - k :] + k
+        k += 1
+        ends[0] += 1
+        if k == turns[1]:
+            ends[0] += 1
+    return k
