@@ -10,6 +10,7 @@ import pytest
 import qgraph
 from qgraph.runtime import cuda_host_loop, cuda_unrolled
 from qgraph.runtime.cuda_driver import call, device, driver
+from tests.loop_kernels import leaving
 
 TURNS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16, 17, 18, 19, 100)
 OPTIONS = {"backend": "cuda", "conditional": "device"}
@@ -98,17 +99,6 @@ def counted(x, turns):
             x[i] = x[i] * 3 + t
         last = t
     return last
-
-
-def leaving(x, turns):
-    n = 0
-    while n < 200:
-        for i in range(x.shape[0]):
-            x[i] = x[i] * 3 + n
-        n += 1
-        if n >= turns[()]:
-            break
-    return n
 
 
 def summing(x, y, limit):

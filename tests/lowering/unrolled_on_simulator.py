@@ -12,6 +12,7 @@ import numpy as np
 import qgraph
 from qgraph.program import WORD
 from qgraph.runtime import simulator
+from tests.loop_kernels import leaving
 
 
 class Unrolled(simulator.SimulatorExecutable):
@@ -121,16 +122,6 @@ def deciding_sum(x, y, flag):
             x[i] = y[i]
 
 
-def leaving(x, flag):
-    n = 0
-    while n < 50:
-        for i in range(x.shape[0]):
-            x[i] = x[i] * 3 + n
-        n += 1
-        if n >= flag[()]:
-            break
-
-
 def swapped(x, y, flag):
     while qgraph.graph_do_while(flag):
         for i in range(x.shape[0]):
@@ -152,8 +143,7 @@ def check(function, turns, seed, **options):
     unrolled = kernel.plan(*mine).unrolled
     assert len(unrolled) == 1, function
     Unrolled.seed = seed
-    kernel(*mine)
-    kernel.reference(*plain)
+    assert kernel(*mine) == kernel.reference(*plain)
     for found, wanted in zip(mine, plain, strict=True):
         np.testing.assert_array_equal(found, wanted, err_msg=f"{function.__name__} {turns}")
     assert Unrolled.left == [0], (function.__name__, turns, Unrolled.left)

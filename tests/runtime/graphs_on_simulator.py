@@ -370,10 +370,10 @@ def do_while(x, y, flag, a):
         flag[()] -= 1
 
 
-def nested(x, y, flag, a):
+def nested(x, y, turns, a):
     for t in qgraph.serial(range(3)):
         s = 0
-        while s < flag[()] + t:
+        while s < turns[()] + t:
             for i in range(x.shape[0]):
                 x[i] = x[i] * 3 + s
             s += 1
