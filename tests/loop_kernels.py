@@ -2,6 +2,25 @@
 
 from __future__ import annotations
 
+import qgraph
+
+
+def independent(x, y, turns):
+    while qgraph.graph_do_while(turns):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 3 + 1
+        for i in range(y.shape[0]):
+            y[i] = y[i] * 5 + 2
+        turns[()] -= 1
+
+
+def swapping(x, y, turns):
+    while qgraph.graph_do_while(turns):
+        for i in range(x.shape[0]):
+            y[i] = x[i] * 3 + 1
+        x, y = y, x
+        turns[()] -= 1
+
 
 def leaving(x, turns):
     """So many turns, but 60 at most."""
