@@ -248,6 +248,8 @@ def test_what_a_host_launched_too_much_does_nothing():
     # Enough work in an iteration that the host is ahead for sure.
     x, y = ints(4_000_000), ints(4_000_000, 2)
     dx, dy = on_device(x), on_device(y)
+    some = slice(None, None, 4001)
+    x, y = x[some], y[some]
     for turns in (30, 3, 40, 11, 64, 2, 64, 1, 12, 25):
         left = on_device(np.array(turns))
         kernel(dx, dy, left)
@@ -255,8 +257,8 @@ def test_what_a_host_launched_too_much_does_nothing():
         with np.errstate(over="ignore"):
             for _ in range(turns):
                 x, y = x * 3 + 1, y * 5 + 2
-        np.testing.assert_array_equal(qgraph.to_numpy(dx), x)
-        np.testing.assert_array_equal(qgraph.to_numpy(dy), y)
+        np.testing.assert_array_equal(qgraph.to_numpy(dx)[some], x)
+        np.testing.assert_array_equal(qgraph.to_numpy(dy)[some], y)
 
 
 def test_max_iter_ends_a_loop_that_the_host_runs_ahead_of():
