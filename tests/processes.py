@@ -24,11 +24,16 @@ def run_python(*arguments: object, **environment: str) -> subprocess.CompletedPr
     )
 
 
-def printed_by(program: str, folder: Path, **environment: str) -> str:
-    """What a program prints, which must end well. It is written to ``folder``: kernels need their source."""
+def run_program(program: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """As ``run_python``, of a text. It is written to ``folder``: kernels need their source."""
     file = folder / "script.py"
     file.write_text(textwrap.dedent(program))
-    done = run_python(file, **environment)
+    return run_python(file, **environment)
+
+
+def printed_by(program: str, folder: Path, **environment: str) -> str:
+    """What a program prints, which must end well."""
+    done = run_program(program, folder, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
