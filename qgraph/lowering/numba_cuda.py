@@ -41,7 +41,7 @@ from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.ptx_names import canonical, without_results
 from qgraph.lowering.registries import RefreshedOnce, ResolvedOnce, SearchedOnce
-from qgraph.lowering.simulated import Barriers, Threads
+from qgraph.lowering.simulated import Barriers, Extents, Threads
 from qgraph.lowering.slot_source import slots_name
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Cast, Function
@@ -411,10 +411,10 @@ class _SimulatedKernel:
     function: Callable[..., Any]
     threads: Threads
 
-    def __getitem__(self, shape: tuple[int, int]) -> Callable[..., None]:
+    def __getitem__(self, shape: tuple[Extents, Extents]) -> Callable[..., None]:
         return functools.partial(self._run, *shape)
 
-    def _run(self, grid: int, block: int, *arguments: Any) -> None:
+    def _run(self, grid: Extents, block: Extents, *arguments: Any) -> None:
         from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray, FakeWithinKernelCUDAArray
 
         given = [simulator_array(each) if isinstance(each, np.ndarray) else each for each in arguments]

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+# Along x, or along x and y.
+Extents = int | tuple[int, int]
 _BARRIERS = ("syncthreads", "syncthreads_or")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Index:
-    """One axis is all that kernels use."""
+    """Two axes are all that kernels use."""
 
     x: int
+    y: int
 
 
 class Threads:
@@ -30,10 +34,10 @@ class Threads:
     """
 
     def __init__(self) -> None:
-        self.gridDim, self.blockDim, self.blockIdx, self.threadIdx = (_Index(1), _Index(1), _Index(0), _Index(0))
+        self.gridDim, self.blockDim, self.blockIdx, self.threadIdx = _Index(1, 1), _Index(1, 1), _Index(0, 0), _Index(0, 0)
         self._shared: list[np.ndarray] = []
         # How many shared arrays each thread of the block has asked for: all ask in one order.
-        self._asked: list[int] = []
+        self._asked: Counter[_Index] = Counter()
 
     @property
     def shared(self) -> Threads:
@@ -42,48 +46,46 @@ class Threads:
 
     def array(self, shape: int, dtype: Any) -> np.ndarray:
         """As ``numba.cuda.shared.array``: the same for every thread of the block."""
-        lane = self.threadIdx.x
-        number = self._asked[lane]
-        self._asked[lane] += 1
+        number = self._asked[self.threadIdx]
+        self._asked[self.threadIdx] += 1
         if number == len(self._shared):
             self._shared.append(np.empty(shape, dtype))
         return self._shared[number]
 
-    def grid(self, _axes: int) -> int:
+    def grid(self, axes: int) -> int | tuple[int, int]:
         """As ``numba.cuda.grid``."""
-        return self.blockIdx.x * self.blockDim.x + self.threadIdx.x
+        x = self.blockIdx.x * self.blockDim.x + self.threadIdx.x
+        return x if axes == 1 else (x, self.blockIdx.y * self.blockDim.y + self.threadIdx.y)
 
-    def gridsize(self, _axes: int) -> int:
+    def gridsize(self, axes: int) -> int | tuple[int, int]:
         """As ``numba.cuda.gridsize``."""
-        return self.gridDim.x * self.blockDim.x
+        x = self.gridDim.x * self.blockDim.x
+        return x if axes == 1 else (x, self.gridDim.y * self.blockDim.y)
 
     def threadfence(self) -> None:
         """As ``numba.cuda.threadfence``: one thread runs at a time."""
 
-    def run(self, function: Callable[..., Any], grid: int, block: int, arguments: Sequence[Any]) -> None:
+    def run(self, function: Callable[..., Any], grid: Extents, block: Extents, arguments: Sequence[Any]) -> None:
         """All blocks of a kernel, one after another."""
-        self.gridDim, self.blockDim = _Index(grid), _Index(block)
+        self.gridDim, self.blockDim = _index(grid), _index(block)
+        lanes = _places(self.blockDim)
         # The caller's way with floating-point errors is not the kernel's.
         with np.errstate(all="ignore"):
-            for number in range(grid):
-                self.blockIdx = _Index(number)
-                self._shared, self._asked = [], [0] * block
-                self._block(function, block, arguments)
+            for block_index in _places(self.gridDim):
+                self.blockIdx, self._shared, self._asked = block_index, [], Counter()
+                if inspect.isgeneratorfunction(function):
+                    self._take_turns({lane: function(*arguments) for lane in lanes})
+                    continue
+                for lane in lanes:
+                    self.threadIdx = lane
+                    function(*arguments)
 
-    def _block(self, function: Callable[..., Any], block: int, arguments: Sequence[Any]) -> None:
-        if inspect.isgeneratorfunction(function):
-            self._take_turns({lane: function(*arguments) for lane in range(block)})
-            return
-        for lane in range(block):
-            self.threadIdx = _Index(lane)
-            function(*arguments)
-
-    def _take_turns(self, waiting: dict[int, Generator[tuple[int, int], int | None, None]]) -> None:
+    def _take_turns(self, waiting: dict[_Index, Generator[tuple[int, int], int | None, None]]) -> None:
         answer: int | None = None
         while waiting:
-            said: dict[int, tuple[int, int]] = {}
+            said: dict[_Index, tuple[int, int]] = {}
             for lane, thread in waiting.items():
-                self.threadIdx = _Index(lane)
+                self.threadIdx = lane
                 try:
                     said[lane] = thread.send(answer)
                 except StopIteration:
@@ -91,6 +93,14 @@ class Threads:
             assert len({barrier for barrier, _ in said.values()}) <= 1, "threads of one block wait at different barriers"
             waiting = {lane: waiting[lane] for lane in said}
             answer = int(any(vote for _, vote in said.values()))
+
+
+def _index(extents: Extents) -> _Index:
+    return _Index(extents, 1) if isinstance(extents, int) else _Index(*extents)
+
+
+def _places(extents: _Index) -> list[_Index]:
+    return [_Index(x, y) for y in range(extents.y) for x in range(extents.x)]
 
 
 class Barriers(ast.NodeTransformer):

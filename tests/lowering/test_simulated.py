@@ -32,6 +32,18 @@ def test_each_thread_runs_once():
     assert x.tolist() == [6001, 6011, 6021, 6101, 6111, 6121]
 
 
+def test_blocks_and_threads_have_two_axes():
+    source = """
+    def k(x):
+        column, row = _cuda.grid(2)
+        _, step = _cuda.gridsize(2)
+        x[row, column] += 100 * row + 10 * column + step
+    """
+    x = np.zeros((4, 6), np.int64)
+    run(source, (2, 2), (3, 2), x)
+    assert x.tolist() == [[100 * row + 10 * column + 4 for column in range(6)] for row in range(4)]
+
+
 def test_a_barrier_lets_all_threads_of_a_block_arrive():
     source = """
     def k(x, order):
