@@ -401,7 +401,13 @@ def simulator_kernel(function: Function) -> _SimulatedKernel:
             hint="set QGRAPH_BACKEND=sim (or NUMBA_ENABLE_CUDASIM=1) before Python starts",
         )
     threads = Threads()
-    return _SimulatedKernel(_simulated(function, {}, threads), threads)
+    # All barriers are in the kernel itself, none in what it calls.
+    tree = Barriers(cuda_module(), _with_cuda(function)).visit(copy.deepcopy(function.tree))
+    return _SimulatedKernel(_simulated(replace(function, tree=tree), {}, threads), threads)
+
+
+def _with_cuda(function: Function) -> dict[str, object]:
+    return {"cuda": cuda_module(), **function.names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,9 +438,8 @@ def simulator_array(array: Any) -> Any:
 def _simulated(function: Function, done: dict[int, Any], threads: Threads) -> Any:
     """The Python function, its names replaced by what runs in plain Python."""
     if id(function) not in done:
-        given = {"cuda": cuda_module(), **function.names}
-        tree = Barriers(cuda_module(), given).visit(_Loads().visit(copy.deepcopy(function.tree)))
-        names = {name: _simulated_value(value, done, threads) for name, value in given.items()}
+        tree = _Loads().visit(copy.deepcopy(function.tree))
+        names = {name: _simulated_value(value, done, threads) for name, value in _with_cuda(function).items()}
         done[id(function)] = python_function(replace(function, tree=tree), {**names, **_Loads.NAMES})
     return done[id(function)]
 
