@@ -6,7 +6,6 @@ Also the same task as a plain Python kernel for Numba's CUDA simulator, in which
 from __future__ import annotations
 
 import ast
-import copy
 import functools
 import inspect
 import re
@@ -45,6 +44,7 @@ from qgraph.lowering.simulated import Barriers, Extents, Threads
 from qgraph.lowering.slot_source import slots_name
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Cast, Function
+from qgraph.source import copied
 
 
 def cuda_module() -> Any:
@@ -402,7 +402,7 @@ def simulator_kernel(function: Function) -> _SimulatedKernel:
         )
     threads = Threads()
     # All barriers are in the kernel itself, none in what it calls.
-    tree = Barriers(cuda_module(), _with_cuda(function)).visit(copy.deepcopy(function.tree))
+    tree = Barriers(cuda_module(), _with_cuda(function)).visit(copied(function.tree))
     return _SimulatedKernel(_simulated(replace(function, tree=tree), {}, threads), threads)
 
 
@@ -438,7 +438,7 @@ def simulator_array(array: Any) -> Any:
 def _simulated(function: Function, done: dict[int, Any], threads: Threads) -> Any:
     """The Python function, its names replaced by what runs in plain Python."""
     if id(function) not in done:
-        tree = _Loads().visit(copy.deepcopy(function.tree))
+        tree = _Loads().visit(copied(function.tree))
         names = {name: _simulated_value(value, done, threads) for name, value in _with_cuda(function).items()}
         done[id(function)] = python_function(replace(function, tree=tree), {**names, **_Loads.NAMES})
     return done[id(function)]
