@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.frontend.resolve import is_do_while
 from qgraph.frontend.scope import Globals, Scope
 from qgraph.language import DoWhile, Func, as_reference
+from qgraph.source import copied
 
 
 def run_reference(source: SourceFunction, arguments: dict[str, Any]) -> Any:
@@ -37,7 +37,7 @@ def _plain(source: SourceFunction) -> Callable[..., Any]:
     """The function itself, or where it has a do-while, a copy in which that is a plain loop."""
     scope = Scope(source, {}, Globals())
     rewriter = _DoWhiles(scope)
-    tree = rewriter.visit(copy.deepcopy(source.tree))
+    tree = rewriter.visit(copied(source.tree))
     if not rewriter.found:
         return source.function
     tree.decorator_list = []
