@@ -113,9 +113,9 @@ class CpuPlan:
 
 
 class SimulatedKernel(Protocol):
-    """A kernel to be launched as ``kernel[grid, block](*arguments)``, along x or x and y; when that returns it has run."""
+    """A kernel to be launched as ``kernel[grid, block](*arguments)``, each along x, or along x, y and z; when that returns it has run."""
 
-    def __getitem__(self, shape: tuple[int | tuple[int, int], int | tuple[int, int]], /) -> Callable[..., None]: ...
+    def __getitem__(self, shape: tuple[int | tuple[int, ...], int | tuple[int, ...]], /) -> Callable[..., None]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,6 +311,11 @@ def remainder(value: int, size: int) -> int:
 SHORT_LIMIT = 1 << 32
 
 
+def short(value: int) -> int:
+    """``value``, which is not negative and below ``SHORT_LIMIT``: its products take fewer instructions."""
+    return value
+
+
 def short_quotient(value: int, size: int) -> int:
     """``quotient`` where both are below ``SHORT_LIMIT``."""
     return value // size
@@ -435,7 +440,10 @@ def set_condition(slots: Any, index: int, handle: int, value: int) -> None:
 
 
 def peek(words: Any, index: int) -> int:
-    """``words[index]``, read at once: what an earlier kernel wrote may be read before that one is waited for."""
+    """``words[index]``, read at once, before earlier kernels are waited for; -1 from a large grid, which had better read later.
+
+    What it reads must have been written by a kernel that those before this one have waited for, and be no -1.
+    """
     value: int = words[index]
     return value
 

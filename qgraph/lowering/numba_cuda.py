@@ -31,6 +31,7 @@ from qgraph.lowering.atomics import (
     division_word,
     match_word,
     peek_word,
+    short_word,
     split_word,
 )
 from qgraph.lowering.garbage import garbage_kept
@@ -158,6 +159,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.special[id(language.at_least)] = bound_word(assume=True)
     typing.special[id(language.quotient)] = division_word("quotient", short=False)
     typing.special[id(language.remainder)] = division_word("remainder", short=False)
+    typing.special[id(language.short)] = short_word()
     typing.special[id(language.short_quotient)] = division_word("quotient", short=True)
     typing.special[id(language.short_remainder)] = division_word("remainder", short=True)
     typing.special[id(language.power)] = power_word()
@@ -242,7 +244,7 @@ _WAIT = "{ .reg .pred %late; griddepcontrol.wait; setp.eq.s64 %late, $0, 2; @%la
 _TOUCHES_MEMORY = re.compile(r"\b(ld|st|atom|red)\.(?!param)[\w.]*")
 # Comments, instructions on registers and parameters alone, and the load of ``language.peek``, but no other volatile one.
 _BEFORE_WAIT = re.compile(
-    rf"\s*(//.*|ld\.volatile\..*{PEEKED}|(mov|cvt|cvta|add|sub|mul|mad|shl|shr|and|or|xor|not|neg|setp|selp|min|max|div|rem|ld\.param)\b.*)?"
+    rf"\s*(//.*|\{{.*{PEEKED}|(mov|cvt|cvta|add|sub|mul|mad|shl|shr|and|or|xor|not|neg|setp|selp|min|max|div|rem|ld\.param)\b.*)?"
 )
 
 # --- PTX --------------------------------------------------------------------------------------------------------------
@@ -291,8 +293,7 @@ def compile_ptx(
             result = _compile(compiler.typing, compiler.target, python, argument_types, types.void, flags)
         finally:
             compiler.typing.session = None
-        pointers = _data_pointers(argument_types, constant)
-        unit = _unit(result, capability, launch_bound, fastmath, pointers)
+        unit = _unit(result, capability, launch_bound, fastmath, _parts(argument_types, constant))
     name = result.fndesc.llvm_func_name
     return lambda: _finished(unit, capability, name, entry)
 
@@ -307,16 +308,43 @@ def _finished(unit: Any, capability: tuple[int, int], name: str, entry: str) -> 
     return canonical(text, name, entry)
 
 
-def _data_pointers(argument_types: Sequence[Any], constant: Sequence[bool]) -> list[int]:
-    """Where the addresses of constant arrays stand among the flattened arguments: an array is 5 + 2 * ndim of them."""
-    found, position = [], 0
+def _parts(argument_types: Sequence[Any], constant: Sequence[bool]) -> _Parts:
+    constants: list[int] = []
+    extents: list[int] = []
+    position = 0
     for item, alone in zip(argument_types, constant, strict=False):
         if isinstance(item, types.Array):
-            found += [position + 4] if alone else []
+            constants += [position + 4] if alone else []
+            extents += range(position + 5, position + 5 + item.ndim) if item.ndim > 1 else ()
             position += 5 + 2 * item.ndim
         else:
             position += 2 if isinstance(item, types.Complex) else 1
-    return found
+    return _Parts(constants, extents)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Where parts of arrays stand among the flattened arguments: an array is 5 + 2 * ndim of them.
+
+    ``constants``: the addresses of constant arrays. ``extents``: those of arrays of several dimensions, which have 32 bits.
+    """
+
+    constants: Sequence[int]
+    extents: Sequence[int]
+
+
+def _narrow(kernel: ir.Function, positions: Sequence[int]) -> None:
+    """Tell LLVM that arguments have 32 bits: products with them then take an instruction, and not four."""
+    builder = ir.IRBuilder(kernel.blocks[0])
+    builder.position_at_start(kernel.blocks[0])
+    # The arguments are put together to arrays first of all.
+    inserted = [each for each in kernel.blocks[0].instructions if isinstance(each, ir.instructions.InsertValue)]
+    for position in positions:
+        argument = kernel.args[position]
+        narrow = builder.and_(argument, ir.Constant(argument.type, language.SHORT_LIMIT - 1))
+        for instruction in inserted:
+            if instruction.value is argument:
+                instruction.value = narrow
 
 
 def _wait_for_earlier(kernel: ir.Function) -> None:
@@ -351,7 +379,7 @@ def _wait_late(ptx: str) -> str:
     return "\n".join([*lines[:wait], *lines[wait + 1 : behind], lines[wait], *lines[behind:]])
 
 
-def _unit(result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool, pointers: Sequence[int]) -> Any:
+def _unit(result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool, parts: _Parts) -> Any:
     """What Numba made of a kernel, as a program of NVVM that is still to be compiled."""
     from numba.cuda.compiler import kernel_fixup
     from numba.cuda.cudadrv import nvrtc, nvvm
@@ -367,7 +395,8 @@ def _unit(result: Any, capability: tuple[int, int], launch_bound: int | None, fa
     # Loads of these may then pass stores to others: several iterations of a thread overlap. An array that is written must not
     # have it: NVVM overlooks stores to strided arrays, whose addresses are computed as integers, and would then read such an
     # array as one that never changes (ld.global.nc).
-    for position in pointers:
+    _narrow(kernel, parts.extents)
+    for position in parts.constants:
         kernel.args[position].add_attribute("noalias")
     if capability >= PROGRAMMATIC:
         _wait_for_earlier(kernel)

@@ -14,17 +14,16 @@ from typing import Any
 
 import numpy as np
 
-# Along x, or along x and y.
-Extents = int | tuple[int, int]
+# Along x, or along x, y and z.
+Extents = int | tuple[int, ...]
 _BARRIERS = ("syncthreads", "syncthreads_or")
 
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """Two axes are all that kernels use."""
-
     x: int
-    y: int
+    y: int = 1
+    z: int = 1
 
 
 class Threads:
@@ -34,7 +33,7 @@ class Threads:
     """
 
     def __init__(self) -> None:
-        self.gridDim, self.blockDim, self.blockIdx, self.threadIdx = _Index(1, 1), _Index(1, 1), _Index(0, 0), _Index(0, 0)
+        self.gridDim, self.blockDim, self.blockIdx, self.threadIdx = _Index(1), _Index(1), _Index(0, 0, 0), _Index(0, 0, 0)
         self._shared: list[np.ndarray] = []
         # How many shared arrays each thread of the block has asked for: all ask in one order.
         self._asked: Counter[_Index] = Counter()
@@ -96,11 +95,11 @@ class Threads:
 
 
 def _index(extents: Extents) -> _Index:
-    return _Index(extents, 1) if isinstance(extents, int) else _Index(*extents)
+    return _Index(extents) if isinstance(extents, int) else _Index(*extents)
 
 
 def _places(extents: _Index) -> list[_Index]:
-    return [_Index(x, y) for y in range(extents.y) for x in range(extents.x)]
+    return [_Index(x, y, z) for z in range(extents.z) for y in range(extents.y) for x in range(extents.x)]
 
 
 class Barriers(ast.NodeTransformer):

@@ -7,7 +7,7 @@ begin with an underscore are generated.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from qgraph import language
@@ -60,6 +60,7 @@ BUILTINS = {
     "_peek": language.peek,
     "_quotient": language.quotient,
     "_remainder": language.remainder,
+    "_short": language.short,
     "_short_quotient": language.short_quotient,
     "_short_remainder": language.short_remainder,
 }
@@ -200,9 +201,18 @@ def constant_arrays(program: Program, parameters: Sequence[Parameter], tasks: Se
 
 def _is_light(task: Task) -> bool:
     """Whether an iteration is a few operations: then memory is the limit, and a thread should have several in flight."""
-    nodes = [child for statement in task.body for child in ast.walk(statement)]
+    nodes = list(_operations(task.body, task.names))
     most = LIGHT * min(len(task.written), _MOST_LIGHT)
     return len(nodes) <= most and not any(isinstance(node, (ast.For, ast.While)) for node in nodes)
+
+
+def _operations(statements: Sequence[ast.stmt], names: Mapping[str, object]) -> Iterator[ast.AST]:
+    """The syntax tree of statements, with the bodies of the functions that they call."""
+    for node in (child for statement in statements for child in ast.walk(statement)):
+        yield node
+        called = names.get(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+        if isinstance(called, Function):
+            yield from _operations(called.tree.body, called.names)
 
 
 def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, tiled: bool) -> list[ast.stmt]:
@@ -245,42 +255,52 @@ def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, tiled: b
 
 
 def _by_rows(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several: bool) -> list[ast.stmt]:
-    """A column of the last axis for each thread, and one row of the others together, or rows a grid apart.
+    """A column of the last axis for each thread, and one row of the others together: no division for the last two axes.
 
-    So iterations need no division for their last two axes. ``several``: where there are more rows than threads along them, a
-    thread has ``SEVERAL`` neighbouring rows at once, whose loads start together.
+    ``several``: on a grid that has not enough threads for all rows, each has ``SEVERAL`` neighbouring rows, whose loads start
+    together. The body is there twice then: for threads with all of their rows, and for one row or those that are left.
+    Extents have 32 bits, and so have indices of two axes.
     """
     *others, last = counts
+    rows = product(others)
+    # Numbers of a launch have 32 bits, and so have sums and products of them.
+    row = "(_cuda.blockIdx.z * _cuda.gridDim.y + _cuda.blockIdx.y) * _cuda.blockDim.y + _cuda.threadIdx.y"
+    if len(others) > 1:
+        row = "_at_least(_cuda.grid(2)[1] + _cuda.gridsize(2)[1] * _cuda.blockIdx.z, 0)"
     head = _statements(
-        "_column, _row = _cuda.grid(2)\n"
+        "_column = _short(_cuda.blockIdx.x * _cuda.blockDim.x + _cuda.threadIdx.x)\n"
         f"if _column >= {ast.unparse(last)}: return\n"
-        "_column = _at_least(_column, 0)\n"
-        f"_rows = {product(others)}\n"
-        "_step = _cuda.gridsize(2)[1]"
+        f"_row = {row if len(others) > 1 else f'_short({row})'}"
     )
     (across,) = _statements(f"{task.axes[-1].variable} = {_affine(task.axes[-1], '_column')}")
-    iteration = [*unravel(task, "_at", task.axes[:-1]), across, *_index_tuple(task), *task.body]
-    (rest,) = _statements("while _row < _rows:\n    _at = _at_least(_row, 0)\n    _row += _step")
-    assert isinstance(rest, ast.While)
-    rest.body += copied(iteration)
+    iteration = [*unravel(task, "_at", task.axes[:-1], narrow=True), across, *_index_tuple(task), *task.body]
     if not several:
-        return [*head, *prologue(task, dtypes), rest]
-    (choice,) = _statements(
-        "if _step < _rows:\n"
+        (inside,) = _statements(f"if _row >= {rows}: return")
+        at = _statements("_at = _row")
+        return [*head, inside, *prologue(task, dtypes), *at, *replace_continue(copied(iteration))]
+    choice, rest = _statements(
+        f"if _cuda.gridsize(2)[1] * _cuda.gridDim.z < {rows}:\n"
         f"    _row *= {SEVERAL}\n"
-        f"    while _row + {SEVERAL - 1} < _rows:\n"
+        f"    if _row + {SEVERAL - 1} < {rows}:\n"
         f"        for _part in _range({SEVERAL}):\n"
         "            _at = _at_least(_row + _part, 0)\n"
-        f"        _row += _step * {SEVERAL}\n"
-        # Those that are left, fewer.
-        "    _step = 1"
+        "        return\n"
+        "    _step = 1\n"
+        "else:\n"
+        # One row: the next one is past the end.
+        f"    _step = {rows}\n"
+        f"while _row < {rows}:\n"
+        "    _at = _at_least(_row, 0)\n"
+        "    _row += _step"
     )
     assert isinstance(choice, ast.If)
     whole = choice.body[1]
-    assert isinstance(whole, ast.While)
+    assert isinstance(whole, ast.If)
     full = whole.body[0]
     assert isinstance(full, ast.For)
-    full.body += iteration
+    assert isinstance(rest, ast.While)
+    full.body += copied(iteration)
+    rest.body += iteration
     return [*head, *prologue(task, dtypes), choice, rest]
 
 
@@ -552,6 +572,7 @@ def unravel(
     tuple_too: bool = True,
     short: bool = False,
     tiled: bool = False,
+    narrow: bool = False,
 ) -> list[ast.stmt]:
     """Loop variables from one linear index, last axis fastest or ``tiled``; ``short``: the index is below ``SHORT_LIMIT``."""
     width = "short_" if short else ""
@@ -567,6 +588,8 @@ def unravel(
             value = f"_{width}quotient({value}, {extent})"
         if position:
             value = f"_{width}remainder({value}, {extents[position]})"
+        if narrow:
+            value = f"_short({value})"
         lines.append(f"{axis.variable} = {_affine(axis, value)}")
     result = _statements("\n".join(lines))
     return [*result, *_index_tuple(task)] if tuple_too and len(axes) == len(task.axes) else result

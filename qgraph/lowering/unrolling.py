@@ -110,7 +110,8 @@ def guard(unrolling: Unrolling, node: Node) -> list[ast.stmt]:
         return generated(f"{count}if {GUARD.name} > 0:\n    if {SLOTS.name}[{GUARD.name}] == 0:\n{passed_on}        return\n")
     # The first thing of all, and in any case, since after a branch it could not be before the wait for earlier kernels.
     going = f"_going = _peek({SLOTS.name}, {GUARD.name})\n"
-    return generated(f"{going}{count}if {GUARD.name} > 0:\n    if _going == 0:\n{passed_on}        return\n")
+    late = f"    if _going < 0: _going = {SLOTS.name}[{GUARD.name}]\n"
+    return generated(f"{going}{count}if {GUARD.name} > 0:\n{late}    if _going == 0:\n{passed_on}        return\n")
 
 
 def telling(task: Task, unrolling: Unrolling) -> Task:

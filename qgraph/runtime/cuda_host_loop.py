@@ -271,7 +271,7 @@ def _launch_nodes(nodes: tuple[KernelNode | OtherNode, ...], stream: int) -> Non
             kernel.run(stream)
             continue
         parameters = kernel.launch.kernelParams
-        blocks, threads, down, threads_down = kernel.shape
-        code = launch(kernel.function, blocks, down, 1, threads, threads_down, 1, 0, stream, parameters, 0)[0]
+        blocks, threads, down, threads_down, times = kernel.shape
+        code = launch(kernel.function, blocks, down, times, threads, threads_down, 1, 0, stream, parameters, 0)[0]
         if code != 0:
             raise failure(code, "cuLaunchKernel")

@@ -16,12 +16,13 @@ from typing import Any
 
 from qgraph.compiled import REDUCTION_BLOCK, SEVERAL, WARP, CudaPlan, Parameter, TaskCode, slots_dtype
 from qgraph.errors import ArgumentError, CudaError
+from qgraph.language import SHORT_LIMIT
 from qgraph.plan import Unrolling
 from qgraph.program import FAULT_WORDS, FAULTS, MAX_PARTIALS, TURNS, ArrayType, Leaf, ScalarType, itemsize
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, outside_captures
 from qgraph.runtime.formats import FORMATS
-from qgraph.runtime.launch_shapes import MAX_GRID, Shape, by_rows
+from qgraph.runtime.launch_shapes import MAX_GRID, MAX_GRID_DOWN, Shape, by_rows
 
 DEFAULT_BLOCK_SIZE = 256
 _WORD = 8
@@ -122,10 +123,11 @@ def _scalar_place(word: int, dtype: str) -> _Place:
 
 class _ArrayLeaf:
     # What the block holds of one array: plain ints, so that nothing of the caller's stays alive.
-    __slots__ = ("data", "index", "layout", "offset", "pointer", "shape", "strides", "users")
+    __slots__ = ("data", "index", "layout", "offset", "path", "pointer", "shape", "strides", "users")
 
-    def __init__(self, index: int, word: int, ndim: int) -> None:
+    def __init__(self, index: int, word: int, ndim: int, path: str) -> None:
         self.index = index
+        self.path = path
         self.offset = word * _WORD
         self.data = word + _DATA
         self.layout = struct.Struct(f"={_SHAPE + 2 * ndim}q")
@@ -272,7 +274,7 @@ class Parameters:
         if isinstance(leaf.type, ArrayType):
             word = self._take(_SHAPE + 2 * leaf.type.ndim)
             self._places["leaf", leaf.name] = _array_place(word, leaf.type.ndim)
-            self._arrays.append(_ArrayLeaf(index, word, leaf.type.ndim))
+            self._arrays.append(_ArrayLeaf(index, word, leaf.type.ndim, leaf.path))
             return
         dtype = scalar_dtype(leaf.type, self._float_type)
         word = self._take(2 if dtype == "complex128" else 1)
@@ -333,7 +335,7 @@ class Parameters:
         self.host = host
 
     def update(self, values: tuple[Any, ...]) -> None:
-        """Write the leaves that changed; ``ArgumentError`` for a number that does not fit its type."""
+        """Write the leaves that changed; ``ArgumentError`` for a number or a shape that does not fit."""
         for array in self._arrays:
             view = values[array.index]
             if view.shape != array.shape or view.strides != array.strides:
@@ -363,6 +365,9 @@ class Parameters:
         # The mask first, here and everywhere: should anything interrupt, the next launch patches the kernels.
         self.changed |= array.users
         shape, strides, pointer = view.shape, view.strides, view.pointer
+        if len(shape) > 1 and max(shape) >= SHORT_LIMIT:
+            found = f"{array.path} has the shape {shape}, and on cuda extents of several dimensions are below {SHORT_LIMIT}"
+            raise ArgumentError(found, hint="pass an array of one dimension, or parts of it")
         head = (0, 0, math.prod(shape), view.dtype.itemsize, pointer)
         # Unknown, should an interrupt come before they are noted.
         array.shape = None
@@ -415,7 +420,7 @@ class KernelNode:
     def _make_launch(self) -> None:
         self.launch = driver.CUDA_KERNEL_NODE_PARAMS()
         self.launch.func = self.function
-        self.launch.gridDimZ = self.launch.blockDimZ = 1
+        self.launch.blockDimZ = 1
         self.take_shape(self.shape)
         self.launch.kernelParams = ctypes.addressof(self.pointers)
 
@@ -448,22 +453,29 @@ class KernelNode:
         # Fewer blocks have fewer partial results to combine.
         several = self.code.several and (self.code.reduces or threads >= self._many)
         if self.code.rows:
-            return by_rows([host[index] for index in self._counts[0]], self.block, SEVERAL if several else 1)
+            return self._by_rows([host[index] for index in self._counts[0]], SEVERAL if several else 1)
         share = self.block * SEVERAL if several else self.block
         grid = -(-threads // share) if threads > 0 else 1
         if self.code.reduces:
             return Shape(min(grid, self._most), self.block)
         if grid > MAX_GRID:
-            raise ArgumentError(
-                f"this loop has {threads} iterations, and a launch holds {MAX_GRID * self.block}",
-                self.code.task.span,
-                hint="split the loop, or raise block_size",
-            )
+            raise self._too_long(f"this loop has {threads} iterations, and a launch holds {MAX_GRID * self.block}")
         return Shape(grid, self.block)
+
+    def _by_rows(self, extents: Sequence[int], share: int) -> Shape:
+        shape = by_rows(extents, self.block, share)
+        if max(extents) >= SHORT_LIMIT:
+            raise self._too_long(f"an axis of this loop has {max(extents)} iterations, and may have {SHORT_LIMIT - 1}")
+        if shape.blocks > MAX_GRID or shape.times > MAX_GRID_DOWN:
+            raise self._too_long(f"this loop has {math.prod(extents)} iterations, more than a launch holds")
+        return shape
+
+    def _too_long(self, found: str) -> ArgumentError:
+        return ArgumentError(found, self.code.task.span, hint="split the loop, or raise block_size")
 
     def take_shape(self, shape: Shape) -> None:
         """Take a shape from ``shape_for``."""
-        self.launch.gridDimX, self.launch.gridDimY = shape.blocks, shape.blocks_down
+        self.launch.gridDimX, self.launch.gridDimY, self.launch.gridDimZ = shape.blocks, shape.blocks_down, shape.times
         self.launch.blockDimX, self.launch.blockDimY = shape.threads, shape.threads_down
         self.shape = shape
 

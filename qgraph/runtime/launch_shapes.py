@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from qgraph.compiled import WARP
 
-# The most blocks that a launch can have along x, and along y.
+# The most blocks that a launch can have along x, and along y or z.
 MAX_GRID = 2**31 - 1
 MAX_GRID_DOWN = 65535
 # A block is no narrower than this many columns, a sector of float32, if there are so many.
@@ -18,37 +18,39 @@ _FEW_IDLE = 1 / 8
 
 
 class Shape(NamedTuple):
-    """Blocks along x and y, and threads of a block along x and y."""
+    """Blocks and threads along x; those along y; and how often there are as many blocks again, along z."""
 
     blocks: int
     threads: int
     blocks_down: int = 1
     threads_down: int = 1
+    times: int = 1
 
     @property
     def all_blocks(self) -> int:
         """The number of blocks."""
-        return self.blocks * self.blocks_down
+        return self.blocks * self.blocks_down * self.times
 
 
 def by_rows(extents: Sequence[int], threads: int, share: int) -> Shape:
-    """The shape for a loop of several axes: x along the last one, y along the others together, ``share`` rows for a thread.
+    """The shape for a loop of several axes: x along the last one, y and z along the others together.
 
     Args:
         extents: iterations of each axis.
         threads: the most threads of a block.
-        share: rows that a thread has, if there are that many.
+        share: rows that a thread has.
 
     Returns:
-        A shape with a thread for each column, and for ``share`` rows each, or fewer where a launch cannot have so many:
-        threads go on a grid further down.
+        A shape with a thread for each column and ``share`` rows.
     """
     columns, rows = max(extents[-1], 1), max(math.prod(extents[:-1]), 1)
     across = min(_across(columns), threads)
     down = min(threads // across, _power_of_two(-(-rows // share)))
     # A few rows: the block lies along them.
     across = min(threads // down, max(across, _power_of_two(columns)))
-    return Shape(-(-columns // across), across, min(-(-rows // (down * share)), MAX_GRID_DOWN), down)
+    blocks_down = -(-rows // (down * share))
+    times = -(-blocks_down // MAX_GRID_DOWN)
+    return Shape(-(-columns // across), across, -(-blocks_down // times), down, times)
 
 
 def _across(columns: int) -> int:

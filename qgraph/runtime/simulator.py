@@ -112,10 +112,10 @@ class SimulatorExecutable:
 
     def _task(self, name: str, call: Call, scratch: _Scratch) -> None:
         code = self._plan.codes[name]
-        blocks, threads, down, threads_down = self._shape(code, call)
-        if blocks == 0:
+        shape = self._shape(code, call)
+        if shape.blocks == 0:
             return
-        grid, block = (blocks, down), (threads, threads_down)
+        grid, block = (shape.blocks, shape.blocks_down, shape.times), (shape.threads, shape.threads_down)
         self._plan.kernels[name][grid, block](*self._arguments(code, call, scratch))
 
     def _shape(self, code: TaskCode, call: Call) -> Shape:
@@ -132,7 +132,8 @@ class SimulatorExecutable:
         several = code.several and count > _BLOCK * SEVERAL
         if code.rows and count:
             shape = by_rows([call.host[self._hosts[name]] for name in code.counts[0]], _BLOCK, SEVERAL if several else 1)
-            return shape._replace(blocks_down=min(shape.blocks_down, _STRIDED_GRID))
+            down = -(-shape.blocks_down // _STRIDED_GRID)
+            return shape if down == 1 else shape._replace(blocks_down=down, times=_STRIDED_GRID)
         return Shape(-(-count // (_BLOCK * SEVERAL if several else _BLOCK)), _BLOCK)
 
     def _arguments(self, code: TaskCode, call: Call, scratch: _Scratch) -> list[object]:

@@ -44,6 +44,12 @@ def test_blocks_and_threads_have_two_axes():
     assert x.tolist() == [[100 * row + 10 * column + 4 for column in range(6)] for row in range(4)]
 
 
+def test_blocks_have_a_third_axis():
+    x = np.zeros(6, np.int64)
+    run("def k(x): x[_cuda.blockIdx.z * 3 + _cuda.blockIdx.x] += _cuda.gridDim.z", (3, 1, 2), 1, x)
+    assert x.tolist() == [2] * 6
+
+
 def test_a_barrier_lets_all_threads_of_a_block_arrive():
     source = """
     def k(x, order):

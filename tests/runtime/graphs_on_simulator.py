@@ -110,7 +110,7 @@ def snapshot(launch):
     kernel, code, sizes = functions[int(launch.func)]
     places = (ctypes.c_void_p * len(sizes)).from_address(int(launch.kernelParams))
     values = [ctypes.string_at(place, size) for place, size in zip(places, sizes, strict=True)]
-    grid, block = (launch.gridDimX, launch.gridDimY), (launch.blockDimX, launch.blockDimY)
+    grid, block = (launch.gridDimX, launch.gridDimY, launch.gridDimZ), (launch.blockDimX, launch.blockDimY)
     return code, kernel, grid, block, values
 
 

@@ -77,9 +77,12 @@ class Later(simulated.Driver):
         now.parameters, now.off = dict(executable.parameters), set(executable.off)
         return self.put(stream, now.run)
 
-    def cuLaunchKernel(self, function, blocks, down, _z, threads, threads_down, _tz, _shared, stream, parameters, _extra):
+    def cuLaunchKernel(self, function, blocks, down, times, threads, threads_down, _tz, _shared, stream, parameters, _extra):
         self.log.append(function)
-        grid, block = {"gridDimX": blocks, "gridDimY": down}, {"blockDimX": threads, "blockDimY": threads_down}
+        grid, block = (
+            {"gridDimX": blocks, "gridDimY": down, "gridDimZ": times},
+            {"blockDimX": threads, "blockDimY": threads_down},
+        )
         launch = types.SimpleNamespace(func=function, **grid, **block, kernelParams=parameters)
         kernel = simulated.snapshot(launch)
         return self.put(stream, lambda: simulated.run_kernel(*kernel))
