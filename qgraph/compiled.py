@@ -113,7 +113,7 @@ class CpuPlan:
 
 
 class SimulatedKernel(Protocol):
-    """A kernel to be launched as ``kernel[grid, block](*arguments)``, each along x, or along x, y and z; when that returns it has run."""
+    """A kernel to be launched as ``kernel[grid, block](*arguments)``, along x or more; it returns when it has run."""
 
     def __getitem__(self, shape: tuple[int | tuple[int, ...], int | tuple[int, ...]], /) -> Callable[..., None]: ...
 
