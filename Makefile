@@ -48,7 +48,7 @@ test: test-cpu test-sim
 # Examples and random programs run as users compile them; a quarter of the time of the rest would be LLVM's optimisation of it.
 # OPT=3 optimises everything.
 OPT := 0
-PYTEST = -m pytest -q -n auto --dist loadfile
+PYTEST = -m pytest -q -n auto --dist worksteal
 
 test-cpu: $(READY_DEV)
 	env -u QGRAPH_BACKEND $(PY) $(PYTEST) tests/examples tests/properties

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from qgraph.plan import GraphPlan
 from qgraph.program import ArrayType, ScalarType, Task
@@ -112,13 +112,19 @@ class CpuPlan:
     dtypes: Mapping[str, str] = field(default_factory=dict)
 
 
+class SimulatedKernel(Protocol):
+    """A kernel to be launched as ``kernel[grid, block](*arguments)``, along x or more; it returns when it has run."""
+
+    def __getitem__(self, shape: tuple[int | tuple[int, ...], int | tuple[int, ...]], /) -> Callable[..., None]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class SimulatorPlan:
     """The CUDA kernels as plain Python functions, for Numba's simulator."""
 
     plan: GraphPlan
     codes: Mapping[str, TaskCode]
-    kernels: Mapping[str, Callable[..., object]] = field(compare=False)
+    kernels: Mapping[str, SimulatedKernel] = field(compare=False)
     # Makes an array of the simulator's device out of a NumPy array, sharing its memory.
     array: Callable[..., object] = field(compare=False)
     dtypes: Mapping[str, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from qgraph.compiled import CpuPlan, CudaPlan, SimulatorPlan, TaskCode
+from qgraph.compiled import CpuPlan, CudaPlan, SimulatedKernel, SimulatorPlan, TaskCode
 from qgraph.lowering import link
 from qgraph.lowering.block_source import block_code
 from qgraph.lowering.garbage import garbage_kept, search
@@ -152,7 +152,7 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     cuda = numba_cuda.cuda_module()
     dtypes = scalar_types(plan.program, matches=True)
     codes: dict[str, TaskCode] = {}
-    kernels = {}
+    kernels: dict[str, SimulatedKernel] = {}
     guards = plan.guards
     for node in plan.nodes:
         if node.task is not None:

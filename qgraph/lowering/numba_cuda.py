@@ -6,7 +6,6 @@ Also the same task as a plain Python kernel for Numba's CUDA simulator, in which
 from __future__ import annotations
 
 import ast
-import copy
 import functools
 import inspect
 import re
@@ -42,9 +41,11 @@ from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.ptx_names import canonical, without_results
 from qgraph.lowering.registries import RefreshedOnce, ResolvedOnce, SearchedOnce
+from qgraph.lowering.simulated import Barriers, Extents, Threads
 from qgraph.lowering.slot_source import slots_name
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Cast, Function
+from qgraph.source import copied
 
 
 def cuda_module() -> Any:
@@ -417,7 +418,7 @@ def _nvvm(modules: Sequence[str], options: dict[str, Any]) -> Any:
 # --- simulator --------------------------------------------------------------------------------------------------------
 
 
-def simulator_kernel(function: Function) -> Callable[..., Any]:
+def simulator_kernel(function: Function) -> _SimulatedKernel:
     """The same kernel for Numba's simulator: plain Python, with the simulator's thread indices and atomics.
 
     Raises:
@@ -428,8 +429,32 @@ def simulator_kernel(function: Function) -> Callable[..., Any]:
             "the simulator was asked for after numba was imported without it",
             hint="set QGRAPH_BACKEND=sim (or NUMBA_ENABLE_CUDASIM=1) before Python starts",
         )
-    kernel: Callable[..., Any] = cuda_module().jit(_simulated(function, {}))
-    return kernel
+    threads = Threads()
+    # All barriers are in the kernel itself, none in what it calls.
+    tree = Barriers(cuda_module(), _with_cuda(function)).visit(copied(function.tree))
+    return _SimulatedKernel(_simulated(replace(function, tree=tree), {}, threads), threads)
+
+
+def _with_cuda(function: Function) -> dict[str, object]:
+    return {"cuda": cuda_module(), **function.names}
+
+
+@dataclass(frozen=True, slots=True)
+class _SimulatedKernel:
+    """``kernel[grid, block](*arguments)``, with the simulator's arrays."""
+
+    function: Callable[..., Any]
+    threads: Threads
+
+    def __getitem__(self, shape: tuple[Extents, Extents]) -> Callable[..., None]:
+        return functools.partial(self._run, *shape)
+
+    def _run(self, grid: Extents, block: Extents, *arguments: Any) -> None:
+        from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray, FakeWithinKernelCUDAArray
+
+        given = [simulator_array(each) if isinstance(each, np.ndarray) else each for each in arguments]
+        inside = [FakeWithinKernelCUDAArray(each) if isinstance(each, FakeCUDAArray) else each for each in given]
+        self.threads.run(self.function, grid, block, inside)
 
 
 def simulator_array(array: Any) -> Any:
@@ -439,14 +464,12 @@ def simulator_array(array: Any) -> Any:
     return FakeCUDAArray(array)
 
 
-def _simulated(function: Function, done: dict[int, Any]) -> Any:
+def _simulated(function: Function, done: dict[int, Any], threads: Threads) -> Any:
     """The Python function, its names replaced by what runs in plain Python."""
     if id(function) not in done:
-        names: dict[str, object] = {"cuda": cuda_module()}
-        names |= {name: _simulated_value(value, done) for name, value in function.names.items()}
-        tree = _Loads().visit(copy.deepcopy(function.tree))
-        names |= _Loads.NAMES
-        done[id(function)] = python_function(replace(function, tree=tree), names)
+        tree = _Loads().visit(copied(function.tree))
+        names = {name: _simulated_value(value, done, threads) for name, value in _with_cuda(function).items()}
+        done[id(function)] = python_function(replace(function, tree=tree), {**names, **_Loads.NAMES})
     return done[id(function)]
 
 
@@ -464,28 +487,15 @@ class _Loads(ast.NodeTransformer):
         return ast.copy_location(ast.Call(ast.copy_location(ast.Name(kind, ast.Load()), node), [node], []), node)
 
 
-def _simulated_value(value: Any, done: dict[int, Any]) -> Any:
+def _simulated_value(value: Any, done: dict[int, Any], threads: Threads) -> Any:
     if isinstance(value, Function):
-        return _simulated(value, done)
+        return _simulated(value, done, threads)
+    if value is cuda_module():
+        return threads
     python = getattr(value, "py_func", None)
     if inspect.isfunction(python):
         return python
     if isinstance(value, Cast):
         # An int64 is a Python number here, too: it takes the type of what it meets.
         return int if value.dtype == "int64" and value.scalar else bool if value.dtype == "bool" else np.dtype(value.dtype).type
-    if any(value is atomic for atomic in (*language.ATOMICS, *language.SPLIT)):
-        return _simulated_atomic(value)
     return value
-
-
-def _simulated_atomic(word: Any) -> Any:
-    """The word itself under a lock: the simulator's threads are Python's, and its own atomics differ in what they accept."""
-
-    def update(array: Any, index: Any, *values: Any) -> Any:
-        with _SIMULATOR_LOCK:
-            return word(array, index, *values)
-
-    return update
-
-
-_SIMULATOR_LOCK = threading.Lock()

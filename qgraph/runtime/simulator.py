@@ -20,8 +20,8 @@ from qgraph.runtime.launch_shapes import Shape, by_rows
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
-# A simulated thread costs about 55 us, idle ones too: small blocks waste few. Grid-stride loops get fewer threads than
-# iterations, so that the stride is really taken.
+# Idle threads cost time too: small blocks waste few. Grid-stride loops get fewer threads than iterations, so that the stride is
+# really taken.
 _BLOCK = 8
 _STRIDED_GRID = 2
 # The block that runs a whole kernel: a barrier costs more with every thread. It has the limits of so many threads, so that
@@ -30,7 +30,7 @@ _WHOLE_BLOCK = 3
 _STANDS_FOR = 32
 _REASON = "the CUDA kernels run on Numba's simulator"
 _ONE_BLOCK = f"{_REASON}, the whole kernel as one block"
-# The simulator swaps a module global while a kernel runs. A host call may launch another kernel in between.
+# A kernel has one place where it finds which of its threads runs. A host call may launch another kernel in between.
 _LOCK = threading.RLock()
 
 
@@ -86,7 +86,7 @@ class SimulatorExecutable:
             self._region(0, call, scratch)
             return
         code = self._plan.codes[self._plan.block]
-        self._plan.kernels[self._plan.block][1, _WHOLE_BLOCK](*self._arguments(code, call, scratch))  # type: ignore[index]
+        self._plan.kernels[self._plan.block][1, _WHOLE_BLOCK](*self._arguments(code, call, scratch))
 
     def _region(self, region: int, call: Call, scratch: _Scratch) -> None:
         plan = self._plan.plan
@@ -116,7 +116,7 @@ class SimulatorExecutable:
         if shape.blocks == 0:
             return
         grid, block = (shape.blocks, shape.blocks_down, shape.times), (shape.threads, shape.threads_down)
-        self._plan.kernels[name][grid, block](*self._arguments(code, call, scratch))  # type: ignore[index]
+        self._plan.kernels[name][grid, block](*self._arguments(code, call, scratch))
 
     def _shape(self, code: TaskCode, call: Call) -> Shape:
         if code.single:

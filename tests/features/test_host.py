@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 import qgraph
+from tests.processes import run_program
 
 POISON = 77
 
@@ -110,20 +110,6 @@ def test_the_simulator_asked_for_too_late():
         qgraph.kernel(double, backend="sim")(np.zeros(3))
 
 
-def run_script(tmp_path, text, **environment):
-    """A process of its own: what it printed, and how it ended."""
-    script = tmp_path / "script.py"
-    script.write_text(text)
-    return subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.getcwd(), **environment},
-        timeout=120,
-    )
-
-
 SCRIPT = """
 import numpy as np, qgraph
 @qgraph.kernel
@@ -139,12 +125,12 @@ print(x.tolist(), fill.last_launch.path)
 @pytest.mark.needs("compiler")
 @pytest.mark.parametrize("name", ["cpu", "sim"])
 def test_the_environment_chooses(tmp_path, name):
-    done = run_script(tmp_path, SCRIPT, QGRAPH_BACKEND=name)
+    done = run_program(SCRIPT, tmp_path, QGRAPH_BACKEND=name)
     assert done.stdout.strip() == f"[0.0, 1.0, 2.0] {name}", done.stderr
 
 
 def test_an_unknown_environment_backend_is_named(tmp_path):
-    done = run_script(tmp_path, SCRIPT, QGRAPH_BACKEND="opencl")
+    done = run_program(SCRIPT, tmp_path, QGRAPH_BACKEND="opencl")
     assert done.returncode != 0
     assert "BackendError: unknown backend 'opencl'" in done.stderr
 
@@ -170,7 +156,7 @@ print(all((x == 200.0).all() for x in arrays))
 @pytest.mark.needs("compiler")
 @pytest.mark.parametrize("layer", ["omp", "workqueue"])
 def test_threads_call_one_kernel_on_every_layer(tmp_path, layer):
-    done = run_script(tmp_path, THREADS, NUMBA_THREADING_LAYER=layer, NUMBA_NUM_THREADS="2")
+    done = run_program(THREADS, tmp_path, NUMBA_THREADING_LAYER=layer, NUMBA_NUM_THREADS="2")
     assert done.stdout.strip() == "True", done.stderr
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import qgraph
+from tests.processes import run_python
 
 POISON = 77
 
@@ -202,17 +201,6 @@ def test_info_tells_the_path_of_loops():
     text = str(qgraph.info())
     for word in ("device", "driver", "toolkit"):
         assert word in text.lower(), text
-
-
-def run_python(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **environment},
-        timeout=120,
-    )
 
 
 def test_python_m_qgraph_info():

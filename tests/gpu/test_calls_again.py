@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +10,7 @@ import pytest
 
 import qgraph
 from qgraph.runtime.cuda_driver import call, device, driver
+from tests.processes import printed_by
 
 N = 5000
 
@@ -245,8 +243,4 @@ qgraph.synchronize()
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.unsanitized(reason="destroys the context")
 def test_a_reset_between_two_launches_that_are_the_same(again, tmp_path):
-    file = tmp_path / "script.py"
-    file.write_text(textwrap.dedent(AFTER_A_RESET.format(again=again)))
-    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.split() == ["True", "True", "2", "7", "2"]
+    assert printed_by(AFTER_A_RESET.format(again=again), tmp_path).split() == ["True", "True", "2", "7", "2"]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import subprocess
-import sys
-import textwrap
 import threading
 
 import numpy as np
@@ -16,6 +13,7 @@ from qgraph.errors import ArgumentError, BackendError, CudaError
 from qgraph.runtime.cuda_driver import call, check, current_device, device, device_count, driver, driver_version
 from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_device, copy_in, copy_out, fill
 from qgraph.runtime.cuda_stream import Event, handle_of, is_capturing, order_after, synchronize
+from tests.processes import printed_by
 
 
 @pytest.fixture
@@ -108,20 +106,12 @@ def test_waiting_keeps_the_epoch(gpu):
     assert "something" not in gpu.notes
 
 
-def run_alone(script):
-    """Run ``script`` in a process of its own, since it ruins the context; returns what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.unsanitized(reason="destroys the context")
-def test_a_reset_from_outside_is_noticed(again):
+def test_a_reset_from_outside_is_noticed(again, tmp_path):
     # With `again`, somebody else has brought the context back before we look: only its id tells.
-    printed = run_alone(f"""
+    printed = printed_by(
+        f"""
         import gc, numpy
         from qgraph.runtime.cuda_driver import call, device, driver
         from qgraph.runtime.cuda_memory import Buffer, fill, copy_out
@@ -140,13 +130,16 @@ def test_a_reset_from_outside_is_noticed(again):
             host = numpy.zeros(1 << 20, "u1")
             copy_out(new, host.ctypes.data, host.nbytes)
         print((host == 7).all())
-    """)
+    """,
+        tmp_path,
+    ).split()
     assert printed == ["False", "1", "True"]
 
 
 @pytest.mark.unsanitized(reason="destroys the context")
-def test_reset_that_destroys_changes_the_epoch():
-    printed = run_alone("""
+def test_reset_that_destroys_changes_the_epoch(tmp_path):
+    printed = printed_by(
+        """
         from qgraph.runtime.cuda_driver import device
         from qgraph.runtime.cuda_memory import Buffer
         d = device(0)
@@ -156,7 +149,9 @@ def test_reset_that_destroys_changes_the_epoch():
         print(d.epoch - epoch, d.alive(epoch), Buffer(d, 100).pointer != 0)
         b.free()
         print("fine")
-    """)
+    """,
+        tmp_path,
+    ).split()
     assert printed == ["1", "False", "True", "fine"]
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import subprocess
-import sys
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +13,7 @@ import pytest
 
 import qgraph
 from qgraph.runtime.cuda_driver import call, device, driver
+from tests.processes import printed_by
 
 # How a kernel runs, and the options that make it so.
 PATHS = {
@@ -619,11 +618,7 @@ def test_kernels_work_again_after_reset(path):
 
 def run_alone(script, tmp_path):
     """Run ``script`` in a process of its own, since it ruins the context; returns the lines it printed."""
-    file = tmp_path / "script.py"
-    file.write_text(PREAMBLE + script)
-    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.splitlines()
+    return printed_by(PREAMBLE + script, tmp_path).splitlines()
 
 
 PREAMBLE = """

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from tests.loop_kernels import faulty
 
 # How a kernel runs, and the options that make it so.
 PATHS = {
@@ -93,20 +94,9 @@ def test_inside_device_loops_and_branches(path):
     assert qgraph.to_numpy(x).tolist() == [11, 2, 3]
 
 
-def in_a_loop(x, y, ends, turns):
-    k = 0
-    while k < turns[0]:
-        x[: ends[0]] = y[ends[1] - k :] + k
-        k += 1
-        ends[0] += 1
-        if k == turns[1]:
-            ends[0] += 1
-    return k
-
-
 @pytest.mark.parametrize("last", [1, 2, 3, 9, 10, 11, 15])
 def test_a_loop_ends_with_the_iteration_that_notes_a_fault(path, last):
-    kernel = cuda_kernel(in_a_loop, path)
+    kernel = cuda_kernel(faulty, path)
     x, y = np.zeros(40), np.arange(40.0)
     for _ in range(2):
         dx, dy = on_device(*x), on_device(*y)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import printed_by
 
 PREAMBLE = """
 import threading
@@ -37,11 +38,7 @@ def agrees(x, n, turns):
 
 
 def run(script, tmp_path):
-    file = tmp_path / "script.py"
-    file.write_text(PREAMBLE + script)
-    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout == "right\n"
+    assert printed_by(PREAMBLE + script, tmp_path) == "right\n"
 
 
 SIDE_BY_SIDE = """

@@ -10,6 +10,7 @@ import pytest
 import qgraph
 from qgraph.runtime import cuda_host_loop, cuda_unrolled
 from qgraph.runtime.cuda_driver import call, device, driver
+from tests.loop_kernels import independent, leaving, swapping
 
 TURNS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16, 17, 18, 19, 100)
 OPTIONS = {"backend": "cuda", "conditional": "device"}
@@ -73,15 +74,6 @@ def three(x, y, turns):
         turns[()] -= 1
 
 
-def independent(x, y, turns):
-    while qgraph.graph_do_while(turns):
-        for i in range(x.shape[0]):
-            x[i] = x[i] * 3 + 1
-        for i in range(y.shape[0]):
-            y[i] = y[i] * 5 + 2
-        turns[()] -= 1
-
-
 def checked_first(x, turns):
     n = 0
     while n < turns[()]:
@@ -98,17 +90,6 @@ def counted(x, turns):
             x[i] = x[i] * 3 + t
         last = t
     return last
-
-
-def leaving(x, turns):
-    n = 0
-    while n < 200:
-        for i in range(x.shape[0]):
-            x[i] = x[i] * 3 + n
-        n += 1
-        if n >= turns[()]:
-            break
-    return n
 
 
 def summing(x, y, limit):
@@ -136,14 +117,6 @@ def filling(x, y, z, turns):
             x[i] = z[x.shape[0] - 1 - i] * 5
         turns[()] -= 1
     y[:] = 0
-
-
-def swapping(x, y, turns):
-    while qgraph.graph_do_while(turns):
-        for i in range(x.shape[0]):
-            y[i] = x[i] * 3 + 1
-        x, y = y, x
-        turns[()] -= 1
 
 
 def nested(x, y, turns):
@@ -271,23 +244,21 @@ def test_a_host_says_when_it_runs_ahead():
 
 
 def test_what_a_host_launched_too_much_does_nothing():
+    kernel = host_kernel(independent)
     # Enough work in an iteration that the host is ahead for sure.
-    def slow(x, turns, seen):
-        while qgraph.graph_do_while(turns):
-            for i in range(x.shape[0]):
-                x[i] = x[i] * 3 + 1
-            for i in range(x.shape[0]):
-                x[i] = x[i] * 5 + 2
-            turns[()] -= 1
-            seen[0] += 1
-
-    kernel = host_kernel(slow)
-    x, seen = on_device(ints(4_000_000)), on_device(np.array([0]))
-    done = 0
+    x, y = ints(4_000_000), ints(4_000_000, 2)
+    dx, dy = on_device(x), on_device(y)
+    some = slice(None, None, 4001)
+    x, y = x[some], y[some]
     for turns in (30, 3, 40, 11, 64, 2, 64, 1, 12, 25):
-        kernel(x, on_device(np.array(turns)), seen)
-        done += turns
-        assert qgraph.to_numpy(seen)[0] == done
+        left = on_device(np.array(turns))
+        kernel(dx, dy, left)
+        assert qgraph.to_numpy(left) == 0
+        with np.errstate(over="ignore"):
+            for _ in range(turns):
+                x, y = x * 3 + 1, y * 5 + 2
+        np.testing.assert_array_equal(qgraph.to_numpy(dx)[some], x)
+        np.testing.assert_array_equal(qgraph.to_numpy(dy)[some], y)
 
 
 def test_max_iter_ends_a_loop_that_the_host_runs_ahead_of():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from qgraph import language
 from qgraph.errors import KernelTypeError
 from qgraph.program import ParallelFunction
 from qgraph.source import Span
+from tests.processes import run_python
 
 ATOMICS = {function.__name__: function for function in language.ATOMICS}
 DTYPES = ("int32", "uint32", "int64", "uint64", "float32", "float64")
@@ -310,8 +310,7 @@ print(numba_cpu.threading_layer())
 
 @pytest.mark.parametrize("layer", ["omp", "workqueue"])
 def test_several_threads_call_on_every_layer(layer):
-    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"}
-    done = subprocess.run([sys.executable, "-c", LAYER_PROGRAM], env=environment, capture_output=True, text=True, check=False)
+    done = run_python("-c", LAYER_PROGRAM, NUMBA_THREADING_LAYER=layer, NUMBA_NUM_THREADS="2")
     if "No threading layer could be loaded" in done.stderr:
         pytest.skip(f"the {layer} layer is not installed")
     assert done.returncode == 0, done.stderr

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import re
-import subprocess
-import sys
 
 import numba
 import numpy as np
@@ -16,6 +13,7 @@ from qgraph import language
 from qgraph.errors import BackendError, KernelTypeError
 from qgraph.lowering import link, numba_cuda
 from qgraph.program import ArrayType, ScalarType
+from tests.processes import run_python
 
 if numba_cuda.simulator_active():
     pytest.skip("the simulator compiles nothing", allow_module_level=True)
@@ -173,9 +171,9 @@ print(hashlib.sha256(text("f(x[i]) + g(x[i]) * f(2) ** g(3)", "entry").encode())
 def test_the_text_is_the_same_in_every_process():
     digests = set()
     for count, seed in (("0", "1"), ("3", "2")):
-        environment = {**os.environ, "PYTHONHASHSEED": seed}
-        command = [sys.executable, "-c", PROCESS, count]
-        digests.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+        done = run_python("-c", PROCESS, count, PYTHONHASHSEED=seed)
+        assert done.returncode == 0, done.stderr
+        digests.add(done.stdout)
     assert len(digests) == 1
 
 
@@ -294,6 +292,5 @@ print(x.tolist(), y.tolist(), s.tolist())
 
 
 def test_the_simulator_runs_the_same_function():
-    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
-    done = subprocess.run([sys.executable, "-c", SIMULATED], env=environment, capture_output=True, text=True, check=False)
+    done = run_python("-c", SIMULATED, NUMBA_ENABLE_CUDASIM="1")
     assert done.stdout.strip() == "[6, 5] [2.0, 4.0, 6.0, 8.0, 10.0, 12.0] [0, 1]", done.stderr

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +15,7 @@ from qgraph.lowering.build import build_plan
 from qgraph.lowering.compile import compile_ptx
 from qgraph.lowering.identity import plan_text
 from qgraph.options import Options
-
-HERE = Path(__file__).parent
+from tests.processes import agrees_on_the_simulator
 
 
 def body_of(plan, unrolling):
@@ -236,8 +231,4 @@ def test_one_thread_passes_the_end_on():
 
 @pytest.mark.needs("compiler")
 def test_on_the_simulator_copies_do_what_plain_python_does():
-    environment = {**os.environ, "QGRAPH_BACKEND": "sim"}
-    script = HERE / "unrolled_on_simulator.py"
-    command = [sys.executable, "-W", "ignore", script]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == "as plain Python\n", done.stderr
+    agrees_on_the_simulator("tests.lowering.unrolled_on_simulator")

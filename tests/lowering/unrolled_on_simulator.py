@@ -12,6 +12,7 @@ import numpy as np
 import qgraph
 from qgraph.program import WORD
 from qgraph.runtime import simulator
+from tests.loop_kernels import independent, leaving, swapping
 
 
 class Unrolled(simulator.SimulatorExecutable):
@@ -70,15 +71,6 @@ def do_while(x, y, flag):
         flag[()] -= 1
 
 
-def independent(x, y, flag):
-    while qgraph.graph_do_while(flag):
-        for i in range(x.shape[0]):
-            x[i] = x[i] * 3 + 1
-        for i in range(y.shape[0]):
-            y[i] = y[i] * 5 + 2
-        flag[()] -= 1
-
-
 def tested_first(x, flag):
     n = 0
     while n < flag[()] - 1:
@@ -121,24 +113,6 @@ def deciding_sum(x, y, flag):
             x[i] = y[i]
 
 
-def leaving(x, flag):
-    n = 0
-    while n < 50:
-        for i in range(x.shape[0]):
-            x[i] = x[i] * 3 + n
-        n += 1
-        if n >= flag[()]:
-            break
-
-
-def swapped(x, y, flag):
-    while qgraph.graph_do_while(flag):
-        for i in range(x.shape[0]):
-            y[i] = x[i] * 3 + 1
-        x, y = y, x
-        flag[()] -= 1
-
-
 def arguments(function, turns):
     # With reductions, so many that there are two blocks.
     n = 40 if function is deciding_sum else 5
@@ -152,8 +126,7 @@ def check(function, turns, seed, **options):
     unrolled = kernel.plan(*mine).unrolled
     assert len(unrolled) == 1, function
     Unrolled.seed = seed
-    kernel(*mine)
-    kernel.reference(*plain)
+    assert kernel(*mine) == kernel.reference(*plain)
     for found, wanted in zip(mine, plain, strict=True):
         np.testing.assert_array_equal(found, wanted, err_msg=f"{function.__name__} {turns}")
     assert Unrolled.left == [0], (function.__name__, turns, Unrolled.left)
@@ -164,7 +137,7 @@ if __name__ == "__main__":
     assert WORD == 8
     simulator.SimulatorExecutable = Unrolled
     for turns in (1, 9, 17):
-        for function in (do_while, independent, swapped, leaving):
+        for function in (do_while, independent, swapping, leaving):
             assert check(function, turns, turns) == turns
         for function in (tested_first, counted):
             assert check(function, turns, turns) == turns - 1

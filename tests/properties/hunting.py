@@ -60,6 +60,7 @@ class _Attempt:
     check: Check
     deadline: float
     patience: float
+    least: int = 0
     count: int = 0
     failed: Exception | None = None
     smallest: Program | None = None
@@ -70,7 +71,8 @@ class _Attempt:
         key = f"{program.source}{program.arguments}{program.seed}"
         if key in self.known:
             raise self.known[key]
-        if time.monotonic() > (self.shrink_until or self.deadline):
+        # However slow the machine is, one program runs.
+        if self.count >= self.least and time.monotonic() > (self.shrink_until or self.deadline):
             raise _Enough
         self.count += self.failed is None
         try:
@@ -106,7 +108,7 @@ def hunt(
     while time.monotonic() - start < seconds and report.programs < count and len(report.findings) < most_findings:
         batch += 1
         number = seed * 1_000_003 + batch
-        attempt = _Attempt(check, start + seconds, shrink)
+        attempt = _Attempt(check, start + seconds, shrink, least=0 if report.programs else 1)
         _run_batch(features, attempt, min(BATCH, count - report.programs), number)
         report.programs += attempt.count
         if attempt.failed is not None and attempt.smallest is not None:

@@ -7,9 +7,7 @@ import dataclasses
 import random
 import sys
 
-import graphs_on_simulator as simulated
 import numpy as np
-from graphs_on_simulator import Driver, arguments, do_while, driver, nested
 
 import qgraph
 from qgraph.compiled import CudaPlan
@@ -18,6 +16,8 @@ from qgraph.runtime import cuda_block, cuda_graph, cuda_unrolled
 from qgraph.runtime.array_view import view_of_host
 from qgraph.runtime.call import Call
 from qgraph.runtime.host_values import HostValues
+from tests.runtime import graphs_on_simulator as simulated
+from tests.runtime.graphs_on_simulator import Driver, arguments, do_while, driver, nested
 
 LIMIT = 12
 waits = []

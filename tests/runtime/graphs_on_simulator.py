@@ -320,8 +320,8 @@ def install():
     cuda_kernels.verify_layout = lambda function, entry, sizes: functions[int(function)].__setitem__(2, sizes)
     plainly = numba_cuda._simulated_value
 
-    def simulated(value, done):
-        return set_condition if value is language.set_condition else plainly(value, done)
+    def simulated(value, *rest):
+        return set_condition if value is language.set_condition else plainly(value, *rest)
 
     numba_cuda._simulated_value = simulated
 
@@ -371,10 +371,10 @@ def do_while(x, y, flag, a):
         flag[()] -= 1
 
 
-def nested(x, y, flag, a):
+def nested(x, y, turns, a):
     for t in qgraph.serial(range(3)):
         s = 0
-        while s < flag[()] + t:
+        while s < turns[()] + t:
             for i in range(x.shape[0]):
                 x[i] = x[i] * 3 + s
             s += 1

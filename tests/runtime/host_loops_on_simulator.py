@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import collections
 import copy
+import inspect
 import itertools
 import random
 import sys
 import types
 
-import graphs_on_simulator as simulated
 import numpy as np
 
 import qgraph
@@ -23,6 +23,9 @@ from qgraph.runtime import cuda_host_loop
 from qgraph.runtime.array_view import view_of_host
 from qgraph.runtime.call import Call
 from qgraph.runtime.host_values import HostValues
+from tests.loop_kernels import faulty, leaving
+from tests.runtime import graphs_on_simulator as simulated
+from tests.runtime.graphs_on_simulator import nested
 
 COUNTS = (1, 2, 3, 7, 8, 9, 10, 11, 16, 17, 18, 24, 25, 26, 27, 100)
 chosen = random.Random(7)
@@ -124,7 +127,7 @@ class Kernel(simulated.Kernel):
     """A kernel whose loops the host drives."""
 
     def __init__(self, function, *args, as_graphs=True, capability=(9, 0), **options):
-        self.kernel = qgraph.kernel(function, **options)
+        self.function, self.kernel = function, qgraph.kernel(function, **options)
         plan = self.plan = self.kernel.plan(*args)
         compiled = compile_simulator(plan)
         driver.plan, driver.kernels = compiled, compiled.kernels
@@ -216,29 +219,6 @@ def several(x, y, turns, a):
     return more
 
 
-def nested(x, y, turns, a):
-    for t in qgraph.serial(range(3)):
-        s = 0
-        while s < turns[()] + t:
-            for i in range(x.shape[0]):
-                x[i] = x[i] * 3 + s
-            s += 1
-        if t > 0:
-            for i in range(y.shape[0]):
-                y[i] = y[i] * a + x[i]
-
-
-def leaving(x, y, turns, a):
-    n = 0
-    while n < 60:
-        for i in range(x.shape[0]):
-            x[i] = x[i] * 3 + n
-        n += 1
-        if n >= turns[()]:
-            break
-    return n
-
-
 def deciding_sum(x, y, turns, a):
     total = 0
     n = 0
@@ -257,13 +237,15 @@ def deciding_sum(x, y, turns, a):
 KERNELS = (do_while, independent, limited, tested_first, counted, several, nested, leaving, deciding_sum)
 
 
-def arguments(turns, n=5, a=7):
-    return np.arange(n) + turns, np.full(n, 77), np.array(turns), a
+def arguments(function, turns, n=5, a=7):
+    """Those that the function has."""
+    given = {"x": np.arange(n) + turns, "y": np.full(n, 77), "turns": np.array(turns), "a": a}
+    return tuple(given[name] for name in inspect.signature(function).parameters)
 
 
 def check(kernel, turns, *, n=5, a=7, stream=0):
     """Launch; what it must leave, and what it will."""
-    mine, plain = arguments(turns, n, a), arguments(turns, n, a)
+    mine, plain = (arguments(kernel.function, turns, n, a) for _ in range(2))
     found = kernel.start(*mine, stream=stream)
     with np.errstate(over="ignore"):
         wanted = kernel.kernel.reference(*plain)
@@ -280,7 +262,7 @@ def settle(pairs):
 
 def any_number_of_turns():
     for function, capability in [*((each, (9, 0)) for each in KERNELS), (independent, (8, 0))]:
-        kernel = Kernel(function, *arguments(3), capability=capability)
+        kernel = Kernel(function, *arguments(function, 3), capability=capability)
         assert len(kernel.plan.unrolled) == (3 if function is several else 1), function
         pairs = []
         # A loop that ran long is run ahead of at once, another one later.
@@ -302,7 +284,7 @@ def any_number_of_turns():
 def launches():
     """How much is launched for so many turns, and that the host is ahead."""
     for function in (independent, leaving):
-        kernel = Kernel(function, *arguments(3))
+        kernel = Kernel(function, *arguments(function, 3))
         settle([check(kernel, 50)])
         before = 50
         for turns in (*COUNTS[:-1], 1, 16, 2, 16, 9, 16, 10, 17, 18, 60):
@@ -326,8 +308,8 @@ def launches():
 
 def unchanged():
     """The same arguments again are no update, and no graph is built twice."""
-    kernel = Kernel(do_while, *arguments(3))
-    mine = arguments(30)
+    kernel = Kernel(do_while, *arguments(do_while, 3))
+    mine = arguments(do_while, 30)
     values = tuple(view_of_host(each, each) if isinstance(each, np.ndarray) else each for each in mine)
     same = Call(values, kernel.host_values(values), 0)
     for _ in range(4):
@@ -339,7 +321,7 @@ def unchanged():
     assert kernel.executable.argument_updates == 0
     assert len(kernel.executable._resources.graphs) == 5
     driver.cuCtxSynchronize()
-    x, y = arguments(30)[:2]
+    x, y = arguments(do_while, 30)[:2]
     with np.errstate(over="ignore"):
         for _ in range(6):
             kernel.kernel.reference(x, y, np.array(30), 7)
@@ -353,10 +335,10 @@ def unchanged():
 def interrupted():
     """Whoever interrupts the host leaves launches behind; later ones are right, whatever stream they take."""
     for function in (independent, nested, several):
-        kernel = Kernel(function, *arguments(3))
+        kernel = Kernel(function, *arguments(function, 3))
         for after in (0, 1, 3):
             driver.interrupted_after = after
-            lost = arguments(90)
+            lost = arguments(function, 90)
             try:
                 kernel.start(*lost, stream=1)
             except KeyboardInterrupt:
@@ -366,17 +348,6 @@ def interrupted():
             for turns in (12, 1, 20):
                 settle([check(kernel, turns, stream=chosen.choice([1, 2]))])
         kernel.executable.close()
-
-
-def faulty(x, y, ends, turns):
-    k = 0
-    while k < turns[0]:
-        x[: ends[0]] = y[ends[1] - k :] + k
-        k += 1
-        ends[0] += 1
-        if k == turns[1]:
-            ends[0] += 1
-    return k
 
 
 def faults():
@@ -404,7 +375,7 @@ def faults():
 def one_by_one():
     """Without graphs each iteration is waited for, and nothing is guarded."""
     for function in (independent, several):
-        kernel = Kernel(function, *arguments(3), as_graphs=False)
+        kernel = Kernel(function, *arguments(function, 3), as_graphs=False)
         for turns in (1, 12, 30):
             driver.log.clear()
             settle([check(kernel, turns)])

@@ -1,0 +1,121 @@
+"""The threads of a simulated kernel. They take turns: each runs up to its next barrier, then the next one does.
+
+Numba's simulator has a Python thread for each, and asks all of them again and again whether they wait. That is slower.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# Along x, or along x, y and z.
+Extents = int | tuple[int, ...]
+_BARRIERS = ("syncthreads", "syncthreads_or")
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    x: int
+    y: int = 1
+    z: int = 1
+
+
+class Threads:
+    """What a kernel finds as ``cuda``: the place of the thread that runs now, and the shared memory of its block.
+
+    The barriers are not here: ``Barriers`` has made them places where the kernel, a generator, pauses.
+    """
+
+    def __init__(self) -> None:
+        self.gridDim, self.blockDim, self.blockIdx, self.threadIdx = _Index(1), _Index(1), _Index(0, 0, 0), _Index(0, 0, 0)
+        self._shared: list[np.ndarray] = []
+        # How many shared arrays each thread of the block has asked for: all ask in one order.
+        self._asked: Counter[_Index] = Counter()
+
+    @property
+    def shared(self) -> Threads:
+        """As ``numba.cuda.shared``."""
+        return self
+
+    def array(self, shape: int, dtype: Any) -> np.ndarray:
+        """As ``numba.cuda.shared.array``: the same for every thread of the block."""
+        number = self._asked[self.threadIdx]
+        self._asked[self.threadIdx] += 1
+        if number == len(self._shared):
+            self._shared.append(np.empty(shape, dtype))
+        return self._shared[number]
+
+    def grid(self, axes: int) -> int | tuple[int, int]:
+        """As ``numba.cuda.grid``."""
+        x = self.blockIdx.x * self.blockDim.x + self.threadIdx.x
+        return x if axes == 1 else (x, self.blockIdx.y * self.blockDim.y + self.threadIdx.y)
+
+    def gridsize(self, axes: int) -> int | tuple[int, int]:
+        """As ``numba.cuda.gridsize``."""
+        x = self.gridDim.x * self.blockDim.x
+        return x if axes == 1 else (x, self.gridDim.y * self.blockDim.y)
+
+    def threadfence(self) -> None:
+        """As ``numba.cuda.threadfence``: one thread runs at a time."""
+
+    def run(self, function: Callable[..., Any], grid: Extents, block: Extents, arguments: Sequence[Any]) -> None:
+        """All blocks of a kernel, one after another."""
+        self.gridDim, self.blockDim = _index(grid), _index(block)
+        lanes = _places(self.blockDim)
+        # The caller's way with floating-point errors is not the kernel's.
+        with np.errstate(all="ignore"):
+            for block_index in _places(self.gridDim):
+                self.blockIdx, self._shared, self._asked = block_index, [], Counter()
+                if inspect.isgeneratorfunction(function):
+                    self._take_turns({lane: function(*arguments) for lane in lanes})
+                    continue
+                for lane in lanes:
+                    self.threadIdx = lane
+                    function(*arguments)
+
+    def _take_turns(self, waiting: dict[_Index, Generator[tuple[int, int], int | None, None]]) -> None:
+        answer: int | None = None
+        while waiting:
+            said: dict[_Index, tuple[int, int]] = {}
+            for lane, thread in waiting.items():
+                self.threadIdx = lane
+                try:
+                    said[lane] = thread.send(answer)
+                except StopIteration:
+                    continue
+            assert len({barrier for barrier, _ in said.values()}) <= 1, "threads of one block wait at different barriers"
+            waiting = {lane: waiting[lane] for lane in said}
+            answer = int(any(vote for _, vote in said.values()))
+
+
+def _index(extents: Extents) -> _Index:
+    return _Index(extents) if isinstance(extents, int) else _Index(*extents)
+
+
+def _places(extents: _Index) -> list[_Index]:
+    return [_Index(x, y, z) for z in range(extents.z) for y in range(extents.y) for x in range(extents.x)]
+
+
+class Barriers(ast.NodeTransformer):
+    """Calls of the barriers of ``cuda``, by whatever name, to ``yield barrier, vote``: what that gives is what all voted."""
+
+    def __init__(self, cuda: object, names: Mapping[str, object]) -> None:
+        self._modules = {name for name, value in names.items() if value is cuda}
+        self._count = 0
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """A barrier to a pause; anything else as it is."""
+        self.generic_visit(node)
+        match node.func:
+            case ast.Attribute(ast.Name(module), name) if module in self._modules and name in _BARRIERS:
+                self._count += 1
+                vote = node.args[0] if node.args else ast.Constant(0)
+                said = ast.Tuple([ast.Constant(self._count), vote], ast.Load())
+                return ast.fix_missing_locations(ast.copy_location(ast.Yield(said), node))
+        return node
