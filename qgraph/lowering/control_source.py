@@ -12,7 +12,7 @@ from typing import TypeGuard, cast
 from qgraph import language
 from qgraph.compiled import Parameter
 from qgraph.lowering.bin_source import bins_of
-from qgraph.lowering.slot_source import SLOTS, Dtypes, dtype_of, place_at, slot_place, slots_name
+from qgraph.lowering.slot_source import PLACES, SLOTS, Dtypes, dtype_of, generated, place_at, slot_place, slots_name
 from qgraph.lowering.task_source import (
     HANDLE,
     chunk_function,
@@ -23,6 +23,7 @@ from qgraph.lowering.task_source import (
     serial_function,
 )
 from qgraph.program import (
+    ArrayType,
     Branch,
     EventMark,
     Function,
@@ -57,7 +58,10 @@ def control_function(program: Program, dtypes: Dtypes) -> tuple[tuple[Parameter,
     builder = _Control(program, dtypes)
     body = builder.block(program.body)
     # The slots are always passed, the handle never: on the CPU a condition is a slot.
-    parameters = (*ordered(program, (builder.used | {SLOTS.name}) - {HANDLE.name}), *builder.callbacks)
+    parameters = (*ordered(program, (builder.used | {SLOTS.name}) - {HANDLE.name}), *builder.callbacks, PLACES)
+    arrays = [parameter.name for parameter in parameters if isinstance(parameter.type, ArrayType) and parameter.kind == "leaf"]
+    same = f"_same_places({', '.join([PLACES.name, *arrays])})"
+    body = [*generated(f"if not {same}: return False"), *body, *generated("return True")]
     first = next(program.tasks(), None)
     if first is None:
         return parameters, _taskless(program, parameters, body, builder.names)
@@ -77,7 +81,7 @@ class _Control:
     def __init__(self, program: Program, dtypes: Dtypes) -> None:
         self._program = program
         self._dtypes = dtypes
-        self.names: dict[str, object] = {"_split": _SPLIT}
+        self.names: dict[str, object] = {"_split": _SPLIT, "_same_places": language.same_places}
         self.used: set[str] = set()
         self.callbacks: list[Parameter] = []
 
@@ -115,7 +119,7 @@ class _Control:
             lines.append(f"{pad}_call_host({call.name}, {data.name})")
             return
         # Not 0 where the function raised: then the kernel ends here, as in Python.
-        lines += [f"{pad}if _call_host({call.name}, {SLOTS.name}) != 0:", f"{pad}    return"]
+        lines += [f"{pad}if _call_host({call.name}, {SLOTS.name}) != 0:", f"{pad}    return True"]
 
     def _branch(self, branch: Branch, lines: list[str], pad: str) -> None:
         decided = f"_slots[{branch.condition_slot.index}]"
