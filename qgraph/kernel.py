@@ -143,7 +143,9 @@ class Kernel:
         self._key: Callable[..., tuple[Any, ...] | None] = _no_key
         self._seen: dict[tuple[Any, ...], None] = {}
         self._recent: dict[tuple[Any, ...] | None, _Again] = {}
-        # The one of them that ran last, where a call's arguments are all there is to look at.
+        # The one of them that ran last; and where it ran twice in a row, and a call's arguments are all there is to look at, the
+        # one to try before anything else: to try a wrong one takes long.
+        self._before: _Again = _never
         self._last: _Again = _never
         self._counts = Stats()
         # Until the cache is cleared.
@@ -190,8 +192,9 @@ class Kernel:
                 self._recover(error)
             else:
                 if result is not CHANGED:
-                    # Where there are global arrays, a call's arguments are not all there is to look at.
-                    self._last = _never if complete else again
+                    if again is self._before and not complete:
+                        self._last = again
+                    self._before = again
                     return result
         # Only complete positional arguments have a key.
         return self._run(args if complete or key is not None else self._bind(args, kwargs), key)
@@ -226,7 +229,7 @@ class Kernel:
         self._global_arrays = arrays
         self._readings = []
         self._recent.clear()
-        self._last = _never
+        self._before = self._last = _never
         self._seen.clear()
         self._numbers, self._key = None, _no_key
 
@@ -458,7 +461,7 @@ class Kernel:
     def _close_executables(self) -> None:
         with self._lock:
             self._recent.clear()
-            self._last = _never
+            self._before = self._last = _never
             for specialisation in self._specialisations.values():
                 self._retire(specialisation)
 
