@@ -143,8 +143,8 @@ class Kernel:
         self._key: Callable[..., tuple[Any, ...] | None] = _no_key
         self._seen: dict[tuple[Any, ...], None] = {}
         self._recent: dict[tuple[Any, ...] | None, _Again] = {}
-        # The one of them that ran last; and where it ran twice in a row, and a call's arguments are all there is to look at, the
-        # one to try before anything else: to try a wrong one takes long.
+        # The one of them that ran last; and where it ran twice in a row, and a call's arguments are all there is to look at,
+        # the one to try before anything else: to try a wrong one takes long.
         self._before: _Again = _never
         self._last: _Again = _never
         self._counts = Stats()
