@@ -533,9 +533,13 @@ class _ForTypes(_Dispatcher):
         except (NumbaValueError, ValueError):
             return types.pyobject
 
-    def _compile_for_args(self, *_arguments: object) -> bool:
-        """Numba's hook, for other types."""
-        return False
+    def _compile_for_args(self, *_arguments: object) -> Callable[..., bool]:
+        """Numba's hook: what is called for other types."""
+        return _refuse
+
+
+def _refuse(*_arguments: object) -> bool:
+    return False
 
 
 def for_types(call: Callable[..., bool], arguments: Sequence[object]) -> Callable[..., bool]:
