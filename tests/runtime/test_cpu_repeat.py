@@ -149,8 +149,11 @@ def test_arrays_that_may_not_be_written_and_strided_ones_are_repeated():
 
     kernel = repeated(copy, x, y)
     np.testing.assert_array_equal(x, y)
-    moved = np.zeros((4, 9))[:, ::3]
-    assert is_another(kernel, moved, y)
+    # Only the strides are others.
+    memory = np.zeros((4, 9))
+    kernel = repeated(copy, memory[:, ::2][:, :3], y)
+    assert is_another(kernel, memory[:, ::3], y)
+    assert not is_another(kernel, memory[:, :6:2], y)
 
 
 def test_arrays_that_begin_to_share_memory():
@@ -338,3 +341,9 @@ def test_a_function_for_types_takes_no_others():
     assert not [other for other in others if call(other, 1)]
     assert not call(np.zeros(3), 1.0)
     assert not call(np.zeros(3))
+    fixed = np.zeros(3)
+    fixed.flags.writeable = False
+    assert not call(fixed, 1)
+    call = numba_cpu.for_types(compiled.overloads[compiled.signatures[0]].entry_point, (fixed, 1))
+    assert call(fixed, 1)
+    assert not call(np.zeros(3), 1)
