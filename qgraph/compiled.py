@@ -59,8 +59,9 @@ class TaskCode:
     ``counts`` names, for each loop that it runs, the host values whose product is the number of iterations; loops side by side
     have threads of their own, in order, ``WARP`` by ``WARP``. It is empty with ``on_device`` (a grid-stride loop over a count
     that only the device knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
-    ``SEVERAL`` iterations. ``constant`` are the array parameters that nothing changes meanwhile. ``reduces``: it runs
-    right with any number of blocks from 1 to ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads.
+    ``SEVERAL`` iterations. ``rows``: threads along x have the last axis of the loop, those along y the others together, in
+    turns; ``SEVERAL`` is then of rows. ``constant`` are the array parameters that nothing changes meanwhile. ``reduces``: it
+    runs right with any number of blocks from 1 to ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads.
     """
 
     task: Task
@@ -71,6 +72,7 @@ class TaskCode:
     single: bool
     on_device: bool
     several: bool = False
+    rows: bool = False
     constant: frozenset[str] = frozenset()
     reduces: bool = False
 

@@ -93,6 +93,8 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
     names = {**task_names(task, dtypes), **BUILTINS, CUDA_MODULE: cuda}
     several = bool(task.axes) and not task.on_device and _is_light(task)
     bins = bins_of(program, task)
+    tiled = several and turns(program, task)
+    rows = len(counts) > 1 and not (task.on_device or task.reductions or bins or tiled)
     first, then = ([_call(program, each, dtypes) for each in tasks] for tasks in (node.first, node.then))
     names |= {function.name: function for _, function in (*first, *then)}
     if not task.axes:
@@ -108,8 +110,10 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
         body = _binning(task, counts, dtypes, bins)
     elif task.on_device:
         body = [*prologue(task, dtypes), *_grid_stride(task, counts)]
+    elif rows:
+        body = _by_rows(task, counts, dtypes, several=several)
     elif several:
-        body = _several(task, counts, dtypes, tiled=turns(program, task))
+        body = _several(task, counts, dtypes, tiled=tiled)
     else:
         body = _one_thread(task, counts, dtypes)
     body = [*head, *body]
@@ -124,6 +128,7 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
         single=not task.axes,
         on_device=task.on_device,
         several=several,
+        rows=rows,
         constant=constant_arrays(program, parameters, node.tasks),
         reduces=bool(task.reductions or bins),
     )
@@ -236,6 +241,46 @@ def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, tiled: b
     assert isinstance(rest, ast.While)
     full.body += [*unravel(task, "_t", task.axes, short=short, tiled=tiled), *copied(list(task.body))]
     rest.body += [*unravel(task, "_t", task.axes, tiled=tiled), *copied(list(task.body))]
+    return [*head, *prologue(task, dtypes), choice, rest]
+
+
+def _by_rows(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several: bool) -> list[ast.stmt]:
+    """A column of the last axis for each thread, and one row of the others together, or rows a grid apart.
+
+    So iterations need no division for their last two axes. ``several``: where there are more rows than threads along them, a
+    thread has ``SEVERAL`` neighbouring rows at once, whose loads start together.
+    """
+    *others, last = counts
+    head = _statements(
+        "_column, _row = _cuda.grid(2)\n"
+        f"if _column >= {ast.unparse(last)}: return\n"
+        "_column = _at_least(_column, 0)\n"
+        f"_rows = {product(others)}\n"
+        "_step = _cuda.gridsize(2)[1]"
+    )
+    (across,) = _statements(f"{task.axes[-1].variable} = {_affine(task.axes[-1], '_column')}")
+    iteration = [*unravel(task, "_at", task.axes[:-1]), across, *_index_tuple(task), *task.body]
+    (rest,) = _statements("while _row < _rows:\n    _at = _at_least(_row, 0)\n    _row += _step")
+    assert isinstance(rest, ast.While)
+    rest.body += copied(iteration)
+    if not several:
+        return [*head, *prologue(task, dtypes), rest]
+    (choice,) = _statements(
+        "if _step < _rows:\n"
+        f"    _row *= {SEVERAL}\n"
+        f"    while _row + {SEVERAL - 1} < _rows:\n"
+        f"        for _part in _range({SEVERAL}):\n"
+        "            _at = _at_least(_row + _part, 0)\n"
+        f"        _row += _step * {SEVERAL}\n"
+        # Those that are left, fewer.
+        "    _step = 1"
+    )
+    assert isinstance(choice, ast.If)
+    whole = choice.body[1]
+    assert isinstance(whole, ast.While)
+    full = whole.body[0]
+    assert isinstance(full, ast.For)
+    full.body += iteration
     return [*head, *prologue(task, dtypes), choice, rest]
 
 

@@ -84,7 +84,8 @@ def _distributions(path: Sequence[str]) -> list[str]:
         matches = [match for name in sorted(names) if (match := _DISTRIBUTION.fullmatch(name))]
         found += [f"{match['name']} {match['version']}" for match in matches]
         versioned = {match["name"] for match in matches}
-        for package in missing & set(names):
+        # A folder of scripts has a file `numba`, and is on the path of a process that began with a script of it.
+        for package in {name for name in missing & set(names) if os.path.isdir(os.path.join(folder or ".", name))}:
             if package not in versioned:
                 raise Unstable(f"compiled by {package} in {folder}, which tells no version")
             missing.discard(package)

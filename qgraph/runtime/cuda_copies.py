@@ -59,9 +59,9 @@ class Form:
             # Only now: what an exception kept from the graph is patched by the next launch.
             self.stale = 0
 
-    def take_grids(self, plain: Mapping[int, KernelNode]) -> None:
-        """Let each kernel have the grid of that of the same node."""
+    def take_shapes(self, plain: Mapping[int, KernelNode]) -> None:
+        """Let each kernel have the launch shape of that of the same node."""
         for kernel in self.kernels:
-            grid = plain[kernel.index].grid
-            if kernel.grid != grid:
-                kernel.set_grid(grid)
+            shape = plain[kernel.index].shape
+            if kernel.shape != shape:
+                kernel.take_shape(shape)

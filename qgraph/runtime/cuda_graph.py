@@ -402,13 +402,13 @@ class CudaExecutable(ABC):
             self.reinstantiations += graph.instantiate_again()
 
     def _resize(self, host: tuple[int, ...]) -> None:
-        # All grids are computed, and may be refused, before any changes.
-        grids = [kernel.grid_for(host) for kernel in self._sized]
+        # All shapes are computed, and may be refused, before any changes.
+        shapes = [kernel.shape_for(host) for kernel in self._sized]
         parameters = self._parameters
-        for kernel, grid in zip(self._sized, grids, strict=True):
-            if grid != kernel.grid:
+        for kernel, shape in zip(self._sized, shapes, strict=True):
+            if shape != kernel.shape:
                 parameters.changed |= kernel.bit
-                kernel.set_grid(grid)
+                kernel.take_shape(shape)
         self._let_start_early(self._followed)
         parameters.update_host(host)
 

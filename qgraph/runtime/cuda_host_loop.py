@@ -222,7 +222,7 @@ class CudaHostLoopExecutable(CudaExecutable):
     def _resize(self, host: tuple[int, ...]) -> None:
         super()._resize(host)
         for batch in self._batches.values():
-            batch.take_grids(self._kernels)
+            batch.take_shapes(self._kernels)
             self._let_start_early(batch.followed)
 
     def _apply(self, changed: int) -> None:
@@ -270,8 +270,8 @@ def _launch_nodes(nodes: tuple[KernelNode | OtherNode, ...], stream: int) -> Non
         if isinstance(kernel, OtherNode):
             kernel.run(stream)
             continue
-        shape = kernel.launch
-        parameters = shape.kernelParams
-        code = launch(kernel.function, kernel.grid, 1, 1, kernel.block, 1, 1, 0, stream, parameters, 0)[0]
+        parameters = kernel.launch.kernelParams
+        blocks, threads, down, threads_down = kernel.shape
+        code = launch(kernel.function, blocks, down, 1, threads, threads_down, 1, 0, stream, parameters, 0)[0]
         if code != 0:
             raise failure(code, "cuLaunchKernel")

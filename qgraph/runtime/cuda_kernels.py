@@ -21,9 +21,9 @@ from qgraph.program import FAULT_WORDS, FAULTS, MAX_PARTIALS, TURNS, ArrayType, 
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, outside_captures
 from qgraph.runtime.formats import FORMATS
+from qgraph.runtime.launch_shapes import MAX_GRID, Shape, by_rows
 
 DEFAULT_BLOCK_SIZE = 256
-MAX_GRID = 2**31 - 1
 _WORD = 8
 # One kernel in so many lets those behind it start only when it has waited itself: else all of a long chain would soon be on the
 # device, and on an H200 a node of 100 then took 0.66 us in place of 0.58.
@@ -383,7 +383,7 @@ class KernelNode:
 
     __slots__ = (
         *("_counts", "_loop", "_many", "_most", "_resident", "bit", "block", "code", "copy", "early", "executable"),
-        *("function", "grid", "handle", "index", "launch", "pointers"),
+        *("function", "handle", "index", "launch", "pointers", "shape"),
     )
 
     def __init__(self, index: int, code: TaskCode, bit: int, loop: int | None, setting: KernelSetting) -> None:
@@ -401,7 +401,7 @@ class KernelNode:
         self._resident = occupancy_grid(self.function, self.block, setting.device)
         self._most = 1 if code.single else self._resident
         self._most = min(self._most, MAX_PARTIALS) if code.reduces else self._most
-        self.grid = self._most if code.on_device else 1
+        self.shape = Shape(self._most if code.on_device else 1, self.block)
         # For each loop of the kernel, the host values that make its extent.
         self._counts = tuple(tuple(setting.host_index[name] for name in names) for names in code.counts)
         # From here on each thread of a light loop has several iterations: the device stays full.
@@ -415,8 +415,8 @@ class KernelNode:
     def _make_launch(self) -> None:
         self.launch = driver.CUDA_KERNEL_NODE_PARAMS()
         self.launch.func = self.function
-        self.launch.gridDimX, self.launch.gridDimY, self.launch.gridDimZ = self.grid, 1, 1
-        self.launch.blockDimX, self.launch.blockDimY, self.launch.blockDimZ = self.block, 1, 1
+        self.launch.gridDimZ = self.launch.blockDimZ = 1
+        self.take_shape(self.shape)
         self.launch.kernelParams = ctypes.addressof(self.pointers)
 
     def copied(self, number: int, parameters: Parameters) -> KernelNode:
@@ -430,14 +430,14 @@ class KernelNode:
     @property
     def share(self) -> float:
         """How much of the device its blocks fill, if all are to run at once."""
-        return self.grid / self._resident
+        return self.shape.all_blocks / self._resident
 
     @property
     def sized(self) -> bool:
         """Whether the grid depends on host values."""
         return bool(self._counts)
 
-    def grid_for(self, host: tuple[int, ...]) -> int:
+    def shape_for(self, host: tuple[int, ...]) -> Shape:
         """The blocks that cover all threads: at least 1, since an empty loop's kernel still runs, and returns at once.
 
         Raises:
@@ -447,22 +447,25 @@ class KernelNode:
         threads = extents[0] if len(extents) == 1 else sum(-(-extent // WARP) * WARP for extent in extents)
         # Fewer blocks have fewer partial results to combine.
         several = self.code.several and (self.code.reduces or threads >= self._many)
+        if self.code.rows:
+            return by_rows([host[index] for index in self._counts[0]], self.block, SEVERAL if several else 1)
         share = self.block * SEVERAL if several else self.block
         grid = -(-threads // share) if threads > 0 else 1
         if self.code.reduces:
-            return min(grid, self._most)
+            return Shape(min(grid, self._most), self.block)
         if grid > MAX_GRID:
             raise ArgumentError(
                 f"this loop has {threads} iterations, and a launch holds {MAX_GRID * self.block}",
                 self.code.task.span,
                 hint="split the loop, or raise block_size",
             )
-        return grid
+        return Shape(grid, self.block)
 
-    def set_grid(self, grid: int) -> None:
-        """Take a grid from ``grid_for``."""
-        self.launch.gridDimX = grid
-        self.grid = grid
+    def take_shape(self, shape: Shape) -> None:
+        """Take a shape from ``shape_for``."""
+        self.launch.gridDimX, self.launch.gridDimY = shape.blocks, shape.blocks_down
+        self.launch.blockDimX, self.launch.blockDimY = shape.threads, shape.threads_down
+        self.shape = shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,7 +175,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
     def _resize(self, host: tuple[int, ...]) -> None:
         super()._resize(host)
         if self._unrolled is not None:
-            self._unrolled.take_grids(self._kernels)
+            self._unrolled.take_shapes(self._kernels)
             self._let_start_early(self._unrolled.followed)
 
     def _apply(self, changed: int) -> None:

@@ -16,6 +16,7 @@ from qgraph.runtime.array_view import ArrayView, view_of_host
 from qgraph.runtime.call import Call
 from qgraph.runtime.faults import FaultReader
 from qgraph.runtime.host_calls import Numbers, call_plainly
+from qgraph.runtime.launch_shapes import Shape, by_rows
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
@@ -111,24 +112,28 @@ class SimulatorExecutable:
 
     def _task(self, name: str, call: Call, scratch: _Scratch) -> None:
         code = self._plan.codes[name]
-        grid, block = self._shape(code, call)
-        if grid == 0:
+        blocks, threads, down, threads_down = self._shape(code, call)
+        if blocks == 0:
             return
+        grid, block = (blocks, down), (threads, threads_down)
         self._plan.kernels[name][grid, block](*self._arguments(code, call, scratch))  # type: ignore[index]
 
-    def _shape(self, code: TaskCode, call: Call) -> tuple[int, int]:
+    def _shape(self, code: TaskCode, call: Call) -> Shape:
         if code.single:
-            return 1, 1
+            return Shape(1, 1)
         if code.on_device:
-            return _STRIDED_GRID, _BLOCK
+            return Shape(_STRIDED_GRID, _BLOCK)
         extents = [math.prod(call.host[self._hosts[name]] for name in names) for names in code.counts]
         if len(extents) > 1:
-            return -(-sum(-(-extent // WARP) * WARP for extent in extents) // _BLOCK), _BLOCK
+            return Shape(-(-sum(-(-extent // WARP) * WARP for extent in extents) // _BLOCK), _BLOCK)
         (count,) = extents
         if code.reduces:
-            return min(max(1, -(-count // (_BLOCK * (SEVERAL if code.several else 1)))), _STRIDED_GRID), _BLOCK
-        share = _BLOCK * SEVERAL if code.several and count > _BLOCK * SEVERAL else _BLOCK
-        return -(-count // share), _BLOCK
+            return Shape(min(max(1, -(-count // (_BLOCK * (SEVERAL if code.several else 1)))), _STRIDED_GRID), _BLOCK)
+        several = code.several and count > _BLOCK * SEVERAL
+        if code.rows and count:
+            shape = by_rows([call.host[self._hosts[name]] for name in code.counts[0]], _BLOCK, SEVERAL if several else 1)
+            return shape._replace(blocks_down=min(shape.blocks_down, _STRIDED_GRID))
+        return Shape(-(-count // (_BLOCK * SEVERAL if several else _BLOCK)), _BLOCK)
 
     def _arguments(self, code: TaskCode, call: Call, scratch: _Scratch) -> list[object]:
         arguments: list[object] = []

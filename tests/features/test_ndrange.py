@@ -142,3 +142,37 @@ def shifted_in_three(out, x, lo, middle, left):
 @pytest.mark.parametrize("starts", [(1, 1, 1), (-1, 1, 1), (1, -1, 1), (1, 1, -1), (0, 0, 0)])
 def test_three_axes_that_may_start_below_zero(check, starts):
     check(shifted_in_three, lambda: (np.full((5, 6, 7), 77.0), np.arange(210.0).reshape(5, 6, 7), *starts))
+
+
+def light_rows(x, y, done, z):
+    done[()] = 1
+    for i, j in qgraph.ndrange(x.shape[0], x.shape[1]):
+        if y[i, j] > 0.75:
+            continue
+        x[i, j] = 2 * y[i, j] + 10 * i + j
+    for i, j, k in qgraph.ndrange((1, z.shape[0]), z.shape[1], (1, z.shape[2])):
+        z[i, j, k] = y[(i + k) % y.shape[0], j % y.shape[1]] + 100 * i + 10 * j + k
+    for I in qgraph.ndrange(*x.shape):
+        x[I] += I[0] - 3 * I[1]
+
+
+def heavy_rows(x, y, done):
+    done[()] = 1
+    for i, j in qgraph.ndrange(x.shape[0], x.shape[1]):
+        a = 0.0
+        for k in range(y.shape[1]):
+            if k == j:
+                continue
+            a += y[i, k]
+        if a < 1.5:
+            continue
+        x[i, j] = a + i - 2 * j
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (3, 17), (17, 3), (9, 9), (8, 16), (37, 5), (0, 4), (4, 0)])
+@pytest.mark.parametrize("body", [light_rows, heavy_rows])
+def test_rows_and_columns_of_any_number(check, body, shape):
+    """On CUDA a thread has a column, and a row or several."""
+    y = np.random.default_rng(sum(shape)).random(shape)
+    more = (np.zeros((shape[1], 2, shape[0])),) if body is light_rows else ()
+    check(body, lambda: (np.full(shape, -1.0), y.copy(), np.array(0), *(each.copy() for each in more)))

@@ -57,3 +57,16 @@ def test_any_shape_of_three_axes(shape):
     y = qgraph.asarray(np.full((shape[2], *shape[:2]), 7777), backend="cuda")
     qgraph.kernel(backend="cuda")(turned)(qgraph.asarray(x, backend="cuda"), y)
     np.testing.assert_array_equal(qgraph.to_numpy(y), np.moveaxis(x, 2, 0) + 1)
+
+
+def marked_in_order(y):
+    for i, j, k in qgraph.ndrange(*y.shape):
+        y[i, j, k] = 100 * i + 10 * j + k
+
+
+@pytest.mark.parametrize("shape", [(3, 2_000_001, 2), (17_000_000, 1, 1), (1, 1, 17_000_000), (70_001, 5, 33), (1, 70_001, 65)])
+def test_more_rows_than_blocks_lie_down(shape):
+    y = qgraph.asarray(np.full(shape, -7), backend="cuda")
+    qgraph.kernel(backend="cuda")(marked_in_order)(y)
+    i, j, k = np.ogrid[: shape[0], : shape[1], : shape[2]]
+    np.testing.assert_array_equal(qgraph.to_numpy(y), 100 * i + 10 * j + k)

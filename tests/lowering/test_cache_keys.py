@@ -274,6 +274,10 @@ def test_compilers_without_a_version_are_not_trusted(tmp_path):
     with pytest.raises(Unstable, match="numba in .*b, which tells no version"):
         toolchain._distributions([checkout, installed])
     toolchain._distributions([installed, checkout])
+    scripts = tmp_path / "bin"
+    scripts.mkdir()
+    (scripts / "numba").touch()
+    assert toolchain._distributions([str(scripts), installed]) == toolchain._distributions([installed])
     with pytest.raises(Unstable, match="llvmlite, which is nowhere"):
         toolchain._distributions([folder(tmp_path / "c", *INSTALLED[:-2])])
 

@@ -110,7 +110,8 @@ def snapshot(launch):
     kernel, code, sizes = functions[int(launch.func)]
     places = (ctypes.c_void_p * len(sizes)).from_address(int(launch.kernelParams))
     values = [ctypes.string_at(place, size) for place, size in zip(places, sizes, strict=True)]
-    return code, kernel, launch.gridDimX, launch.blockDimX, values
+    grid, block = (launch.gridDimX, launch.gridDimY), (launch.blockDimX, launch.blockDimY)
+    return code, kernel, grid, block, values
 
 
 def run_kernel(code, kernel, grid, block, values):
@@ -591,7 +592,7 @@ def interrupted():
         places = (
             (parameters, "_integers"),
             (parameters._arrays[0], "layout"),
-            *((type(each), "set_grid") for each in executable._sized[:1]),
+            *((type(each), "take_shape") for each in executable._sized[:1]),
             *((executable, name) for name in ("_let_start_early", "_place", "_apply")),
             *((parameters, name) for name in ("update_host", "update")),
         )

@@ -74,9 +74,10 @@ class Later(simulated.Driver):
         now.parameters, now.off = dict(executable.parameters), set(executable.off)
         return self.put(stream, now.run)
 
-    def cuLaunchKernel(self, function, grid, _y, _z, block, _by, _bz, _shared, stream, parameters, _extra):
+    def cuLaunchKernel(self, function, blocks, down, _z, threads, threads_down, _tz, _shared, stream, parameters, _extra):
         self.log.append(function)
-        launch = types.SimpleNamespace(func=function, gridDimX=grid, blockDimX=block, kernelParams=parameters)
+        grid, block = {"gridDimX": blocks, "gridDimY": down}, {"blockDimX": threads, "blockDimY": threads_down}
+        launch = types.SimpleNamespace(func=function, **grid, **block, kernelParams=parameters)
         kernel = simulated.snapshot(launch)
         return self.put(stream, lambda: simulated.run_kernel(*kernel))
 
