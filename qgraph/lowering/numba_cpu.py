@@ -522,7 +522,7 @@ class _ForTypes(_Dispatcher):
     """Numba's dispatcher, which finds types in C, with one function and no compiler."""
 
     def __init__(self, call: Callable[..., Any], arguments: Sequence[object]) -> None:
-        # Nothing is converted: an array of another layout may be taken by a function, and be another kernel.
+        # The last argument: nothing is converted.
         super().__init__(default_type_manager.get_pointer(), len(arguments), False, (), (), False, False, True)
         self._insert([self.typeof_pyval(argument)._code for argument in arguments], call, False)
 

@@ -340,6 +340,7 @@ def test_a_function_for_types_takes_no_others():
     others = (np.zeros(3, np.float32), np.zeros(6)[::2], np.zeros((1, 3)), [1.0], None, object(), np.zeros(3, ">f8"))
     assert not [other for other in others if call(other, 1)]
     assert not call(np.zeros(3), 1.0)
+    assert not call(np.zeros(3), True)
     assert not call(np.zeros(3))
     fixed = np.zeros(3)
     fixed.flags.writeable = False
