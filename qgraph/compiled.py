@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -33,16 +33,17 @@ class Parameter:
     such a loop the word that guards what comes after it; 0 where that is not guarded. ``turns``: int64 words that the host
     reads too, where unrolled loops tell how many iterations they had. ``early``: int64, not 0 where the kernels that wait for
     this one may start beside it, 1 at once and 2 when it has waited itself; the last parameter of every CUDA kernel.
+    ``places``: int64 words, where the arrays of the call must lie (``language.same_places``); the last parameter on the CPU.
     """
 
-    kind: Literal["leaf", "host", "slots", "faults", "handle", "callback", "guard", "next", "turns", "early"]
+    kind: Literal["leaf", "host", "slots", "faults", "handle", "callback", "guard", "next", "turns", "early", "places"]
     name: str
     type: ArrayType | ScalarType | None = None
 
     @property
     def is_array(self) -> bool:
         """Whether it is memory: an array of the call, the scratch slots, or words that the host reads too."""
-        return self.kind in ("slots", "faults", "turns") or isinstance(self.type, ArrayType)
+        return self.kind in ("slots", "faults", "turns", "places") or isinstance(self.type, ArrayType)
 
 
 def slots_dtype(parameter: Parameter) -> str:
@@ -103,12 +104,17 @@ class CudaPlan:
 
 @dataclass(frozen=True, slots=True)
 class CpuPlan:
-    """A plan compiled for the CPU: ``call(*leaf arrays and scalars, *host values, slots)``, in ``parameters``' order."""
+    """A plan compiled for the CPU: ``call(*leaf arrays and scalars, *host values, slots, places)``, in ``parameters``' order.
+
+    It returns False, and has done nothing, where an array does not lie where ``places`` says. ``for_types(arguments)`` is
+    ``call`` for arguments of the types, layouts and writeability of these; for any others it returns False, too.
+    """
 
     plan: GraphPlan
     source: str
     parameters: tuple[Parameter, ...]
-    call: Callable[..., None] = field(compare=False)
+    call: Callable[..., bool] = field(compare=False)
+    for_types: Callable[[Sequence[object]], Callable[..., bool]] = field(compare=False)
     dtypes: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -13,11 +13,11 @@ from typing import Any, overload
 from qgraph.errors import BackendError, CudaError, PerformanceWarning
 from qgraph.looking import Looking
 from qgraph.options import Options
-from qgraph.program import FrozenName, GlobalArray, GlobalArrayFound
+from qgraph.program import GlobalArray, GlobalArrayFound
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.backends import DEFAULTS, choose
-from qgraph.runtime.call import Call
-from qgraph.specialisation import Executable, LastLaunch, Run, Specialisation, Variant, forget_code, still_holds
+from qgraph.runtime.call import CHANGED, Call
+from qgraph.specialisation import Executable, LastLaunch, Specialisation, Variant, forget_code, still_holds
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
 MAX_SPECIALISATIONS = 64
@@ -58,17 +58,8 @@ class _Ran:
     specialisation: Specialisation | None = None
 
 
-@dataclass(slots=True)
-class _Last:
-    """The last call, for the next one with the very same arguments: it holds no array."""
-
-    unchanged: Callable[[tuple[Any, ...]], bool]
-    specialisation: Specialisation
-    executable: Executable
-    run: Run
-    # What ``set_backend`` had chosen.
-    default: str | None
-    frozen: tuple[FrozenName, ...]
+# Runs a call again, given its arguments, and returns what the kernel returns; ``CHANGED`` where this is another call.
+_Again = Callable[[tuple[Any, ...]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +84,11 @@ _Launched = tuple[Specialisation, Call, Any]
 
 def _no_key(*values: Any) -> None:
     """The key of any arguments, before there was a call."""
+
+
+def _never(values: tuple[Any, ...]) -> Any:
+    """The call before, where there was none."""
+    return CHANGED
 
 
 def _no_stream(leaves: tuple[Any, ...]) -> int:
@@ -125,9 +121,11 @@ class Kernel(Looking):
         self._numbers: tuple[int, ...] | None = None
         self._key: Callable[..., tuple[Any, ...] | None] = _no_key
         self._seen: dict[tuple[Any, ...], None] = {}
-        self._recent: dict[tuple[Any, ...] | None, _Last] = {}
-        # The one of them that ran last, where a call's arguments are all there is to look at.
-        self._last: _Last | None = None
+        self._recent: dict[tuple[Any, ...] | None, _Again] = {}
+        # The one of them that ran last; and where it ran twice in a row, and a call's arguments are all there is to look at,
+        # the one to try before anything else: to try a wrong one takes long.
+        self._before: _Again = _never
+        self._last: _Again = _never
         self._counts = Stats()
         # Until the cache is cleared.
         self._reads_disk = True
@@ -143,33 +141,20 @@ class Kernel(Looking):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel. Gives what it returns, for which the call then waits."""
-        last = self._last
         # Most calls are the one before them again.
-        if last is None or kwargs or not last.unchanged(args):
-            last, args, key = self._recognise(args, kwargs)
-            if last is None:
-                return self._run(args, key)
-        specialisation = last.specialisation
-        # The executable is still the one to run, and the names compiled in mean what they meant.
-        if (
-            specialisation.executable is last.executable
-            and DEFAULTS.backend is last.default
-            and (not last.frozen or still_holds(last.frozen))
-        ):
+        if not kwargs:
             try:
-                numbers = last.run()
+                result = self._last(args)
             except CudaError as error:
                 self._recover(error)
             else:
-                self._ran.specialisation = specialisation
-                return None if numbers is None else specialisation.value(numbers)
-        self._last = None
-        return self._run(args)
+                if result is not CHANGED:
+                    return result
+        return self._call(args, kwargs)
 
-    def _recognise(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[_Last | None, tuple[Any, ...], tuple[Any, ...] | None]:
-        """A call like this one before, the values of all parameters, and their key where they have one."""
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that is not the one before it again: like another one that there was, or a new one."""
+        self._last = _never
         key = None
         complete = bool(self._global_arrays)
         if complete:
@@ -179,18 +164,25 @@ class Kernel(Looking):
                 key = self._key(*args)
             except TypeError:  # another number of arguments: there are defaults, or the call is wrong
                 key = None
-            last = self._recent.get(key)
-            if last is not None and last.unchanged(args):
-                self._last = None if complete else last
-                return last, args, key
+            again = self._recent.get(key, _never)
+            try:
+                result = again(args)
+            except CudaError as error:
+                self._recover(error)
+            else:
+                if result is not CHANGED:
+                    if again is self._before and not complete:
+                        self._last = again
+                    self._before = again
+                    return result
         # Only complete positional arguments have a key.
-        return None, args if complete or key is not None else self._bind(args, kwargs), key
+        return self._run(args if complete or key is not None else self._bind(args, kwargs), key)
 
     def _use_arrays(self, arrays: tuple[GlobalArray, ...]) -> None:
         super()._use_arrays(arrays)
         self._readings = []
         self._recent.clear()
-        self._last = None
+        self._before = self._last = _never
         self._seen.clear()
         self._numbers, self._key = None, _no_key
 
@@ -268,15 +260,31 @@ class Kernel(Looking):
     def _remember(self, key: tuple[Any, ...], values: tuple[Any, ...], launched: _Launched, default: str | None) -> None:
         specialisation, call, _ = launched
         executable = specialisation.executable
-        run = None if executable is None else specialisation.again(executable, call)
-        if executable is None or run is None:
+        found = None if executable is None else specialisation.repeat(executable, call)
+        if found is None:
             return
-        from qgraph.runtime.arguments_again import Unchanged
+        from qgraph.runtime.arguments_again import repeater
 
-        last = _Last(Unchanged(values).check, specialisation, executable, run, default, specialisation.variant.program.frozen)
+        names = {
+            "specialisation": specialisation,
+            "executable": executable,
+            "defaults": DEFAULTS,
+            "default": default,
+            "still_holds": still_holds,
+            "frozen": specialisation.variant.program.frozen,
+            "ran": self._ran,
+            "value": specialisation.value,
+        }
+        # The executable is still the one to run, and the names compiled in mean what they meant.
+        conditions = ["specialisation.executable is executable", "defaults.backend is default"]
+        conditions += ["still_holds(frozen)"] if names["frozen"] else []
+        done = ["ran.specialisation = specialisation", "return None if numbers is None else value(numbers)"]
+        again = repeater(values, *found, conditions=conditions, done=done, names=names)
+        if again is None:
+            return
         with self._lock:
             self._recent.pop(key, None)
-            self._recent[key] = last
+            self._recent[key] = again
             while len(self._recent) > MAX_RECENT:
                 del self._recent[next(iter(self._recent))]
 
@@ -389,7 +397,7 @@ class Kernel(Looking):
     def _close_executables(self) -> None:
         with self._lock:
             self._recent.clear()
-            self._last = None
+            self._before = self._last = _never
             for specialisation in self._specialisations.values():
                 self._retire(specialisation)
 

@@ -276,6 +276,12 @@ def stack_array(like: Any, _most: int) -> Any:
     return like.copy()
 
 
+def same_places(places: Any, *arrays: Any) -> bool:
+    """Whether each array lies where ``places`` says: its address, shape and strides in bytes. Empty ``places`` say nothing."""
+    found = [word for array in arrays for word in (array.ctypes.data, *array.shape, *array.strides)]
+    return len(places) == 0 or list(places) == found
+
+
 def trip_count(start: int, stop: int, step: int) -> int:
     """``len(range(start, stop, step))``; 0 for a step of 0, which is refused before a launch where the host knows it."""
     if step > 0 and start < stop:

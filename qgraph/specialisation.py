@@ -6,7 +6,7 @@ import importlib
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -186,8 +186,22 @@ class Specialisation:
         return self._launched
 
     def again(self, executable: Executable, call: Call) -> Run | None:
-        """A function that runs ``call`` once more while its arrays live; it holds none of them. None where there is none."""
+        """A function that runs ``call`` once more while its arrays live; None where there is none.
+
+        It holds none of the arrays, but on the CPU.
+        """
         return _AGAIN[self.variant.backend](executable, call, self.variant)
+
+    def repeat(self, executable: Any, call: Call) -> tuple[Callable[..., Any], Sequence[Any]] | None:
+        """The same for whoever passes arrays: the function, and which arrays of ``call`` it must be given.
+
+        It looks at those itself and returns ``CHANGED`` where they are not what they were; the caller looks at all others.
+        """
+        if self.variant.backend == "cpu":
+            found: tuple[Callable[..., Any], Sequence[Any]] | None = executable.repeat(call)
+            return found
+        run = self.again(executable, call)
+        return None if run is None else (run, ())
 
     def close(self) -> None:
         """Free the executable; the next launch builds another."""

@@ -232,6 +232,30 @@ def stack_word() -> CodeWord:
     return CodeWord("stack_array", typer, emit)
 
 
+def places_word() -> CodeWord:
+    """The Numba type of ``language.same_places``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(types.boolean, *args)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        places, *arrays = (context.make_array(kind)(context, builder, arg) for kind, arg in zip(sig.args, args, strict=True))
+        found = []
+        for array in arrays:
+            found.append(builder.ptrtoint(array.data, ir.IntType(64)))
+            found += [*cgutils.unpack_tuple(builder, array.shape), *cgutils.unpack_tuple(builder, array.strides)]
+        result = cgutils.alloca_once_value(builder, cgutils.true_bit)
+        with builder.if_then(builder.icmp_signed("!=", places.nitems, ir.Constant(ir.IntType(64), 0))):
+            same: ir.Value = cgutils.true_bit
+            for number, word in enumerate(found):
+                place = builder.load(cgutils.gep_inbounds(builder, places.data, number))
+                same = builder.and_(same, builder.icmp_signed("==", place, word))
+            builder.store(same, result)
+        return builder.load(result)
+
+    return CodeWord("same_places", typer, emit)
+
+
 def host_word() -> CodeWord:
     """The Numba type of ``language.call_host``."""
 

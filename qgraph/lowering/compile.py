@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,8 @@ def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     parameters, function = control_function(program, dtypes)
     types = tuple(numba_type(parameter, program.float_type) for parameter in parameters)
     call = numba_cpu.compile_control(function, types, float_type=program.float_type, fastmath=options.fastmath)
-    return CpuPlan(plan, ast.unparse(function.tree), parameters, numba_cpu.guarded(call), dtypes)
+    for_types = functools.partial(numba_cpu.for_types, call)
+    return CpuPlan(plan, ast.unparse(function.tree), parameters, numba_cpu.guarded(call), for_types, dtypes)
 
 
 @roomy

@@ -12,7 +12,7 @@ from typing import TypeGuard, cast
 from qgraph import language
 from qgraph.compiled import Parameter
 from qgraph.lowering.bin_source import bins_of
-from qgraph.lowering.slot_source import SLOTS, Dtypes, dtype_of, place_at, slot_place, slots_name
+from qgraph.lowering.slot_source import PLACES, SLOTS, Dtypes, dtype_of, generated, place_at, slot_place, slots_name
 from qgraph.lowering.task_source import (
     HANDLE,
     chunk_function,
@@ -23,7 +23,9 @@ from qgraph.lowering.task_source import (
     serial_function,
 )
 from qgraph.program import (
+    ArrayType,
     Branch,
+    Cast,
     EventMark,
     Function,
     HostCall,
@@ -39,7 +41,7 @@ from qgraph.program import (
 # A loop is cut into at most this many chunks. Fixed: the chunks must not depend on the number of threads.
 MAX_CHUNKS = 64
 # Iterations of a chunk, at least: of a simple body, of one that has calls or short loops, of one that has other loops.
-GRAIN = 4096
+GRAIN = 8192
 CALLING_GRAIN = 512
 LOOPING_GRAIN = 64
 # Of one that begins and ends with a walk through arrays of its own.
@@ -47,8 +49,8 @@ COLLECTING_GRAIN = 16384
 # Operations of a chunk, at least, where a simple body has many of them.
 OPERATIONS = 16 * GRAIN
 # A loop with a simple body is worth waking a thread for when it has more than this many chunks' worth of work.
-ALONE = 3
-# Calls that cost no more than an operator does; float literals are calls of a type.
+ALONE = 2
+# Calls that cost no more than an operator does; float literals are calls of a type, and what a kernel scalar holds is cast.
 _CHEAP = (abs, min, max, math.sqrt, math.fabs)
 
 
@@ -56,8 +58,11 @@ def control_function(program: Program, dtypes: Dtypes) -> tuple[tuple[Parameter,
     """The function of a whole kernel: its parameters in order, and its code."""
     builder = _Control(program, dtypes)
     body = builder.block(program.body)
-    # The slots are always passed, the handle never: on the CPU a condition is a slot.
-    parameters = (*ordered(program, (builder.used | {SLOTS.name}) - {HANDLE.name}), *builder.callbacks)
+    # The handle is never passed: on the CPU a condition is a slot.
+    parameters = (*ordered(program, builder.used - {HANDLE.name}), *builder.callbacks, PLACES)
+    arrays = [parameter.name for parameter in parameters if isinstance(parameter.type, ArrayType) and parameter.kind == "leaf"]
+    same = f"_same_places({', '.join([PLACES.name, *arrays])})"
+    body = [*generated(f"if not {same}: return False"), *body, *generated("return True")]
     first = next(program.tasks(), None)
     if first is None:
         return parameters, _taskless(program, parameters, body, builder.names)
@@ -77,7 +82,7 @@ class _Control:
     def __init__(self, program: Program, dtypes: Dtypes) -> None:
         self._program = program
         self._dtypes = dtypes
-        self.names: dict[str, object] = {"_split": _SPLIT}
+        self.names: dict[str, object] = {"_split": _SPLIT, "_same_places": language.same_places}
         self.used: set[str] = set()
         self.callbacks: list[Parameter] = []
 
@@ -115,10 +120,11 @@ class _Control:
             lines.append(f"{pad}_call_host({call.name}, {data.name})")
             return
         # Not 0 where the function raised: then the kernel ends here, as in Python.
-        lines += [f"{pad}if _call_host({call.name}, {SLOTS.name}) != 0:", f"{pad}    return"]
+        self.used.add(SLOTS.name)
+        lines += [f"{pad}if _call_host({call.name}, {SLOTS.name}) != 0:", f"{pad}    return True"]
 
     def _branch(self, branch: Branch, lines: list[str], pad: str) -> None:
-        decided = f"_slots[{branch.condition_slot.index}]"
+        decided = self._decided(branch)
         self._task(branch.decide, lines, pad)
         for number, region in enumerate(branch.regions):
             first = "if" if number == 0 else "elif"
@@ -128,8 +134,12 @@ class _Control:
             lines.append(f"{pad}    pass")
             self._block(region, lines, pad + "    ")
 
+    def _decided(self, statement: Branch | Loop) -> str:
+        self.used.add(SLOTS.name)
+        return f"{SLOTS.name}[{statement.condition_slot.index}]"
+
     def _loop(self, loop: Loop, lines: list[str], pad: str) -> None:
-        decided = f"_slots[{loop.condition_slot.index}]"
+        decided = self._decided(loop)
         if loop.enter is not None:
             self._task(loop.enter, lines, pad)
         lines.append(f"{pad}while {f'{decided} != 0' if loop.test_first else 'True'}:")
@@ -216,7 +226,7 @@ def _is_short(loop: ast.For | ast.While) -> bool:
 
 def _is_cheap(task: Task, call: ast.Call) -> bool:
     value = task.names.get(call.func.id) if isinstance(call.func, ast.Name) else None
-    return isinstance(value, type) or any(value is cheap for cheap in _CHEAP)
+    return isinstance(value, type | Cast) or any(value is cheap for cheap in _CHEAP)
 
 
 def _split_rows(rows: int, cols: int, grain: int, alone: int, most: int) -> tuple[int, int, int]:

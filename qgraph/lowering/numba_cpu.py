@@ -16,15 +16,18 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from numba import _dispatcher
 from numba.core import cgutils, compiler
 from numba.core import ir as numba_ir
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.cpu import CPUContext
-from numba.core.errors import TypingError
+from numba.core.errors import NumbaValueError, TypingError
 from numba.core.target_extension import target_override
+from numba.core.typeconv.rules import default_type_manager
 from numba.core.typed_passes import NopythonTypeInference
 from numba.core.typing import Context, signature
+from numba.core.typing.typeof import Purpose, typeof
 from numba.np.numpy_support import from_dtype
 
 from qgraph import language
@@ -38,6 +41,7 @@ from qgraph.lowering.atomics import (
     division_word,
     host_word,
     match_word,
+    places_word,
     stack_word,
 )
 from qgraph.lowering.meaning import meaning
@@ -132,7 +136,7 @@ class _Compilers:
     call_lock: threading.RLock = field(default_factory=threading.RLock)
     threads_started: bool = False
     # What was compiled lately, by meaning, with the function that keeps the meaning's objects alive.
-    lately: OrderedDict[object, tuple[Callable[..., None], Function]] = field(default_factory=OrderedDict)
+    lately: OrderedDict[object, tuple[Callable[..., Any], Function]] = field(default_factory=OrderedDict)
 
     def get(self, float_type: str) -> _Typing:
         with self.lock:
@@ -159,6 +163,7 @@ def _make_typing(float_type: str) -> _Typing:
     special: dict[int, Any] = {id(function): atomic_word(function) for function in language.ATOMICS}
     special[id(language.set_condition)] = condition_word()
     special[id(language.call_host)] = host_word()
+    special[id(language.same_places)] = places_word()
     special[id(language.match_subject)] = match_word()
     special[id(language.at_least)] = bound_word(assume=True)
     special[id(language.quotient)] = division_word("quotient", short=False)
@@ -300,7 +305,7 @@ def compile_control(
     *,
     float_type: str,
     fastmath: bool,
-) -> Callable[..., None]:
+) -> Callable[..., Any]:
     """Compile a kernel's control function, with all it calls, to one callable that releases the GIL.
 
     Functions of one meaning are compiled once: those of a notebook's cell that runs again, or of a factory.
@@ -332,18 +337,18 @@ def forget() -> None:
         _COMPILERS.lately.clear()
 
 
-def _compile_control(typing: _Typing, control: Function, argument_types: Sequence[Any], fastmath: bool) -> Callable[..., None]:
+def _compile_control(typing: _Typing, control: Function, argument_types: Sequence[Any], fastmath: bool) -> Callable[..., Any]:
     session = Session(library=None, flags=_flags(fastmath))
     with kernel_errors(control, session.owners), global_compiler_lock, target_override("cpu"):
         session.library = library = typing.target.codegen().create_library(control.name)
         library.enable_object_caching()
         typing.session = session
         try:
-            compiled = _compile(typing, python_function(control), tuple(argument_types), types.none, entry=True)
+            compiled = _compile(typing, python_function(control), tuple(argument_types), None, entry=True)
             _set_environments(typing.target, session)
         finally:
             typing.session = None
-        call: Callable[..., None] = compiled.entry_point
+        call: Callable[..., Any] = compiled.entry_point
         return call
 
 
@@ -510,14 +515,46 @@ def call_guard() -> AbstractContextManager[None]:
     return _one_at_a_time() if threading_layer() == "workqueue" else nullcontext()
 
 
-def guarded(call: Callable[..., None]) -> Callable[..., None]:
+_Dispatcher: Any = _dispatcher.Dispatcher
+
+
+class _ForTypes(_Dispatcher):
+    """Numba's dispatcher, which finds types in C, with one function and no compiler."""
+
+    def __init__(self, call: Callable[..., Any], arguments: Sequence[object]) -> None:
+        # The last argument: nothing is converted.
+        super().__init__(default_type_manager.get_pointer(), len(arguments), False, (), (), False, False, True)
+        self._insert([self.typeof_pyval(argument)._code for argument in arguments], call, False)
+
+    def typeof_pyval(self, value: object) -> Any:
+        """Numba's hook, for what its C code does not know."""
+        try:
+            return typeof(value, Purpose.argument) or types.pyobject
+        except (NumbaValueError, ValueError):
+            return types.pyobject
+
+    def _compile_for_args(self, *_arguments: object) -> Callable[..., bool]:
+        """Numba's hook: what is called for other types."""
+        return _refuse
+
+
+def _refuse(*_arguments: object) -> bool:
+    return False
+
+
+def for_types(call: Callable[..., bool], arguments: Sequence[object]) -> Callable[..., bool]:
+    """``call``, guarded, for arguments of the types, layouts and writeability of these; it returns False for any others."""
+    return guarded(_ForTypes(call, arguments))
+
+
+def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
     """``call`` under the guard where the layer needs one, and itself where it does not."""
     if threading_layer() != "workqueue":
         return call
 
-    def taking_turns(*arguments: object) -> None:
+    def taking_turns(*arguments: object) -> Any:
         with _one_at_a_time():
-            call(*arguments)
+            return call(*arguments)
 
     return taking_turns
 

@@ -22,7 +22,7 @@ def numba_type(item: Parameter | ArrayType | ScalarType, float_type: str) -> Any
     if isinstance(item, ScalarType):
         return _scalar_type(item, float_type)
     match item.kind:
-        case "slots" | "faults" | "turns":
+        case "slots" | "faults" | "turns" | "places":
             return types.Array(types.int64, 1, "C") if item.type is None else numba_type(item.type, float_type)
         case "host" | "guard" | "next":
             return types.int64

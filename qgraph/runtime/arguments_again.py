@@ -12,7 +12,8 @@ import enum
 import itertools
 import operator
 import weakref
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -21,7 +22,7 @@ from qgraph.program import ArrayType, ConstantType, Leaf, ScalarType, StructType
 from qgraph.runtime.adopt import DTYPE_NAMES, adopt, adopter_of, watch_of
 from qgraph.runtime.arguments import HIGHEST, LOWEST, WEAK, Arguments, kind_of
 from qgraph.runtime.array_view import ArrayView, host_pointer
-from qgraph.runtime.call import Value
+from qgraph.runtime.call import CHANGED, Value
 from qgraph.runtime.events import event_handle
 
 
@@ -57,10 +58,10 @@ class _Source:
         """Return where not all conditions hold; they are tried in order."""
         self.line(f"if not ({' and '.join(conditions)}): return {self._failed}")
 
-    def compile(self, name: str) -> Callable[[Sequence[object]], Any]:
-        """The function."""
+    def compile(self, name: str, then: Sequence[str] = ()) -> Callable[[Sequence[object]], Any]:
+        """The function. ``then`` are statements behind the checks, whose exceptions are the caller's to see."""
         head, tail = [f"def {name}(values):", "  try:"], [f"  except {self._lapses}:", f"    return {self._failed}"]
-        text = "\n".join([*head, *self._lines, *tail])
+        text = "\n".join([*head, *self._lines, *tail, *(f"  {line}" for line in then)])
         exec(compile(text, f"<qgraph {name}>", "exec"), self.namespace)
         function: Callable[[Sequence[object]], Any] = self.namespace[name]
         return function
@@ -336,33 +337,56 @@ class Unchanged:
         return self.check(values)
 
 
+def repeater(
+    values: Sequence[object],
+    run: Callable[..., Any],
+    arrays: Sequence[object],
+    *,
+    conditions: Sequence[str],
+    done: Sequence[str],
+    names: Mapping[str, object],
+) -> Callable[[Sequence[object]], Any] | None:
+    """A function of later values that runs a call again, or returns ``CHANGED`` where that would be another call.
+
+    It holds no array, and everything that may hold one weakly. None where nobody could tell.
+
+    Args:
+        values: the arguments of the call.
+        run: runs it again. It takes ``arrays``, looks at them itself, and may return ``CHANGED``, too.
+        arrays: some of the arrays in ``values``; all other values must be as ``Unchanged`` has it.
+        conditions: expressions that must hold besides.
+        done: what to do then: statements with the ``numbers`` that ``run`` returned, of which the last one returns.
+        names: what the names in ``conditions`` and ``done`` stand for.
+    """
+    source = _Source("CHANGED", "(AttributeError, ValueError)")
+    source.namespace.update(names, run=run, CHANGED=CHANGED)
+    if conditions:
+        source.require(*conditions)
+    left = Counter(map(id, arrays))
+    given: dict[int, list[str]] = {}
+
+    def watch_array(source: _Source, name: str, value: Any) -> None:
+        if left[id(value)]:
+            left[id(value)] -= 1
+            given.setdefault(id(value), []).append(name)
+        else:
+            _watch_array(source, name, value)
+
+    try:
+        for name, value in zip(source.unpack("values", len(values)), values, strict=True):
+            _watch(source, name, value, watch_array)
+    except _CannotWatch:
+        return None
+    passed = ", ".join(given[id(array)].pop(0) for array in arrays)
+    return source.compile("again", [f"numbers = run({passed})", "if numbers is CHANGED: return CHANGED", *done])
+
+
 class _CannotWatch(Exception):  # noqa: N818 - an answer, never an error
     """Some value can change without being seen to, or cannot be held weakly."""
 
 
 def _never(values: Sequence[object]) -> bool:
     return False
-
-
-def _watch(source: _Source, name: str, value: Any) -> None:
-    kind = kind_of(value)
-    if kind in ("tuple", "dataclass"):
-        for part, _, item in source.open_struct(name, value):
-            _watch(source, part, item)
-    elif kind == "array":
-        _watch_array(source, name, value)
-    elif kind == "event":
-        held, handle = source.constant(_weakly(value)), source.constant(event_handle)
-        source.require(f"{held}() is {name}", f"{handle}({name}) == {event_handle(value)}")
-    elif kind == "callable":
-        # A function may hold arrays in its closure.
-        source.require(f"{source.constant(_weakly(value))}() is {name}")
-    elif kind == "constant":
-        _require_constant(source, name, value)
-    elif kind == "other":
-        raise _CannotWatch
-    else:
-        _watch_scalar(source, name, value)
 
 
 def _watch_array(source: _Source, name: str, value: Any) -> None:
@@ -378,6 +402,27 @@ def _watch_array(source: _Source, name: str, value: Any) -> None:
         same = "is" if read == ".dtype" else "=="
         conditions.append(f"{name}{read} {same} {source.constant(found)}")
     source.require(*conditions)
+
+
+def _watch(source: _Source, name: str, value: Any, watch_array: Callable[[_Source, str, Any], None] = _watch_array) -> None:
+    kind = kind_of(value)
+    if kind in ("tuple", "dataclass"):
+        for part, _, item in source.open_struct(name, value):
+            _watch(source, part, item, watch_array)
+    elif kind == "array":
+        watch_array(source, name, value)
+    elif kind == "event":
+        held, handle = source.constant(_weakly(value)), source.constant(event_handle)
+        source.require(f"{held}() is {name}", f"{handle}({name}) == {event_handle(value)}")
+    elif kind == "callable":
+        # A function may hold arrays in its closure.
+        source.require(f"{source.constant(_weakly(value))}() is {name}")
+    elif kind == "constant":
+        _require_constant(source, name, value)
+    elif kind == "other":
+        raise _CannotWatch
+    else:
+        _watch_scalar(source, name, value)
 
 
 def _weakly(value: object) -> weakref.ref[Any]:

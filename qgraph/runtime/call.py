@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy
 
 from qgraph.runtime.array_view import ArrayView
 
 Value = ArrayView | int | float | complex | bool | numpy.generic
+
+# What a function for a repeated call returns where this call is another one; it has done nothing then.
+CHANGED: Any = object()
 
 
 @dataclass(slots=True, eq=False)

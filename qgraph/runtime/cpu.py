@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,12 +10,15 @@ import numpy as np
 
 from qgraph.compiled import CpuPlan, slots_dtype
 from qgraph.program import HostCall
-from qgraph.runtime.array_view import ArrayView
-from qgraph.runtime.call import Call
+from qgraph.runtime.array_view import ArrayView, host_pointer
+from qgraph.runtime.call import CHANGED, Call
 from qgraph.runtime.faults import FaultReader
 from qgraph.runtime.host_calls import CheckedFunction
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
+
+# Whoever passes this has looked at the arrays of a call.
+NOWHERE = np.empty(0, np.int64)
 
 
 class CpuExecutable:
@@ -25,7 +28,7 @@ class CpuExecutable:
     reason = "compiled for the CPU by Numba, loops in chunks on all threads"
 
     def __init__(self, plan: CpuPlan) -> None:
-        self._call = plan.call
+        self._call, self._for_types = plan.call, plan.for_types
         program = plan.plan.program
         leaves = {leaf.name: index for index, leaf in enumerate(program.arrays_and_scalars)}
         self._temporaries = Temporaries(program)
@@ -56,7 +59,7 @@ class CpuExecutable:
         arguments = [value.host if isinstance(value, ArrayView) else value for value in (values[k] for k in self._leaves)]
         views = self._scratch.take()
         noted = () if self._faults is None else (self._faults.words(),)
-        self._call(*arguments, *(host[k] for k in self._hosts), *views[1:], *noted, *self._addresses)
+        self._call(*arguments, *(host[k] for k in self._hosts), *views[1:], *noted, *self._addresses, NOWHERE)
         self.replays += 1
         if self._faults is not None:
             self._faults.tell(*noted)
@@ -67,39 +70,67 @@ class CpuExecutable:
         return numbers
 
     def again(self, call: Call) -> Callable[[], tuple[Any, ...] | None] | None:
-        """A function that runs ``call`` once more while its arrays live, holding them weakly; None where it cannot."""
+        """A function that runs ``call`` once more, and holds its arrays; None where it cannot."""
+        arrays = self._plain_arrays(call)
+        return None if arrays is None else functools.partial(self._straight(call, NOWHERE), *arrays)
+
+    def repeat(self, call: Call) -> tuple[Callable[..., Any], Sequence[np.ndarray]] | None:
+        """A function of arrays that runs ``call`` once more, and the arrays to give to it; None where it cannot.
+
+        The function holds no array. It returns ``CHANGED``, and has done nothing, where the arrays that it is given differ in
+        type, layout or writeability from those of ``call``, or in address, shape or strides: the compiled code looks.
+        """
+        arrays = self._plain_arrays(call)
+        if arrays is None:
+            return None
+        places = [word for array in arrays for word in (host_pointer(array), *array.shape, *array.strides)]
+        return self._straight(call, np.array(places, np.int64)), arrays
+
+    def _plain_arrays(self, call: Call) -> list[np.ndarray] | None:
+        """The arrays that the compiled code takes, in order; None where a call needs more than them."""
         if self._host_calls or not self._temporaries.empty:
             return None
-        # Straight-line code: in a short call every look-up counts.
-        names: dict[str, Any] = {"owner": self, "compiled": self._call, "scratch": self._scratch, "results": self._results}
-        arguments = []
-        for number, value in enumerate(call.values[k] for k in self._leaves):
-            name = f"leaf{number}"
-            if not isinstance(value, ArrayView):
-                names[name] = value
-                arguments.append(name)
-            elif value.host is value.owner and value.host is not None:
-                names[name] = weakref.ref(value.host)
-                arguments.append(f"{name}()")
-            else:
-                return None
+        views = [value for value in (call.values[k] for k in self._leaves) if isinstance(value, ArrayView)]
+        arrays = [view.host for view in views if view.host is view.owner and type(view.host) is np.ndarray]
+        return arrays if len(arrays) == len(views) else None
+
+    def _straight(self, call: Call, places: np.ndarray) -> Callable[..., Any]:
+        """A function of the arrays of ``call``, in straight-line code: in a short call every look-up counts."""
+        names: dict[str, Any] = {"owner": self, "scratch": self._scratch, "results": self._results, "CHANGED": CHANGED}
         views = self._scratch.take()
-        scratch = [f"view{number}" for number in range(len(views))]
-        arguments += [*(str(int(call.host[k])) for k in self._hosts), *scratch[1:]]
-        before, after = [], []
-        if self._faults is not None:
-            names["faults"] = self._faults
-            arguments.append("noted")
-            before, after = ["noted = faults.words()"], ["faults.tell(noted)"]
-        lines = [*before, f"compiled({', '.join(arguments)})", "owner.replays += 1", *after]
-        lines.append(f"numbers = {'None' if self._results is None else 'results.read(view0)'}")
+        viewed = {f"view{number}": view for number, view in enumerate(views)}
+        leaves = {f"leaf{number}": call.values[k] for number, k in enumerate(self._leaves)}
+        arrays = {name: value.host for name, value in leaves.items() if isinstance(value, ArrayView)}
+        names |= {name: value for name, value in leaves.items() if name not in arrays}
+        noted = {} if self._faults is None else {"noted": self._faults.words()}
+        hosts = {f"host{number}": int(call.host[k]) for number, k in enumerate(self._hosts)}
+        passed = {**leaves, **arrays, **hosts, **dict(list(viewed.items())[1:]), **noted, "places": places}
+        names |= {**hosts, "places": places}
+        # Who says where the arrays lie has not looked at their types either.
+        names["compiled"] = self._for_types(list(passed.values())) if len(places) else self._call
+        before, give = [], []
         if self._scratch.empty:
-            names.update(zip(scratch, views, strict=True))
+            names |= viewed
         else:
             self._scratch.give(views)
-            lines = ["views = scratch.take()", f"{', '.join(scratch)}, = views", *lines, "scratch.give(views)"]
-        exec("\n    ".join(["def run():", *lines, "return numbers"]), names)
-        run: Callable[[], tuple[Any, ...] | None] = names["run"]
+            before, give = [f"views = {', '.join(viewed)}, = scratch.take()"], ["scratch.give(views)"]
+        told = []
+        if self._faults is not None:
+            names["faults"] = self._faults
+            before.append("noted = faults.words()")
+            told = ["faults.tell(noted)"]
+        lines = [
+            *before,
+            f"if not compiled({', '.join(passed)}):",
+            *(f"    {line}" for line in (*give, "return CHANGED")),
+            "owner.replays += 1",
+            *told,
+            f"numbers = {'None' if self._results is None else 'results.read(view0)'}",
+            *give,
+            "return numbers",
+        ]
+        exec("\n    ".join([f"def run({', '.join(arrays)}):", *lines]), names)
+        run: Callable[..., Any] = names["run"]
         return run
 
     def close(self) -> None:

@@ -1,0 +1,350 @@
+"""Repeated calls on the CPU: the compiled code sees every change that makes a call another one."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+
+import qgraph
+from qgraph import language
+from qgraph.lowering import numba_cpu
+from qgraph.runtime.call import CHANGED
+
+
+def fill(x, y):
+    for i in range(x.shape[0]):
+        x[i] = y[i] + 1
+
+
+def fill_plane(x):
+    for i, j in qgraph.ndrange(x.shape[0], x.shape[1]):
+        x[i, j] += 10 * i + j
+
+
+def repeated(function, *arguments, **options):
+    """A kernel whose last call is tried before anything else."""
+    kernel = qgraph.kernel(backend="cpu", **options)(function)
+    for _ in range(4):
+        kernel(*arguments)
+    assert kernel._last(arguments) is not CHANGED
+    return kernel
+
+
+def is_another(kernel, *arguments):
+    return kernel._last(arguments) is CHANGED
+
+
+def test_the_same_call_again():
+    x, y = np.zeros(5), np.arange(5.0)
+    kernel = repeated(fill, x, y)
+    y += 1
+    kernel(x, y)
+    np.testing.assert_array_equal(x, y + 1)
+    assert kernel.stats.compilations == 1
+    assert kernel.last_launch.path == "cpu"
+
+
+def others():
+    x, y = np.zeros(6), np.arange(6.0)
+    yield "other array", x, y.copy()
+    yield "shorter", x[:3], y[:3]
+    yield "other dtype", x, y.astype(np.float32)
+    yield "integers of the same size", x, y.view(np.int64)
+    yield "other layout", np.zeros(12)[::2], y
+    yield "the same array twice", x, x
+    yield "too many axes", x, y.reshape(6, 1)
+    yield "no array", x, [1.0] * 6
+    yield "None", x, None
+    yield "a number", x, 1.0
+    yield "bytes swapped", x, y.astype(">f8")
+    yield "a subclass", x, y.view(np.memmap)
+    yield "swapped", y, x
+
+
+@pytest.mark.parametrize(("x", "y"), [pytest.param(x, y, id=name) for name, x, y in others()])
+def test_other_arguments(x, y):
+    first = np.zeros(6), np.arange(6.0)
+    kernel = repeated(fill, *first)
+    first[0][:] = -1
+    assert is_another(kernel, x, y)
+    assert (first[0] == -1).all()
+
+
+def test_another_number_of_arguments():
+    kernel = repeated(fill, np.zeros(3), np.zeros(3))
+    assert is_another(kernel)
+    assert is_another(kernel, np.zeros(3))
+    with pytest.raises(qgraph.ArgumentError):
+        kernel(np.zeros(3))
+
+
+@pytest.mark.filterwarnings("ignore:Setting the")
+def test_shape_and_strides_set_in_place():
+    memory = np.zeros(12)
+    x = memory.reshape(2, 6)
+    kernel = repeated(fill_plane, x)
+    for shape in ((3, 4), (4, 3), (6, 2), (2, 6)):
+        x.shape = shape
+        x[:] = 0
+        kernel(x)
+        np.testing.assert_array_equal(x, 10.0 * np.arange(shape[0])[:, None] + np.arange(shape[1]))
+    square = np.zeros((3, 3))
+    kernel = repeated(fill_plane, square)
+    square.strides = (8, 24)
+    assert is_another(kernel, square)
+
+
+@pytest.mark.filterwarnings("ignore:Setting the")
+def test_a_dtype_set_in_place():
+    x, y = np.zeros(3), np.arange(3.0)
+    kernel = repeated(fill, x, y)
+    y.dtype = np.int64
+    y[:] = 5, 6, 7
+    kernel(x, y)
+    assert x.tolist() == [6, 7, 8]
+
+
+def test_an_array_resized_in_place():
+    x, y = np.zeros(4), np.arange(4.0)
+    kernel = repeated(fill, x, y)
+    # Nothing refers to the arrays, so NumPy may move them.
+    x.resize(4000, refcheck=False)
+    y.resize(4000, refcheck=False)
+    y[:] = np.arange(4000)
+    kernel(x, y)
+    np.testing.assert_array_equal(x, y + 1)
+
+
+def test_an_array_that_may_not_be_written_any_more():
+    x, y = np.zeros(4), np.arange(4.0)
+    kernel = repeated(fill, x, y)
+    x.flags.writeable = False
+    before = x.copy()
+    y += 5
+    with pytest.raises(qgraph.QGraphError, match=r"read-only|readonly"):
+        kernel(x, y)
+    np.testing.assert_array_equal(x, before)
+    x.flags.writeable = True
+    kernel(x, y)
+    np.testing.assert_array_equal(x, y + 1)
+    y.flags.writeable = False
+    kernel(x, y)
+    assert kernel.stats.compilations == 2
+
+
+def test_arrays_that_may_not_be_written_and_strided_ones_are_repeated():
+    x, y = np.zeros((4, 6))[:, ::2], np.arange(12.0).reshape(4, 3)
+    y.flags.writeable = False
+
+    def copy(x, y):
+        for i, j in qgraph.ndrange(*y.shape):
+            x[i, j] = y[i, j]
+
+    kernel = repeated(copy, x, y)
+    np.testing.assert_array_equal(x, y)
+    # Only the strides are others.
+    memory = np.zeros((4, 9))
+    kernel = repeated(copy, memory[:, ::2][:, :3], y)
+    assert is_another(kernel, memory[:, ::3], y)
+    assert not is_another(kernel, memory[:, :6:2], y)
+
+
+def test_arrays_that_begin_to_share_memory():
+    def both(x, y, z):
+        for i in range(x.shape[0]):
+            x[i] = y[i] + 1
+        for i in range(x.shape[0]):
+            z[i] = y[i]
+
+    x, y, z = np.zeros(4), np.zeros(4), np.zeros(4)
+    kernel = repeated(both, x, y, z)
+    kernel(x, x, z)
+    assert z.tolist() == x.tolist()
+    kernel = repeated(fill, x, x)
+    assert is_another(kernel, x, y)
+    assert is_another(kernel, y, y)
+
+
+def test_an_array_of_which_only_the_length_is_used():
+    def count(x, y):
+        for i in range(y.shape[0]):
+            x[i] += 1
+
+    x, y = np.zeros(8), np.zeros(3)
+    kernel = repeated(count, x, y)
+    assert is_another(kernel, x, np.zeros(3))
+    x[:] = 0
+    kernel(x, np.zeros(5))
+    assert x.sum() == 5
+
+
+@dataclass
+class Pair:
+    x: Any
+    h: float
+
+
+def test_arrays_in_structures():
+    def scaled(pair, parts):
+        for i in range(pair.x.shape[0]):
+            pair.x[i] = parts[0][i] * pair.h
+
+    pair, parts = Pair(np.zeros(3), 2.0), (np.arange(3.0), np.zeros(2))
+    kernel = repeated(scaled, pair, parts)
+    pair.h = 3.0
+    kernel(pair, parts)
+    assert pair.x.tolist() == [0, 3, 6]
+    kernel = repeated(scaled, pair, parts)
+    old, pair.x = pair.x, np.zeros(3)
+    old[:] = -1
+    kernel(pair, parts)
+    assert pair.x.tolist() == [0, 3, 6]
+    assert (old == -1).all()
+    kernel = repeated(scaled, pair, parts)
+    assert is_another(kernel, pair, (parts[0].copy(), parts[1]))
+
+
+def test_arrays_are_not_kept_alive():
+    x, y = np.zeros(100), np.zeros(100)
+    kernel = repeated(fill, x, y)
+    alive = weakref.ref(x), weakref.ref(y)
+    del x, y
+    gc.collect()
+    assert [each() for each in alive] == [None, None]
+    for _ in range(5):
+        x, y = np.zeros(100), np.arange(100.0)
+        kernel(x, y)
+        np.testing.assert_array_equal(x, y + 1)
+
+
+def test_new_arrays_in_the_same_memory():
+    memory = np.zeros(8)
+    kernel = repeated(fill, memory[:4], memory[4:])
+    memory[:] = 1
+    assert not is_another(kernel, memory[:4], memory[4:])
+    assert memory.tolist() == [2] * 4 + [1] * 4
+    assert is_another(kernel, memory[:4], memory[3:7])
+
+
+def test_numbers_are_compared_by_value():
+    def add(x, a):
+        for i in range(a):
+            x[i] += 1
+
+    x = np.zeros(6)
+    kernel = repeated(add, x, 2)
+    assert is_another(kernel, x, 3)
+    assert is_another(kernel, x, 2.0)
+    assert is_another(kernel, x, True)
+    x[:] = 0
+    kernel(x, 5)
+    assert x.sum() == 5
+
+
+def test_calls_in_turn_are_both_known():
+    x, y = np.zeros(4), np.zeros(4)
+    kernel = qgraph.kernel(backend="cpu")(fill)
+    for _ in range(10):
+        kernel(x, y)
+        kernel(y, x)
+    assert (x[0], y[0]) == (19, 20)
+    assert kernel.stats.replays == 20
+    assert kernel.stats.compilations == 1
+
+
+def test_a_cleared_kernel_compiles_again():
+    x, y = np.zeros(4), np.zeros(4)
+    kernel = repeated(fill, x, y)
+    kernel.clear_cache()
+    y += 1
+    kernel(x, y)
+    assert (x == 2).all()
+    assert kernel.stats.compilations == 2
+
+
+def test_a_closure_number_that_changes():
+    x, y = np.zeros(4), np.zeros(4)
+    scale = 2.0
+
+    def scaled(x, y):
+        for i in range(x.shape[0]):
+            x[i] = y[i] + scale
+
+    kernel = repeated(scaled, x, y)
+    assert (x == 2).all()
+    scale = 3.0
+    kernel(x, y)
+    assert (x == 3).all()
+
+
+def test_a_fault_is_raised_each_time():
+    def power(x, k):
+        for i in range(x.shape[0]):
+            x[i] = 3 ** k[i]
+
+    x, k = np.zeros(4, np.int64), np.ones(4, np.int64)
+    kernel = repeated(power, x, k)
+    k[2] = -1
+    for _ in range(3):
+        with pytest.raises(qgraph.ArgumentError, match="negative power"):
+            kernel(x, k)
+    k[2] = 2
+    kernel(x, k)
+    assert x.tolist() == [3, 3, 9, 3]
+
+
+def test_results_of_threads():
+    def total(x):
+        s = 0
+        for i in range(x.shape[0]):
+            s += x[i]
+        return s
+
+    arrays = [np.full(50_000, k) for k in range(4)]
+    kernel = qgraph.kernel(backend="cpu")(total)
+    wrong = []
+
+    def work(k):
+        # Often enough in a row to be the last call, and then in turn with the others.
+        wrong.extend(found for _ in range(100) if (found := kernel(arrays[k])) != 50_000 * k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong
+    assert kernel.stats.replays == 400
+
+
+def test_places_in_python():
+    x = np.zeros((2, 3))
+    places = np.array([x.ctypes.data, 2, 3, 24, 8])
+    assert language.same_places(places, x)
+    assert language.same_places(places[:0], x)
+    assert not language.same_places(places, x.T)
+    assert not language.same_places(places, x.copy())
+
+
+def test_a_function_for_types_takes_no_others():
+    compiled = njit("boolean(float64[::1], int64)")(lambda x, n: True)
+    call = numba_cpu.for_types(compiled.overloads[compiled.signatures[0]].entry_point, (np.zeros(3), 1))
+    assert call(np.zeros(5), 7)
+    others = (np.zeros(3, np.float32), np.zeros(6)[::2], np.zeros((1, 3)), [1.0], None, object(), np.zeros(3, ">f8"))
+    assert not [other for other in others if call(other, 1)]
+    assert not call(np.zeros(3), 1.0)
+    assert not call(np.zeros(3), True)
+    assert not call(np.zeros(3))
+    fixed = np.zeros(3)
+    fixed.flags.writeable = False
+    assert not call(fixed, 1)
+    call = numba_cpu.for_types(compiled.overloads[compiled.signatures[0]].entry_point, (fixed, 1))
+    assert call(fixed, 1)
+    assert not call(np.zeros(3), 1)
