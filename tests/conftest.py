@@ -206,6 +206,11 @@ def assert_same(actual: np.ndarray, expected: np.ndarray, where: str = "", toler
         np.testing.assert_allclose(actual, expected, rtol=limit, atol=limit, err_msg=where)
 
 
+# The kernels that were last checked, the oldest first.
+_CHECKED: dict[tuple[Any, ...], Any] = {}
+_KEPT = 4
+
+
 class Rig:
     """Runs kernels on one backend."""
 
@@ -246,14 +251,23 @@ class Rig:
         """Run ``function`` as a kernel and as plain Python on equal arguments; compare every array, and what is returned.
 
         ``make_args`` is called for each run and must give equal arguments each time. Arrays filled with ``POISON`` must
-        change somewhere, and something must change or be returned at all unless ``noop``. Returns the kernel. What is
-        fused runs once more with a block size, which keeps it from being one block.
+        change somewhere, and something must change or be returned at all unless ``noop``. Returns the kernel, which an
+        earlier check may have had. What is fused runs once more with a block size, which keeps it from being one block.
         """
         if options.get("fuse") and "block_size" not in options and self.backend != "cpu":
-            graph = self.kernel(function, **options, block_size=256)
+            graph = self._again(function, **options, block_size=256)
             self.compare(graph, make_args, tolerance=tolerance, noop=noop)
-        kernel = self.kernel(function, **options)
+        kernel = self._again(function, **options)
         self.compare(kernel, make_args, tolerance=tolerance, noop=noop)
+        return kernel
+
+    def _again(self, function: Callable[..., Any], **options: Any) -> Any:
+        """The kernel of an earlier check: one with other arguments of the same types, as a rule, which compiles nothing."""
+        key = (self.backend, function, *sorted(options.items()))
+        kernel = _CHECKED.pop(key, None) or self.kernel(function, **options)
+        _CHECKED[key] = kernel
+        if len(_CHECKED) > _KEPT:
+            del _CHECKED[next(iter(_CHECKED))]
         return kernel
 
     def compare(
