@@ -11,6 +11,10 @@ from qgraph.program import ArrayType, ScalarType, Task
 
 # Iterations of a light loop that one thread has where there are many more than threads.
 SEVERAL = 4
+# Threads of a tile that have neighbouring rows of one column: a warp has 8 rows of 4, whole sectors of float32 that are written
+# along rows, halves of those read. And rows of a tile.
+TILE_HEIGHT = 8
+TILE_ROWS = TILE_HEIGHT * SEVERAL
 # The first compute capability whose kernels can start before those that they wait for have ended.
 PROGRAMMATIC = (9, 0)
 # Loops side by side begin at a multiple of so many threads.
@@ -59,9 +63,11 @@ class TaskCode:
     ``counts`` names, for each loop that it runs, the host values whose product is the number of iterations; loops side by side
     have threads of their own, in order, ``WARP`` by ``WARP``. It is empty with ``on_device`` (a grid-stride loop over a count
     that only the device knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
-    ``SEVERAL`` iterations. ``rows``: threads along x have the last axis of the loop, those along y the others together, in
-    turns; ``SEVERAL`` is then of rows. ``constant`` are the array parameters that nothing changes meanwhile. ``reduces``: it
-    runs right with any number of blocks from 1 to ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads.
+    ``SEVERAL`` iterations. ``plane``: how threads lie over a loop of several axes, if not one after the other: ``rows`` (those
+    along x have the last axis, those along y and z the others together, each a row, or as many as ``several`` says), ``tiles``
+    (a block has ``TILE_ROWS`` rows, and a column for every ``TILE_HEIGHT`` of its threads). ``constant`` are the array
+    parameters that nothing changes meanwhile. ``reduces``: it runs right with any number of blocks from 1 to
+    ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads.
     """
 
     task: Task
@@ -72,7 +78,7 @@ class TaskCode:
     single: bool
     on_device: bool
     several: bool = False
-    rows: bool = False
+    plane: Literal["", "rows", "tiles"] = ""
     constant: frozenset[str] = frozenset()
     reduces: bool = False
 

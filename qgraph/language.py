@@ -322,16 +322,6 @@ def short(value: int) -> int:
     return value
 
 
-def short_quotient(value: int, size: int) -> int:
-    """``quotient`` where both are below ``SHORT_LIMIT``."""
-    return value // size
-
-
-def short_remainder(value: int, size: int) -> int:
-    """``remainder`` where both are below ``SHORT_LIMIT``."""
-    return value % size
-
-
 def wrapped(index: int, size: int) -> int:
     """``index``, or where it is negative what it means in a dimension of ``size``: views are indexed as Python indexes.
 

@@ -366,19 +366,14 @@ def match_word() -> CodeWord:
     return CodeWord("match_subject", typer, emit)
 
 
-def division_word(name: str, *, short: bool) -> CodeWord:
-    """The Numba type of ``language.quotient``, ``language.remainder`` or what they are for ``short`` numbers: unsigned."""
+def division_word(name: str) -> CodeWord:
+    """The Numba type of ``language.quotient`` or ``language.remainder``: unsigned."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         return context.make_signature(types.intp, types.intp, types.intp)
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        divide = builder.udiv if name == "quotient" else builder.urem
-        if not short:
-            # On a GPU there is a test whether 32 bits are enough, which is a branch.
-            return divide(*args)
-        word = ir.IntType(32)
-        return builder.zext(divide(*(builder.trunc(arg, word) for arg in args)), args[0].type)
+        return (builder.udiv if name == "quotient" else builder.urem)(*args)
 
     return CodeWord(name, typer, emit)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from qgraph.compiled import CpuPlan, CudaPlan, SimulatedKernel, SimulatorPlan, TaskCode
+from qgraph.compiled import TILE_HEIGHT, CpuPlan, CudaPlan, SimulatedKernel, SimulatorPlan, TaskCode
 from qgraph.lowering import link
 from qgraph.lowering.block_source import block_code
 from qgraph.lowering.garbage import garbage_kept, search
@@ -183,7 +183,8 @@ def _ptx(
         "float_type": plan.program.float_type,
         "capability": capability,
         "fastmath": options.fastmath,
-        "launch_bound": options.block_size,
+        # Blocks of tiles are no smaller than one.
+        "launch_bound": max(options.block_size, TILE_HEIGHT) if options.block_size is not None else None,
         "constant": tuple(parameter.name in code.constant for parameter in code.parameters),
     }
     known = saved.ptx(code, function, settings) if saved is not None else None

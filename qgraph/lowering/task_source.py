@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from typing import Literal
 
 from qgraph import language
 from qgraph.combining import Taken, apart_from
-from qgraph.compiled import SEVERAL, WARP, Parameter, TaskCode
+from qgraph.compiled import SEVERAL, TILE_HEIGHT, TILE_ROWS, WARP, Parameter, TaskCode
 from qgraph.lowering.bin_source import Bins, bin_names, binning, bins_of, strided
 from qgraph.lowering.chunk_bins import collecting, collecting_names
 from qgraph.lowering.reduction_source import (
@@ -38,7 +39,7 @@ from qgraph.lowering.slot_source import (
     slot_place,
 )
 from qgraph.lowering.slot_source import generated as _statements
-from qgraph.lowering.tile_source import tile, turns
+from qgraph.lowering.tile_source import turns
 from qgraph.lowering.unrolling import TURN, guard, telling
 from qgraph.plan import Node, Unrolling
 from qgraph.program import NUMBER, Axis, Cast, Function, Program, Selection, Task, function_tree
@@ -61,8 +62,6 @@ BUILTINS = {
     "_quotient": language.quotient,
     "_remainder": language.remainder,
     "_short": language.short,
-    "_short_quotient": language.short_quotient,
-    "_short_remainder": language.short_remainder,
 }
 # Constants up to which the bound of a loop and the distance of an index from its variable count as small.
 _SMALL = 1 << 16
@@ -94,8 +93,9 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
     names = {**task_names(task, dtypes), **BUILTINS, CUDA_MODULE: cuda}
     several = bool(task.axes) and not task.on_device and _is_light(task)
     bins = bins_of(program, task)
-    tiled = several and turns(program, task)
-    rows = len(counts) > 1 and not (task.on_device or task.reductions or bins or tiled)
+    plane: Literal["", "rows", "tiles"] = ""
+    if len(counts) > 1 and not (task.on_device or task.reductions or bins):
+        plane = "tiles" if several and turns(program, task) else "rows"
     first, then = ([_call(program, each, dtypes) for each in tasks] for tasks in (node.first, node.then))
     names |= {function.name: function for _, function in (*first, *then)}
     if not task.axes:
@@ -111,10 +111,12 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
         body = _binning(task, counts, dtypes, bins)
     elif task.on_device:
         body = [*prologue(task, dtypes), *_grid_stride(task, counts)]
-    elif rows:
+    elif plane == "tiles":
+        body = _in_tiles(task, counts, dtypes)
+    elif plane == "rows":
         body = _by_rows(task, counts, dtypes, several=several)
     elif several:
-        body = _several(task, counts, dtypes, tiled=tiled)
+        body = _several(task, counts, dtypes)
     else:
         body = _one_thread(task, counts, dtypes)
     body = [*head, *body]
@@ -129,7 +131,7 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
         single=not task.axes,
         on_device=task.on_device,
         several=several,
-        rows=rows,
+        plane=plane,
         constant=constant_arrays(program, parameters, node.tasks),
         reduces=bool(task.reductions or bins),
     )
@@ -215,23 +217,20 @@ def _operations(statements: Sequence[ast.stmt], names: Mapping[str, object]) -> 
             yield from _operations(called.tree.body, called.names)
 
 
-def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, tiled: bool) -> list[ast.stmt]:
+def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
     """One iteration a thread on a grid that has enough of them; else ``SEVERAL``, a block apart so that accesses coalesce.
 
     The loads of all of them start before the first store, which one iteration a thread cannot fill memory with. The body is
-    there twice: for threads with all of their iterations, and for one iteration or those that are left. The indices of several
-    axes take divisions, and those of 32 bits do not stand between loads. ``tiled``: neighbouring threads have a tile.
+    there twice: for threads with all of their iterations, and for one iteration or those that are left.
     """
     head = _statements(f"_n = {product(counts)}\n_first = _cuda.grid(1)\nif _first >= _n: return")
-    short = len(counts) > 1
-    limit = f" and _n < {language.SHORT_LIMIT}" if short else ""
     choice, rest = _statements(
         # One iteration: the next one is past the end.
         "if _cuda.gridsize(1) < _n:\n"
         "    _across = _cuda.threadIdx.x\n"
         "    _step = _cuda.blockDim.x\n"
         f"    _first = (_first - _across) * {SEVERAL} + _across\n"
-        f"    if _first + _step * {SEVERAL - 1} < _n{limit}:\n"
+        f"    if _first + _step * {SEVERAL - 1} < _n:\n"
         f"        for _part in _range({SEVERAL}):\n"
         "            _t = _at_least(_first + _part * _step, 0)\n"
         "        return\n"
@@ -244,14 +243,19 @@ def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, tiled: b
         "    _first += _step"
     )
     assert isinstance(choice, ast.If)
-    whole = choice.body[-2]
+    full, left = _loop_in(choice.body[-2]), rest
+    assert isinstance(left, ast.While)
+    full.body += [*unravel(task, "_t", task.axes), *copied(list(task.body))]
+    left.body += [*unravel(task, "_t", task.axes), *copied(list(task.body))]
+    return [*head, *prologue(task, dtypes), choice, rest]
+
+
+def _loop_in(whole: ast.stmt) -> ast.For:
+    """The loop over several iterations that is first under a condition."""
     assert isinstance(whole, ast.If)
     full = whole.body[0]
     assert isinstance(full, ast.For)
-    assert isinstance(rest, ast.While)
-    full.body += [*unravel(task, "_t", task.axes, short=short, tiled=tiled), *copied(list(task.body))]
-    rest.body += [*unravel(task, "_t", task.axes, tiled=tiled), *copied(list(task.body))]
-    return [*head, *prologue(task, dtypes), choice, rest]
+    return full
 
 
 def _by_rows(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several: bool) -> list[ast.stmt]:
@@ -294,14 +298,41 @@ def _by_rows(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several:
         "    _row += _step"
     )
     assert isinstance(choice, ast.If)
-    whole = choice.body[1]
-    assert isinstance(whole, ast.If)
-    full = whole.body[0]
-    assert isinstance(full, ast.For)
     assert isinstance(rest, ast.While)
-    full.body += copied(iteration)
+    _loop_in(choice.body[1]).body += copied(iteration)
     rest.body += iteration
     return [*head, *prologue(task, dtypes), choice, rest]
+
+
+def _in_tiles(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
+    """A column of the last of two axes for each thread, and ``SEVERAL`` rows of the first, ``TILE_HEIGHT`` apart.
+
+    So the threads of a warp have neighbouring columns and neighbouring rows. Extents have 32 bits.
+    """
+    rows, columns = map(ast.unparse, counts)
+    shift = TILE_HEIGHT.bit_length() - 1
+    head = _statements(
+        f"_column = _short(_cuda.blockIdx.x * (_cuda.blockDim.x >> {shift}) + (_cuda.threadIdx.x >> {shift}))\n"
+        "_row = (_cuda.blockIdx.z * _cuda.gridDim.y + _cuda.blockIdx.y) * "
+        f"{TILE_ROWS} + (_cuda.threadIdx.x & {TILE_HEIGHT - 1})\n"
+        "_row = _short(_row)\n"
+        f"if _column >= {columns}: return"
+    )
+    whole, rest = _statements(
+        f"if _row + {TILE_ROWS - TILE_HEIGHT} < {rows}:\n"
+        f"    for _part in _range({SEVERAL}):\n"
+        f"        _at = _row + _part * {TILE_HEIGHT}\n"
+        "    return\n"
+        f"while _row < {rows}:\n"
+        "    _at = _row\n"
+        f"    _row += {TILE_HEIGHT}"
+    )
+    (across,) = _statements(f"{task.axes[-1].variable} = {_affine(task.axes[-1], '_column')}")
+    iteration = [*unravel(task, "_at", task.axes[:-1], narrow=True), across, *_index_tuple(task), *task.body]
+    _loop_in(whole).body += copied(iteration)
+    assert isinstance(rest, ast.While)
+    rest.body += iteration
+    return [*head, *prologue(task, dtypes), whole, rest]
 
 
 def _one_thread(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
@@ -570,24 +601,17 @@ def unravel(
     counts: Sequence[ast.expr] | None = None,
     *,
     tuple_too: bool = True,
-    short: bool = False,
-    tiled: bool = False,
     narrow: bool = False,
 ) -> list[ast.stmt]:
-    """Loop variables from one linear index, last axis fastest or ``tiled``; ``short``: the index is below ``SHORT_LIMIT``."""
-    width = "short_" if short else ""
+    """Loop variables from one linear index, last axis fastest; ``narrow``: all extents are below ``SHORT_LIMIT``."""
     extents = [ast.unparse(count) for count in (counts or [axis.count for axis in axes])]
-    if tiled:
-        found, places = tile(index, extents, width)
-        lines = [f"{axis.variable} = {_affine(axis, place)}" for axis, place in zip(axes, places, strict=True)]
-        return [*found, *_statements("\n".join(lines)), *_index_tuple(task)]
     lines = []
     for position, axis in enumerate(axes):
         value = index
         for extent in reversed(extents[position + 1 :]):
-            value = f"_{width}quotient({value}, {extent})"
+            value = f"_quotient({value}, {extent})"
         if position:
-            value = f"_{width}remainder({value}, {extents[position]})"
+            value = f"_remainder({value}, {extents[position]})"
         if narrow:
             value = f"_short({value})"
         lines.append(f"{axis.variable} = {_affine(axis, value)}")

@@ -1,4 +1,4 @@
-"""Loops that read along one axis and write along the other, as a transpose does: neighbouring threads have a tile, not a row.
+"""Loops that read along one axis and write along the other, as a transpose does: a warp has a tile, not a part of a row.
 
 With a row for a warp, one of the two arrays would be accessed a line apart. With a tile a warp touches a few sectors of each,
 and the warps of a block the rest of these.
@@ -9,12 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from qgraph.lowering.slot_source import generated
 from qgraph.program import ArrayType, Axis, Program, Task
-
-# Rows and columns of a tile: that many threads are a block of the usual size, and eight warps of 8 by 4 iterations.
-_ROWS = 32
-_COLUMNS = 8
 
 
 def turns(program: Program, task: Task) -> bool:
@@ -38,31 +33,3 @@ def _along(index: ast.expr, axes: Sequence[Axis]) -> set[str]:
     names = {child.id for child in ast.walk(index) if isinstance(child, ast.Name)}
     found = {axis.variable for axis in axes} & names
     return found if len(found) == 1 else set()
-
-
-def tile(index: str, extents: Sequence[str], width: str) -> tuple[list[ast.stmt], tuple[str, str]]:
-    """Statements that find iteration ``index`` in its tile, and the expressions of its row and column.
-
-    Rows are in bands, the iterations of a band in tiles from left to right; the last band is lower, and its last tile
-    narrower. So each iteration has one index below the product of the ``extents``, whatever these are. ``width`` is "short_"
-    where that product has 32 bits.
-    """
-    rows, columns = extents
-    statements = generated(
-        f"_band = _{width}quotient({index}, {columns}) // {_ROWS} * {_ROWS}\n"
-        f"_high = _min({_ROWS}, {rows} - _band)\n"
-        f"_at = {index} - _band * {columns}\n"
-        f"if _high == {_ROWS}:\n"
-        f"    _left = (_at >> {(_ROWS * _COLUMNS).bit_length() - 1}) * {_COLUMNS}\n"
-        "else:\n"
-        f"    _left = _{width}quotient(_at, _high * {_COLUMNS}) * {_COLUMNS}\n"
-        "_at -= _left * _high\n"
-        f"if _high == {_ROWS} and _left + {_COLUMNS} <= {columns}:\n"
-        # Each warp has 8 rows of 4: whole sectors of float32 that are written along rows, halves of those read.
-        "    _row = (_at & 7) + ((_at >> 5) & 3) * 8\n"
-        "    _column = ((_at >> 3) & 3) + (_at >> 7) * 4\n"
-        "else:\n"
-        f"    _row = _{width}remainder(_at, _high)\n"
-        f"    _column = _{width}quotient(_at, _high)\n"
-    )
-    return statements, ("_at_least(_band + _row, 0)", "_at_least(_left + _column, 0)")

@@ -22,7 +22,7 @@ from qgraph.program import FAULT_WORDS, FAULTS, MAX_PARTIALS, TURNS, ArrayType, 
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, outside_captures
 from qgraph.runtime.formats import FORMATS
-from qgraph.runtime.launch_shapes import MAX_GRID, MAX_GRID_DOWN, Shape, by_rows
+from qgraph.runtime.launch_shapes import MAX_GRID, MAX_GRID_DOWN, Shape, by_rows, in_tiles
 
 DEFAULT_BLOCK_SIZE = 256
 _WORD = 8
@@ -452,8 +452,8 @@ class KernelNode:
         threads = extents[0] if len(extents) == 1 else sum(-(-extent // WARP) * WARP for extent in extents)
         # Fewer blocks have fewer partial results to combine.
         several = self.code.several and (self.code.reduces or threads >= self._many)
-        if self.code.rows:
-            return self._by_rows([host[index] for index in self._counts[0]], SEVERAL if several else 1)
+        if self.code.plane:
+            return self._over_plane([host[index] for index in self._counts[0]], SEVERAL if several else 1)
         share = self.block * SEVERAL if several else self.block
         grid = -(-threads // share) if threads > 0 else 1
         if self.code.reduces:
@@ -462,8 +462,8 @@ class KernelNode:
             raise self._too_long(f"this loop has {threads} iterations, and a launch holds {MAX_GRID * self.block}")
         return Shape(grid, self.block)
 
-    def _by_rows(self, extents: Sequence[int], share: int) -> Shape:
-        shape = by_rows(extents, self.block, share)
+    def _over_plane(self, extents: Sequence[int], share: int) -> Shape:
+        shape = in_tiles(extents, self.block) if self.code.plane == "tiles" else by_rows(extents, self.block, share)
         if max(extents) >= SHORT_LIMIT:
             raise self._too_long(f"an axis of this loop has {max(extents)} iterations, and may have {SHORT_LIMIT - 1}")
         if shape.blocks > MAX_GRID or shape.times > MAX_GRID_DOWN:

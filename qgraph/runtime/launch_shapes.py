@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from qgraph.compiled import WARP
+from qgraph.compiled import TILE_HEIGHT, TILE_ROWS, WARP
 
 # The most blocks that a launch can have along x, and along y or z.
 MAX_GRID = 2**31 - 1
@@ -51,6 +51,15 @@ def by_rows(extents: Sequence[int], threads: int, share: int) -> Shape:
     blocks_down = -(-rows // (down * share))
     times = -(-blocks_down // MAX_GRID_DOWN)
     return Shape(-(-columns // across), across, -(-blocks_down // times), down, times)
+
+
+def in_tiles(extents: Sequence[int], threads: int) -> Shape:
+    """The shape for a loop of two axes in tiles; ``threads`` are the most of a block, if that is enough for a tile."""
+    columns, rows = max(extents[-1], 1), max(extents[0], 1)
+    across = max(threads // TILE_HEIGHT, 1)
+    down = -(-rows // TILE_ROWS)
+    times = -(-down // MAX_GRID_DOWN)
+    return Shape(-(-columns // across), across * TILE_HEIGHT, -(-down // times), 1, times)
 
 
 def _across(columns: int) -> int:

@@ -16,7 +16,7 @@ from qgraph.runtime.array_view import ArrayView, view_of_host
 from qgraph.runtime.call import Call
 from qgraph.runtime.faults import FaultReader
 from qgraph.runtime.host_calls import Numbers, call_plainly
-from qgraph.runtime.launch_shapes import Shape, by_rows
+from qgraph.runtime.launch_shapes import Shape, by_rows, in_tiles
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
@@ -130,8 +130,10 @@ class SimulatorExecutable:
         if code.reduces:
             return Shape(min(max(1, -(-count // (_BLOCK * (SEVERAL if code.several else 1)))), _STRIDED_GRID), _BLOCK)
         several = code.several and count > _BLOCK * SEVERAL
-        if code.rows and count:
-            shape = by_rows([call.host[self._hosts[name]] for name in code.counts[0]], _BLOCK, SEVERAL if several else 1)
+        if code.plane and count:
+            axes = [call.host[self._hosts[name]] for name in code.counts[0]]
+            tiles = code.plane == "tiles"
+            shape = in_tiles(axes, _BLOCK) if tiles else by_rows(axes, _BLOCK, SEVERAL if several else 1)
             down = -(-shape.blocks_down // _STRIDED_GRID)
             return shape if down == 1 else shape._replace(blocks_down=down, times=_STRIDED_GRID)
         return Shape(-(-count // (_BLOCK * SEVERAL if several else _BLOCK)), _BLOCK)

@@ -35,6 +35,14 @@ def test_any_shape_that_is_transposed(shape):
     np.testing.assert_array_equal(qgraph.to_numpy(y), x.T + 1)
 
 
+@pytest.mark.parametrize("threads", [5, 100, 1024])
+def test_blocks_of_any_size_transpose(threads):
+    x = np.random.default_rng(threads).integers(-1000, 1000, (77, 130))
+    y = qgraph.asarray(np.full(x.shape[::-1], 7777), backend="cuda")
+    qgraph.kernel(backend="cuda", block_size=threads)(transposed)(qgraph.asarray(x, backend="cuda"), y)
+    np.testing.assert_array_equal(qgraph.to_numpy(y), x.T + 1)
+
+
 @pytest.mark.unsanitized(reason="4 GiB, of which the tool checks each access: minutes")
 def test_more_iterations_than_32_bits_count():
     assert SIDE**2 > 2**32

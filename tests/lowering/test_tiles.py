@@ -2,52 +2,66 @@
 
 from __future__ import annotations
 
-import ast
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering.tile_source import tile, turns
+from qgraph.lowering.task_source import cuda_code
+from qgraph.lowering.tile_source import turns
+from qgraph.runtime.launch_shapes import in_tiles
 
 SHAPES = [(1, 1), (32, 8), (33, 9), (31, 7), (64, 64), (100, 3), (3, 100), (32, 100), (65, 17), (1, 300), (300, 1), (40, 8)]
 
 
-def whole(a, b):
-    assert a >= 0
-    assert b > 0
-    return a // b
+def places(rows, columns, threads=256):
+    """Where the iterations of each thread are, block by block: the generated kernel in plain Python."""
+    plan = qgraph.kernel(turned).plan(np.zeros((rows, columns)), np.zeros((columns, rows)))
+    code, _ = cuda_code(plan.program, plan.nodes[0], None, {})
+    assert code.plane == "tiles"
+    shape = in_tiles((rows, columns), threads)
+    assert shape.threads <= max(threads, 8)
+    named = dict(zip(code.counts[0], (rows, columns), strict=True))
+    for z, y, x, t in np.ndindex(shape.times, shape.blocks_down, shape.blocks, shape.threads):
+        cuda = SimpleNamespace(
+            threadIdx=SimpleNamespace(x=t),
+            blockIdx=SimpleNamespace(x=x, y=y, z=z),
+            blockDim=SimpleNamespace(x=shape.threads),
+            gridDim=SimpleNamespace(y=shape.blocks_down),
+        )
+        names = {"_cuda": cuda, "_short": int, "_range": range, "_at_least": max}
+        exec(code.source, names)
+        found = Recorder()
+        given = {"x": found, "y": {}, "_early": 0, **named}
+        names[code.entry](*(given[parameter.name] for parameter in code.parameters))
+        yield found.places
 
 
-def rest(a, b):
-    assert a >= 0
-    assert b > 0
-    return a % b
+class Recorder:
+    """An array that notes where it is read."""
 
+    def __init__(self):
+        self.places = []
 
-def places(rows, columns):
-    """Where each iteration is."""
-    statements, found = tile("t", ("rows", "columns"), "")
-    code = compile(ast.fix_missing_locations(ast.Module(statements, [])), "tile", "exec")
-    names = {"_quotient": whole, "_remainder": rest, "_min": min, "_at_least": lambda value, _: value}
-    for t in range(rows * columns):
-        names |= {"t": t, "rows": rows, "columns": columns}
-        exec(code, names)
-        yield tuple(eval(each, names) for each in found)
+    def __getitem__(self, place):
+        self.places.append(place)
+        return 0.0
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_iteration_has_one_place(shape):
-    assert sorted(places(*shape)) == sorted(np.ndindex(*shape))
+@pytest.mark.parametrize("threads", [256, 100, 5])
+def test_every_iteration_has_one_place(shape, threads):
+    assert sorted(place for mine in places(*shape, threads) for place in mine) == sorted(np.ndindex(*shape))
 
 
 def test_a_warp_has_eight_rows_of_four():
     found = list(places(64, 64))
     for first in range(0, len(found), 32):
-        warp = found[first : first + 32]
-        (rows, columns) = ({each[axis] for each in warp} for axis in (0, 1))
-        assert (len(rows), len(columns)) == (8, 4)
-        assert (min(rows) % 8, min(columns) % 4) == (0, 0)
+        for warp in zip(*found[first : first + 32], strict=True):
+            (rows, columns) = ({each[axis] for each in warp} for axis in (0, 1))
+            assert (len(rows), len(columns)) == (8, 4)
+            assert (min(rows) % 8, min(columns) % 4) == (0, 0)
 
 
 def turned(x, y):

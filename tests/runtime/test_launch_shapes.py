@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qgraph.runtime.launch_shapes import MAX_GRID_DOWN, by_rows
+from qgraph.runtime.launch_shapes import MAX_GRID_DOWN, by_rows, in_tiles
 
 SIZES = st.integers(0, 2**40) | st.integers(0, 300)
 
@@ -55,3 +55,20 @@ def test_rows_that_a_thread_has():
     assert by_rows((1024, 1024), 256, 4) == (32, 32, 32, 8, 1)
     assert by_rows((30, 1024), 256, 4) == (32, 32, 1, 8, 1)
     assert by_rows((5, 64), 256, 4) == (1, 64, 1, 2, 1)
+
+
+@given(SIZES, SIZES, st.integers(1, 1024))
+def test_every_column_and_every_row_has_a_place_in_a_tile(rows, columns, threads):
+    shape = in_tiles((rows, columns), threads)
+    assert min(shape) >= 1
+    assert shape.threads % 8 == 0
+    assert shape.threads <= max(threads, 8)
+    assert shape.blocks * (shape.threads // 8) >= columns
+    assert shape.blocks_down * shape.times * 32 >= rows
+    assert shape.blocks_down <= MAX_GRID_DOWN
+
+
+def test_tiles():
+    assert in_tiles((100, 100), 256) == (4, 256, 4, 1, 1)
+    assert in_tiles((0, 0), 256) == (1, 256, 1, 1, 1)
+    assert in_tiles((3_000_000, 5), 100) == (1, 96, 46875, 1, 2)
