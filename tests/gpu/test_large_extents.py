@@ -78,3 +78,46 @@ def test_more_rows_than_blocks_lie_down(shape):
     qgraph.kernel(backend="cuda")(marked_in_order)(y)
     i, j, k = np.ogrid[: shape[0], : shape[1], : shape[2]]
     np.testing.assert_array_equal(qgraph.to_numpy(y), 100 * i + 10 * j + k)
+
+
+def first_of(out, x):
+    for j in range(out.shape[0]):
+        out[j] = x[0, j] + 1
+
+
+class Repeated:
+    """One row of an array as if it were many."""
+
+    def __init__(self, row, count):
+        whole = row.__cuda_array_interface__
+        strides = (0, row.dtype.itemsize)
+        self.row = row
+        self.__cuda_array_interface__ = {**whole, "shape": (count, *row.shape), "strides": strides}
+
+
+def test_an_extent_of_more_than_32_bits_is_refused():
+    kernel = qgraph.kernel(backend="cuda")(first_of)
+    row, out = qgraph.asarray(np.arange(5.0), backend="cuda"), qgraph.zeros(5, np.float64, backend="cuda")
+    kernel(out, Repeated(row, 2**32 - 1))
+    np.testing.assert_array_equal(qgraph.to_numpy(out), np.arange(1.0, 6.0))
+    out.fill(-1)
+    with pytest.raises(qgraph.ArgumentError, match=r"x has the shape \(4294967296, 5\)"):
+        kernel(out, Repeated(row, 2**32))
+    assert (qgraph.to_numpy(out) == -1).all()
+    kernel(out, Repeated(row, 7))
+    np.testing.assert_array_equal(qgraph.to_numpy(out), np.arange(1.0, 6.0))
+
+
+def long_rows(out, n, m):
+    for i, j in qgraph.ndrange(n, m):
+        if i == 3 and j == 1:
+            out[0] += 1
+
+
+def test_an_axis_of_more_than_32_bits_is_refused():
+    kernel, out = qgraph.kernel(backend="cuda")(long_rows), qgraph.zeros(1, np.int64, backend="cuda")
+    kernel(out, 70_000, 2)
+    for n, m in ((2**32, 2), (2, 2**32)):
+        with pytest.raises(qgraph.ArgumentError, match="an axis of this loop has 4294967296 iterations"):
+            kernel(out, n, m)
+    assert qgraph.to_numpy(out)[0] == 1
