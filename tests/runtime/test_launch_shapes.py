@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qgraph.errors import ArgumentError
+from qgraph.runtime.cuda_kernels import KernelNode
 from qgraph.runtime.launch_shapes import MAX_GRID_DOWN, by_rows, in_tiles
 
 SIZES = st.integers(0, 2**40) | st.integers(0, 300)
@@ -72,3 +75,18 @@ def test_tiles():
     assert in_tiles((100, 100), 256) == (4, 256, 4, 1, 1)
     assert in_tiles((0, 0), 256) == (1, 256, 1, 1, 1)
     assert in_tiles((3_000_000, 5), 100) == (1, 96, 46875, 1, 2)
+
+
+@pytest.mark.parametrize("plane", ["rows", "tiles"])
+def test_what_a_launch_cannot_hold_is_refused(plane):
+    node = KernelNode.__new__(KernelNode)
+    node.code, node.block = SimpleNamespace(plane=plane, task=SimpleNamespace(span=None)), 8
+    most = 2**32 - 1
+    assert node._over_plane((most, 2), 1).times > 1
+    for extents in ((most + 1, 2), (2, most + 1)):
+        with pytest.raises(ArgumentError, match="an axis of this loop has 4294967296 iterations, and may have 4294967295"):
+            node._over_plane(extents, 1)
+    node.block = 1
+    if plane == "rows":
+        with pytest.raises(ArgumentError, match=f"this loop has {2 * most} iterations, more than a launch holds"):
+            node._over_plane((2, most), 1)
