@@ -16,6 +16,7 @@ import numpy as np
 from qgraph.compiled import Parameter, TaskCode
 from qgraph.lowering.bin_source import strided
 from qgraph.lowering.control_source import calls_name
+from qgraph.lowering.kernel_source import constant_arrays
 from qgraph.lowering.one_block import entry_of
 from qgraph.lowering.reduction_source import (
     block_combine,
@@ -32,7 +33,6 @@ from qgraph.lowering.task_source import (
     CUDA_MODULE,
     EARLY,
     HANDLE,
-    constant_arrays,
     make_function,
     ordered,
     parameters_of,

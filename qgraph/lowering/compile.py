@@ -12,11 +12,12 @@ from qgraph.compiled import TILE_HEIGHT, CpuPlan, CudaPlan, SimulatedKernel, Sim
 from qgraph.lowering import link
 from qgraph.lowering.block_source import block_code
 from qgraph.lowering.garbage import garbage_kept, search
+from qgraph.lowering.kernel_source import cuda_code
 from qgraph.lowering.meaning import meaning
 from qgraph.lowering.one_block import entry_of
 from qgraph.lowering.saved import Saved
 from qgraph.lowering.slot_source import Dtypes
-from qgraph.lowering.task_source import CUDA_MODULE, cuda_code
+from qgraph.lowering.task_source import CUDA_MODULE
 from qgraph.options import Options
 from qgraph.plan import BLOCK_THREADS, GraphPlan
 from qgraph.program import Function

@@ -12,11 +12,10 @@ from typing import TypeGuard, cast
 from qgraph import language
 from qgraph.compiled import Parameter
 from qgraph.lowering.bin_source import bins_of
+from qgraph.lowering.chunk_source import chunk_function, finish_function
 from qgraph.lowering.slot_source import PLACES, SLOTS, Dtypes, dtype_of, generated, place_at, slot_place, slots_name
 from qgraph.lowering.task_source import (
     HANDLE,
-    chunk_function,
-    finish_function,
     make_function,
     ordered,
     selected_leaf,

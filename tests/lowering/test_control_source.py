@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qgraph.lowering import control_source, task_source
+from qgraph.lowering import chunk_source, control_source
 from qgraph.program import Axis, Effects, Task
 from qgraph.source import Span
 
@@ -59,9 +59,9 @@ def copies(start: str, body: str, step: str = "1") -> str:
     start_, step_, count = (ast.parse(text, mode="eval").body for text in (start, step, "n"))
     axis = Axis("i", start_, step_, count, False, SPAN)
     task = Task("task", "loop", SPAN, (axis,), tuple(ast.parse(body).body), {}, Effects())
-    bound = task_source._constant_bound(axis)
-    loops = task_source._checked_loops(task, {} if bound is None else {"i": bound}, task.body)
-    return ast.unparse(task_source.make_function("chunk", [], loops, {}, task).tree)
+    bound = chunk_source._constant_bound(axis)
+    loops = chunk_source._checked_loops(task, {} if bound is None else {"i": bound}, task.body)
+    return ast.unparse(chunk_source.make_function("chunk", [], loops, {}, task).tree)
 
 
 @pytest.mark.parametrize(("start", "step", "bound"), [("0", "1", 0), ("1", "1", 1), ("7", "3", 7)])

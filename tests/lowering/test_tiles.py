@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering.task_source import cuda_code
+from qgraph.lowering.kernel_source import cuda_code
 from qgraph.lowering.tile_source import turns
 from qgraph.runtime.launch_shapes import in_tiles
 

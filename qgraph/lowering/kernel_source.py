@@ -1,0 +1,371 @@
+"""Task -> Python: the function that a task becomes on CUDA and the simulator, and which iterations a thread of it has."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from qgraph.combining import Taken, apart_from
+from qgraph.compiled import SEVERAL, TILE_HEIGHT, TILE_ROWS, WARP, Parameter, TaskCode
+from qgraph.lowering.bin_source import Bins, bin_names, binning, bins_of, strided
+from qgraph.lowering.reduction_source import cuda_finish, identities, numbered, reduction_names
+from qgraph.lowering.slot_source import Dtypes
+from qgraph.lowering.slot_source import generated as _statements
+from qgraph.lowering.task_source import (
+    BUILTINS,
+    CUDA_MODULE,
+    EARLY,
+    affine,
+    index_tuple,
+    make_function,
+    one_thread_body,
+    parameters_of,
+    product,
+    prologue,
+    replace_continue,
+    serial_function,
+    task_names,
+    unravel,
+)
+from qgraph.lowering.tile_source import turns
+from qgraph.lowering.unrolling import TURN, guard, telling
+from qgraph.plan import Node, Unrolling
+from qgraph.program import NUMBER, Function, Program, Task
+from qgraph.source import copied
+
+# The most nodes of the syntax tree of a light loop's body; and how many light loops, joined, are still light.
+_LIGHT = 200
+_MOST_LIGHT = 3
+
+
+def cuda_code(
+    program: Program, node: Node, cuda: object, dtypes: Dtypes, unrolling: Unrolling | None = None
+) -> tuple[TaskCode, Function]:
+    """The kernel of ``node``: one thread an iteration, or a few, or a grid-stride loop where only the device knows how many.
+
+    ``cuda`` is the module that gives thread indices, ``numba.cuda`` or its simulator, or what stands for it meanwhile. In the
+    body of a loop that is unrolled as ``unrolling`` says it begins with a guard.
+    """
+    if unrolling is None:
+        return _code(program, node, cuda, dtypes, [])
+    head = guard(unrolling, node)
+    code, function = _code(program, _telling(node, unrolling), cuda, dtypes, head)
+    assert node.task is not None
+    return replace(code, task=node.task), function
+
+
+def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequence[ast.stmt]) -> tuple[TaskCode, Function]:
+    """The kernel of ``node``, which begins with ``head``."""
+    task = node.task
+    assert task is not None
+    if node.beside:
+        return _beside(program, node, cuda, dtypes, head)
+    counts = [axis.count for axis in task.axes]
+    names = {**task_names(task, dtypes), **BUILTINS, CUDA_MODULE: cuda}
+    several = bool(task.axes) and not task.on_device and _is_light(task)
+    bins = bins_of(program, task)
+    plane: Literal["", "rows", "tiles"] = ""
+    if len(counts) > 1 and not (task.on_device or task.reductions or bins):
+        plane = "tiles" if several and turns(program, task) else "rows"
+    first, then = ([_call(program, each, dtypes) for each in tasks] for tasks in (node.first, node.then))
+    names |= {function.name: function for _, function in (*first, *then)}
+    if not task.axes:
+        body = [*one_thread_body(task, dtypes), *(call for call, _ in then)]
+    elif task.reductions:
+        names |= reduction_names(task, dtypes)
+        several = _is_light(task)
+        last = [call for call, _ in first], [call for call, _ in then]
+        body = _reducing(task, counts, dtypes, last, several=several)
+    elif bins:
+        names |= bin_names(bins)
+        several = False
+        body = _binning(task, counts, dtypes, bins)
+    elif task.on_device:
+        body = [*prologue(task, dtypes), *_grid_stride(task, counts)]
+    elif plane == "tiles":
+        body = _in_tiles(task, counts, dtypes)
+    elif plane == "rows":
+        body = _by_rows(task, counts, dtypes, several=several)
+    elif several:
+        body = _several(task, counts, dtypes)
+    else:
+        body = _one_thread(task, counts, dtypes)
+    body = [*head, *body]
+    parameters = (*parameters_of(program, task, body), EARLY)
+    function = make_function(task.name, [p.name for p in parameters], body, names, task)
+    code = TaskCode(
+        task=task,
+        entry=task.name,
+        source=ast.unparse(function.tree),
+        parameters=parameters,
+        counts=() if task.on_device or not counts else (tuple(_name_of(count) for count in counts),),
+        single=not task.axes,
+        on_device=task.on_device,
+        several=several,
+        plane=plane,
+        constant=constant_arrays(program, parameters, node.tasks),
+        reduces=bool(task.reductions or bins),
+    )
+    return code, function
+
+
+def _telling(node: Node, unrolling: Unrolling) -> Node:
+    """The node with the code that unrolling adds to the condition, if that is in its kernel."""
+
+    def told(tasks: Sequence[Task]) -> tuple[Task, ...]:
+        return tuple(telling(task, unrolling) if task is node.decision else task for task in tasks)
+
+    assert node.task is not None
+    return replace(node, task=told((node.task,))[0], first=told(node.first), then=told(node.then))
+
+
+def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequence[ast.stmt]) -> tuple[TaskCode, Function]:
+    """The kernel of several loops: each has as many warps as it needs, in order, one iteration a thread."""
+    task = node.task
+    assert task is not None
+    names: dict[str, object] = {**BUILTINS, CUDA_MODULE: cuda}
+    body = [*head, *_statements("_t = _cuda.grid(1)")]
+    common = {leaf.name for leaf in program.arrays_and_scalars} | {value.name for value in program.host_values}
+    taken = Taken(frozenset(), {})
+    counts = []
+    for each in (task, *node.beside):
+        part = apart_from(each, taken)[0]
+        taken |= Taken.by(part, common)
+        names |= task_names(part, dtypes)
+        extents = [axis.count for axis in part.axes]
+        counts.append(tuple(map(_name_of, extents)))
+        # Threads between the end of a loop and the start of the next one have nothing to do.
+        lines = _statements(f"_n = {product(extents)}\nif _t < _n: pass\n_t -= (_n + {WARP - 1}) & -{WARP}\nif _t < 0: return")
+        mine = lines[1]
+        assert isinstance(mine, ast.If)
+        iteration = replace_continue(copied(list(part.body)))
+        mine.body = [*prologue(part, dtypes), *unravel(part, "_t", part.axes), *iteration, ast.Return()]
+        body += lines
+    parameters = (*parameters_of(program, task, body), EARLY)
+    function = make_function(task.name, [p.name for p in parameters], body, names, task)
+    code = TaskCode(
+        task=task,
+        entry=task.name,
+        source=ast.unparse(function.tree),
+        parameters=parameters,
+        counts=tuple(counts),
+        single=False,
+        on_device=False,
+        constant=constant_arrays(program, parameters, node.tasks),
+    )
+    return code, function
+
+
+def _call(program: Program, task: Task, dtypes: Dtypes) -> tuple[ast.stmt, Function]:
+    """A call of a one-thread task, and the function that it is: its names are nothing to the kernel around it."""
+    turn = any(isinstance(child, ast.Name) and child.id == TURN for each in task.body for child in ast.walk(each))
+    _, function = serial_function(program, task, dtypes, [TURN] if turn else [])
+    (call,) = _statements(f"{function.name}({', '.join(argument.arg for argument in function.tree.args.args)})")
+    return call, function
+
+
+def constant_arrays(program: Program, parameters: Sequence[Parameter], tasks: Sequence[Task]) -> frozenset[str]:
+    """The array parameters that nothing changes while the kernel runs."""
+    # Scratch is how blocks talk to each other: its loads and stores stay where the fences are.
+    arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind == "leaf"}
+    shared = {name for pair in program.aliases if arrays.issuperset(pair) for name in pair}
+    return frozenset(arrays - shared).difference(*(task.effects.writes for task in tasks))
+
+
+def _is_light(task: Task) -> bool:
+    """Whether an iteration is a few operations: then memory is the limit, and a thread should have several in flight."""
+    nodes = list(_operations(task.body, task.names))
+    most = _LIGHT * min(len(task.written), _MOST_LIGHT)
+    return len(nodes) <= most and not any(isinstance(node, (ast.For, ast.While)) for node in nodes)
+
+
+def _operations(statements: Sequence[ast.stmt], names: Mapping[str, object]) -> Iterator[ast.AST]:
+    """The syntax tree of statements, with the bodies of the functions that they call."""
+    for node in (child for statement in statements for child in ast.walk(statement)):
+        yield node
+        called = names.get(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+        if isinstance(called, Function):
+            yield from _operations(called.tree.body, called.names)
+
+
+def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
+    """One iteration a thread on a grid that has enough of them; else ``SEVERAL``, a block apart so that accesses coalesce.
+
+    The loads of all of them start before the first store, which one iteration a thread cannot fill memory with. The body is
+    there twice: for threads with all of their iterations, and for one iteration or those that are left.
+    """
+    head = _statements(f"_n = {product(counts)}\n_first = _cuda.grid(1)\nif _first >= _n: return")
+    choice, rest = _statements(
+        # One iteration: the next one is past the end.
+        "if _cuda.gridsize(1) < _n:\n"
+        "    _across = _cuda.threadIdx.x\n"
+        "    _step = _cuda.blockDim.x\n"
+        f"    _first = (_first - _across) * {SEVERAL} + _across\n"
+        f"    if _first + _step * {SEVERAL - 1} < _n:\n"
+        f"        for _part in _range({SEVERAL}):\n"
+        "            _t = _at_least(_first + _part * _step, 0)\n"
+        "        return\n"
+        f"    _stop = _min(_n, _first + _step * {SEVERAL})\n"
+        "else:\n"
+        "    _step = _n\n"
+        "    _stop = _n\n"
+        "while _first < _stop:\n"
+        "    _t = _at_least(_first, 0)\n"
+        "    _first += _step"
+    )
+    assert isinstance(choice, ast.If)
+    full, left = _loop_in(choice.body[-2]), rest
+    assert isinstance(left, ast.While)
+    full.body += [*unravel(task, "_t", task.axes), *copied(list(task.body))]
+    left.body += [*unravel(task, "_t", task.axes), *copied(list(task.body))]
+    return [*head, *prologue(task, dtypes), choice, rest]
+
+
+def _loop_in(whole: ast.stmt) -> ast.For:
+    """The loop over several iterations that is first under a condition."""
+    assert isinstance(whole, ast.If)
+    full = whole.body[0]
+    assert isinstance(full, ast.For)
+    return full
+
+
+def _by_rows(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several: bool) -> list[ast.stmt]:
+    """A column of the last axis for each thread, and one row of the others together: no division for the last two axes.
+
+    ``several``: on a grid that has not enough threads for all rows, each has ``SEVERAL`` neighbouring rows, whose loads start
+    together. The body is there twice then: for threads with all of their rows, and for one row or those that are left.
+    Extents have 32 bits, and so have indices of two axes.
+    """
+    *others, last = counts
+    rows = product(others)
+    # Numbers of a launch have 32 bits, and so have sums and products of them.
+    row = "(_cuda.blockIdx.z * _cuda.gridDim.y + _cuda.blockIdx.y) * _cuda.blockDim.y + _cuda.threadIdx.y"
+    if len(others) > 1:
+        row = "_at_least(_cuda.grid(2)[1] + _cuda.gridsize(2)[1] * _cuda.blockIdx.z, 0)"
+    head = _statements(
+        "_column = _short(_cuda.blockIdx.x * _cuda.blockDim.x + _cuda.threadIdx.x)\n"
+        f"if _column >= {ast.unparse(last)}: return\n"
+        f"_row = {row if len(others) > 1 else f'_short({row})'}"
+    )
+    (across,) = _statements(f"{task.axes[-1].variable} = {affine(task.axes[-1], '_column')}")
+    iteration = [*unravel(task, "_at", task.axes[:-1], narrow=True), across, *index_tuple(task), *task.body]
+    if not several:
+        (inside,) = _statements(f"if _row >= {rows}: return")
+        at = _statements("_at = _row")
+        return [*head, inside, *prologue(task, dtypes), *at, *replace_continue(copied(iteration))]
+    choice, rest = _statements(
+        f"if _cuda.gridsize(2)[1] * _cuda.gridDim.z < {rows}:\n"
+        f"    _row *= {SEVERAL}\n"
+        f"    if _row + {SEVERAL - 1} < {rows}:\n"
+        f"        for _part in _range({SEVERAL}):\n"
+        "            _at = _at_least(_row + _part, 0)\n"
+        "        return\n"
+        "    _step = 1\n"
+        "else:\n"
+        # One row: the next one is past the end.
+        f"    _step = {rows}\n"
+        f"while _row < {rows}:\n"
+        "    _at = _at_least(_row, 0)\n"
+        "    _row += _step"
+    )
+    assert isinstance(choice, ast.If)
+    assert isinstance(rest, ast.While)
+    _loop_in(choice.body[1]).body += copied(iteration)
+    rest.body += iteration
+    return [*head, *prologue(task, dtypes), choice, rest]
+
+
+def _in_tiles(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
+    """A column of the last of two axes for each thread, and ``SEVERAL`` rows of the first, ``TILE_HEIGHT`` apart.
+
+    So the threads of a warp have neighbouring columns and neighbouring rows. Extents have 32 bits.
+    """
+    rows, columns = map(ast.unparse, counts)
+    shift = TILE_HEIGHT.bit_length() - 1
+    head = _statements(
+        f"_column = _short(_cuda.blockIdx.x * (_cuda.blockDim.x >> {shift}) + (_cuda.threadIdx.x >> {shift}))\n"
+        "_row = (_cuda.blockIdx.z * _cuda.gridDim.y + _cuda.blockIdx.y) * "
+        f"{TILE_ROWS} + (_cuda.threadIdx.x & {TILE_HEIGHT - 1})\n"
+        "_row = _short(_row)\n"
+        f"if _column >= {columns}: return"
+    )
+    whole, rest = _statements(
+        f"if _row + {TILE_ROWS - TILE_HEIGHT} < {rows}:\n"
+        f"    for _part in _range({SEVERAL}):\n"
+        f"        _at = _row + _part * {TILE_HEIGHT}\n"
+        "    return\n"
+        f"while _row < {rows}:\n"
+        "    _at = _row\n"
+        f"    _row += {TILE_HEIGHT}"
+    )
+    (across,) = _statements(f"{task.axes[-1].variable} = {affine(task.axes[-1], '_column')}")
+    iteration = [*unravel(task, "_at", task.axes[:-1], narrow=True), across, *index_tuple(task), *task.body]
+    _loop_in(whole).body += copied(iteration)
+    assert isinstance(rest, ast.While)
+    rest.body += iteration
+    return [*head, *prologue(task, dtypes), whole, rest]
+
+
+def _one_thread(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
+    """One thread an iteration; threads past the end return before they read anything."""
+    guard = _statements(f"_t = _at_least(_cuda.grid(1), 0)\nif _t >= {product(counts)}: return")
+    body = replace_continue(copied(list(task.body)))
+    return [*guard, *prologue(task, dtypes), *unravel(task, "_t", task.axes), *body]
+
+
+def _grid_stride(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
+    head = _statements("_first = _cuda.grid(1)\n_stride = _cuda.gridsize(1)")
+    return [*_counted(counts), *head, *strided(_numbered_iteration(task, counts), several=False)]
+
+
+def _reducing(
+    task: Task,
+    counts: Sequence[ast.expr],
+    dtypes: Dtypes,
+    last: tuple[Sequence[ast.stmt], Sequence[ast.stmt]],
+    *,
+    several: bool,
+) -> list[ast.stmt]:
+    """A grid-stride loop, then the reductions, with ``last``, what the last thread does before and after storing the results.
+
+    ``several``: so many iterations at once, whose loads start together.
+    """
+    head = _statements(
+        "\n".join(
+            [
+                *identities(task, dtypes),
+                "_lane = _cuda.threadIdx.x",
+                "_width = _cuda.blockDim.x",
+                "_stride = _cuda.gridsize(1)",
+                "_first = _cuda.grid(1)",
+            ]
+        )
+    )
+    loops = strided(_numbered_iteration(task, counts), several=several)
+    return [*prologue(task, dtypes), *_counted(counts), *head, *loops, *cuda_finish(task, dtypes, *last)]
+
+
+def _binning(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, bins: Sequence[Bins]) -> list[ast.stmt]:
+    """A grid-stride loop whose colliding updates go to shared memory where that pays."""
+    head = [*prologue(task, dtypes), *_counted(counts)]
+    return binning(task, bins, head, _numbered_iteration(task, counts), several=_is_light(task))
+
+
+def _counted(counts: Sequence[ast.expr]) -> list[ast.stmt]:
+    """The extents, and their product ``_n``, each computed once."""
+    lines = [f"_n{k} = {ast.unparse(count)}" for k, count in enumerate(counts)]
+    return _statements("\n".join([*lines, f"_n = {' * '.join(f'_n{k}' for k in range(len(counts)))}"]))
+
+
+def _numbered_iteration(task: Task, counts: Sequence[ast.expr]) -> list[ast.stmt]:
+    """What iteration ``_t`` does, behind ``_counted``."""
+    names = [ast.Name(f"_n{k}", ast.Load()) for k in range(len(counts))]
+    number = _statements(f"{NUMBER} = _t") if numbered(task) else []
+    return [*unravel(task, "_t", task.axes, names), *number, *task.body]
+
+
+def _name_of(count: ast.expr) -> str:
+    assert isinstance(count, ast.Name), "a count that the host knows is a host value"
+    return count.id
