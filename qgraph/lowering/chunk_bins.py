@@ -6,13 +6,13 @@ Threads that update the same few elements by atomics wait for each other's cache
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable, Mapping, Sequence
 
 from qgraph import language
 from qgraph.lowering.bin_source import Bins, bin_names, cast_name, changes, identity, update_of
 from qgraph.lowering.slot_source import generated
 from qgraph.program import Task
+from qgraph.source import copied
 
 # Iterations of a chunk for each element of the arrays, from which on collecting pays.
 _WORTH = 2
@@ -44,7 +44,7 @@ def collecting(
     (choice,) = generated("\n".join([f"if {fit} and {worth}:", *begin, "else: pass"]))
     assert isinstance(choice, ast.If)
     mine = {each.array: (f"_mine{number}", cast_name(each)) for number, each in enumerate(bins)}
-    collected = [_Collecting(mine, task.names).visit(copy.deepcopy(statement)) for statement in iteration]
+    collected = [_Collecting(mine, task.names).visit(copied(statement)) for statement in iteration]
     flat = [part for each in collected for part in (each if isinstance(each, list) else [each])]
     end = generated("\n".join(line for number, each in enumerate(bins) for line in _end(number, each)))
     choice.body += [*loops(flat), *end]

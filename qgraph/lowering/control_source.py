@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import inspect
 import math
 from collections.abc import Callable, Sequence
@@ -36,6 +35,7 @@ from qgraph.program import (
     TaskStatement,
     function_tree,
 )
+from qgraph.source import copied
 
 # A loop is cut into at most this many chunks. Fixed: the chunks must not depend on the number of threads.
 MAX_CHUNKS = 64
@@ -172,7 +172,7 @@ class _Control:
 
     def _counts(self, task: Task) -> list[str]:
         """The extents of a loop as the control function computes them; names of the task get its name in front."""
-        exprs = [copy.deepcopy(axis.count) for axis in task.axes]
+        exprs = [copied(axis.count) for axis in task.axes]
         scalars = dict(task.scalars)
         selected = {selection.local: selection for selection in task.selections}
         for name in (child for expr in exprs for child in ast.walk(expr) if isinstance(child, ast.Name)):

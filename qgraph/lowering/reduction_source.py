@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -30,6 +29,7 @@ from qgraph.lowering.slot_source import (
     typed_place,
 )
 from qgraph.program import Carried, Reduction, Task
+from qgraph.source import copied
 
 # What ``b`` must be to count, for operators that choose.
 _CHOOSES = {"min": "<", "max": ">"}
@@ -310,7 +310,7 @@ def loose_sums(task: Task, body: Sequence[ast.stmt], dtypes: Dtypes) -> tuple[li
         return list(body), {}
     words = (*_LOOSE.values(), *(loose for _, loose in _LOOSE_CALLS))
     names: dict[str, object] = {f"_{word.__name__}": word for word in words}
-    return [_Loose(locals_, task.names).visit(copy.deepcopy(statement)) for statement in body], names
+    return [_Loose(locals_, task.names).visit(copied(statement)) for statement in body], names
 
 
 class _Loose(ast.NodeTransformer):

@@ -6,7 +6,6 @@ So a turn runs several copies of the body. Once the loop is over, the kernels of
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from qgraph.lowering.reasons import node_effects
 from qgraph.lowering.slot_source import GUARD, NEXT, SLOTS, TOLD, generated
 from qgraph.plan import GraphPlan, Node, Unrolling
 from qgraph.program import Effects, Loop, Task
+from qgraph.source import copied
 
 # Copies of a body of so many nodes at most. On an H200 bodies of 2, 4 and 11 kernels took 0.31, 0.46 and 0.73 of the time with
 # eight, 0.40, 0.54 and 0.78 with four: beside many kernels a turn costs little, and what is behind the end takes time, too.
@@ -116,7 +116,7 @@ def guard(unrolling: Unrolling, node: Node) -> list[ast.stmt]:
 
 def telling(task: Task, unrolling: Unrolling) -> Task:
     """The condition task of an unrolled loop: it counts iterations, and tells the next copy whether there is one more."""
-    *others, last = copy.deepcopy(task.body)
+    *others, last = copied(list(task.body))
     assert isinstance(last, ast.Expr)
     assert isinstance(last.value, ast.Call)
     assert isinstance(last.value.func, ast.Name)
