@@ -229,6 +229,7 @@ def test_one_thread_passes_the_end_on():
     assert re.search(r"if _cuda\.grid\(1\) == 0:\s+_slots\[_next\] = 0\s+return", found)
 
 
+@pytest.mark.parametrize("grid", [[], ["large"]])
 @pytest.mark.needs("compiler")
-def test_on_the_simulator_copies_do_what_plain_python_does():
-    agrees_on_the_simulator("tests.lowering.unrolled_on_simulator")
+def test_on_the_simulator_copies_do_what_plain_python_does(grid):
+    agrees_on_the_simulator("tests.lowering.unrolled_on_simulator", *grid)
