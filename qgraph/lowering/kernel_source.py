@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from qgraph.combining import Taken, apart_from
@@ -92,7 +92,31 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
         body = _several(task, counts, dtypes)
     else:
         body = _one_thread(task, counts, dtypes)
-    body = [*head, *body]
+    how = _How(
+        counts=() if task.on_device or not counts else (tuple(_name_of(count) for count in counts),),
+        several=several,
+        plane=plane,
+        reduces=bool(task.reductions or bins),
+    )
+    return _finished(program, node, [*head, *body], names, how)
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How threads lie over the iterations of a kernel; as in ``TaskCode``."""
+
+    counts: tuple[tuple[str, ...], ...]
+    several: bool = False
+    plane: Literal["", "rows", "tiles"] = ""
+    reduces: bool = False
+
+
+def _finished(
+    program: Program, node: Node, body: Sequence[ast.stmt], names: Mapping[str, object], how: _How
+) -> tuple[TaskCode, Function]:
+    """The kernel of ``node`` around its ``body``."""
+    task = node.task
+    assert task is not None
     parameters = (*parameters_of(program, task, body), EARLY)
     function = make_function(task.name, [p.name for p in parameters], body, names, task)
     code = TaskCode(
@@ -100,13 +124,13 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
         entry=task.name,
         source=ast.unparse(function.tree),
         parameters=parameters,
-        counts=() if task.on_device or not counts else (tuple(_name_of(count) for count in counts),),
+        counts=how.counts,
         single=not task.axes,
         on_device=task.on_device,
-        several=several,
-        plane=plane,
+        several=how.several,
+        plane=how.plane,
         constant=constant_arrays(program, parameters, node.tasks),
-        reduces=bool(task.reductions or bins),
+        reduces=how.reduces,
     )
     return code, function
 
@@ -143,19 +167,7 @@ def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Se
         iteration = replace_continue(copied(list(part.body)))
         mine.body = [*prologue(part, dtypes), *unravel(part, "_t", part.axes), *iteration, ast.Return()]
         body += lines
-    parameters = (*parameters_of(program, task, body), EARLY)
-    function = make_function(task.name, [p.name for p in parameters], body, names, task)
-    code = TaskCode(
-        task=task,
-        entry=task.name,
-        source=ast.unparse(function.tree),
-        parameters=parameters,
-        counts=tuple(counts),
-        single=False,
-        on_device=False,
-        constant=constant_arrays(program, parameters, node.tasks),
-    )
-    return code, function
+    return _finished(program, node, body, names, _How(tuple(counts)))
 
 
 def _call(program: Program, task: Task, dtypes: Dtypes) -> tuple[ast.stmt, Function]:

@@ -64,13 +64,11 @@ def in_tiles(extents: Sequence[int], threads: int) -> Shape:
 
 def _across(columns: int) -> int:
     """The width of a block: a warp, or less where that leaves many threads without a column."""
-    widths = [WARP]
-    while widths[-1] > _NARROW:
-        widths.append(widths[-1] // 2)
     if columns <= _NARROW:
         return _power_of_two(columns)
-    idle = {width: -columns % width / columns for width in widths}
-    return next((width for width in widths if idle[width] <= _FEW_IDLE), min(widths, key=lambda width: (idle[width], -width)))
+    idle = {width: -columns % width / columns for width in (WARP, WARP // 2, _NARROW)}
+    # The widest of those that leave the fewest idle, if all leave many.
+    return next((width for width in idle if idle[width] <= _FEW_IDLE), min(idle, key=lambda width: idle[width]))
 
 
 def _power_of_two(number: int) -> int:

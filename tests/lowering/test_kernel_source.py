@@ -1,0 +1,77 @@
+"""The kernels of loops of several axes, and of those that call functions."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import qgraph
+from qgraph.lowering.kernel_source import cuda_code
+
+
+def by_rows(x, y):
+    for i, j in qgraph.ndrange(*x.shape):
+        x[i, j] += y[i, j]
+
+
+def heavy(x, y):
+    for i, j in qgraph.ndrange(*x.shape):
+        while x[i, j] < y[i, j]:
+            x[i, j] += 1
+
+
+def in_tiles(x, y):
+    for i, j in qgraph.ndrange(*x.shape):
+        x[i, j] = y[j, i]
+
+
+@pytest.mark.parametrize(("function", "plane"), [(by_rows, "rows"), (heavy, "rows"), (in_tiles, "tiles")])
+def test_places_take_no_division_and_extents_have_32_bits(function, plane):
+    x = np.zeros((8, 8), np.float32)
+    kernel = qgraph.kernel(function)
+    plan = kernel.plan(x, x.copy())
+    assert cuda_code(plan.program, plan.nodes[0], None, {})[0].plane == plane
+    (ptx,) = kernel.ptx(x, x.copy()).values()
+    assert not re.search(r"\b(div|rem)\.", ptx)
+    if function is not heavy:
+        # The second extent of an array in C order is its stride: the last of 5 words and 2 extents.
+        assert {"6", "15"} <= set(re.findall(r"ld\.param\.u32\s+%\w+, \[\w+_param_(\d+)\]", ptx))
+
+
+def test_strides_have_64_bits():
+    x = np.zeros((8, 8), np.float32)[::-1, ::2]
+    (ptx,) = qgraph.kernel(by_rows).ptx(x, x.copy()).values()
+    narrow = set(re.findall(r"ld\.param\.u32\s+%\w+, \[\w+_param_(\d+)\]", ptx))
+    wide = set(re.findall(r"ld\.param\.u64\s+%\w+, \[\w+_param_(\d+)\]", ptx))
+    assert {"4", "7", "8", "13"} <= wide - narrow
+
+
+@qgraph.func
+def long_one(x, i):
+    a = x[i]
+    b = a * 2 + a * 3 + a * 4 + a * 5 + a * 6 + a * 7 + a * 8 + a * 9 + a * 10 + a * 11 + a * 12 + a * 13
+    c = b * 2 + b * 3 + b * 4 + b * 5 + b * 6 + b * 7 + b * 8 + b * 9 + b * 10 + b * 11 + b * 12 + b * 13
+    return c * 2 + c * 3 + c * 4 + c * 5 + c * 6 + c * 7 + c * 8 + c * 9 + c * 10 + c * 11 + c * 12
+
+
+@qgraph.func
+def short_one(x, i):
+    return x[i] + 1
+
+
+def calls_long(x, y):
+    for i in range(x.shape[0]):
+        x[i] = long_one(y, i)
+
+
+def calls_short(x, y):
+    for i in range(x.shape[0]):
+        x[i] = short_one(y, i)
+
+
+@pytest.mark.parametrize(("function", "light"), [(calls_long, False), (calls_short, True)])
+def test_what_a_loop_calls_counts(function, light):
+    plan = qgraph.kernel(function).plan(np.zeros(8), np.zeros(8))
+    assert cuda_code(plan.program, plan.nodes[0], None, {})[0].several == light
