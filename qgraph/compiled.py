@@ -37,7 +37,8 @@ class Parameter:
     such a loop the word that guards what comes after it; 0 where that is not guarded. ``turns``: int64 words that the host
     reads too, where unrolled loops tell how many iterations they had. ``early``: int64, not 0 where the kernels that wait for
     this one may start beside it, 1 at once and 2 when it has waited itself; the last parameter of every CUDA kernel.
-    ``places``: int64 words, where the arrays of the call must lie (``language.same_places``); the last parameter on the CPU.
+    ``places``: uint64, the address of words that say where the arrays of the call must lie (``language.same_places``), or 0;
+    the last parameter on the CPU.
     """
 
     kind: Literal["leaf", "host", "slots", "faults", "handle", "callback", "guard", "next", "turns", "early", "places"]
@@ -47,7 +48,7 @@ class Parameter:
     @property
     def is_array(self) -> bool:
         """Whether it is memory: an array of the call, the scratch slots, or words that the host reads too."""
-        return self.kind in ("slots", "faults", "turns", "places") or isinstance(self.type, ArrayType)
+        return self.kind in ("slots", "faults", "turns") or isinstance(self.type, ArrayType)
 
 
 def slots_dtype(parameter: Parameter) -> str:

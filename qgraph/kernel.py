@@ -279,7 +279,7 @@ class Kernel(Looking):
         conditions = ["specialisation.executable is executable", "defaults.backend is default"]
         conditions += ["still_holds(frozen)"] if names["frozen"] else []
         done = ["ran.specialisation = specialisation", "return None if numbers is None else value(numbers)"]
-        again = repeater(values, *found, conditions=conditions, done=done, names=names)
+        again = repeater(values, found, conditions=conditions, done=done, names=names)
         if again is None:
             return
         with self._lock:

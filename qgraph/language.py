@@ -276,10 +276,13 @@ def stack_array(like: Any, _most: int) -> Any:
     return like.copy()
 
 
-def same_places(places: Any, *arrays: Any) -> bool:
-    """Whether each array lies where ``places`` says: its address, shape and strides in bytes. Empty ``places`` say nothing."""
+def same_places(places: int, *arrays: Any) -> bool:
+    """Whether each array lies where int64 words at address ``places`` say: its address, shape and strides in bytes.
+
+    An address of 0 says nothing: then it is true.
+    """
     found = [word for array in arrays for word in (array.ctypes.data, *array.shape, *array.strides)]
-    return len(places) == 0 or list(places) == found
+    return places == 0 or list((ctypes.c_int64 * len(found)).from_address(places)) == found
 
 
 def trip_count(start: int, stop: int, step: int) -> int:

@@ -6,7 +6,7 @@ import importlib
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from qgraph.options import Options
 from qgraph.plan import GraphPlan
 from qgraph.program import ArrayType, Branch, FrozenName, GlobalArray, Leaf, Loop, Program, Type
 from qgraph.runtime.aliasing import alias_pattern, overlaps_itself
-from qgraph.runtime.call import Call
+from qgraph.runtime.call import Again, Call
 from qgraph.runtime.host_values import HostValues
 from qgraph.runtime.results import assembler
 
@@ -192,16 +192,13 @@ class Specialisation:
         """
         return _AGAIN[self.variant.backend](executable, call, self.variant)
 
-    def repeat(self, executable: Any, call: Call) -> tuple[Callable[..., Any], Sequence[Any]] | None:
-        """The same for whoever passes arrays: the function, and which arrays of ``call`` it must be given.
-
-        It looks at those itself and returns ``CHANGED`` where they are not what they were; the caller looks at all others.
-        """
+    def repeat(self, executable: Any, call: Call) -> Again | None:
+        """The same as code, for whoever has arrays like those of ``call``, and looks at all those that it does not take."""
         if self.variant.backend == "cpu":
-            found: tuple[Callable[..., Any], Sequence[Any]] | None = executable.repeat(call)
+            found: Again | None = executable.repeat(call)
             return found
         run = self.again(executable, call)
-        return None if run is None else (run, ())
+        return None if run is None else Again((), {"run": run}, lambda _arrays: ["numbers = run()"])
 
     def close(self) -> None:
         """Free the executable; the next launch builds another."""

@@ -239,17 +239,19 @@ def places_word() -> CodeWord:
         return context.make_signature(types.boolean, *args)
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        places, *arrays = (context.make_array(kind)(context, builder, arg) for kind, arg in zip(sig.args, args, strict=True))
+        word = ir.IntType(64)
         found = []
-        for array in arrays:
-            found.append(builder.ptrtoint(array.data, ir.IntType(64)))
+        for kind, argument in zip(sig.args[1:], args[1:], strict=True):
+            array = context.make_array(kind)(context, builder, argument)
+            found.append(builder.ptrtoint(array.data, word))
             found += [*cgutils.unpack_tuple(builder, array.shape), *cgutils.unpack_tuple(builder, array.strides)]
         result = cgutils.alloca_once_value(builder, cgutils.true_bit)
-        with builder.if_then(builder.icmp_signed("!=", places.nitems, ir.Constant(ir.IntType(64), 0))):
+        with builder.if_then(builder.icmp_unsigned("!=", args[0], ir.Constant(word, 0))):
+            places = builder.inttoptr(args[0], word.as_pointer())
             same: ir.Value = cgutils.true_bit
-            for number, word in enumerate(found):
-                place = builder.load(cgutils.gep_inbounds(builder, places.data, number))
-                same = builder.and_(same, builder.icmp_signed("==", place, word))
+            for number, value in enumerate(found):
+                place = builder.load(cgutils.gep_inbounds(builder, places, number))
+                same = builder.and_(same, builder.icmp_signed("==", place, value))
             builder.store(same, result)
         return builder.load(result)
 

@@ -35,6 +35,19 @@ from qgraph.source import copied
 # Constants up to which the bound of a loop and the distance of an index from its variable count as small.
 _SMALL = 1 << 16
 
+# Which iterations a chunk has. A division takes as long as a few iterations.
+_PLACE_IN_ROW = "_col0 = _max(0, _chunk * _col_step)\n_col1 = _min(_cols, _col0 + _col_step)"
+_PLACE = """
+if _col_step >= _cols:
+    _row0, _col0 = _chunk * _row_step, 0
+else:
+    _across = (_cols + _col_step - 1) // _col_step
+    _row0, _col0 = _chunk // _across * _row_step, _chunk % _across * _col_step
+_row0, _col0 = _max(0, _row0), _max(0, _col0)
+_row1 = _min(_rows, _row0 + _row_step)
+_col1 = _min(_cols, _col0 + _col_step)
+"""
+
 
 def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
     """The CPU's share of a parallel loop: chunk ``_chunk`` of a grid of ``_rows`` by ``_cols`` iterations.
@@ -42,13 +55,7 @@ def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[
     The last axis is the columns, so that the innermost loop runs along memory; the others together are the rows. Chunks hold
     ``_row_step`` rows and ``_col_step`` columns; which iterations a chunk has does not depend on the number of threads.
     """
-    head = _statements(
-        "_across = (_cols + _col_step - 1) // _col_step\n"
-        "_row0 = _max(0, _chunk // _across * _row_step)\n"
-        "_col0 = _max(0, _chunk % _across * _col_step)\n"
-        "_row1 = _min(_rows, _row0 + _row_step)\n"
-        "_col1 = _min(_cols, _col0 + _col_step)"
-    )
+    head = _statements(_PLACE if task.axes[:-1] else _PLACE_IN_ROW)
     number = _statements(f"{NUMBER} = {'_row * _cols + ' if task.axes[:-1] else ''}_t") if numbered(task) else []
     iteration, loose = loose_sums(task, task.body, dtypes)
     bounds = {axis.variable: start for axis in task.axes if (start := _constant_bound(axis)) is not None}

@@ -39,16 +39,14 @@ from qgraph.source import copied
 
 # A loop is cut into at most this many chunks. Fixed: the chunks must not depend on the number of threads.
 MAX_CHUNKS = 64
-# Iterations of a chunk, at least: of a simple body, of one that has calls or short loops, of one that has other loops.
-GRAIN = 8192
+# Iterations that are worth a chunk: of a simple body, of one that has calls or short loops, of one that has other loops.
+GRAIN = 16384
 CALLING_GRAIN = 512
 LOOPING_GRAIN = 64
 # Of one that begins and ends with a walk through arrays of its own.
 COLLECTING_GRAIN = 16384
-# Operations of a chunk, at least, where a simple body has many of them.
-OPERATIONS = 16 * GRAIN
-# A loop with a simple body is worth waking a thread for when it has more than this many chunks' worth of work.
-ALONE = 2
+# Operations that are worth a chunk where a simple body has many of them.
+OPERATIONS = 1 << 17
 # Calls that cost no more than an operator does; float literals are calls of a type, and what a kernel scalar holds is cast.
 _CHEAP = (abs, min, max, math.sqrt, math.fabs)
 
@@ -160,8 +158,8 @@ class _Control:
         counts = self._counts(task)
         rows = " * ".join(f"({count})" for count in counts[:-1]) or "1"
         lines.append(f"{pad}_rows, _cols = {rows}, {counts[-1]}")
-        grain, alone = (COLLECTING_GRAIN,) * 2 if bins_of(self._program, task) else _grain(task)
-        lines.append(f"{pad}_chunks, _row_step, _col_step = _split(_rows, _cols, {grain}, {alone}, {MAX_CHUNKS})")
+        grain = COLLECTING_GRAIN if bins_of(self._program, task) else _grain(task)
+        lines.append(f"{pad}_chunks, _row_step, _col_step = _split(_rows, _cols, {grain}, {MAX_CHUNKS})")
         lines.append(f"{pad}if _chunks > 0:")
         arguments = self._arguments(parameters)
         lines.append(f"{pad}    {task.name}(_chunks, _rows, _cols, _row_step, _col_step, {arguments})")
@@ -202,17 +200,16 @@ def calls_name(node: ast.AST) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
 
 
-def _grain(task: Task) -> tuple[int, int]:
-    """How many iterations are worth a chunk, few where each takes long; and up to how many the caller runs them alone."""
+def _grain(task: Task) -> int:
+    """How many iterations the caller runs alone, and are worth a chunk where there are more: few where each takes long."""
     nodes = [child for statement in task.body for child in ast.walk(statement)]
     loops = [node for node in nodes if isinstance(node, (ast.For, ast.While))]
     if not all(_is_short(loop) for loop in loops):
-        return LOOPING_GRAIN, LOOPING_GRAIN
+        return LOOPING_GRAIN
     if loops or any(isinstance(node, ast.Call) and not _is_cheap(task, node) for node in nodes):
-        return CALLING_GRAIN, CALLING_GRAIN
+        return CALLING_GRAIN
     operations = sum(isinstance(node, (ast.BinOp, ast.Compare, ast.Subscript, ast.Call)) for node in nodes)
-    grain = max(1, min(GRAIN, OPERATIONS // max(1, operations)))
-    return grain, ALONE * grain
+    return max(1, min(GRAIN, OPERATIONS // max(1, operations)))
 
 
 def _is_short(loop: ast.For | ast.While) -> bool:
@@ -228,14 +225,17 @@ def _is_cheap(task: Task, call: ast.Call) -> bool:
     return isinstance(value, type | Cast) or any(value is cheap for cheap in _CHEAP)
 
 
-def _split_rows(rows: int, cols: int, grain: int, alone: int, most: int) -> tuple[int, int, int]:
+def _split_rows(rows: int, cols: int, grain: int, most: int) -> tuple[int, int, int]:
     """Chunks, rows a chunk, columns a chunk: of whole rows if there are enough of them, of parts of a row otherwise."""
     total = rows * cols
     if total <= 0:
         return 0, 1, 1
-    if total <= alone:
+    if total <= grain:
         return 1, rows, cols
-    wanted = min(most, (total + grain - 1) // grain)
+    # A power of two, the nearest: three chunks on two threads would take as long as four.
+    wanted = 2
+    while wanted < most and 3 * wanted * grain < 2 * total:
+        wanted *= 2
     if rows >= wanted:
         row_step = (rows + wanted - 1) // wanted
         return (rows + row_step - 1) // row_step, row_step, cols

@@ -22,11 +22,11 @@ def numba_type(item: Parameter | ArrayType | ScalarType, float_type: str) -> Any
     if isinstance(item, ScalarType):
         return _scalar_type(item, float_type)
     match item.kind:
-        case "slots" | "faults" | "turns" | "places":
+        case "slots" | "faults" | "turns":
             return types.Array(types.int64, 1, "C") if item.type is None else numba_type(item.type, float_type)
         case "host" | "guard" | "next":
             return types.int64
-        case "handle" | "callback" | "early":
+        case "handle" | "callback" | "early" | "places":
             return types.uint64
         case "leaf":
             if item.type is None:

@@ -22,7 +22,7 @@ from qgraph.program import ArrayType, ConstantType, Leaf, ScalarType, StructType
 from qgraph.runtime.adopt import DTYPE_NAMES, adopt, adopter_of, watch_of
 from qgraph.runtime.arguments import HIGHEST, LOWEST, WEAK, Arguments, kind_of
 from qgraph.runtime.array_view import ArrayView, host_pointer
-from qgraph.runtime.call import CHANGED, Value
+from qgraph.runtime.call import CHANGED, Again, Value
 from qgraph.runtime.events import event_handle
 
 
@@ -339,8 +339,7 @@ class Unchanged:
 
 def repeater(
     values: Sequence[object],
-    run: Callable[..., Any],
-    arrays: Sequence[object],
+    call: Again,
     *,
     conditions: Sequence[str],
     done: Sequence[str],
@@ -352,17 +351,16 @@ def repeater(
 
     Args:
         values: the arguments of the call.
-        run: runs it again. It takes ``arrays``, looks at them itself, and may return ``CHANGED``, too.
-        arrays: some of the arrays in ``values``; all other values must be as ``Unchanged`` has it.
+        call: runs it again. All values but the arrays that it takes must be as ``Unchanged`` has it.
         conditions: expressions that must hold besides.
         done: what to do then: statements with the ``numbers`` that ``run`` returned, of which the last one returns.
         names: what the names in ``conditions`` and ``done`` stand for.
     """
     source = _Source("CHANGED", "(AttributeError, ValueError)")
-    source.namespace.update(names, run=run, CHANGED=CHANGED)
+    source.namespace |= {**call.names, **names, "CHANGED": CHANGED}
     if conditions:
         source.require(*conditions)
-    left = Counter(map(id, arrays))
+    left = Counter(map(id, call.arrays))
     given: dict[int, list[str]] = {}
 
     def watch_array(source: _Source, name: str, value: Any) -> None:
@@ -377,8 +375,7 @@ def repeater(
             _watch(source, name, value, watch_array)
     except _CannotWatch:
         return None
-    passed = ", ".join(given[id(array)].pop(0) for array in arrays)
-    return source.compile("again", [f"numbers = run({passed})", "if numbers is CHANGED: return CHANGED", *done])
+    return source.compile("again", [*call.statements([given[id(array)].pop(0) for array in call.arrays]), *done])
 
 
 class _CannotWatch(Exception):  # noqa: N818 - an answer, never an error

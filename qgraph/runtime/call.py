@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,22 @@ Value = ArrayView | int | float | complex | bool | numpy.generic
 
 # What a function for a repeated call returns where this call is another one; it has done nothing then.
 CHANGED: Any = object()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Again:
+    """How a call runs once more, as code to write into a function: to call one takes as long as to run a short loop.
+
+    Args:
+        arrays: the arrays of the call that the code is given; it looks at them itself.
+        names: what the names in the code stand for. They hold no array.
+        statements: the code, from an expression for each of ``arrays``. It sets ``numbers`` to what a launch gives, or returns
+            ``CHANGED``, and has done nothing, where those arrays are not what they were.
+    """
+
+    arrays: Sequence[Any]
+    names: Mapping[str, Any]
+    statements: Callable[[Sequence[str]], list[str]]
 
 
 @dataclass(slots=True, eq=False)

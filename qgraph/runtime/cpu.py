@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,14 +10,14 @@ import numpy as np
 from qgraph.compiled import CpuPlan, slots_dtype
 from qgraph.program import HostCall
 from qgraph.runtime.array_view import ArrayView, host_pointer
-from qgraph.runtime.call import CHANGED, Call
+from qgraph.runtime.call import CHANGED, Again, Call
 from qgraph.runtime.faults import FaultReader
 from qgraph.runtime.host_calls import CheckedFunction
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
-# Whoever passes this has looked at the arrays of a call.
-NOWHERE = np.empty(0, np.int64)
+# Whoever passes this as an address has looked at the arrays of a call.
+NOWHERE = 0
 
 
 class CpuExecutable:
@@ -72,19 +71,26 @@ class CpuExecutable:
     def again(self, call: Call) -> Callable[[], tuple[Any, ...] | None] | None:
         """A function that runs ``call`` once more, and holds its arrays; None where it cannot."""
         arrays = self._plain_arrays(call)
-        return None if arrays is None else functools.partial(self._straight(call, NOWHERE), *arrays)
+        if arrays is None:
+            return None
+        found = self._straight(call, arrays, [])
+        held = {f"array{number}": array for number, array in enumerate(arrays)}
+        names = {**found.names, **held}
+        exec("\n    ".join(["def run():", *found.statements(list(held)), "return numbers"]), names)
+        run: Callable[[], tuple[Any, ...] | None] = names["run"]
+        return run
 
-    def repeat(self, call: Call) -> tuple[Callable[..., Any], Sequence[np.ndarray]] | None:
-        """A function of arrays that runs ``call`` once more, and the arrays to give to it; None where it cannot.
+    def repeat(self, call: Call) -> Again | None:
+        """How to run ``call`` once more; None where it cannot.
 
-        The function holds no array. It returns ``CHANGED``, and has done nothing, where the arrays that it is given differ in
-        type, layout or writeability from those of ``call``, or in address, shape or strides: the compiled code looks.
+        The compiled code looks whether the arrays that it is given are those of ``call`` in type, layout, writeability,
+        address, shape and strides.
         """
         arrays = self._plain_arrays(call)
         if arrays is None:
             return None
         places = [word for array in arrays for word in (host_pointer(array), *array.shape, *array.strides)]
-        return self._straight(call, np.array(places, np.int64)), arrays
+        return self._straight(call, arrays, places)
 
     def _plain_arrays(self, call: Call) -> list[np.ndarray] | None:
         """The arrays that the compiled code takes, in order; None where a call needs more than them."""
@@ -94,20 +100,23 @@ class CpuExecutable:
         arrays = [view.host for view in views if view.host is view.owner and type(view.host) is np.ndarray]
         return arrays if len(arrays) == len(views) else None
 
-    def _straight(self, call: Call, places: np.ndarray) -> Callable[..., Any]:
-        """A function of the arrays of ``call``, in straight-line code: in a short call every look-up counts."""
+    def _straight(self, call: Call, arrays: Sequence[np.ndarray], places: Sequence[int]) -> Again:
+        """``call`` once more, in straight-line code: in a short call every look-up counts. Without ``places`` nobody looks."""
         names: dict[str, Any] = {"owner": self, "scratch": self._scratch, "results": self._results, "CHANGED": CHANGED}
+        words = np.array(places, np.int64)
         views = self._scratch.take()
         viewed = {f"view{number}": view for number, view in enumerate(views)}
         leaves = {f"leaf{number}": call.values[k] for number, k in enumerate(self._leaves)}
-        arrays = {name: value.host for name, value in leaves.items() if isinstance(value, ArrayView)}
-        names |= {name: value for name, value in leaves.items() if name not in arrays}
+        names |= {name: value for name, value in leaves.items() if not isinstance(value, ArrayView)}
         noted = {} if self._faults is None else {"noted": self._faults.words()}
         hosts = {f"host{number}": int(call.host[k]) for number, k in enumerate(self._hosts)}
-        passed = {**leaves, **arrays, **hosts, **dict(list(viewed.items())[1:]), **noted, "places": places}
-        names |= {**hosts, "places": places}
+        # The address is a number to the compiled code: who has the names has the memory.
+        names |= {**hosts, "words": words, "address": host_pointer(words) if places else NOWHERE}
+        passed = {**hosts, **dict(list(viewed.items())[1:]), **noted, "address": names["address"]}
         # Who says where the arrays lie has not looked at their types either.
-        names["compiled"] = self._for_types(list(passed.values())) if len(places) else self._call
+        held = iter(arrays)
+        first = [next(held) if isinstance(value, ArrayView) else value for value in leaves.values()]
+        names["compiled"] = self._for_types([*first, *passed.values()]) if places else self._call
         before, give = [], []
         if self._scratch.empty:
             names |= viewed
@@ -119,19 +128,21 @@ class CpuExecutable:
             names["faults"] = self._faults
             before.append("noted = faults.words()")
             told = ["faults.tell(noted)"]
-        lines = [
-            *before,
-            f"if not compiled({', '.join(passed)}):",
-            *(f"    {line}" for line in (*give, "return CHANGED")),
-            "owner.replays += 1",
-            *told,
-            f"numbers = {'None' if self._results is None else 'results.read(view0)'}",
-            *give,
-            "return numbers",
-        ]
-        exec("\n    ".join([f"def run({', '.join(arrays)}):", *lines]), names)
-        run: Callable[..., Any] = names["run"]
-        return run
+
+        def statements(given: Sequence[str]) -> list[str]:
+            array = iter(given)
+            values = [next(array) if isinstance(value, ArrayView) else name for name, value in leaves.items()]
+            return [
+                *before,
+                f"if not compiled({', '.join([*values, *passed])}):",
+                *(f"    {line}" for line in (*give, "return CHANGED")),
+                "owner.replays += 1",
+                *told,
+                f"numbers = {'None' if self._results is None else 'results.read(view0)'}",
+                *give,
+            ]
+
+        return Again(arrays, names, statements)
 
     def close(self) -> None:
         """Nothing to free: the code lives as long as its plan."""

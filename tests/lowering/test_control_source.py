@@ -16,14 +16,14 @@ from qgraph.source import Span
 SPAN = Span("<kernel>", 1, 0, 1, 1)
 
 
-def grain(body: str, **names: object) -> tuple[int, int]:
+def grain(body: str, **names: object) -> int:
     statements = tuple(ast.parse(body).body)
     return control_source._grain(Task("task", "loop", SPAN, (), statements, names, Effects()))
 
 
-@given(st.integers(0, 70), st.integers(0, 70), st.integers(1, 40), st.integers(1, 200), st.integers(2, 64))
-def test_each_iteration_is_in_one_chunk(rows, cols, grain, alone, most):
-    chunks, row_step, col_step = control_source._split_rows(rows, cols, grain, alone, most)
+@given(st.integers(0, 70), st.integers(0, 70), st.integers(1, 200), st.sampled_from([2, 8, 64]))
+def test_each_iteration_is_in_one_chunk(rows, cols, grain, most):
+    chunks, row_step, col_step = control_source._split_rows(rows, cols, grain, most)
     across = -(-cols // col_step)
     cells = [
         (row, col)
@@ -32,7 +32,13 @@ def test_each_iteration_is_in_one_chunk(rows, cols, grain, alone, most):
         for col in range(chunk % across * col_step, min(cols, chunk % across * col_step + col_step))
     ]
     assert sorted(cells) == [(row, col) for row in range(rows) for col in range(cols)]
-    assert chunks <= 1 or rows * cols > alone
+    assert (chunks > 1) == (rows * cols > grain and len(cells) > 1)
+
+
+@pytest.mark.parametrize(("total", "chunks"), [(100, 1), (101, 2), (290, 2), (310, 4), (590, 4), (610, 8), (10**6, 64)])
+def test_chunks_are_the_nearest_power_of_two(total, chunks):
+    assert control_source._split_rows(1, total, 100, 64)[0] == chunks
+    assert control_source._split_rows(total, 1, 100, 64)[0] == pytest.approx(chunks, abs=1)
 
 
 def test_literals_and_roots_do_not_make_a_body_slow():
