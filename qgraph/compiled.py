@@ -15,6 +15,8 @@ SEVERAL = 4
 # along rows, halves of those read. And rows of a tile.
 TILE_HEIGHT = 8
 TILE_ROWS = TILE_HEIGHT * SEVERAL
+# Ends the names of kernels that are in copies of unrolled loops alone.
+COPIED = "_copied"
 # The first compute capability whose kernels can start before those that they wait for have ended.
 PROGRAMMATIC = (9, 0)
 # Loops side by side begin at a multiple of so many threads.
@@ -68,7 +70,8 @@ class TaskCode:
     along x have the last axis, those along y and z the others together, each a row, or as many as ``several`` says), ``tiles``
     (a block has ``TILE_ROWS`` rows, and a column for every ``TILE_HEIGHT`` of its threads). ``constant`` are the array
     parameters that nothing changes meanwhile. ``reduces``: it runs right with any number of blocks from 1 to
-    ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads.
+    ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads. ``arrays``: of each parameter that is another array from copy to
+    copy of an unrolled loop its name, and the leaf that it is in copy 0, 1, ..., until that begins again.
     """
 
     task: Task
@@ -82,11 +85,17 @@ class TaskCode:
     plane: Literal["", "rows", "tiles"] = ""
     constant: frozenset[str] = frozenset()
     reduces: bool = False
+    arrays: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def waits(self) -> bool:
         """Whether the kernel can start before those that it depends on have ended."""
         return any(parameter.kind == "early" for parameter in self.parameters)
+
+    def leaf_of(self, name: str, place: int) -> str:
+        """The leaf that parameter ``name`` is in copy ``place`` of an unrolled loop."""
+        leaves = dict(self.arrays).get(name)
+        return name if leaves is None else leaves[place % len(leaves)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -438,10 +438,11 @@ def set_condition(slots: Any, index: int, handle: int, value: int) -> None:
     slots[index] = value
 
 
-def peek(words: Any, index: int) -> int:
+def peek(words: Any, index: int, spread: int = 0) -> int:
     """``words[index]``, read at once, before earlier kernels are waited for; -1 from a large grid, which had better read later.
 
-    What it reads must have been written by a kernel that those before this one have waited for, and be no -1.
+    What it reads must have been written by a kernel that those before this one have waited for, and be no -1. ``spread``: not 0
+    where the same is in all ``SPREAD`` words that are ``LINE_WORDS`` apart; blocks then read different ones.
     """
     value: int = words[index]
     return value

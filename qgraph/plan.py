@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from qgraph.program import Branch, EventMark, HostCall, Loop, Program, Task
@@ -36,6 +36,34 @@ Kind = Literal[
 ]  # fmt: skip
 
 
+# What many blocks look at before they wait lies so many times in scratch, each time in a line of its own: all warps of a grid
+# that read one word do so one after the other.
+SPREAD = 64
+LINE_WORDS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The copies of a body that runs a known number of times: all but one kernel of it, which counts once a turn behind them.
+
+    Copy ``u`` has nothing to do where no more than ``u`` iterations are left.
+
+    Attributes:
+        node: the node that counts. It also lets names of arrays change places.
+        left: the word of scratch with the number of iterations that are left when a turn begins.
+        copies: how many; after so many iterations each name stands for the array that it stood for before.
+        carried: edges (from, to) of the other nodes, each from a node in one copy to a node in the next one.
+        arrays: for each node in which names of arrays change places: the name of each, and the leaf that it stands for in
+            copy 0, 1, ..., until that begins again.
+    """
+
+    node: int
+    left: int
+    copies: int
+    carried: tuple[tuple[int, int], ...]
+    arrays: tuple[tuple[int, tuple[tuple[str, tuple[str, ...]], ...]], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Unrolling:
     """How a loop is unrolled: a turn of the conditional node, or of the host in its place, runs several copies of its body.
@@ -48,6 +76,8 @@ class Unrolling:
     The ``followers`` look at their guard before they wait for earlier kernels. They start when the ``leaders`` of their copy
     let them, and these do that when they have waited for what wrote it.
 
+    In the graph of a loop that is ``counted`` its copies take the place of these. What guards them changes between turns alone.
+
     Attributes:
         node: the conditional node.
         copies: how many.
@@ -57,6 +87,8 @@ class Unrolling:
         turns: a word of scratch; its lower half counts, and is 0 between entries, its upper half is what was told last.
         guards: the first of ``copies + 1`` words of scratch.
         number: the place among the plan's unrolled loops.
+        counted: how the loop counts, None where its condition depends on what it computes.
+        spread: of a counted loop the first of ``SPREAD`` words, ``LINE_WORDS`` apart, with the number of iterations left.
     """
 
     node: int
@@ -67,13 +99,37 @@ class Unrolling:
     turns: int
     guards: int
     number: int
+    counted: Counted | None = None
+    spread: int = 0
+
+    @property
+    def first_counted(self) -> int:
+        """The number of copy 0 of a counted loop."""
+        return 2 * self.copies
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of all copies."""
+        return range(self.first_counted + (0 if self.counted is None else self.counted.copies))
+
+    @property
+    def long(self) -> int:
+        """From how many iterations on a graph with copies is faster."""
+        return 2 * self.copies if self.counted is None else self.counted.copies
 
     def words(self, number: int) -> tuple[int, int]:
         """The word that guards copy ``number``, and the one that its condition sets.
 
         A host launches copies 0 to ``copies - 1`` and ``copies`` to ``2 * copies - 1`` by turns. Each half guards the first
         copy of the other, by a word that none of its own kernels looks at: some may start after its last condition.
+
+        Of copies of a counted loop, which come after these: the first of the ``spread`` words, and in the upper half how many
+        copies are before it; and how many there are in the upper half of the other.
         """
+        if number >= self.first_counted:
+            assert self.counted is not None
+            place = number - self.first_counted
+            return (place << 32 | self.spread) if place else 0, self.counted.copies << 32
         half, place = divmod(number, self.copies)
         last = place == self.copies - 1
         guard = self.guards + (half * self.copies if place == 0 else place)
@@ -90,7 +146,7 @@ class Node:
     ``alloc`` and ``free`` nodes take and give back the memory of ``temporary``, a leaf; a ``join`` is a node that does nothing,
     between many that must finish and many that then start.
     The body of a loop with ``copies`` is unrolled while the loop runs long, ``carried`` being the edges from one copy to the
-    next; ``note`` says so, or why not.
+    next, or as ``counted`` says; ``note`` says so, or why not.
     A loop that only fills or copies (``box``) is a ``memset`` or ``memcpy`` node where nodes live in a graph. A host call
     (``host``) is a ``memcpy`` node that brings its numbers to the host, if it has any, and a ``callback`` node.
     """
@@ -111,6 +167,7 @@ class Node:
     temporary: str = ""
     copies: int = 1
     carried: tuple[tuple[int, int], ...] = ()
+    counted: Counted | None = None
     note: str = ""
 
     @property
@@ -214,8 +271,12 @@ class GraphPlan:
                 followers = frozenset(after for _, after in inside)
                 leaders = frozenset(before for before, _ in inside) - followers
                 made = Unrolling(node.index, node.copies, node.carried, leaders, followers, word, word + 1, len(found))
-                found.append(made)
                 word += node.copies + 2
+                if node.counted is not None:
+                    word += -word % LINE_WORDS
+                    made = replace(made, counted=node.counted, spread=word)
+                    word += SPREAD * LINE_WORDS
+                found.append(made)
         return tuple(found)
 
     @property
@@ -228,8 +289,20 @@ class GraphPlan:
     @property
     def scratch_words(self) -> int:
         """8-byte words of device scratch: those of the program, and behind them those of unrolled loops."""
-        words = self.program.scratch_words + sum(each.copies + 2 for each in self.unrolled)
+        words = self.program.scratch_words
+        for each in self.unrolled:
+            words = each.guards + each.copies + 1 if each.counted is None else each.spread + SPREAD * LINE_WORDS
         return words + words % 2
+
+    @property
+    def entries(self) -> dict[int, Unrolling]:
+        """By node: the unrolled loop that its kernel enters."""
+        found: dict[int, Unrolling] = {}
+        for each in self.unrolled:
+            control = self.nodes[each.node].control
+            enter = control.enter if isinstance(control, Loop) else None
+            found |= {node.index: each for node in self.nodes if enter is not None and node.decision is enter}
+        return found
 
     def predecessors(self, index: int) -> tuple[int, ...]:
         """The nodes that must finish before node ``index`` starts."""

@@ -261,11 +261,15 @@ class Temporary:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A name for arrays that change places at run time: ``local`` is that one of ``leaves`` whose number is in ``slot``."""
+    """A name for arrays that change places at run time: ``local`` is that one of ``leaves`` whose number is in ``slot``.
+
+    ``written``: something may be stored through this name.
+    """
 
     local: str
     slot: Slot
     leaves: tuple[str, ...]
+    written: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +350,8 @@ class Task:
     # The loops as written, in order, that became this one; and why this one was not joined with the loop before it.
     joined: tuple[Task, ...] = ()
     note: str = ""
+    # Of a task that only lets names of arrays change places: for each slot, the slot that its number is from, or the number.
+    moves: tuple[tuple[Slot, Slot | int], ...] = ()
 
     @property
     def on_device(self) -> bool:
@@ -366,6 +372,20 @@ class TaskStatement:
 
 
 @dataclass(frozen=True, slots=True)
+class Counter:
+    """How a loop counts that ends when it has counted, and not before.
+
+    Slot ``left`` holds how many iterations are left, and the one that runs counts. ``skip`` are statements that do what the
+    condition does ``MANY`` times, for as long as more iterations follow. ``steps``: the variables that grow by the same number
+    each time, and that number.
+    """
+
+    left: Slot
+    skip: tuple[ast.stmt, ...]
+    steps: tuple[tuple[Slot, ast.expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
     """A loop at kernel level, run on the device where it can be.
 
@@ -382,6 +402,7 @@ class Loop:
     body: tuple[Statement, ...]
     condition: Task
     label: str
+    counter: Counter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,6 +493,8 @@ FAULTS = "_faults"
 FAULT_DETAILS = 2
 # The one through which unrolled loops tell the host how many iterations they had.
 TURNS = "_turns"
+# The name of a number of iterations in ``Counter.skip``.
+MANY = "_many"
 FAULT_WORDS = 1 + FAULT_DETAILS
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from qgraph import language
@@ -15,9 +15,9 @@ from qgraph.frontend.host import host_expression, surely_runs
 from qgraph.frontend.ranges import LoopCall, WrittenAxis, loop_call, ranges_of
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
-from qgraph.frontend.tasks import as_index, get_slot, set_slot, small_task, trip_source
+from qgraph.frontend.tasks import as_index, get_slot, locate, set_slot, small_task, trip_source
 from qgraph.frontend.unit import Unit
-from qgraph.program import Slot, Task
+from qgraph.program import MANY, Counter, Slot, Task
 from qgraph.source import Span, copied
 
 
@@ -30,6 +30,8 @@ class CountedLoop:
     decided: Slot
     names: Mapping[str, SlotRef]
     label: str
+    # None where something else may end the loop.
+    counter: Counter | None
     # After the loop the variables hold their last values, and this slot whether there was an iteration; None where it is sure.
     entered: Slot | None
 
@@ -55,7 +57,9 @@ def counted_loop(unit: Unit, scope: Scope, node: ast.For, span: Span, broke: ast
         name: SlotRef(slot.name if name.startswith(ADDED) else unit.local_name(name), slot, _counts_up(axis))
         for name, slot, axis in zip(names, counter.variables, axes, strict=True)
     }
-    return CountedLoop(enter, condition, counter.decided, slots, f"serial {', '.join(names).replace(ADDED, '')}", entered)
+    label = f"serial {', '.join(names).replace(ADDED, '')}"
+    counts = counter.counts(span) if broke is None else None
+    return CountedLoop(enter, condition, counter.decided, slots, label, counts, entered)
 
 
 def _counts_up(axis: WrittenAxis) -> bool:
@@ -93,7 +97,9 @@ class _Counter:
         self._written = list(self._moving)
         self._entered: Slot | None = None
         self._entering: list[ast.stmt] = []
-        self._advancing: list[ast.stmt] = []
+        # What lets the variables advance, by so many iterations.
+        self._advance: Callable[[ast.expr], list[ast.stmt]] = lambda _many: []
+        self._steps: list[tuple[Slot, ast.expr]] = []
 
     def entered(self) -> Slot:
         """A slot that is not 0 after the entry if the loop has an iteration."""
@@ -105,7 +111,13 @@ class _Counter:
         begin, step, count = self._bounds(axis)
         (variable,) = self.variables
         self._entering += [set_slot(variable, begin), set_slot(self._left, count)]
-        self._advancing.append(set_slot(variable, ast.BinOp(get_slot(variable), ast.Add(), step)))
+
+        def advance(many: ast.expr) -> list[ast.stmt]:
+            by = step if _is_one(many) else ast.BinOp(many, ast.Mult(), step)
+            return [set_slot(variable, ast.BinOp(get_slot(variable), ast.Add(), by))]
+
+        self._advance = advance
+        self._steps.append((variable, step))
 
     def count_product(self, axes: Sequence[WrittenAxis]) -> None:
         """A variable for each axis of an ``ndrange``, from the number of the iteration; the last axis is the fastest."""
@@ -118,13 +130,18 @@ class _Counter:
         at = self._slot("at")
         self._moving.append(at)
         self._entering += [set_slot(at, ast.Constant(0)), set_slot(self._left, _product(counts))]
-        self._advancing.append(set_slot(at, ast.BinOp(get_slot(at), ast.Add(), ast.Constant(1))))
-        for position, variable in enumerate(self.variables):
-            rest = counts[position + 1 :]
-            digit = ast.BinOp(get_slot(at), ast.FloorDiv(), _product(rest)) if rest else get_slot(at)
-            if position:
-                digit = ast.BinOp(digit, ast.Mod(), counts[position])
-            self._advancing.append(set_slot(variable, ast.BinOp(digit, ast.Add(), begins[position])))
+
+        def advance(many: ast.expr) -> list[ast.stmt]:
+            statements = [set_slot(at, ast.BinOp(get_slot(at), ast.Add(), many))]
+            for position, variable in enumerate(self.variables):
+                rest = counts[position + 1 :]
+                digit = ast.BinOp(get_slot(at), ast.FloorDiv(), _product(rest)) if rest else get_slot(at)
+                if position:
+                    digit = ast.BinOp(digit, ast.Mod(), counts[position])
+                statements.append(set_slot(variable, ast.BinOp(digit, ast.Add(), begins[position])))
+            return statements
+
+        self._advance = advance
 
     def tasks(self, span: Span, broke: ast.expr | None) -> tuple[Task, Task]:
         """The enter and the condition task."""
@@ -137,13 +154,24 @@ class _Counter:
         more = ast.Name("_more", ast.Load())
         # After the last iteration the variables stay what they are: they may be read after the loop.
         advancing = [
-            set_slot(self._left, ast.BinOp(get_slot(self._left), ast.Sub(), ast.Constant(1))),
+            self._count_down(ast.Constant(1)),
             ast.Assign([ast.Name("_more", ast.Store())], test),
-            ast.If(more, self._advancing, []),
+            ast.If(more, self._advance(ast.Constant(1)), []),
             decide_test(again, self.decided, more),
         ]
         reads = [slot for slot in self._written if slot is not self.decided]
         return enter, small_task(self._unit, "condition", span, again, advancing, reads=reads, writes=self._moving)
+
+    def counts(self, span: Span) -> Counter:
+        """How the loop at ``span`` counts, where nothing else ends it."""
+        many = ast.Name(MANY, ast.Load())
+        skip = (self._count_down(many), *self._advance(many))
+        for statement in (*skip, *(step for _, step in self._steps)):
+            locate(statement, span)
+        return Counter(self._left, skip, tuple(self._steps))
+
+    def _count_down(self, by: ast.expr) -> ast.stmt:
+        return set_slot(self._left, ast.BinOp(get_slot(self._left), ast.Sub(), by))
 
     def _bounds(self, axis: WrittenAxis) -> tuple[ast.expr, ast.expr, ast.expr]:
         """The start, the step and the number of iterations: the host's where it knows them."""
@@ -176,6 +204,10 @@ class _Counter:
 
     def _more(self) -> ast.expr:
         return ast.Compare(get_slot(self._left), [ast.Gt()], [ast.Constant(0)])
+
+
+def _is_one(many: ast.expr) -> bool:
+    return isinstance(many, ast.Constant) and many.value == 1
 
 
 def _product(factors: Sequence[ast.expr]) -> ast.expr:

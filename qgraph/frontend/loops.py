@@ -262,7 +262,10 @@ def _serial_loop(region: Region, scope: Scope, node: ast.For) -> None:
     with region.unit.inside_a_loop():
         inner.block(inner_scope, lowered.statements)
     put_back(inner, inner_scope, places, node)
-    region.add(Loop("serial", span, counted.decided, counted.enter, True, inner.finish(), counted.condition, counted.label))
+    loop = Loop(
+        "serial", span, counted.decided, counted.enter, True, inner.finish(), counted.condition, counted.label, counted.counter
+    )
+    region.add(loop)
     _after(scope, inner_scope, node, surely=counted.entered is None)
     for name in targets:
         _keep_variable(region, scope, node, counted, name, before[name])

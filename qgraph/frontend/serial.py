@@ -12,7 +12,7 @@ from qgraph.frontend.frames import Frame
 from qgraph.frontend.host import surely_runs
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
-from qgraph.frontend.tasks import selected, set_slot, touched_by
+from qgraph.frontend.tasks import get_slot, selected, set_slot, touched_by
 from qgraph.frontend.unit import Unit
 from qgraph.program import FAULTS, ArrayType, Effects, Fault, Slot, Task
 from qgraph.source import Span
@@ -28,6 +28,9 @@ class SerialRun:
         self._statements: list[ast.stmt] = []
         self._slots_read: set[Slot] = set()
         self._slots_written: set[Slot] = set()
+        # By slot, as in ``Task.moves``, and how many of the statements do that.
+        self._moves: dict[Slot, Slot | int] = {}
+        self._moving = 0
 
     @property
     def empty(self) -> bool:
@@ -68,6 +71,16 @@ class SerialRun:
             self._add(set_slot(slot, ast.Name(name, ast.Load())), node)
         self._slots_read.update(reads)
         self._slots_written.update(slots)
+        sources = {ast.dump(get_slot(slot)): slot for slot in reads}
+        found = [value.value if isinstance(value, ast.Constant) else sources.get(ast.dump(value)) for value in values]
+        known = [each for each in found if isinstance(each, int | Slot)]
+        if len(known) == len(slots):
+            self._moves |= {slot: self._before(each) for slot, each in zip(slots, known, strict=True)}
+            self._moving += 2 * len(slots)
+
+    def _before(self, number: Slot | int) -> Slot | int:
+        """Where the run finds at its start what is now in a slot."""
+        return self._moves.get(number, number) if isinstance(number, Slot) else number
 
     def check(self, scope: Scope, test: ast.expr, fault: Fault, details: Sequence[ast.expr], node: ast.AST) -> None:
         """Note ``fault``, with the integers ``details``, where ``test`` is false and nothing is noted yet."""
@@ -144,6 +157,7 @@ class SerialRun:
             selections=selected(self._unit, self._statements),
             scalars=tuple((name, slot) for name, slot in slots.items() if name in needed),
             results=tuple(self._body.assigned.items()),
+            moves=tuple(self._moves.items()) if self._moving == len(self._statements) else (),
         )
 
 

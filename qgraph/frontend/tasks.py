@@ -104,7 +104,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         body=tuple(statements),
         names=body.names.values,
         effects=unit.touched(effects | _slot_reads(body)),
-        selections=selected(unit, everywhere),
+        selections=tuple(replace(each, written=each.local in effects.writes) for each in selected(unit, everywhere)),
         verdict=judgement.verdict if found is None else found.verdict(judgement.verdict),
         index_tuple=index_tuple,
         scalars=tuple((name, slot) for name, slot in body.scalars.items() if name in used),
@@ -197,7 +197,7 @@ def small_task(
 ) -> Task:
     """A one-thread task that the frontend made itself: it reads and writes slots, and may read arrays."""
     for statement in statements:
-        _locate(statement, span)
+        locate(statement, span)
     arrays = touched_by(unit, body, statements, span).reads
     names = frozenset(item if isinstance(item, str) else item.name for item in reads)
     effects = Effects(names | arrays, frozenset(slot.name for slot in writes))
@@ -478,7 +478,8 @@ def _slot_reads(body: Body) -> Effects:
     return Effects(frozenset(slot.name for slot in body.scalars.values()))
 
 
-def _locate(statement: ast.stmt, span: Span) -> None:
+def locate(statement: ast.AST, span: Span) -> None:
+    """Let what has no place in the user's source stand at ``span``."""
     for child in ast.walk(statement):
         if isinstance(child, (ast.stmt, ast.expr)) and not hasattr(child, "lineno"):
             child.lineno, child.col_offset = span.line, span.column

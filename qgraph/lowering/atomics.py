@@ -13,6 +13,8 @@ from numba.np.arrayobj import populate_array
 from qgraph import language
 from qgraph.lowering.number_code import Emitter, is_float, is_signed, less, types
 from qgraph.lowering.numbers import is_number, plain
+from qgraph.plan import LINE_WORDS, SPREAD
+from qgraph.program import WORD
 
 _Callable: Any = types.Callable
 _Opaque: Any = types.Opaque
@@ -310,12 +312,18 @@ def _set_condition(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value
 # How its load ends in the PTX, so that it is told from volatile loads of others: Numba's atomics on floats begin with one.
 PEEKED = "// language.peek"
 # The most blocks of a grid that peeks. All warps read one word past the caches of multiprocessors, one after the other: on an
-# H200 about 0.3 ns each, so that a grid of 4,096 blocks took 8 us longer.
+# H200 about 0.3 ns each, so that a grid of 4,096 blocks took 8 us longer. Where the word is spread, those of as many blocks as
+# can be on the device beside others read it.
 _PEEKING = 64
+_PEEKING_SPREAD = 1024
 _PEEK = (
-    "{ .reg .pred %few; .reg .b32 %blocks, %more; mov.u32 %blocks, %nctaid.x; mov.u32 %more, %nctaid.y; "
-    f"mul.lo.u32 %blocks, %blocks, %more; setp.le.u32 %few, %blocks, {_PEEKING}; mov.u64 $0, -1; "
-    f"@%few ld.volatile.u64 $0, [$1]; }} {PEEKED}"
+    "{ .reg .pred %few, %spread; .reg .b32 %blocks, %more, %most; .reg .b64 %place; "
+    "mov.u32 %blocks, %nctaid.x; mov.u32 %more, %nctaid.y; mul.lo.u32 %blocks, %blocks, %more; "
+    f"setp.gt.s64 %spread, $2, 0; selp.b32 %most, {_PEEKING_SPREAD}, {_PEEKING}, %spread; setp.le.u32 %few, %blocks, %most; "
+    "mov.u32 %blocks, %ctaid.x; mov.u32 %more, %ctaid.y; add.u32 %blocks, %blocks, %more; "
+    f"and.b32 %blocks, %blocks, {SPREAD - 1}; selp.b32 %blocks, %blocks, 0, %spread; "
+    f"mul.wide.u32 %place, %blocks, {LINE_WORDS * WORD}; add.u64 %place, %place, $1; mov.u64 $0, -1; "
+    f"@%few ld.volatile.u64 $0, [%place]; }} {PEEKED}"
 )
 
 
@@ -323,12 +331,12 @@ def peek_word() -> CodeWord:
     """The Numba type of ``language.peek``: a load that no compiler moves, and that asks no cache of one multiprocessor."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(types.int64, args[0], types.intp)
+        return context.make_signature(types.int64, args[0], types.intp, types.intp)
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         word = _element(context, builder, sig, args)
-        load = ir.FunctionType(ir.IntType(64), [word.type])
-        return builder.asm(load, _PEEK, "=&l,l", [word], True)
+        load = ir.FunctionType(ir.IntType(64), [word.type, args[2].type])
+        return builder.asm(load, _PEEK, "=&l,l,l", [word, args[2]], True)
 
     return CodeWord("peek", typer, emit)
 

@@ -12,7 +12,7 @@ from qgraph.compiled import TILE_HEIGHT, CpuPlan, CudaPlan, SimulatedKernel, Sim
 from qgraph.lowering import link
 from qgraph.lowering.block_source import block_code
 from qgraph.lowering.garbage import garbage_kept, search
-from qgraph.lowering.kernel_source import cuda_code
+from qgraph.lowering.kernel_source import Kernels
 from qgraph.lowering.meaning import meaning
 from qgraph.lowering.one_block import entry_of
 from qgraph.lowering.saved import Saved
@@ -77,22 +77,20 @@ def _all_ptx(
     codes: dict[str, TaskCode] = {}
     texts: dict[str, Callable[[], str]] = {}
     compiled: dict[object, TaskCode] = {}
-    guards = plan.guards
+    kernels = Kernels(plan, "numba.cuda", dtypes)
     with garbage_kept():
         for node in plan.nodes:
             if node.task is None or node.task.name in without:
                 continue
-            task = node.task
-            code, function = cuda_code(plan.program, node, "numba.cuda", dtypes, guards.get(node.index))
-            # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
-            twin = compiled.setdefault(_twin(code, function), code)
-            if twin is code:
-                texts[task.name] = _ptx(plan, code, function, capability, options, saved, beside)
-                search()
-            else:
-                code = replace(code, entry=twin.entry)
-                texts[task.name] = texts[twin.task.name]
-            codes[task.name] = code
+            for name, code, function in kernels.of(node):
+                # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
+                twin = compiled.setdefault(_twin(code, function), code)
+                if twin is code:
+                    texts[name] = _ptx(plan, code, function, capability, options, saved, beside)
+                    search()
+                else:
+                    texts[name] = texts[twin.entry]
+                codes[name] = replace(code, entry=twin.entry)
         if plan.has_block:
             code, function = block_code(plan, "numba.cuda", dtypes)
             texts[code.entry] = _ptx(
@@ -156,12 +154,10 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     dtypes = scalar_types(plan.program, matches=True)
     codes: dict[str, TaskCode] = {}
     kernels: dict[str, SimulatedKernel] = {}
-    guards = plan.guards
-    for node in plan.nodes:
-        if node.task is not None:
-            code, function = cuda_code(plan.program, node, cuda, dtypes, guards.get(node.index))
-            codes[node.task.name] = code
-            kernels[node.task.name] = numba_cuda.simulator_kernel(function)
+    written = Kernels(plan, cuda, dtypes)
+    for name, code, function in (each for node in plan.nodes if node.task is not None for each in written.of(node)):
+        codes[name] = code
+        kernels[name] = numba_cuda.simulator_kernel(function)
     block = ""
     if plan.has_block:
         code, function = block_code(plan, cuda, dtypes)

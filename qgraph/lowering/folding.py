@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from qgraph.lowering.dependencies import places_of, reduced, touched_places
@@ -111,10 +112,21 @@ class _Folder:
             return None
         if not direct:
             free = (each for each, before in self._before.items() if not before and self._takes(each, one_thread=True))
-            return next(free, None)
+            return next(itertools.chain(free, self._moving(node, 0)), None)
         waiting = sum(1 << each for each in direct)
-        last = (each for each in direct if waiting & ~(self._before[each] | 1 << each) == 0)
-        return next((each for each in last if self._takes(each)), None)
+        last = (each for each in direct if waiting & ~(self._before[each] | 1 << each) == 0 and self._takes(each))
+        return next(itertools.chain(last, self._moving(node, waiting)), None)
+
+    def _moving(self, node: Node, waiting: int) -> Iterator[int]:
+        """Where the condition of a loop may go that waits for ``waiting``: behind what lets names of arrays change places.
+
+        That is done once an iteration, too, and what then follows waits for both.
+        """
+        assert node.task is not None
+        for index, before in self._before.items() if node.task.role == "condition" else ():
+            task = self._plan.nodes[index].task
+            if task is not None and task.moves and self._takes(index) and waiting & ~(before | 1 << index) == 0:
+                yield index
 
     def _takes(self, index: int, *, one_thread: bool = False) -> bool:
         """Whether the kernel of a node has a last thread, and nothing must come right after it."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from qgraph.combining import Taken, apart_from
-from qgraph.compiled import SEVERAL, TILE_HEIGHT, TILE_ROWS, WARP, Parameter, TaskCode
+from qgraph.compiled import COPIED, SEVERAL, TILE_HEIGHT, TILE_ROWS, WARP, Parameter, TaskCode
 from qgraph.lowering.bin_source import Bins, bin_names, binning, bins_of, strided
 from qgraph.lowering.reduction_source import cuda_finish, identities, numbered, reduction_names
 from qgraph.lowering.slot_source import Dtypes
@@ -30,38 +31,106 @@ from qgraph.lowering.task_source import (
     unravel,
 )
 from qgraph.lowering.tile_source import turns
-from qgraph.lowering.unrolling import TURN, guard, telling
-from qgraph.plan import Node, Unrolling
-from qgraph.program import NUMBER, Function, Program, Task
+from qgraph.lowering.unrolling import TURN, entering, guard, stepping, telling, turned
+from qgraph.plan import GraphPlan, Node, Unrolling
+from qgraph.program import NUMBER, Counter, Function, Loop, Program, Selection, Task
 from qgraph.source import copied
+
+# As in ``TaskCode``.
+Arrays = tuple[tuple[str, tuple[str, ...]], ...]
 
 # The most nodes of the syntax tree of a light loop's body; and how many light loops, joined, are still light.
 _LIGHT = 200
 _MOST_LIGHT = 3
 
 
-def cuda_code(
-    program: Program, node: Node, cuda: object, dtypes: Dtypes, unrolling: Unrolling | None = None
-) -> tuple[TaskCode, Function]:
-    """The kernel of ``node``: one thread an iteration, or a few, or a grid-stride loop where only the device knows how many.
+class Kernels:
+    """Writes the kernels of a plan.
 
-    ``cuda`` is the module that gives thread indices, ``numba.cuda`` or its simulator, or what stands for it meanwhile. In the
-    body of a loop that is unrolled as ``unrolling`` says it begins with a guard.
+    Args:
+        cuda: the module that gives thread indices, ``numba.cuda`` or its simulator, or what stands for it meanwhile.
+        dtypes: the types of kernel scalars.
     """
-    if unrolling is None:
-        return _code(program, node, cuda, dtypes, [])
-    head = guard(unrolling, node)
-    code, function = _code(program, _telling(node, unrolling), cuda, dtypes, head)
+
+    def __init__(self, plan: GraphPlan, cuda: object, dtypes: Dtypes) -> None:
+        self._plan = plan
+        self._cuda = cuda
+        self._dtypes = dtypes
+        self._guards = plan.guards
+        self._entries = plan.entries
+
+    def of(self, node: Node) -> Iterator[tuple[str, TaskCode, Function]]:
+        """All kernels of ``node``, each with its name: one, or a second one for the copies of a loop that is counted."""
+        assert node.task is not None
+        unrolling = self._guards.get(node.index)
+        yield node.task.name, *self._code(node, unrolling)
+        counted = None if unrolling is None else unrolling.counted
+        arrays = {} if counted is None else dict(counted.arrays)
+        if unrolling is not None and node.index in arrays:
+            name = f"{node.task.name}{COPIED}"
+            code, function = self._code(node, unrolling, arrays[node.index])
+            yield name, replace(code, entry=name), replace(function, name=name)
+
+    def _code(self, node: Node, unrolling: Unrolling | None, arrays: Arrays = ()) -> tuple[TaskCode, Function]:
+        """The kernel of ``node``; in the body of an unrolled loop it begins with a guard."""
+        program, task = self._plan.program, node.task
+        entered = self._entries.get(node.index)
+        if entered is not None and entered.counted is not None:
+            counter = self._counter(entered)
+            node = _with_decision(node, lambda task: entering(task, entered, counter))
+        if unrolling is None:
+            code, function = _code(program, node, self._cuda, self._dtypes, [])
+        else:
+            head = guard(unrolling, node)
+            around = None
+            if unrolling.counted is not None:
+                counter = self._counter(unrolling)
+                if unrolling.counted.node == node.index:
+                    around = functools.partial(turned, unrolling=unrolling, counter=counter)
+                else:
+                    node, variables = stepping(node, counter)
+                    head += variables
+            node = _with_decision(node, lambda task: telling(task, unrolling))
+            code, function = _code(program, node, self._cuda, self._dtypes, head, arrays, around)
+        assert task is not None
+        return replace(code, task=task), function
+
+    def _counter(self, unrolling: Unrolling) -> Counter:
+        control = self._plan.nodes[unrolling.node].control
+        assert isinstance(control, Loop)
+        assert control.counter is not None
+        return control.counter
+
+
+def _with_decision(node: Node, change: Callable[[Task], Task]) -> Node:
+    """The node with another task in place of the one that sets a condition, if there is one in its kernel."""
+
+    def changed(tasks: Sequence[Task]) -> tuple[Task, ...]:
+        return tuple(change(task) if task is node.decision else task for task in tasks)
+
     assert node.task is not None
-    return replace(code, task=node.task), function
+    return replace(node, task=changed((node.task,))[0], first=changed(node.first), then=changed(node.then))
 
 
-def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequence[ast.stmt]) -> tuple[TaskCode, Function]:
-    """The kernel of ``node``, which begins with ``head``."""
+def _code(
+    program: Program,
+    node: Node,
+    cuda: object,
+    dtypes: Dtypes,
+    head: Sequence[ast.stmt],
+    arrays: Arrays = (),
+    around: Callable[[Sequence[ast.stmt]], list[ast.stmt]] | None = None,
+) -> tuple[TaskCode, Function]:
+    """The kernel of ``node``, which begins with ``head``.
+
+    ``arrays`` are parameters in place of selections; ``around`` makes its body of that of one thread.
+    """
     task = node.task
     assert task is not None
     if node.beside:
         return _beside(program, node, cuda, dtypes, head)
+    selections = task.selections if arrays else ()
+    task = replace(task, selections=()) if arrays else task
     counts = [axis.count for axis in task.axes]
     names = {**task_names(task, dtypes), **BUILTINS, CUDA_MODULE: cuda}
     several = bool(task.axes) and not task.on_device and _is_light(task)
@@ -73,6 +142,7 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
     names |= {function.name: function for _, function in (*first, *then)}
     if not task.axes:
         body = [*one_thread_body(task, dtypes), *(call for call, _ in then)]
+        body = body if around is None else around(body)
     elif task.reductions:
         names |= reduction_names(task, dtypes)
         several = _is_light(task)
@@ -97,6 +167,8 @@ def _code(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequ
         several=several,
         plane=plane,
         reduces=bool(task.reductions or bins),
+        arrays=arrays,
+        selections=selections,
     )
     return _finished(program, node, [*head, *body], names, how)
 
@@ -109,6 +181,8 @@ class _How:
     several: bool = False
     plane: Literal["", "rows", "tiles"] = ""
     reduces: bool = False
+    arrays: Arrays = ()
+    selections: tuple[Selection, ...] = ()
 
 
 def _finished(
@@ -117,7 +191,9 @@ def _finished(
     """The kernel of ``node`` around its ``body``."""
     task = node.task
     assert task is not None
-    parameters = (*parameters_of(program, task, body), EARLY)
+    types = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
+    named = [Parameter("leaf", name, types[leaves[0]]) for name, leaves in how.arrays]
+    parameters = (*parameters_of(program, task, body), *named, EARLY)
     function = make_function(task.name, [p.name for p in parameters], body, names, task)
     code = TaskCode(
         task=task,
@@ -129,20 +205,11 @@ def _finished(
         on_device=task.on_device,
         several=how.several,
         plane=how.plane,
-        constant=constant_arrays(program, parameters, node.tasks),
+        constant=constant_arrays(program, parameters, node.tasks) - _changing(program, parameters, how.selections),
         reduces=how.reduces,
+        arrays=how.arrays,
     )
     return code, function
-
-
-def _telling(node: Node, unrolling: Unrolling) -> Node:
-    """The node with the code that unrolling adds to the condition, if that is in its kernel."""
-
-    def told(tasks: Sequence[Task]) -> tuple[Task, ...]:
-        return tuple(telling(task, unrolling) if task is node.decision else task for task in tasks)
-
-    assert node.task is not None
-    return replace(node, task=told((node.task,))[0], first=told(node.first), then=told(node.then))
 
 
 def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Sequence[ast.stmt]) -> tuple[TaskCode, Function]:
@@ -184,6 +251,13 @@ def constant_arrays(program: Program, parameters: Sequence[Parameter], tasks: Se
     arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind == "leaf"}
     shared = {name for pair in program.aliases if arrays.issuperset(pair) for name in pair}
     return frozenset(arrays - shared).difference(*(task.effects.writes for task in tasks))
+
+
+def _changing(program: Program, parameters: Sequence[Parameter], selections: Sequence[Selection]) -> frozenset[str]:
+    """Of names of arrays that change places, those of which something may change the memory. No two are the same array."""
+    taken = {parameter.name for parameter in parameters if parameter.is_array}
+    shared = {name for pair in program.aliases for name in pair}
+    return frozenset(each.local for each in selections if each.written or {*each.leaves} & (taken | shared))
 
 
 def _is_light(task: Task) -> bool:

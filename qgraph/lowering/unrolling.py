@@ -6,15 +6,15 @@ So a turn runs several copies of the body. Once the loop is over, the kernels of
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from qgraph import language
 from qgraph.lowering.dependencies import places_of, reduced, touched_places
 from qgraph.lowering.reasons import node_effects
 from qgraph.lowering.slot_source import GUARD, NEXT, SLOTS, TOLD, generated
-from qgraph.plan import GraphPlan, Node, Unrolling
-from qgraph.program import Effects, Loop, Task
+from qgraph.plan import LINE_WORDS, SPREAD, Counted, GraphPlan, Node, Unrolling
+from qgraph.program import MANY, Counter, Effects, Loop, Slot, Task
 from qgraph.source import copied
 
 # Copies of a body of so many nodes at most. On an H200 bodies of 2, 4 and 11 kernels took 0.31, 0.46 and 0.73 of the time with
@@ -36,7 +36,11 @@ def unroll_loops(plan: GraphPlan) -> GraphPlan:
             continue
         copies = _copies(plan, node)
         note = f"unrolled {copies} times while it runs long, by the device or by a host that drives it"
-        nodes[node.index] = replace(node, copies=copies, carried=_carried(plan, node, places), note=note)
+        counted = _counted(plan, node, places)
+        if counted is not None:
+            note = f"unrolled {counted.copies} times while it runs long, and counted once in so many; by a host {copies} times"
+        carried = _carried(plan, node, _body(plan, node), places)
+        nodes[node.index] = replace(node, copies=copies, carried=carried, counted=counted, note=note)
     return replace(plan, nodes=tuple(nodes))
 
 
@@ -63,12 +67,13 @@ def _copies(plan: GraphPlan, node: Node) -> int:
     return next((copies for most, copies in COPIES if nodes <= most), 1)
 
 
-def _carried(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) -> tuple[tuple[int, int], ...]:
-    """The edges from a copy of a body to the next: a node waits for what it has an order with, and for the condition.
+def _carried(
+    plan: GraphPlan, node: Node, body: Sequence[Node], places: Mapping[str, frozenset[str]]
+) -> tuple[tuple[int, int], ...]:
+    """The edges from a copy of ``body`` to the next: a node waits for what it has an order with, and for the condition.
 
     Further than to the next copy no edge is needed: of two nodes that have an order one writes, so it has one with itself.
     """
-    body = _body(plan, node)
     count = len(body)
     position = {each.index: number for number, each in enumerate(body)}
     inside = {(position[before], position[after]) for before, after in plan.edges if before in position and after in position}
@@ -92,6 +97,122 @@ def decides(node: Node, loop: Node) -> bool:
     return isinstance(loop.control, Loop) and any(task is loop.control.condition for task in node.tasks)
 
 
+# --- loops that count ---------------------------------------------------------------------------------------------------
+
+# Copies of a body of so many nodes at most, without the one that counts: none of them waits for a condition, so more of them
+# share what a turn costs.
+_COUNTED_COPIES = ((2, 32), (6, 16), (12, 8))
+_LONGEST_PERIOD = 16
+
+
+def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) -> Counted | None:
+    """How a loop counts of which the host, or the device at its entry, knows how long it runs; None for any other.
+
+    So nothing but its condition may touch what that writes; but iterations may read a variable that grows by steps. Names of
+    arrays may change places, if before the loop each stands for one that is known.
+    """
+    loop = node.control
+    if not isinstance(loop, Loop) or loop.counter is None:
+        return None
+    body = _body(plan, node)
+    (counting,) = (each for each in body if decides(each, node))
+    others = [each for each in body if each is not counting]
+    if not others or any(task is not loop.condition and not task.moves for task in counting.tasks):
+        return None
+    moves = _moves(counting.tasks)
+    moved = {slot.name for slot in moves}
+    mine = loop.condition.effects
+    for each in others:
+        effects = node_effects(each)
+        if effects.writes & (mine.reads | mine.writes | moved):
+            return None
+        stepping = {slot.name for _, slot, _ in steps_in(each, loop.counter)}
+        if effects.reads & mine.writes - stepping:
+            return None
+        if effects.reads & moved and not _finds_arrays(each, moved):
+            return None
+    start = _before(plan, node, moved)
+    states = _states(start, moves) if start is not None else None
+    if states is None:
+        return None
+    copies = next((copies for most, copies in _COUNTED_COPIES if len(others) <= most), _copies(plan, node))
+    copies = max(1, copies // len(states)) * len(states)
+    arrays = tuple(
+        (each.index, tuple((s.local, tuple(s.leaves[state[s.slot.name]] for state in states)) for s in task.selections))
+        for each in others
+        if (task := each.task) is not None and node_effects(each).reads & moved
+    )
+    return Counted(counting.index, loop.counter.left.index, copies, _carried(plan, node, others, places), arrays)
+
+
+def steps_in(node: Node, counter: Counter) -> list[tuple[str, Slot, ast.expr]]:
+    """The variables of a counted loop that a kernel reads once, at its start: the local of each, its slot, and its step."""
+    task = node.task
+    if task is None or node.tasks != (task,):
+        return []
+    steps = {slot.name: step for slot, step in counter.steps}
+    found = [(local, slot, steps[slot.name]) for local, slot in task.scalars if slot.name in steps]
+    code = [*task.body, *(part for axis in task.axes for part in (axis.start, axis.step, axis.count))]
+    read = {
+        child.slice.value
+        for statement in code
+        for child in ast.walk(statement)
+        if isinstance(child, ast.Subscript) and isinstance(child.slice, ast.Constant) and _is_scratch(child.value)
+    }
+    return [each for each in found if each[1].index not in read]
+
+
+def _is_scratch(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == SLOTS.name
+
+
+def _moves(tasks: Iterable[Task]) -> dict[Slot, Slot]:
+    """For each slot that an iteration moves, the one that it takes its number from."""
+    found: dict[Slot, Slot] = {}
+    for task in tasks:
+        found |= {slot: found.get(source, source) for slot, source in task.moves if isinstance(source, Slot)}
+    return found
+
+
+def _finds_arrays(node: Node, moved: Set[str]) -> bool:
+    """Whether all that a kernel wants to know of the slots ``moved`` is which arrays it has."""
+    task = node.task
+    return task is not None and node.tasks == (task,) and all(each.slot.name in moved for each in task.selections)
+
+
+def _before(plan: GraphPlan, loop: Node, slots: Set[str]) -> dict[str, int] | None:
+    """What lies in ``slots`` whenever the loop is entered; None where that is not known."""
+    state: dict[str, int] = {}
+    for index in plan.regions[loop.region].nodes:
+        node = plan.nodes[index]
+        if node is loop:
+            break
+        for task in node.tasks:
+            if task.moves:
+                state |= {slot.name: number for slot, number in task.moves if isinstance(number, int)}
+                unknown = {slot.name for slot, number in task.moves if not isinstance(number, int)}
+            else:
+                unknown = set(task.effects.writes)
+            state = {name: number for name, number in state.items() if name not in unknown}
+        if not node.tasks:
+            state = {name: number for name, number in state.items() if name not in node_effects(node).writes}
+    return {name: state[name] for name in slots} if slots <= state.keys() else None
+
+
+def _states(start: Mapping[str, int], moves: Mapping[Slot, Slot]) -> list[Mapping[str, int]] | None:
+    """What lies in the slots in iteration 0, 1, ..., until that begins again; None where it takes long, or never does."""
+    states = [start]
+    while len(states) <= _LONGEST_PERIOD:
+        last = states[-1]
+        following = {slot.name: last[source.name] for slot, source in moves.items() if source.name in last}
+        if len(following) < len(moves):
+            return None
+        if following == start:
+            return states
+        states.append(following)
+    return None
+
+
 # --- code ---------------------------------------------------------------------------------------------------------------
 
 
@@ -102,6 +223,8 @@ _HALF = 0xFFFFFFFF
 
 def guard(unrolling: Unrolling, node: Node) -> list[ast.stmt]:
     """What the kernel of ``node`` in an unrolled body does first; if it has the condition, the next copy must know, too."""
+    if unrolling.counted is not None and node.index != unrolling.counted.node:
+        return _guard_of_counted(follows=node.index in unrolling.followers)
     deciding = node.decision is not None
     passed_on = f"        if _cuda.grid(1) == 0: {SLOTS.name}[{NEXT.name}] = 0\n" if deciding else ""
     # Loaded before the guard, and used at the end: nothing waits for it in between.
@@ -109,9 +232,82 @@ def guard(unrolling: Unrolling, node: Node) -> list[ast.stmt]:
     if node.index not in unrolling.followers:
         return generated(f"{count}if {GUARD.name} > 0:\n    if {SLOTS.name}[{GUARD.name}] == 0:\n{passed_on}        return\n")
     # The first thing of all, and in any case, since after a branch it could not be before the wait for earlier kernels.
-    going = f"_going = _peek({SLOTS.name}, {GUARD.name})\n"
+    going = f"_going = _peek({SLOTS.name}, {GUARD.name}, 0)\n"
     late = f"    if _going < 0: _going = {SLOTS.name}[{GUARD.name}]\n"
     return generated(f"{going}{count}if {GUARD.name} > 0:\n{late}    if _going == 0:\n{passed_on}        return\n")
+
+
+def _guard_of_counted(*, follows: bool) -> list[ast.stmt]:
+    """The same for a kernel that may be in a copy of a counted loop: then the guard has more in its upper half than 0.
+
+    What that looks at changes between turns alone, so it need not wait before.
+    """
+    early = "" if follows else "if _number == 0: _going = -1\n"
+    return generated(
+        f"_number = {GUARD.name} >> 32\n"
+        f"_going = _peek({SLOTS.name}, {GUARD.name} & {_HALF}, _number)\n"
+        f"{early}"
+        f"if {GUARD.name} > 0:\n"
+        f"    if _going < 0: _going = {SLOTS.name}[{GUARD.name} & {_HALF}]\n"
+        "    if _going <= _number:\n"
+        "        return\n"
+    )
+
+
+def stepping(node: Node, counter: Counter) -> tuple[Node, list[ast.stmt]]:
+    """The kernel of ``node``, and what follows its guard: the variables of the loop as they are in this copy."""
+    found = steps_in(node, counter)
+    if not found:
+        return node, []
+    assert node.task is not None
+    names = {local for local, _, _ in found}
+    task = replace(node.task, scalars=tuple(each for each in node.task.scalars if each[0] not in names))
+    lines = [f"{local} = {SLOTS.name}[{slot.index}] + _number * ({ast.unparse(step)})" for local, slot, step in found]
+    return replace(node, task=task), generated("\n".join(lines))
+
+
+def turned(body: Sequence[ast.stmt], unrolling: Unrolling, counter: Counter) -> list[ast.stmt]:
+    """What the kernel that counts does in place of its ``body``: that of all iterations of a turn, where it is behind copies.
+
+    The last turn is done iteration by iteration, all others at once.
+    """
+    assert unrolling.counted is not None
+    left = f"{SLOTS.name}[{counter.left.index}]"
+    once, told = generated(
+        f"if {MANY} > 0 and {left} > {MANY}:\n"
+        f"    {SLOTS.name}[{unrolling.turns}] = {TURN} + {MANY}\n"
+        "else:\n"
+        f"    _each = {MANY}\n"
+        "    while True:\n"
+        "        _each -= 1\n"
+        f"        if _each <= 0 or {left} <= 0: break\n"
+        f"        {TURN} = {SLOTS.name}[{unrolling.turns}]\n"
+        f"if {MANY} > 0: pass\n"
+    )
+    assert isinstance(once, ast.If)
+    assert isinstance(told, ast.If)
+    told.body = _spreading(counter, unrolling)
+    each = once.orelse[-1]
+    assert isinstance(each, ast.While)
+    once.body += copied(list(counter.skip))
+    each.body[:0] = body
+    return [*generated(f"{MANY} = {NEXT.name} >> 32"), once, told]
+
+
+def _spreading(counter: Counter, unrolling: Unrolling) -> list[ast.stmt]:
+    """Statements that tell all blocks how many iterations are left."""
+    return generated(
+        f"_left = {SLOTS.name}[{counter.left.index}]\n"
+        "_line = 0\n"
+        f"while _line < {SPREAD}:\n"
+        f"    {SLOTS.name}[{unrolling.spread} + {LINE_WORDS} * _line] = _left\n"
+        "    _line += 1\n"
+    )
+
+
+def entering(task: Task, unrolling: Unrolling, counter: Counter) -> Task:
+    """The task that enters a counted loop: the first turn must know how many iterations there are."""
+    return replace(task, body=(*task.body, *_spreading(counter, unrolling)))
 
 
 def telling(task: Task, unrolling: Unrolling) -> Task:
@@ -132,7 +328,7 @@ def telling(task: Task, unrolling: Unrolling) -> Task:
         f"    {SLOTS.name}[{unrolling.turns}] = _count << 32\n"
         f"    if _count != {TURN} >> 32:\n"
         f"        {TOLD.name}[{unrolling.number}] = _count\n"
-        f"if {NEXT.name} > 0:\n"
+        f"if {NEXT.name} & {_HALF} > 0:\n"
         f"    {SLOTS.name}[{NEXT.name}] = _again\n"
     )
     assert isinstance(again, ast.Assign)

@@ -11,9 +11,6 @@ from qgraph.runtime.cuda_graph import patch_kernels
 from qgraph.runtime.cuda_kernels import KernelNode
 from qgraph.runtime.cuda_layout import GraphInstance, add_node, connect
 
-# A loop runs long that has this many times as many iterations as copies.
-LONG = 2
-
 # Each kernel, copies once, with those that wait for it inside.
 Followed = Sequence[tuple[KernelNode, Sequence[KernelNode]]]
 
@@ -31,6 +28,25 @@ def add_copies(
         for place in range(unrolling.copies - 1)
         for before, after in unrolling.carried
     ]
+    connect(graph, pairs, programmatic=waits_inside)
+
+
+def add_counted_copies(
+    graph: Any, plan: GraphPlan, unrolling: Unrolling, copies: Mapping[int, Sequence[KernelNode]], *, waits_inside: bool
+) -> None:
+    """The same for a loop that is counted once a turn, behind all copies of the rest of its body."""
+    counted = unrolling.counted
+    assert counted is not None
+    nodes = [index for index in body_of(plan, unrolling) if index != counted.node]
+    places = range(counted.copies)
+    handles = {(index, place): add_node(graph, copies[index][place]) for place in places for index in nodes}
+    inside = [edge for edge in plan.edges if edge[0] in nodes and edge[1] in nodes]
+    pairs = [(handles[before, place], handles[after, place]) for place in places for before, after in inside]
+    pairs += [(handles[before, place], handles[after, place + 1]) for place in places[:-1] for before, after in counted.carried]
+    # Each node is in an order with its next copy, so the last ones are behind all others.
+    (counting,) = copies[counted.node]
+    last, followed = add_node(graph, counting), {before for before, _ in inside}
+    pairs += [(handles[index, places[-1]], last) for index in nodes if index not in followed]
     connect(graph, pairs, programmatic=waits_inside)
 
 

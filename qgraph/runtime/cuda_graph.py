@@ -193,7 +193,7 @@ class CudaExecutable(ABC):
 
     def _make_kernels(self, plan: CudaPlan, loaded: LoadedCode, block_size: int | None) -> None:
         host_index = {value.name: index for index, value in enumerate(plan.plan.program.host_values)}
-        setting = KernelSetting(loaded, self._parameters, self.device, block_size, host_index)
+        setting = self._setting = KernelSetting(loaded, self._parameters, self.device, block_size, host_index)
         loops = self._handle_loops(plan.plan)
         for node in plan.plan.nodes:
             if node.task is not None and node.index not in self._others.nodes:

@@ -16,7 +16,7 @@ from qgraph.compiled import PROGRAMMATIC, CudaPlan
 from qgraph.errors import CudaError
 from qgraph.plan import Node, Unrolling
 from qgraph.program import WORD, Branch, Loop
-from qgraph.runtime.cuda_copies import LONG, Form, add_copies, body_of, followed_in
+from qgraph.runtime.cuda_copies import Form, add_copies, body_of, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_graph import CudaExecutable
 from qgraph.runtime.cuda_kernels import KernelNode
@@ -168,7 +168,7 @@ class CudaHostLoopExecutable(CudaExecutable):
     def _alone(self, unrolling: Unrolling) -> int:
         """How many iterations are launched one by one: a loop that ends so early would only lose by more."""
         assert self._turns is not None
-        ran_long = self._turns.words[unrolling.number] >= LONG * unrolling.copies
+        ran_long = self._turns.words[unrolling.number] >= 2 * unrolling.copies
         # One at least: it sets the word that guards the first copy.
         return 1 if ran_long else unrolling.copies
 

@@ -229,8 +229,7 @@ class Parameters:
         self._early_words = {form: [self._take(1) for _ in range(len(plan.plan.nodes) + 1)] for form in forms}
         controls = [node.index for node in plan.plan.nodes if node.control is not None]
         self._handle_words = {(form, index): self._take(1) for form in forms for index in controls}
-        numbers = {each: (None, *range(2 * each.copies)) for each in unrolled}
-        self._guard_words = {(each.node, number): self._take(2) for each in unrolled for number in numbers[each]}
+        self._guard_words = {(each.node, number): self._take(2) for each in unrolled for number in (None, *each.numbers)}
         self._words = (ctypes.c_int64 * self._used)()
         self._base = ctypes.addressof(self._words)
         self._bytes = memoryview(self._words).cast("B")
@@ -246,7 +245,7 @@ class Parameters:
         self._write_words(faults_word, faults_pointer, FAULT_WORDS, _WORD)
         self._write_words(turns_word, turns_pointer, len(unrolled), _WORD)
         for each in unrolled:
-            for number in range(2 * each.copies):
+            for number in each.numbers:
                 self._set_guard(each.node, number, *each.words(number))
 
     def _set_guard(self, node: int, number: int | None, guard: int, then: int) -> None:
@@ -296,13 +295,24 @@ class Parameters:
             late = kernel.index % _AHEAD == 0
         self._integers[self._early_words[unrolled][kernel.index]] = (2 if late else 1) if early else 0
 
-    def bind(self, index: int, bit: int, code: TaskCode, loop: int | None, copy: int | None = None) -> tuple[Any, list[int]]:
+    def bind(
+        self, index: int, bit: int, code: TaskCode, loop: int | None, copy: int | None = None, place: int = 0
+    ) -> tuple[Any, list[int]]:
         """The parameters of node ``index``, the kernel with mask ``bit``: an array of pointers to them, and their sizes.
 
         ``loop`` is the conditional node whose handle the task gets, None for handle 0. ``copy`` is None in the plain graph, in
-        the unrolled one the number of the copy. The pointers are valid as long as this object and the array live.
+        the unrolled one the number of the copy, and ``place`` how many are before it in a turn. The pointers are valid as long
+        as this object and the array live.
         """
-        parts = [part for parameter in code.parameters for part in self._parts(index, bit, parameter, loop, copy)]
+        parts = [
+            part
+            for parameter in code.parameters
+            for part in (
+                self._leaf(bit, code.leaf_of(parameter.name, place))
+                if parameter.kind == "leaf"
+                else self._parts(index, bit, parameter, loop, copy)
+            )
+        ]
         pointers = (ctypes.c_void_p * max(1, len(parts)))(*(self._base + offset for offset, _size in parts))
         return pointers, [size for _offset, size in parts]
 
@@ -318,11 +328,13 @@ class Parameters:
             return _word_place(self._guard_words[self._guards[index].node, copy] + (parameter.kind == "next")).parts
         if parameter.kind in ("slots", "faults", "turns"):
             return self._places[parameter.kind, parameter.name].parts
-        if parameter.kind == "host":
-            self._host_users[self._host_index[parameter.name]] |= bit
-        else:
-            self._leaf_users[parameter.name].users |= bit
-        return self._places[parameter.kind, parameter.name].parts
+        assert parameter.kind == "host"
+        self._host_users[self._host_index[parameter.name]] |= bit
+        return self._places["host", parameter.name].parts
+
+    def _leaf(self, bit: int, name: str) -> tuple[tuple[int, int], ...]:
+        self._leaf_users[name].users |= bit
+        return self._places["leaf", name].parts
 
     def update_host(self, host: tuple[int, ...]) -> None:
         """Write the host values that changed."""
@@ -424,11 +436,14 @@ class KernelNode:
         self.take_shape(self.shape)
         self.launch.kernelParams = ctypes.addressof(self.pointers)
 
-    def copied(self, number: int, parameters: Parameters) -> KernelNode:
-        """The same kernel as copy ``number`` of an unrolled graph, in which it has the handles and the guard of that copy."""
+    def copied(self, number: int, parameters: Parameters, place: int = 0) -> KernelNode:
+        """The same kernel as copy ``number`` of an unrolled graph, in which it has the handles and the guard of that copy.
+
+        ``place``: how many copies are before it in a turn, where arrays change places from one to the next.
+        """
         made = copy.copy(self)
         made.copy, made.early, made.executable, made.handle = number, False, None, None
-        made.pointers, _sizes = parameters.bind(self.index, self.bit, self.code, self._loop, number)
+        made.pointers, _sizes = parameters.bind(self.index, self.bit, self.code, self._loop, number, place)
         made._make_launch()
         return made
 

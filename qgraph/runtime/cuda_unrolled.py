@@ -8,12 +8,12 @@ loops are launched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
-from qgraph.compiled import PROGRAMMATIC, CudaPlan
-from qgraph.plan import GraphPlan
-from qgraph.runtime.cuda_copies import LONG, Form, add_copies, followed_in
+from qgraph.compiled import COPIED, PROGRAMMATIC, CudaPlan
+from qgraph.plan import GraphPlan, Unrolling
+from qgraph.runtime.cuda_copies import Form, add_copies, add_counted_copies, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_graph import CudaGraphExecutable
 from qgraph.runtime.cuda_kernels import KernelNode, Parameters
@@ -33,6 +33,7 @@ class UnrolledLayout(Layout):
         self,
         plan: GraphPlan,
         kernels: dict[int, KernelNode],
+        variants: Mapping[int, KernelNode],
         others: OtherNodes,
         programmatic: Set[tuple[int, int]],
         parameters: Parameters,
@@ -42,14 +43,17 @@ class UnrolledLayout(Layout):
         guards = plan.guards
         # By node, its copies: one of what is in no unrolled body.
         self._copies = {
-            index: [kernel.copied(number, parameters) for number in range(guards[index].copies if index in guards else 1)]
+            index: [
+                variants.get(index, kernel).copied(number, parameters, place)
+                for place, number in enumerate(_numbers(guards.get(index), index))
+            ]
             for index, kernel in kernels.items()
         }
         first = {index: copies[0] for index, copies in self._copies.items()}
         self._unrolled = {body: each for each in plan.unrolled for body in plan.nodes[each.node].bodies}
         self._waits_inside = waits_inside
         self.kernels = [kernel for copies in self._copies.values() for kernel in copies]
-        carried = [edge for each in plan.unrolled for edge in each.carried if waits_inside]
+        carried = [edge for each in plan.unrolled for edge in (each.counted or each).carried if waits_inside]
         self.followed = followed_in(first, (*programmatic, *carried))
 
         def set_handle(node: int, handle: int) -> None:
@@ -63,7 +67,18 @@ class UnrolledLayout(Layout):
         if unrolling is None:
             super().fill(root, graph, region)
         else:
-            add_copies(graph, self._plan, unrolling, self._copies, waits_inside=self._waits_inside)
+            add = add_copies if unrolling.counted is None else add_counted_copies
+            add(graph, self._plan, unrolling, self._copies, waits_inside=self._waits_inside)
+
+
+def _numbers(unrolling: Unrolling | None, index: int) -> range:
+    """The numbers of the copies of node ``index``, whose loop is unrolled so."""
+    if unrolling is None:
+        return range(1)
+    counted, first = unrolling.counted, unrolling.first_counted
+    if counted is None:
+        return range(unrolling.copies)
+    return range(first, first + (1 if index == counted.node else counted.copies))
 
 
 class CudaUnrollingExecutable(CudaGraphExecutable):
@@ -96,7 +111,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         super()._build()
         assert self._turns is not None
         self._iterations = memoryview(self._turns.words).cast("B").cast("q")
-        self._many = LONG * sum(each.copies for each in self.plan.plan.unrolled)
+        self._many = sum(each.long for each in self.plan.plan.unrolled)
         self._plain = Form(self._instance, list(self._kernels.values()))
         self._unrolled: Form | None = None
         self._more_others: OtherNodes | None = None
@@ -144,6 +159,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
             layout = UnrolledLayout(
                 self.plan.plan,
                 self._kernels,
+                self._variants(),
                 others,
                 self._programmatic,
                 self._parameters,
@@ -157,6 +173,16 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         self._unrolled = Form(instance, layout.kernels, layout.followed)
         if not self._launched:
             self._change(True)
+
+    def _variants(self) -> dict[int, KernelNode]:
+        """The kernels of copies that are others than those of the plain graph, with their shapes."""
+        found = {}
+        for index, kernel in self._kernels.items():
+            code = self.plan.codes.get(f"{kernel.code.task.name}{COPIED}")
+            if code is not None:
+                found[index] = KernelNode(index, code, kernel.bit, None, self._setting)
+                found[index].take_shape(kernel.shape)
+        return found
 
     def _update_others(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
         changed = super()._update_others(values, host)

@@ -10,7 +10,7 @@ import pytest
 import qgraph
 from qgraph.runtime import cuda_host_loop, cuda_unrolled
 from qgraph.runtime.cuda_driver import call, device, driver
-from tests.loop_kernels import independent, leaving, swapping
+from tests.loop_kernels import COUNTED, independent, leaving, swapping, trading
 
 TURNS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16, 17, 18, 19, 100)
 OPTIONS = {"backend": "cuda", "conditional": "device"}
@@ -142,6 +142,93 @@ def test_any_number_of_turns(function, arrays, form):
         agrees(kernel, *(ints(700, seed) if seed == 0 else np.full(700, 77) for seed in range(arrays)), np.array(turns))
         if form in ("unrolled", "plain"):
             assert runs_unrolled(kernel) == (form == "unrolled")
+    assert kernel.stats.graph_builds == 1
+
+
+@pytest.mark.parametrize("n", [700, 40_000, 3_000_000])
+@pytest.mark.parametrize("function", COUNTED, ids=lambda each: each.__name__)
+def test_counted_loops(function, n, form):
+    kernel = cuda_kernel(function)
+    turns = (1, 2, 31, 33, 70) if n > 700 else (1, *TURNS, 31, 32, 33, 63, 64, 65, 100, 100, 2)
+    for number, count in enumerate(turns):
+        found = [ints(n + number, count), ints(n + number, count + 50)]
+        agrees(kernel, *found, np.array(count), 3, expected=counted_in_numpy[function.__name__] if n > 700 else None)
+        if form in ("unrolled", "plain"):
+            assert runs_unrolled(kernel) == (form == "unrolled")
+    assert kernel.stats.graph_builds == 1
+
+
+def marched(x, y, turns, a):
+    for _ in range(int(turns)):
+        x[:-1] += a * (y[1:] - y[:-1])
+        y[1:] += x[1:] - 2 * x[:-1]
+    x += 5
+
+
+def traded(x, y, turns, a):
+    p, q, numbers = x, y, np.arange(len(x))
+    for _ in range(int(turns)):
+        q[:] = p[::-1] * a + numbers
+        p, q = q, p
+    p += q * 3
+
+
+def three_taken_in_turn(x, y, turns, a):
+    p, q, r = x, y, np.zeros_like(x)
+    r[:2] = 5, 6
+    for _ in range(int(turns)):
+        q[:] = p[::-1] * a + r
+        p, q, r = q, r, p
+    r += p + q * 7
+
+
+def taken_from_the_start(x, y, turns, a):
+    numbers = np.arange(len(x))
+    for t in range(3):
+        p, q = x, y
+        for _ in range(int(turns) + t):
+            q[:] = p[::-1] * a + numbers
+            p, q = q, p
+        q += p * t
+
+
+def stepped(x, y, turns, a):
+    for t in range(int(turns) * a, 0, -a):
+        x *= 3
+        x += t
+        y[:t] = y[:t] * 2 + x[:t]
+    p, q = x, y
+    for t in range(2, 2 + int(turns) * 3, 3):
+        q += (p + t) * t
+        p, q = q, p
+
+
+def last_was(x, y, turns, a):
+    for _ in range(int(turns)):
+        x *= 3
+        x += y
+    for _ in range(2 * int(turns)):
+        y *= 3
+        y += x
+    y[0] = 4 + (int(turns) - 1) * a
+
+
+counted_in_numpy = {
+    "marching": marched,
+    "trading": traded,
+    "three_in_turn": three_taken_in_turn,
+    "from_the_start": taken_from_the_start,
+    "stepping": stepped,
+    "last_of": last_was,
+}
+
+
+def test_arrays_change_places_at_other_addresses_and_sizes():
+    kernel = cuda_kernel(trading)
+    for number in range(12):
+        n = 1000 + 3 * (number // 2)
+        agrees(kernel, ints(n, number), ints(n, number + 20), np.array(90 + number), 5, expected=traded)
+    assert runs_unrolled(kernel)
     assert kernel.stats.graph_builds == 1
 
 

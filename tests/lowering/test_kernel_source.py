@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering.kernel_source import cuda_code
+from qgraph.lowering.kernel_source import Kernels
 
 
 def by_rows(x, y):
@@ -32,7 +32,7 @@ def test_places_take_no_division_and_extents_have_32_bits(function, plane):
     x = np.zeros((8, 8), np.float32)
     kernel = qgraph.kernel(function)
     plan = kernel.plan(x, x.copy())
-    assert cuda_code(plan.program, plan.nodes[0], None, {})[0].plane == plane
+    assert next(Kernels(plan, None, {}).of(plan.nodes[0]))[1].plane == plane
     (ptx,) = kernel.ptx(x, x.copy()).values()
     assert not re.search(r"\b(div|rem)\.", ptx)
     if function is not heavy:
@@ -74,4 +74,4 @@ def calls_short(x, y):
 @pytest.mark.parametrize(("function", "light"), [(calls_long, False), (calls_short, True)])
 def test_what_a_loop_calls_counts(function, light):
     plan = qgraph.kernel(function).plan(np.zeros(8), np.zeros(8))
-    assert cuda_code(plan.program, plan.nodes[0], None, {})[0].several == light
+    assert next(Kernels(plan, None, {}).of(plan.nodes[0]))[1].several == light

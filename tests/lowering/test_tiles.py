@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering.kernel_source import cuda_code
+from qgraph.lowering.kernel_source import Kernels
 from qgraph.lowering.tile_source import turns
 from qgraph.runtime.launch_shapes import in_tiles
 
@@ -18,7 +18,7 @@ SHAPES = [(1, 1), (32, 8), (33, 9), (31, 7), (64, 64), (100, 3), (3, 100), (32, 
 def places(rows, columns, threads=256):
     """Where the iterations of each thread are, block by block: the generated kernel in plain Python."""
     plan = qgraph.kernel(turned).plan(np.zeros((rows, columns)), np.zeros((columns, rows)))
-    code, _ = cuda_code(plan.program, plan.nodes[0], None, {})
+    ((_, code, _),) = Kernels(plan, None, {}).of(plan.nodes[0])
     assert code.plane == "tiles"
     shape = in_tiles((rows, columns), threads)
     assert shape.threads <= max(threads, 8)

@@ -123,7 +123,7 @@ def arguments(function, turns):
     return [x, np.array(turns)] if function.__code__.co_argcount == 2 else [x, y, np.array(turns)]
 
 
-def peek_of_a_large_grid(words, index):
+def peek_of_a_large_grid(words, index, spread):
     return -1
 
 

@@ -25,6 +25,7 @@ from qgraph.lowering import numba_cuda
 from qgraph.lowering.compile import compile_simulator
 from qgraph.program import ArrayType
 from qgraph.runtime import (
+    cuda_arena,
     cuda_driver,
     cuda_graph,
     cuda_kernels,
@@ -42,6 +43,7 @@ from qgraph.runtime.call import Call
 from qgraph.runtime.formats import FORMATS
 from qgraph.runtime.host_calls import Kept
 from qgraph.runtime.host_values import HostValues
+from tests.loop_kernels import COUNTED, trading
 
 real = cuda_driver.driver
 numbers = itertools.count(1000)
@@ -300,6 +302,7 @@ def add_dependencies(graph, befores, afters, data, count):
 
 def install():
     for module in (
+        cuda_arena,
         cuda_driver,
         cuda_graph,
         cuda_kernels,
@@ -396,6 +399,31 @@ def forced():
             kernel.agrees(*arguments(function, turns, n=turns + 10, a=turns))
             assert kernel.unrolled
         assert len({id(each) for each in driver.launched[-8:]}) == 1
+
+
+def counted():
+    for function in COUNTED:
+        copies = 30 if function.__name__ == "three_in_turn" else 32
+        kernel = Kernel(function, *arguments(function, 3), unrolled=True)
+        assert {each.counted.copies for each in kernel.plan.unrolled} == {copies}, function
+        for turns in (0, 1, 2, 31, 32, 33, 64, 65, 71):
+            if function.__name__ != "last_of" or turns:
+                kernel.agrees(*arguments(function, turns))
+                kernel.agrees(*arguments(function, turns, n=turns + 10, a=turns + 1))
+        assert kernel.unrolled
+        each = kernel.plan.unrolled[0]
+        words = np.ctypeslib.as_array((ctypes.c_int64 * kernel.plan.scratch_words).from_address(scratch_of(kernel)))
+        assert words[each.turns] & 0xFFFFFFFF == 0
+        assert set(words[each.spread :: 16][:64]) == {words[each.counted.left]}
+    # One that is too short for all these copies runs the plain graph, which counts as well.
+    kernel = Kernel(trading, *arguments(trading, 3))
+    for turns, unrolled in ((31, False), (32, False), (32, True), (5, True), (5, False), (7, False)):
+        kernel.agrees(*arguments(trading, turns))
+        assert kernel.unrolled == unrolled, turns
+
+
+def scratch_of(kernel):
+    return kernel.executable._resources.scratch.pointer
 
 
 def adapted():

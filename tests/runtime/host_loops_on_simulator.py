@@ -23,7 +23,7 @@ from qgraph.runtime import cuda_host_loop
 from qgraph.runtime.array_view import view_of_host
 from qgraph.runtime.call import Call
 from qgraph.runtime.host_values import HostValues
-from tests.loop_kernels import faulty, leaving
+from tests.loop_kernels import faulty, leaving, trading
 from tests.runtime import graphs_on_simulator as simulated
 from tests.runtime.graphs_on_simulator import nested
 
@@ -234,7 +234,7 @@ def deciding_sum(x, y, turns, a):
     return n
 
 
-KERNELS = (do_while, independent, limited, tested_first, counted, several, nested, leaving, deciding_sum)
+KERNELS = (do_while, independent, limited, tested_first, counted, several, nested, leaving, deciding_sum, trading)
 
 
 def arguments(function, turns, n=5, a=7):

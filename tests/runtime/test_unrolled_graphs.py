@@ -7,7 +7,9 @@ import pytest
 from tests.processes import agrees_on_the_simulator
 
 
-@pytest.mark.parametrize("part", ["forced", "adapted", "the_same", "never", "repeated", "repeated_and_adapted", "interrupted"])
+@pytest.mark.parametrize(
+    "part", ["forced", "adapted", "the_same", "never", "repeated", "repeated_and_adapted", "interrupted", "counted"]
+)
 def test_graphs_on_the_simulator(part):
     pytest.importorskip("cuda.bindings")
     agrees_on_the_simulator("tests.runtime.graphs_on_simulator", part)
