@@ -34,16 +34,20 @@ class Parameter:
     that ``type``) as float32, and so on. ``faults``: int64 words that the host reads too, where a task notes what it found
     wrong. ``handle``: uint64, the conditional handle of the node that this task arms or decides, 0 where a slot is written
     instead. ``callback``: uint64, the address of a host call's function (``HostCall.name``), or of what it is given
-    (``HostCall.name`` and ``_data``); on the CPU only. ``guard``: int64, in the body of an unrolled loop, the word of scratch
-    that is 0 where the kernel does nothing; 0 where nothing is tested. ``next``: int64, for the kernel with the condition of
-    such a loop the word that guards what comes after it; 0 where that is not guarded. ``turns``: int64 words that the host
-    reads too, where unrolled loops tell how many iterations they had. ``early``: int64, not 0 where the kernels that wait for
-    this one may start beside it, 1 at once and 2 when it has waited itself; the last parameter of every CUDA kernel.
-    ``places``: uint64, the address of words that say where the arrays of the call must lie (``language.same_places``), or 0;
-    the last parameter on the CPU.
+    (``HostCall.name`` and ``_data``); on the CPU only. ``guard``: uint32, in the body of an unrolled loop, the word of scratch
+    that is 0 where the kernel does nothing; 0 where nothing is tested. ``copy`` and ``peeks``: uint32, in the body of a loop
+    that is counted: the word then says how many iterations are left, and the kernel does nothing where those are no more than
+    ``copy``; a grid of no more than ``peeks`` blocks looks before it waits, at the words that are spread. ``next``: int64, for
+    the kernel with the condition of such a loop the word that guards what comes after it; 0 where that is not guarded.
+    ``turns``: int64 words that the host reads too, where unrolled loops tell how many iterations they had. ``early``: uint32,
+    not 0 where the kernels that wait for this one may start beside it, 1 at once and 2 when it has waited itself; the last
+    parameter of every CUDA kernel. ``places``: uint64, the address of words that say where the arrays of the call must lie
+    (``language.same_places``), or 0; the last parameter on the CPU.
     """
 
-    kind: Literal["leaf", "host", "slots", "faults", "handle", "callback", "guard", "next", "turns", "early", "places"]
+    kind: Literal[
+        "leaf", "host", "slots", "faults", "handle", "callback", "guard", "copy", "peeks", "next", "turns", "early", "places"
+    ]
     name: str
     type: ArrayType | ScalarType | None = None
 

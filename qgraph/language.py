@@ -317,7 +317,7 @@ def remainder(value: int, size: int) -> int:
 
 
 # Numbers below this have 32 bits.
-SHORT_LIMIT = 1 << 32
+SHORT_LIMIT = 1 << 31
 
 
 def short(value: int) -> int:
@@ -438,14 +438,26 @@ def set_condition(slots: Any, index: int, handle: int, value: int) -> None:
     slots[index] = value
 
 
-def peek(words: Any, index: int, spread: int = 0) -> int:
+def peek(words: Any, index: int) -> int:
     """``words[index]``, read at once, before earlier kernels are waited for; -1 from a large grid, which had better read later.
 
-    What it reads must have been written by a kernel that those before this one have waited for, and be no -1. ``spread``: not 0
-    where the same is in all ``SPREAD`` words that are ``LINE_WORDS`` apart; blocks then read different ones.
+    What it reads must have been written by a kernel that those before this one have waited for, and be no -1.
     """
     value: int = words[index]
     return value
+
+
+def peek_spread(words: Any, index: int, most: int) -> int:
+    """The same of a number of 31 bits that is ``SPREAD`` times in ``words``, for a grid of no more than ``most`` blocks.
+
+    They are ``LINE_WORDS`` apart, and blocks read different ones.
+    """
+    return int(words[index]) if most > 0 else -1
+
+
+def is_over(words: Any, index: int, seen: int, number: int) -> bool:
+    """Whether a copy of an unrolled body has nothing to do: ``seen``, or ``words[index]`` where that is -1, is not above."""
+    return int(words[index] if seen < 0 else seen) <= number
 
 
 class Func:

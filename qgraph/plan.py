@@ -123,13 +123,12 @@ class Unrolling:
         A host launches copies 0 to ``copies - 1`` and ``copies`` to ``2 * copies - 1`` by turns. Each half guards the first
         copy of the other, by a word that none of its own kernels looks at: some may start after its last condition.
 
-        Of copies of a counted loop, which come after these: the first of the ``spread`` words, and in the upper half how many
-        copies are before it; and how many there are in the upper half of the other.
+        Of copies of a counted loop, which come after these: the first of the ``spread`` words; and how many copies there are,
+        in the upper half of the other.
         """
         if number >= self.first_counted:
             assert self.counted is not None
-            place = number - self.first_counted
-            return (place << 32 | self.spread) if place else 0, self.counted.copies << 32
+            return self.spread, self.counted.copies << 32
         half, place = divmod(number, self.copies)
         last = place == self.copies - 1
         guard = self.guards + (half * self.copies if place == 0 else place)
@@ -261,10 +260,15 @@ class GraphPlan:
         return self.one_block is not None and not self.one_block.why_not
 
     @property
+    def always(self) -> int:
+        """A word of scratch that is 1, and guards the iterations of counted loops where they have no copies; 0 without such."""
+        return self.program.scratch_words if any(node.counted is not None for node in self.nodes) else 0
+
+    @property
     def unrolled(self) -> tuple[Unrolling, ...]:
         """The loops that are unrolled while they run long."""
         found: list[Unrolling] = []
-        word = self.program.scratch_words
+        word = self.program.scratch_words + (1 if self.always else 0)
         for node in self.nodes:
             if node.copies > 1:
                 inside = [edge for body in node.bodies for edge in self.edges if edge[0] in self.regions[body].nodes]

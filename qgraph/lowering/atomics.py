@@ -312,18 +312,12 @@ def _set_condition(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value
 # How its load ends in the PTX, so that it is told from volatile loads of others: Numba's atomics on floats begin with one.
 PEEKED = "// language.peek"
 # The most blocks of a grid that peeks. All warps read one word past the caches of multiprocessors, one after the other: on an
-# H200 about 0.3 ns each, so that a grid of 4,096 blocks took 8 us longer. Where the word is spread, those of as many blocks as
-# can be on the device beside others read it.
+# H200 about 0.3 ns each, so that a grid of 4,096 blocks took 8 us longer.
 _PEEKING = 64
-_PEEKING_SPREAD = 1024
 _PEEK = (
-    "{ .reg .pred %few, %spread; .reg .b32 %blocks, %more, %most; .reg .b64 %place; "
-    "mov.u32 %blocks, %nctaid.x; mov.u32 %more, %nctaid.y; mul.lo.u32 %blocks, %blocks, %more; "
-    f"setp.gt.s64 %spread, $2, 0; selp.b32 %most, {_PEEKING_SPREAD}, {_PEEKING}, %spread; setp.le.u32 %few, %blocks, %most; "
-    "mov.u32 %blocks, %ctaid.x; mov.u32 %more, %ctaid.y; add.u32 %blocks, %blocks, %more; "
-    f"and.b32 %blocks, %blocks, {SPREAD - 1}; selp.b32 %blocks, %blocks, 0, %spread; "
-    f"mul.wide.u32 %place, %blocks, {LINE_WORDS * WORD}; add.u64 %place, %place, $1; mov.u64 $0, -1; "
-    f"@%few ld.volatile.u64 $0, [%place]; }} {PEEKED}"
+    "{ .reg .pred %few; .reg .b32 %blocks, %more; mov.u32 %blocks, %nctaid.x; mov.u32 %more, %nctaid.y; "
+    f"mul.lo.u32 %blocks, %blocks, %more; setp.le.u32 %few, %blocks, {_PEEKING}; mov.u64 $0, -1; "
+    f"@%few ld.volatile.u64 $0, [$1]; }} {PEEKED}"
 )
 
 
@@ -331,14 +325,59 @@ def peek_word() -> CodeWord:
     """The Numba type of ``language.peek``: a load that no compiler moves, and that asks no cache of one multiprocessor."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(types.int64, args[0], types.intp, types.intp)
+        return context.make_signature(types.int64, args[0], types.intp)
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         word = _element(context, builder, sig, args)
-        load = ir.FunctionType(ir.IntType(64), [word.type, args[2].type])
-        return builder.asm(load, _PEEK, "=&l,l,l", [word, args[2]], True)
+        load = ir.FunctionType(ir.IntType(64), [word.type])
+        return builder.asm(load, _PEEK, "=&l,l", [word], True)
 
     return CodeWord("peek", typer, emit)
+
+
+_PEEK_SPREAD = (
+    "{ .reg .pred %few; .reg .b32 %blocks, %more; .reg .b64 %place; mov.u32 %blocks, %nctaid.x; mov.u32 %more, %nctaid.y; "
+    "mul.lo.u32 %blocks, %blocks, %more; setp.le.u32 %few, %blocks, $2; mov.u32 %blocks, %ctaid.x; mov.u32 %more, %ctaid.y; "
+    f"add.u32 %blocks, %blocks, %more; and.b32 %blocks, %blocks, {SPREAD - 1}; "
+    f"mad.wide.u32 %place, %blocks, {LINE_WORDS * WORD}, $1; mov.u32 $0, -1; "
+    f"@%few ld.relaxed.gpu.global.u32 $0, [%place]; }} {PEEKED}"
+)
+
+
+def peek_spread_word() -> CodeWord:
+    """The Numba type of ``language.peek_spread``. All is in 32 bits: in a short kernel each instruction counts."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(types.int32, args[0], types.uint32, types.uint32)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        word = _word_at(context, builder, sig, args)
+        load = ir.FunctionType(ir.IntType(32), [word.type, args[2].type])
+        return builder.asm(load, _PEEK_SPREAD, "=&r,l,r", [word, args[2]], True)
+
+    return CodeWord("peek_spread", typer, emit)
+
+
+def is_over_word() -> CodeWord:
+    """The Numba type of ``language.is_over``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(types.boolean, args[0], types.uint32, types.int32, types.uint32)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        seen, number = args[2], args[3]
+        found = cgutils.alloca_once_value(builder, seen)
+        with builder.if_then(builder.icmp_signed("<", seen, ir.Constant(seen.type, 0))):
+            builder.store(builder.trunc(builder.load(_word_at(context, builder, sig, args)), seen.type), found)
+        return builder.icmp_signed("<=", builder.load(found), number)
+
+    return CodeWord("is_over", typer, emit)
+
+
+def _word_at(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """The pointer to the word of scratch whose number ``args[1]`` has 32 bits."""
+    array = context.make_array(sig.args[0])(context, builder, args[0])
+    return builder.gep(array.data, [builder.zext(args[1], ir.IntType(64))])
 
 
 def cast_word(dtype: Any) -> CodeWord:

@@ -332,9 +332,14 @@ def _by_rows(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several:
         row = "_at_least(_cuda.grid(2)[1] + _cuda.gridsize(2)[1] * _cuda.blockIdx.z, 0)"
     head = _statements(
         "_column = _short(_cuda.blockIdx.x * _cuda.blockDim.x + _cuda.threadIdx.x)\n"
-        f"if _column >= {ast.unparse(last)}: return\n"
+        f"if _column >= _short({ast.unparse(last)}): return\n"
         f"_row = {row if len(others) > 1 else f'_short({row})'}"
     )
+    # In 32 bits where that is certain: in a short kernel each instruction counts.
+    all_rows, short = "_cuda.gridsize(2)[1] * _cuda.gridDim.z", ""
+    if len(others) == 1:
+        rows, short = f"_short({rows})", "_short"
+        all_rows = "_short(_cuda.gridDim.y * _cuda.blockDim.y * _cuda.gridDim.z)"
     (across,) = _statements(f"{task.axes[-1].variable} = {affine(task.axes[-1], '_column')}")
     iteration = [*unravel(task, "_at", task.axes[:-1], narrow=True), across, *index_tuple(task), *task.body]
     if not several:
@@ -342,8 +347,8 @@ def _by_rows(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several:
         at = _statements("_at = _row")
         return [*head, inside, *prologue(task, dtypes), *at, *replace_continue(copied(iteration))]
     choice, rest = _statements(
-        f"if _cuda.gridsize(2)[1] * _cuda.gridDim.z < {rows}:\n"
-        f"    _row *= {SEVERAL}\n"
+        f"if {all_rows} < {rows}:\n"
+        f"    _row = {short}(_row * {SEVERAL})\n"
         f"    if _row + {SEVERAL - 1} < {rows}:\n"
         f"        for _part in _range({SEVERAL}):\n"
         "            _at = _at_least(_row + _part, 0)\n"
@@ -354,7 +359,7 @@ def _by_rows(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several:
         f"    _step = {rows}\n"
         f"while _row < {rows}:\n"
         "    _at = _at_least(_row, 0)\n"
-        "    _row += _step"
+        f"    _row = {short}(_row + _step)"
     )
     assert isinstance(choice, ast.If)
     assert isinstance(rest, ast.While)

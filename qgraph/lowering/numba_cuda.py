@@ -29,7 +29,9 @@ from qgraph.lowering.atomics import (
     cast_word,
     condition_word,
     division_word,
+    is_over_word,
     match_word,
+    peek_spread_word,
     peek_word,
     short_word,
     split_word,
@@ -155,6 +157,8 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.special |= {id(function): split_word(function) for function in language.SPLIT}
     typing.special[id(language.set_condition)] = condition_word()
     typing.special[id(language.peek)] = peek_word()
+    typing.special[id(language.peek_spread)] = peek_spread_word()
+    typing.special[id(language.is_over)] = is_over_word()
     typing.special[id(language.match_subject)] = match_word()
     typing.special[id(language.at_least)] = bound_word(assume=True)
     typing.special[id(language.quotient)] = division_word("quotient")
@@ -236,8 +240,8 @@ def _nvvm_options(fastmath: bool) -> dict[str, Any]:
 
 # What a kernel does first where it can start before those that it depends on have ended: it lets others start, before or
 # after it has waited itself.
-_START = "{ .reg .pred %early; setp.eq.s64 %early, $0, 1; @%early griddepcontrol.launch_dependents; }"
-_WAIT = "{ .reg .pred %late; griddepcontrol.wait; setp.eq.s64 %late, $0, 2; @%late griddepcontrol.launch_dependents; }"
+_START = "{ .reg .pred %early; setp.eq.u32 %early, $0, 1; @%early griddepcontrol.launch_dependents; }"
+_WAIT = "{ .reg .pred %late; griddepcontrol.wait; setp.eq.u32 %late, $0, 2; @%late griddepcontrol.launch_dependents; }"
 
 _TOUCHES_MEMORY = re.compile(r"\b(ld|st|atom|red)\.(?!param)[\w.]*")
 # Comments, instructions on registers and parameters alone, and the load of ``language.peek``, but no other volatile one.
@@ -331,6 +335,10 @@ class _Parts:
     extents: Sequence[int]
 
 
+# The lower half of a parameter.
+_LOW = (1 << 32) - 1
+
+
 def _narrow(kernel: ir.Function, positions: Sequence[int]) -> None:
     """Tell LLVM that arguments have 32 bits: products with them then take an instruction, and not four."""
     builder = ir.IRBuilder(kernel.blocks[0])
@@ -339,7 +347,7 @@ def _narrow(kernel: ir.Function, positions: Sequence[int]) -> None:
     inserted = [each for each in kernel.blocks[0].instructions if isinstance(each, ir.instructions.InsertValue)]
     for position in positions:
         argument = kernel.args[position]
-        narrow = builder.and_(argument, ir.Constant(argument.type, language.SHORT_LIMIT - 1))
+        narrow = builder.and_(argument, ir.Constant(argument.type, _LOW))
         for instruction in inserted:
             if instruction.value is argument:
                 instruction.value = narrow
@@ -355,7 +363,7 @@ def _wait_for_earlier(kernel: ir.Function) -> None:
     early = kernel.args[-1]
     # The memory clobber keeps loads behind it.
     for text in (_START, _WAIT):
-        builder.asm(ir.FunctionType(ir.VoidType(), [early.type]), text, "l,~{memory}", [early], True)
+        builder.asm(ir.FunctionType(ir.VoidType(), [early.type]), text, "r,~{memory}", [early], True)
 
 
 def _check_waits_first(ptx: str) -> None:

@@ -24,10 +24,12 @@ def numba_type(item: Parameter | ArrayType | ScalarType, float_type: str) -> Any
     match item.kind:
         case "slots" | "faults" | "turns":
             return types.Array(types.int64, 1, "C") if item.type is None else numba_type(item.type, float_type)
-        case "host" | "guard" | "next":
+        case "host" | "next":
             return types.int64
-        case "handle" | "callback" | "early" | "places":
+        case "handle" | "callback" | "places":
             return types.uint64
+        case "guard" | "copy" | "peeks" | "early":
+            return types.uint32
         case "leaf":
             if item.type is None:
                 raise ValueError(f"parameter {item.name!r} is a leaf without a type")

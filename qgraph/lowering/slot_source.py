@@ -13,6 +13,8 @@ from qgraph.source import Span
 SLOTS = Parameter("slots", program.SLOTS)
 NOTED = Parameter("faults", FAULTS)
 GUARD = Parameter("guard", "_guard")
+COPY = Parameter("copy", "_copy")
+PEEKS = Parameter("peeks", "_peeks")
 NEXT = Parameter("next", "_next")
 TOLD = Parameter("turns", TURNS)
 PLACES = Parameter("places", "_places")

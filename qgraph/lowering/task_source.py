@@ -13,10 +13,12 @@ from qgraph import language
 from qgraph.compiled import Parameter
 from qgraph.lowering.slot_source import (
     CASTS,
+    COPY,
     ELEMENT_CASTS,
     GUARD,
     NEXT,
     NOTED,
+    PEEKS,
     SLOTS,
     TOLD,
     VIEWS,
@@ -39,6 +41,8 @@ BUILTINS = {
     "_max": max,
     "_at_least": language.at_least,
     "_peek": language.peek,
+    "_peek_spread": language.peek_spread,
+    "_is_over": language.is_over,
     "_quotient": language.quotient,
     "_remainder": language.remainder,
     "_short": language.short,
@@ -89,10 +93,12 @@ def parameters_of(program: Program, task: Task, body: Sequence[ast.stmt]) -> tup
 
 
 def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
-    """The parameters among the names ``used``: leaves, host values, slots, faults, handle, guard, next, turns."""
+    """The parameters among the names ``used``: leaves, host values, slots, faults, handle, guard, copy, peeks, next, turns."""
     parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.arrays_and_scalars if leaf.name in used]
     parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
-    parameters += [parameter for parameter in (SLOTS, *VIEWS, NOTED, HANDLE, GUARD, NEXT, TOLD) if parameter.name in used]
+    parameters += [
+        parameter for parameter in (SLOTS, *VIEWS, NOTED, HANDLE, GUARD, COPY, PEEKS, NEXT, TOLD) if parameter.name in used
+    ]
     return tuple(parameters)
 
 

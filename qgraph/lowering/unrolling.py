@@ -12,7 +12,7 @@ from dataclasses import replace
 from qgraph import language
 from qgraph.lowering.dependencies import places_of, reduced, touched_places
 from qgraph.lowering.reasons import node_effects
-from qgraph.lowering.slot_source import GUARD, NEXT, SLOTS, TOLD, generated
+from qgraph.lowering.slot_source import COPY, GUARD, NEXT, PEEKS, SLOTS, TOLD, generated
 from qgraph.plan import LINE_WORDS, SPREAD, Counted, GraphPlan, Node, Unrolling
 from qgraph.program import MANY, Counter, Effects, Loop, Slot, Task
 from qgraph.source import copied
@@ -219,12 +219,16 @@ def _states(start: Mapping[str, int], moves: Mapping[Slot, Slot]) -> list[Mappin
 # The word that counts as it was before this iteration: a local of the kernel with the condition, given to functions in it.
 TURN = "_turn"
 _HALF = 0xFFFFFFFF
+# Where more iterations are left, guards need not know how many.
+_MOST_LEFT = 0x7FFFFFFF
 
 
 def guard(unrolling: Unrolling, node: Node) -> list[ast.stmt]:
     """What the kernel of ``node`` in an unrolled body does first; if it has the condition, the next copy must know, too."""
     if unrolling.counted is not None and node.index != unrolling.counted.node:
-        return _guard_of_counted(follows=node.index in unrolling.followers)
+        # What that looks at changes between turns alone, so it need not wait before.
+        seen = f"_peek_spread({SLOTS.name}, {GUARD.name}, {PEEKS.name})"
+        return generated(f"if _is_over({SLOTS.name}, {GUARD.name}, {seen}, {COPY.name}): return")
     deciding = node.decision is not None
     passed_on = f"        if _cuda.grid(1) == 0: {SLOTS.name}[{NEXT.name}] = 0\n" if deciding else ""
     # Loaded before the guard, and used at the end: nothing waits for it in between.
@@ -232,26 +236,9 @@ def guard(unrolling: Unrolling, node: Node) -> list[ast.stmt]:
     if node.index not in unrolling.followers:
         return generated(f"{count}if {GUARD.name} > 0:\n    if {SLOTS.name}[{GUARD.name}] == 0:\n{passed_on}        return\n")
     # The first thing of all, and in any case, since after a branch it could not be before the wait for earlier kernels.
-    going = f"_going = _peek({SLOTS.name}, {GUARD.name}, 0)\n"
+    going = f"_going = _peek({SLOTS.name}, {GUARD.name})\n"
     late = f"    if _going < 0: _going = {SLOTS.name}[{GUARD.name}]\n"
     return generated(f"{going}{count}if {GUARD.name} > 0:\n{late}    if _going == 0:\n{passed_on}        return\n")
-
-
-def _guard_of_counted(*, follows: bool) -> list[ast.stmt]:
-    """The same for a kernel that may be in a copy of a counted loop: then the guard has more in its upper half than 0.
-
-    What that looks at changes between turns alone, so it need not wait before.
-    """
-    early = "" if follows else "if _number == 0: _going = -1\n"
-    return generated(
-        f"_number = {GUARD.name} >> 32\n"
-        f"_going = _peek({SLOTS.name}, {GUARD.name} & {_HALF}, _number)\n"
-        f"{early}"
-        f"if {GUARD.name} > 0:\n"
-        f"    if _going < 0: _going = {SLOTS.name}[{GUARD.name} & {_HALF}]\n"
-        "    if _going <= _number:\n"
-        "        return\n"
-    )
 
 
 def stepping(node: Node, counter: Counter) -> tuple[Node, list[ast.stmt]]:
@@ -262,7 +249,7 @@ def stepping(node: Node, counter: Counter) -> tuple[Node, list[ast.stmt]]:
     assert node.task is not None
     names = {local for local, _, _ in found}
     task = replace(node.task, scalars=tuple(each for each in node.task.scalars if each[0] not in names))
-    lines = [f"{local} = {SLOTS.name}[{slot.index}] + _number * ({ast.unparse(step)})" for local, slot, step in found]
+    lines = [f"{local} = {SLOTS.name}[{slot.index}] + {COPY.name} * ({ast.unparse(step)})" for local, slot, step in found]
     return replace(node, task=task), generated("\n".join(lines))
 
 
@@ -298,6 +285,7 @@ def _spreading(counter: Counter, unrolling: Unrolling) -> list[ast.stmt]:
     """Statements that tell all blocks how many iterations are left."""
     return generated(
         f"_left = {SLOTS.name}[{counter.left.index}]\n"
+        f"if _left > {_MOST_LEFT}: _left = {_MOST_LEFT}\n"
         "_line = 0\n"
         f"while _line < {SPREAD}:\n"
         f"    {SLOTS.name}[{unrolling.spread} + {LINE_WORDS} * _line] = _left\n"

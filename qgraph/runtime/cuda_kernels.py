@@ -29,6 +29,10 @@ _WORD = 8
 # One kernel in so many lets those behind it start only when it has waited itself: else all of a long chain would soon be on the
 # device, and on an H200 a node of 100 then took 0.66 us in place of 0.58.
 _AHEAD = 8
+# The parameters that tell a kernel in an unrolled body which copy it is in.
+_GUARDING = ("guard", "next", "copy", "peeks")
+# Grids of so many blocks may be on the device beside others, and then look before they wait whether they have anything to do.
+_PEEKS = 1024
 _RESIDENT_THREADS = 2048  # of one multiprocessor, at most
 _MAX_THREADS_PER_BLOCK = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 
@@ -112,6 +116,11 @@ def _array_place(word: int, ndim: int) -> _Place:
 
 def _word_place(word: int) -> _Place:
     return _Place(word, ((word * _WORD, _WORD),))
+
+
+def _half_place(word: int) -> _Place:
+    # A number of 32 bits.
+    return _Place(word, ((word * _WORD, _WORD // 2),))
 
 
 def _scalar_place(word: int, dtype: str) -> _Place:
@@ -224,12 +233,14 @@ class Parameters:
         # the host launches ahead are twice as many.
         unrolled = plan.plan.unrolled
         self._guards = plan.plan.guards
+        self._always = plan.plan.always
         forms = (False, True) if unrolled else (False,)
         # One more: a kernel that is no node of the plan may be all of it.
         self._early_words = {form: [self._take(1) for _ in range(len(plan.plan.nodes) + 1)] for form in forms}
         controls = [node.index for node in plan.plan.nodes if node.control is not None]
         self._handle_words = {(form, index): self._take(1) for form in forms for index in controls}
-        self._guard_words = {(each.node, number): self._take(2) for each in unrolled for number in (None, *each.numbers)}
+        # Of each copy, in this order: what guards it, what its condition sets, its place in a turn, and who may look early.
+        self._guard_words = {(each.node, number): self._take(4) for each in unrolled for number in (None, *each.numbers)}
         self._words = (ctypes.c_int64 * self._used)()
         self._base = ctypes.addressof(self._words)
         self._bytes = memoryview(self._words).cast("B")
@@ -245,16 +256,19 @@ class Parameters:
         self._write_words(faults_word, faults_pointer, FAULT_WORDS, _WORD)
         self._write_words(turns_word, turns_pointer, len(unrolled), _WORD)
         for each in unrolled:
+            self._set_guard(each, None, self._always, 0)
             for number in each.numbers:
-                self._set_guard(each.node, number, *each.words(number))
+                self._set_guard(each, number, *each.words(number))
 
-    def _set_guard(self, node: int, number: int | None, guard: int, then: int) -> None:
-        word = self._guard_words[node, number]
-        self._integers[word], self._integers[word + 1] = guard, then
+    def _set_guard(self, unrolling: Unrolling, number: int | None, guard: int, then: int) -> None:
+        place = 0 if number is None else max(0, number - unrolling.first_counted)
+        peeks = 0 if number is None or number < unrolling.first_counted else _PEEKS
+        word = self._guard_words[unrolling.node, number]
+        self._integers[word : word + 4] = memoryview(struct.pack("=4q", guard, then, place, peeks)).cast("q")
 
     def guard_what_follows(self, unrolling: Unrolling) -> None:
         """Let an iteration of the plain form tell copy 0 whether there is one more; before its kernels are added."""
-        self._set_guard(unrolling.node, None, 0, unrolling.words(0)[0])
+        self._set_guard(unrolling, None, self._always, unrolling.words(0)[0])
 
     def _write_words(self, word: int, pointer: int, count: int, size: int) -> None:
         struct.pack_into("=7q", self._bytes, word * _WORD, 0, 0, count, size, pointer, count, size)
@@ -321,11 +335,12 @@ class Parameters:
     ) -> tuple[tuple[int, int], ...]:
         unrolled = copy is not None
         if parameter.kind == "early":
-            return _word_place(self._early_words[unrolled][index]).parts
+            return _half_place(self._early_words[unrolled][index]).parts
         if parameter.kind == "handle":
             return (self._zero if loop is None else _word_place(self._handle_words[unrolled, loop])).parts
-        if parameter.kind in ("guard", "next"):
-            return _word_place(self._guard_words[self._guards[index].node, copy] + (parameter.kind == "next")).parts
+        if parameter.kind in _GUARDING:
+            word = self._guard_words[self._guards[index].node, copy] + _GUARDING.index(parameter.kind)
+            return (_word_place(word) if parameter.kind == "next" else _half_place(word)).parts
         if parameter.kind in ("slots", "faults", "turns"):
             return self._places[parameter.kind, parameter.name].parts
         assert parameter.kind == "host"

@@ -203,7 +203,7 @@ def test_the_guard_is_looked_at_first(function, args):
             continue
         before = [ast.unparse(each) for each in statements[: tests[0]]]
         # Who waits for another one in the same copy looks at it even before that.
-        assert ("_going = _peek(_slots, _guard, 0)" in before[:1]) == (name in following)
+        assert ("_going = _peek(_slots, _guard)" in before[:1]) == (name in following)
         assert all(each.startswith("_turn = _slots[") for each in before[name in following :])
         assert len(before) <= 2
         assert "return" in ast.unparse(statements[tests[0]])

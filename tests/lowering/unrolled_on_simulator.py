@@ -60,8 +60,8 @@ class Unrolled(simulator.SimulatorExecutable):
             yield chosen
 
     def _scratch(self, parameter, scratch):
-        if parameter.kind in ("guard", "next"):
-            return self._guard and self._guard + (parameter.kind == "next")
+        if parameter.kind in ("guard", "next") and self._guard:
+            return self._guard + (parameter.kind == "next")
         return super()._scratch(parameter, scratch)
 
 
@@ -123,7 +123,7 @@ def arguments(function, turns):
     return [x, np.array(turns)] if function.__code__.co_argcount == 2 else [x, y, np.array(turns)]
 
 
-def peek_of_a_large_grid(words, index, spread):
+def peek_of_a_large_grid(words, index):
     return -1
 
 

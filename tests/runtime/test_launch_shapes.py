@@ -81,10 +81,10 @@ def test_what_a_launch_cannot_hold_is_refused(plane):
     kernels = pytest.importorskip("qgraph.runtime.cuda_kernels")
     node = kernels.KernelNode.__new__(kernels.KernelNode)
     node.code, node.block = SimpleNamespace(plane=plane, task=SimpleNamespace(span=None)), 8
-    most = 2**32 - 1
+    most = 2**31 - 1
     assert node._over_plane((most, 2), 1).times > 1
     for extents in ((most + 1, 2), (2, most + 1)):
-        with pytest.raises(ArgumentError, match="an axis of this loop has 4294967296 iterations, and may have 4294967295"):
+        with pytest.raises(ArgumentError, match="an axis of this loop has 2147483648 iterations, and may have 2147483647"):
             node._over_plane(extents, 1)
     node.block = 1
     if plane == "rows":
