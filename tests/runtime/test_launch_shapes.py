@@ -88,5 +88,5 @@ def test_what_a_launch_cannot_hold_is_refused(plane):
             node._over_plane(extents, 1)
     node.block = 1
     if plane == "rows":
-        with pytest.raises(ArgumentError, match=f"this loop has {2 * most} iterations, more than a launch holds"):
-            node._over_plane((2, most), 1)
+        with pytest.raises(ArgumentError, match=f"this loop has {2 * most**2} iterations, more than a launch holds"):
+            node._over_plane((most, most, 2), 1)
