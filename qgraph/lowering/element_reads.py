@@ -140,12 +140,8 @@ class Looking:
         looking = self.with_names_of(body)
         found = _NOTHING
         for statement in _with_nested(body):
-            if not isinstance(statement, _QUIET):
-                return None
-            stored = [child for child in _own_nodes(statement) if isinstance(getattr(child, "ctx", None), ast.Store)]
             reads = looking.all_of(_values(statement))
-            names = {child.id for child in stored if isinstance(child, ast.Name)}
-            if reads is None or not names <= looking.numbers or any(isinstance(child, ast.Subscript) for child in stored):
+            if not isinstance(statement, _QUIET) or reads is None or _stores_elsewhere(statement):
                 return None
             found |= reads
         return found
@@ -231,11 +227,10 @@ def _with_nested(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
         yield from (child for child in ast.walk(statement) if isinstance(child, ast.stmt))
 
 
-def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
-    """The syntax tree of a statement without the statements in it."""
-    for child in ast.iter_child_nodes(statement):
-        if not isinstance(child, ast.stmt):
-            yield from ast.walk(child)
+def _stores_elsewhere(statement: ast.stmt) -> bool:
+    """Whether it, or a statement inside it, assigns anything but names."""
+    stored = (child for child in ast.walk(statement) if isinstance(getattr(child, "ctx", None), ast.Store))
+    return not all(isinstance(child, ast.Name | ast.Tuple) for child in stored)
 
 
 def _values(statement: ast.stmt) -> Iterator[ast.expr]:

@@ -120,7 +120,14 @@ def test_over_the_end_of_a_grid(check, size, function):
     check(function, lambda: (numbers(1, n=n), numbers(2, n=n), numbers(3, n=n)))
 
 
-@pytest.mark.parametrize("function", [read_back, twice, through_functions, unpacked])
+def across(a, b, c):
+    for i in range(a.shape[0]):
+        a[i] = c[i]
+        b[i] += 2 * c[i]
+        c[i] = 1
+
+
+@pytest.mark.parametrize("function", [across, read_back, twice, through_functions, unpacked])
 def test_one_array_under_two_names(check, function):
     def same():
         x = numbers(1)

@@ -337,6 +337,14 @@ def test_functions_that_only_read_may_stand_between(function, moves):
     assert (rewritten(function, A, B, C) is not None) == moves
 
 
+def test_statements_that_may_do_more():
+    program, task = task_of(two_fields, A, B, C)
+    looking = looking_at(program, task)
+    assert looking.inside(ast.parse("k = a[i]\nif k > 0:\n    k += b[i]\nreturn k").body) == {"a", "b"}
+    for text in ("assert a[i] > 0", "k = a[i]\ndel k", "with i: pass", "c[i] = a[i]", "k = a", "k, *n = i", "i.real = 0"):
+        assert looking.inside(ast.parse(text).body) is None
+
+
 def many(a, b, c):
     for i in range(8):
         for k in qgraph.static(range(20)):
