@@ -15,8 +15,9 @@ from qgraph.lowering.element_reads import Looking, Reads, looking_at, names_stor
 from qgraph.program import Program, Task
 from qgraph.source import copied
 
-# As many values wait in registers.
+# The most values that wait in registers.
 _MOST = 16
+# What an index may be made of that is computed at the end of a run: it is the same there if no name in it is assigned.
 _STEADY = (ast.Name, ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 
 
