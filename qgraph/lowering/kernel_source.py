@@ -14,6 +14,7 @@ from qgraph.lowering.bin_source import Bins, bin_names, binning, bins_of, stride
 from qgraph.lowering.reduction_source import cuda_finish, identities, numbered, reduction_names
 from qgraph.lowering.slot_source import Dtypes
 from qgraph.lowering.slot_source import generated as _statements
+from qgraph.lowering.stores_last import with_stores_last
 from qgraph.lowering.task_source import (
     BUILTINS,
     CUDA_MODULE,
@@ -138,6 +139,7 @@ def _code(
     plane: Literal["", "rows", "tiles"] = ""
     if len(counts) > 1 and not (task.on_device or task.reductions or bins):
         plane = "tiles" if several and turns(program, task) else "rows"
+    task = _stores_last(program, node, task, bins)
     first, then = ([_call(program, each, dtypes) for each in tasks] for tasks in (node.first, node.then))
     names |= {function.name: function for _, function in (*first, *then)}
     if not task.axes:
@@ -222,7 +224,7 @@ def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Se
     taken = Taken(frozenset(), {})
     counts = []
     for each in (task, *node.beside):
-        part = apart_from(each, taken)[0]
+        part = apart_from(_stores_last(program, node, each), taken)[0]
         taken |= Taken.by(part, common)
         names |= task_names(part, dtypes)
         extents = [axis.count for axis in part.axes]
@@ -243,6 +245,13 @@ def _call(program: Program, task: Task, dtypes: Dtypes) -> tuple[ast.stmt, Funct
     _, function = serial_function(program, task, dtypes, [TURN] if turn else [])
     (call,) = _statements(f"{function.name}({', '.join(argument.arg for argument in function.tree.args.args)})")
     return call, function
+
+
+def _stores_last(program: Program, node: Node, task: Task, bins: Sequence[Bins] = ()) -> Task:
+    """One of the loops of a kernel with its loads before its stores; one that combines values, or is none, as it is."""
+    if not task.axes or task.reductions or bins:
+        return task
+    return with_stores_last(program, task, frozenset().union(*(each.effects.writes for each in node.tasks)))
 
 
 def constant_arrays(program: Program, parameters: Sequence[Parameter], tasks: Sequence[Task]) -> frozenset[str]:
