@@ -117,6 +117,8 @@ class CudaPlan:
     dtypes: Mapping[str, str] = field(default_factory=dict)
     # The key in `codes` of the kernel that is the whole plan, for one block; empty where there is none.
     block: str = ""
+    # By entry name, which of a kernel's parameters it has, counting each part of an array: those that it reads.
+    kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     # Whether it was read off the disk as a whole; and why it could not be kept there, where it could not.
     from_disk: bool = field(default=False, compare=False)
     unkept: str = field(default="", compare=False)

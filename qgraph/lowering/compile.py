@@ -15,6 +15,7 @@ from qgraph.lowering.garbage import garbage_kept, search
 from qgraph.lowering.kernel_source import Kernels
 from qgraph.lowering.meaning import meaning
 from qgraph.lowering.one_block import entry_of
+from qgraph.lowering.ptx_names import parameters_kept
 from qgraph.lowering.saved import Saved
 from qgraph.lowering.slot_source import Dtypes
 from qgraph.lowering.task_source import CUDA_MODULE
@@ -141,7 +142,8 @@ def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options,
         codes, texts = _all_ptx(plan, capability, options, dtypes, filled, saved, beside)
         cubin = beside.cubin()
     block = entry_of(plan.program) if plan.has_block else ""
-    return saved.keep_plan(CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes, block))
+    kept = {code.entry: parameters_kept(texts[name]) for name, code in codes.items()}
+    return saved.keep_plan(CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes, block, kept))
 
 
 @roomy

@@ -139,6 +139,8 @@ def _code(
     plane: Literal["", "rows", "tiles"] = ""
     if len(counts) > 1 and not (task.on_device or task.reductions or bins):
         plane = "tiles" if several and turns(program, task) else "rows"
+        # What a row loads must wait for what the row before it stores: then as many threads as rows are faster.
+        several = several and (plane == "tiles" or not task.effects.reads & task.effects.writes)
     task = _stores_last(program, node, task, bins)
     first, then = ([_call(program, each, dtypes) for each in tasks] for tasks in (node.first, node.then))
     names |= {function.name: function for _, function in (*first, *then)}

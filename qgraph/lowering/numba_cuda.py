@@ -41,7 +41,7 @@ from qgraph.lowering.noting_words import divisor_word, power_word
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
-from qgraph.lowering.ptx_names import canonical, without_results
+from qgraph.lowering.ptx_names import canonical, without_results, without_unread_parameters
 from qgraph.lowering.registries import RefreshedOnce, ResolvedOnce, SearchedOnce
 from qgraph.lowering.simulated import Barriers, Extents, Threads
 from qgraph.lowering.slot_source import slots_name
@@ -303,7 +303,7 @@ def compile_ptx(
 def _finished(unit: Any, capability: tuple[int, int], name: str, entry: str) -> str:
     with _NVVM_LOCK:
         text: str = unit.compile().decode()
-    text = without_results(text.strip("\x00").strip())
+    text = without_unread_parameters(without_results(text.strip("\x00").strip()))
     if capability >= PROGRAMMATIC:
         _check_waits_first(text)
         text = _wait_late(text)

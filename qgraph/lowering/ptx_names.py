@@ -1,4 +1,4 @@
-"""The names in a PTX text: only its entry is known outside, and the rest belong to the text alone."""
+"""The names in a PTX text: only its entry is known outside, and the rest belong to the text alone; and its parameters."""
 
 from __future__ import annotations
 
@@ -47,6 +47,31 @@ def without_results(ptx: str) -> str:
 
     read = Counter(_REGISTER.findall(ptx))
     return _ATOMIC.sub(shorter, ptx)
+
+
+_HEADER = re.compile(r"(?P<before>\.entry\s+[\w$]+\s*\()(?P<parameters>[^)]*)\)")
+_PARAMETER = re.compile(r"[\w$]+_param_(?P<number>\d+)")
+
+
+def without_unread_parameters(ptx: str) -> str:
+    """The kernel without the parameters that it does not read; the others keep their numbers.
+
+    Most parts of an array are never read, and parameters come through a cache by lines, one miss after the other.
+    """
+    header = _HEADER.search(ptx)
+    assert header is not None
+    read = {match.group() for match in _PARAMETER.finditer(ptx, header.end())}
+    declared = header["parameters"].split(",") if header["parameters"].strip() else []
+    kept = [each.strip() for each in declared if any(match.group() in read for match in _PARAMETER.finditer(each))]
+    listed = ",\n\t".join(kept)
+    return f"{ptx[: header.start()]}{header['before']}\n\t{listed}\n){ptx[header.end() :]}"
+
+
+def parameters_kept(ptx: str) -> tuple[int, ...]:
+    """The numbers of the parameters that the kernel of a text has, in order."""
+    header = _HEADER.search(ptx)
+    assert header is not None
+    return tuple(int(match["number"]) for match in _PARAMETER.finditer(header["parameters"]))
 
 
 def _defined(ptx: str) -> Iterator[str]:

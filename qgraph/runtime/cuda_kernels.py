@@ -232,6 +232,7 @@ class Parameters:
         # The plain graph and the unrolled one differ in these; in the latter, all copies of a node have the same. Those that
         # the host launches ahead are twice as many.
         unrolled = plan.plan.unrolled
+        self._kept = plan.kept
         self._guards = plan.plan.guards
         self._always = plan.plan.always
         forms = (False, True) if unrolled else (False,)
@@ -303,8 +304,10 @@ class Parameters:
         self.changed |= kernel.bit
         unrolled = kernel.copy is not None
         if unrolled and kernel.index in self._guards:
-            # Those behind a leader look at the guard before they wait, so it must have waited for whoever writes it.
-            late = kernel.index in self._guards[kernel.index].leaders
+            # Those behind a leader look at the guard before they wait, so it must have waited for whoever writes it. In a chain
+            # of all copies of a counted loop only the next kernel shall take room.
+            unrolling = self._guards[kernel.index]
+            late = unrolling.counted is not None or kernel.index in unrolling.leaders
         else:
             late = kernel.index % _AHEAD == 0
         self._integers[self._early_words[unrolled][kernel.index]] = (2 if late else 1) if early else 0
@@ -327,6 +330,8 @@ class Parameters:
                 else self._parts(index, bit, parameter, loop, copy)
             )
         ]
+        kept = self._kept.get(code.entry)
+        parts = parts if kept is None else [parts[number] for number in kept]
         pointers = (ctypes.c_void_p * max(1, len(parts)))(*(self._base + offset for offset, _size in parts))
         return pointers, [size for _offset, size in parts]
 
