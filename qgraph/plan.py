@@ -55,6 +55,7 @@ class Counted:
         carried: edges (from, to) of the other nodes, each from a node in one copy to a node in the next one.
         arrays: for each node in which names of arrays change places: the name of each, and the leaf that it stands for in
             copy 0, 1, ..., until that begins again.
+        period: how many copies that takes; 1 where none changes places. The plain graph has so many.
     """
 
     node: int
@@ -62,6 +63,7 @@ class Counted:
     copies: int
     carried: tuple[tuple[int, int], ...]
     arrays: tuple[tuple[int, tuple[tuple[str, tuple[str, ...]], ...]], ...]
+    period: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +109,29 @@ class Unrolling:
         """The number of copy 0 of a counted loop."""
         return 2 * self.copies
 
+    def counted_numbers(self, *, plain: bool) -> range:
+        """The numbers of the copies of a counted loop, in its unrolled or in its plain graph; those of the latter come last."""
+        assert self.counted is not None
+        first = self.first_counted + (self.counted.copies if plain else 0)
+        return range(first, first + (self.counted.period if plain else self.counted.copies))
+
     @property
     def numbers(self) -> range:
         """The numbers of all copies."""
-        return range(self.first_counted + (0 if self.counted is None else self.counted.copies))
+        return range(self.first_counted if self.counted is None else self.counted_numbers(plain=True).stop)
 
     @property
     def long(self) -> int:
         """From how many iterations on a graph with copies is faster."""
         return 2 * self.copies if self.counted is None else self.counted.copies
+
+    def is_plain(self, number: int) -> bool:
+        """Whether copy ``number`` is in the plain graph."""
+        return self.counted is not None and number in self.counted_numbers(plain=True)
+
+    def place(self, number: int) -> int:
+        """How many copies are before copy ``number`` in a turn, where the loop is counted once a turn; else 0."""
+        return 0 if number < self.first_counted else number - self.counted_numbers(plain=self.is_plain(number)).start
 
     def words(self, number: int) -> tuple[int, int]:
         """The word that guards copy ``number``, and the one that its condition sets.
@@ -127,8 +143,7 @@ class Unrolling:
         in the upper half of the other.
         """
         if number >= self.first_counted:
-            assert self.counted is not None
-            return self.spread, self.counted.copies << 32
+            return self.spread, len(self.counted_numbers(plain=self.is_plain(number))) << 32
         half, place = divmod(number, self.copies)
         last = place == self.copies - 1
         guard = self.guards + (half * self.copies if place == 0 else place)

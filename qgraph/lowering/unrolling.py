@@ -142,7 +142,8 @@ def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) 
         for each in others
         if (task := each.task) is not None and node_effects(each).reads & moved
     )
-    return Counted(counting.index, loop.counter.left.index, copies, _carried(plan, node, others, places), arrays)
+    carried = _carried(plan, node, others, places)
+    return Counted(counting.index, loop.counter.left.index, copies, carried, arrays, len(states))
 
 
 def steps_in(node: Node, counter: Counter) -> list[tuple[str, Slot, ast.expr]]:

@@ -38,7 +38,7 @@ def add_counted_copies(
     counted = unrolling.counted
     assert counted is not None
     nodes = [index for index in body_of(plan, unrolling) if index != counted.node]
-    places = range(counted.copies)
+    places = range(len(copies[nodes[0]]))
     handles = {(index, place): add_node(graph, copies[index][place]) for place in places for index in nodes}
     inside = [edge for edge in plan.edges if edge[0] in nodes and edge[1] in nodes]
     pairs = [(handles[before, place], handles[after, place]) for place in places for before, after in inside]

@@ -262,7 +262,7 @@ class Parameters:
                 self._set_guard(each, number, *each.words(number))
 
     def _set_guard(self, unrolling: Unrolling, number: int | None, guard: int, then: int) -> None:
-        place = 0 if number is None else max(0, number - unrolling.first_counted)
+        place = 0 if number is None else unrolling.place(number)
         peeks = 0 if number is None or number < unrolling.first_counted else _PEEKS
         word = self._guard_words[unrolling.node, number]
         self._integers[word : word + 4] = memoryview(struct.pack("=4q", guard, then, place, peeks)).cast("q")
@@ -302,7 +302,7 @@ class Parameters:
     def set_early(self, kernel: KernelNode, early: bool) -> None:
         """Whether the kernels that wait for ``kernel`` may start beside it."""
         self.changed |= kernel.bit
-        unrolled = kernel.copy is not None
+        unrolled = self._is_unrolled(kernel.index, kernel.copy)
         if unrolled and kernel.index in self._guards:
             # Those behind a leader look at the guard before they wait, so it must have waited for whoever writes it. In a chain
             # of all copies of a counted loop only the next kernel shall take room.
@@ -312,15 +312,13 @@ class Parameters:
             late = kernel.index % _AHEAD == 0
         self._integers[self._early_words[unrolled][kernel.index]] = (2 if late else 1) if early else 0
 
-    def bind(
-        self, index: int, bit: int, code: TaskCode, loop: int | None, copy: int | None = None, place: int = 0
-    ) -> tuple[Any, list[int]]:
+    def bind(self, index: int, bit: int, code: TaskCode, loop: int | None, copy: int | None = None) -> tuple[Any, list[int]]:
         """The parameters of node ``index``, the kernel with mask ``bit``: an array of pointers to them, and their sizes.
 
         ``loop`` is the conditional node whose handle the task gets, None for handle 0. ``copy`` is None in the plain graph, in
-        the unrolled one the number of the copy, and ``place`` how many are before it in a turn. The pointers are valid as long
-        as this object and the array live.
+        the unrolled one the number of the copy. The pointers are valid as long as this object and the array live.
         """
+        place = 0 if copy is None or index not in self._guards else self._guards[index].place(copy)
         parts = [
             part
             for parameter in code.parameters
@@ -338,7 +336,7 @@ class Parameters:
     def _parts(
         self, index: int, bit: int, parameter: Parameter, loop: int | None, copy: int | None
     ) -> tuple[tuple[int, int], ...]:
-        unrolled = copy is not None
+        unrolled = self._is_unrolled(index, copy)
         if parameter.kind == "early":
             return _half_place(self._early_words[unrolled][index]).parts
         if parameter.kind == "handle":
@@ -351,6 +349,10 @@ class Parameters:
         assert parameter.kind == "host"
         self._host_users[self._host_index[parameter.name]] |= bit
         return self._places["host", parameter.name].parts
+
+    def _is_unrolled(self, index: int, copy: int | None) -> bool:
+        """Whether a copy of a node, None for the node itself, is in the unrolled graph."""
+        return copy is not None and not (index in self._guards and self._guards[index].is_plain(copy))
 
     def _leaf(self, bit: int, name: str) -> tuple[tuple[int, int], ...]:
         self._leaf_users[name].users |= bit
@@ -456,14 +458,11 @@ class KernelNode:
         self.take_shape(self.shape)
         self.launch.kernelParams = ctypes.addressof(self.pointers)
 
-    def copied(self, number: int, parameters: Parameters, place: int = 0) -> KernelNode:
-        """The same kernel as copy ``number`` of an unrolled graph, in which it has the handles and the guard of that copy.
-
-        ``place``: how many copies are before it in a turn, where arrays change places from one to the next.
-        """
+    def copied(self, number: int, parameters: Parameters) -> KernelNode:
+        """The same kernel as copy ``number`` of the body of a loop: with the handle, the guard and the arrays of that copy."""
         made = copy.copy(self)
         made.copy, made.early, made.executable, made.handle = number, False, None, None
-        made.pointers, _sizes = parameters.bind(self.index, self.bit, self.code, self._loop, number, place)
+        made.pointers, _sizes = parameters.bind(self.index, self.bit, self.code, self._loop, number)
         made._make_launch()
         return made
 

@@ -21,8 +21,10 @@ from qgraph.runtime.cuda_layout import Layout, RawGraph
 from qgraph.runtime.cuda_nodes import OtherNodes
 
 
-class UnrolledLayout(Layout):
-    """The graph with copies of the bodies of unrolled loops.
+class CopiesLayout(Layout):
+    """A graph with copies of bodies: of those of all unrolled loops, or of those that the plain graph needs.
+
+    Those are the bodies of counted loops in which names of arrays change places: each copy has its arrays as parameters.
 
     Attributes:
         kernels: all kernels in it.
@@ -32,38 +34,46 @@ class UnrolledLayout(Layout):
     def __init__(
         self,
         plan: GraphPlan,
-        kernels: dict[int, KernelNode],
+        kernels: Mapping[int, KernelNode],
         variants: Mapping[int, KernelNode],
         others: OtherNodes,
         programmatic: Set[tuple[int, int]],
         parameters: Parameters,
         *,
         waits_inside: bool,
+        plain: bool,
     ) -> None:
-        guards = plan.guards
-        # By node, its copies: one of what is in no unrolled body.
+        self._bodies = {
+            body: each
+            for each in plan.unrolled
+            for body in plan.nodes[each.node].bodies
+            if not plain or (each.counted is not None and each.counted.period > 1)
+        }
+        guards = {index: each for body, each in self._bodies.items() for index in plan.regions[body].nodes}
+        # By node, its copies: one of what is in no such body, and in the plain graph itself.
         self._copies = {
             index: [
-                variants.get(index, kernel).copied(number, parameters, place)
-                for place, number in enumerate(_numbers(guards.get(index), index))
+                variants.get(index, kernel).copied(number, parameters)
+                for number in _numbers(guards.get(index), index, plain=plain)
             ]
+            if index in guards or not plain
+            else [kernel]
             for index, kernel in kernels.items()
         }
         first = {index: copies[0] for index, copies in self._copies.items()}
-        self._unrolled = {body: each for each in plan.unrolled for body in plan.nodes[each.node].bodies}
         self._waits_inside = waits_inside
         self.kernels = [kernel for copies in self._copies.values() for kernel in copies]
-        carried = [edge for each in plan.unrolled for edge in (each.counted or each).carried if waits_inside]
+        carried = [edge for each in self._bodies.values() for edge in (each.counted or each).carried if waits_inside]
         self.followed = followed_in(first, (*programmatic, *carried))
 
         def set_handle(node: int, handle: int) -> None:
-            parameters.set_handle(node, handle, unrolled=True)
+            parameters.set_handle(node, handle, unrolled=not plain)
 
         super().__init__(plan, {**first, **others.nodes}, programmatic, set_handle)
 
     def fill(self, root: Any, graph: Any, region: int) -> None:
         """Add a region of the plan, copies included."""
-        unrolling = self._unrolled.get(region)
+        unrolling = self._bodies.get(region)
         if unrolling is None:
             super().fill(root, graph, region)
         else:
@@ -71,14 +81,14 @@ class UnrolledLayout(Layout):
             add(graph, self._plan, unrolling, self._copies, waits_inside=self._waits_inside)
 
 
-def _numbers(unrolling: Unrolling | None, index: int) -> range:
+def _numbers(unrolling: Unrolling | None, index: int, *, plain: bool) -> range:
     """The numbers of the copies of node ``index``, whose loop is unrolled so."""
     if unrolling is None:
         return range(1)
-    counted, first = unrolling.counted, unrolling.first_counted
-    if counted is None:
+    if unrolling.counted is None:
         return range(unrolling.copies)
-    return range(first, first + (1 if index == counted.node else counted.copies))
+    numbers = unrolling.counted_numbers(plain=plain)
+    return numbers[:1] if index == unrolling.counted.node else numbers
 
 
 class CudaUnrollingExecutable(CudaGraphExecutable):
@@ -112,9 +122,30 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         assert self._turns is not None
         self._iterations = memoryview(self._turns.words).cast("B").cast("q")
         self._many = sum(each.long for each in self.plan.plan.unrolled)
-        self._plain = Form(self._instance, list(self._kernels.values()))
+        kernels, followed = self._plain_copies
+        self._plain = Form(self._instance, kernels, followed)
         self._unrolled: Form | None = None
         self._more_others: OtherNodes | None = None
+
+    def _complete(self) -> None:
+        layout = self._layout(self._others, plain=True)
+        self._let_start_early_at_first(layout.followed)
+        instance = self._instance
+        layout.fill(instance.graph, instance.graph, 0)
+        instance.instantiate([*layout.kernels, *self._others.nodes.values()])
+        self._plain_copies = layout.kernels, layout.followed
+
+    def _layout(self, others: OtherNodes, *, plain: bool) -> CopiesLayout:
+        return CopiesLayout(
+            self.plan.plan,
+            self._kernels,
+            self._variants(),
+            others,
+            self._programmatic,
+            self._parameters,
+            waits_inside=self.plan.capability >= PROGRAMMATIC,
+            plain=plain,
+        )
 
     def _wanted(self) -> bool:
         if self._choice is not None:
@@ -156,15 +187,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         with outside_captures():
             others = self._make_others(scratch.pointer)
             self._resources.more.append(others)
-            layout = UnrolledLayout(
-                self.plan.plan,
-                self._kernels,
-                self._variants(),
-                others,
-                self._programmatic,
-                self._parameters,
-                waits_inside=self.plan.capability >= PROGRAMMATIC,
-            )
+            layout = self._layout(others, plain=False)
             self._let_start_early_at_first(layout.followed)
             instance = self._begin()
             layout.fill(instance.graph, instance.graph, 0)
@@ -194,9 +217,10 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
 
     def _resize(self, host: tuple[int, ...]) -> None:
         super()._resize(host)
-        if self._unrolled is not None:
-            self._unrolled.take_shapes(self._kernels)
-            self._let_start_early(self._unrolled.followed)
+        for form in (self._plain, self._unrolled):
+            if form is not None:
+                form.take_shapes(self._kernels)
+                self._let_start_early(form.followed)
 
     def _apply(self, changed: int) -> None:
         # The graph that is launched next is patched then.

@@ -9,6 +9,7 @@ import pytest
 
 import qgraph
 from qgraph.lowering.kernel_source import Kernels
+from qgraph.lowering.ptx_names import parameters_kept, without_unread_parameters
 
 
 def by_rows(x, y):
@@ -37,15 +38,59 @@ def test_places_take_no_division_and_extents_have_32_bits(function, plane):
     assert not re.search(r"\b(div|rem)\.", ptx)
     if function is not heavy:
         # The second extent of an array in C order is its stride: the last of 5 words and 2 extents.
-        assert {"6", "15"} <= set(re.findall(r"ld\.param\.u32\s+%\w+, \[\w+_param_(\d+)\]", ptx))
+        assert {"6", "15"} <= short_parameters(ptx)
+
+
+def short_parameters(ptx):
+    """The numbers of the parameters of which a kernel looks at 32 bits."""
+    short = set(re.findall(r"ld\.param\.u32\s+%\w+, \[\w+_param_(\d+)\]", ptx))
+    for register, number in re.findall(r"ld\.param\.u64\s+(%\w+), \[\w+_param_(\d+)\]", ptx):
+        uses = re.findall(rf"^.*{register}\b.*$", ptx, re.M)[1:]
+        if all(re.search(rf"and\.b64\s+%\w+, {register}, 4294967295", use) for use in uses):
+            short.add(number)
+    return short
 
 
 def test_strides_have_64_bits():
     x = np.zeros((8, 8), np.float32)[::-1, ::2]
     (ptx,) = qgraph.kernel(by_rows).ptx(x, x.copy()).values()
-    narrow = set(re.findall(r"ld\.param\.u32\s+%\w+, \[\w+_param_(\d+)\]", ptx))
     wide = set(re.findall(r"ld\.param\.u64\s+%\w+, \[\w+_param_(\d+)\]", ptx))
-    assert {"4", "7", "8", "13"} <= wide - narrow
+    assert {"4", "7", "8", "13"} <= wide - short_parameters(ptx)
+
+
+def test_parameters_that_nobody_reads_are_left_out():
+    x = np.zeros((8, 8), np.float32)
+    kernel = qgraph.kernel(by_rows)
+    (ptx,) = kernel.ptx(x, x.copy()).values()
+    kept = parameters_kept(ptx)
+    assert kept == (4, 6, 13, 15, 18, 19, 20)
+    assert {int(number) for number in re.findall(r"\[\w+_param_(\d+)\]", ptx)} == {*kept}
+
+
+def test_no_parameter_at_all():
+    ptx = ".visible .entry k(\n\t.param .u64 k_param_0,\n\t.param .align 8 .b8 k_param_1[16]\n)\n.maxntid 1\n{\n\tret;\n}\n"
+    assert parameters_kept(ptx) == (0, 1)
+    assert parameters_kept(without_unread_parameters(ptx)) == ()
+    read = ptx.replace("ret;", "ld.param.u64 %rd1, [k_param_1+8];\n\tret;")
+    assert parameters_kept(without_unread_parameters(read)) == (1,)
+    assert ".maxntid 1" in without_unread_parameters(read)
+
+
+def in_place(x, y):
+    for i, j in qgraph.ndrange(*x.shape):
+        x[i, j] = x[i, j] * 2 + y[i, j]
+
+
+def elsewhere(x, y):
+    for i, j in qgraph.ndrange(*x.shape):
+        x[i, j] = y[i, j] * 2
+
+
+@pytest.mark.parametrize(("function", "several"), [(in_place, False), (elsewhere, True)])
+def test_rows_that_read_what_they_write_have_a_thread_each(function, several):
+    x = np.zeros((8, 8), np.float32)
+    plan = qgraph.kernel(function).plan(x, x.copy())
+    assert next(Kernels(plan, None, {}).of(plan.nodes[0]))[1].several == several
 
 
 @qgraph.func

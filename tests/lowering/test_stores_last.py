@@ -12,7 +12,7 @@ import pytest
 
 import qgraph
 from qgraph.lowering.element_reads import looking_at
-from qgraph.lowering.kernel_source import cuda_code
+from qgraph.lowering.kernel_source import Kernels
 from qgraph.lowering.stores_last import with_stores_last
 
 A, B, C, D = (np.zeros(8) for _ in range(4))
@@ -382,7 +382,7 @@ def test_only_loops_of_many_threads_that_combine_nothing(function):
     for node in plan.nodes:
         if node.task is not None:
             dtypes = dict.fromkeys((slot.name for slot in plan.program.slots), "float64")
-            assert "_stored" not in cuda_code(plan.program, node, None, dtypes)[0].source
+            assert "_stored" not in next(Kernels(plan, None, dtypes).of(node))[1].source
 
 
 def test_loops_side_by_side_have_names_of_their_own():
@@ -397,7 +397,7 @@ def test_loops_side_by_side_have_names_of_their_own():
     plan = qgraph.kernel(fuse=True)(apart).plan(A, B, C, D, np.ones(8))
     (node,) = plan.nodes
     assert node.beside
-    source = cuda_code(plan.program, node, None, {})[0].source
+    source = next(Kernels(plan, None, {}).of(node))[1].source
     assert len(set(re.findall(r"_stored\w+", source))) == 4
 
 
