@@ -56,6 +56,7 @@ class Counted:
         arrays: for each node in which names of arrays change places: the name of each, and the leaf that it stands for in
             copy 0, 1, ..., until that begins again.
         period: how many copies that takes; 1 where none changes places. The plain graph has so many.
+        few: how many copies an unrolled graph has where a kernel that does nothing takes long itself.
     """
 
     node: int
@@ -64,6 +65,11 @@ class Counted:
     carried: tuple[tuple[int, int], ...]
     arrays: tuple[tuple[int, tuple[tuple[str, tuple[str, ...]], ...]], ...]
     period: int
+    few: int
+
+
+# The graphs that a plan with unrolled loops may run as; those with many and with few copies differ in counted loops alone.
+Form = Literal["plain", "few", "many"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,29 +115,31 @@ class Unrolling:
         """The number of copy 0 of a counted loop."""
         return 2 * self.copies
 
-    def counted_numbers(self, *, plain: bool) -> range:
-        """The numbers of the copies of a counted loop, in its unrolled or in its plain graph; those of the latter come last."""
+    def counted_numbers(self, form: Form) -> range:
+        """The numbers of the copies of a counted loop in one of its graphs."""
         assert self.counted is not None
-        first = self.first_counted + (self.counted.copies if plain else 0)
-        return range(first, first + (self.counted.period if plain else self.counted.copies))
+        counts = {"many": self.counted.copies, "few": self.counted.few, "plain": self.counted.period}
+        first = self.first_counted + sum(counts[each] for each in list(counts)[: list(counts).index(form)])
+        return range(first, first + counts[form])
 
     @property
     def numbers(self) -> range:
         """The numbers of all copies."""
-        return range(self.first_counted if self.counted is None else self.counted_numbers(plain=True).stop)
+        return range(self.first_counted if self.counted is None else self.counted_numbers("plain").stop)
 
-    @property
-    def long(self) -> int:
-        """From how many iterations on a graph with copies is faster."""
-        return 2 * self.copies if self.counted is None else self.counted.copies
+    def long(self, form: Form) -> int:
+        """From how many iterations on that graph is faster than the plain one."""
+        return 2 * self.copies if self.counted is None else len(self.counted_numbers(form))
 
-    def is_plain(self, number: int) -> bool:
-        """Whether copy ``number`` is in the plain graph."""
-        return self.counted is not None and number in self.counted_numbers(plain=True)
+    def form(self, number: int) -> Form | None:
+        """The graph that copy ``number`` of a counted loop is in; None for copies that a host launches, and of other loops."""
+        forms: tuple[Form, ...] = ("many", "few", "plain")
+        return next((each for each in forms if self.counted is not None and number in self.counted_numbers(each)), None)
 
     def place(self, number: int) -> int:
         """How many copies are before copy ``number`` in a turn, where the loop is counted once a turn; else 0."""
-        return 0 if number < self.first_counted else number - self.counted_numbers(plain=self.is_plain(number)).start
+        form = self.form(number)
+        return 0 if form is None else number - self.counted_numbers(form).start
 
     def words(self, number: int) -> tuple[int, int]:
         """The word that guards copy ``number``, and the one that its condition sets.
@@ -142,8 +150,9 @@ class Unrolling:
         Of copies of a counted loop, which come after these: the first of the ``spread`` words; and how many copies there are,
         in the upper half of the other.
         """
-        if number >= self.first_counted:
-            return self.spread, len(self.counted_numbers(plain=self.is_plain(number))) << 32
+        form = self.form(number)
+        if form is not None:
+            return self.spread, len(self.counted_numbers(form)) << 32
         half, place = divmod(number, self.copies)
         last = place == self.copies - 1
         guard = self.guards + (half * self.copies if place == 0 else place)

@@ -102,6 +102,7 @@ def decides(node: Node, loop: Node) -> bool:
 # Copies of a body of so many nodes at most, without the one that counts: none of them waits for a condition, so more of them
 # share what a turn costs.
 _COUNTED_COPIES = ((2, 32), (6, 16), (12, 8))
+_FEW = 8
 _LONGEST_PERIOD = 16
 
 
@@ -136,14 +137,20 @@ def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) 
     if states is None:
         return None
     copies = next((copies for most, copies in _COUNTED_COPIES if len(others) <= most), _copies(plan, node))
-    copies = max(1, copies // len(states)) * len(states)
+    copies = _whole(copies, states)
     arrays = tuple(
         (each.index, tuple((s.local, tuple(s.leaves[state[s.slot.name]] for state in states)) for s in task.selections))
         for each in others
         if (task := each.task) is not None and node_effects(each).reads & moved
     )
     carried = _carried(plan, node, others, places)
-    return Counted(counting.index, loop.counter.left.index, copies, carried, arrays, len(states))
+    few = min(copies, _whole(_FEW, states))
+    return Counted(counting.index, loop.counter.left.index, copies, carried, arrays, len(states), few)
+
+
+def _whole(copies: int, states: Sequence[object]) -> int:
+    """About so many copies, after which all arrays are back in their places."""
+    return max(1, copies // len(states)) * len(states)
 
 
 def steps_in(node: Node, counter: Counter) -> list[tuple[str, Slot, ast.expr]]:

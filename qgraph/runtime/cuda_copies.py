@@ -63,7 +63,7 @@ def followed_in(first: Mapping[int, KernelNode], edges: Iterable[tuple[int, int]
 
 
 @dataclass(slots=True, eq=False)
-class Form:
+class GraphOfForm:
     """A graph of the executable beside others; ``stale`` is the mask of kernels whose parameters it does not have yet."""
 
     instance: GraphInstance

@@ -16,7 +16,7 @@ from qgraph.compiled import PROGRAMMATIC, CudaPlan
 from qgraph.errors import CudaError
 from qgraph.plan import Node, Unrolling
 from qgraph.program import WORD, Branch, Loop
-from qgraph.runtime.cuda_copies import Form, add_copies, body_of, followed_in
+from qgraph.runtime.cuda_copies import GraphOfForm, add_copies, body_of, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_graph import CudaExecutable
 from qgraph.runtime.cuda_kernels import KernelNode
@@ -79,7 +79,7 @@ class CudaHostLoopExecutable(CudaExecutable):
         self._last_stream: int | None = None
         # By node, the loops of which it launches several iterations at once; and the graphs for that, by node and half.
         self._unrolled = {each.node: each for each in plan.plan.unrolled if as_graphs}
-        self._batches: dict[tuple[int, int], Form] = {}
+        self._batches: dict[tuple[int, int], GraphOfForm] = {}
         self._reasons = (reason, f"{reason}, and launches iterations ahead where loops run long")
         if not as_graphs:
             self.path = "cuda-stream"
@@ -195,7 +195,7 @@ class CudaHostLoopExecutable(CudaExecutable):
         call(driver.cuGraphLaunch, batch.instance.executable, stream)
         self._flags[half].fetch(self._slot_pointer(slot), stream)
 
-    def _make_batch(self, unrolling: Unrolling, half: int) -> Form:
+    def _make_batch(self, unrolling: Unrolling, half: int) -> GraphOfForm:
         plan, parameters = self.plan.plan, self._parameters
         nodes = body_of(plan, unrolling)
         numbers = range(half * unrolling.copies, (half + 1) * unrolling.copies)
@@ -211,7 +211,7 @@ class CudaHostLoopExecutable(CudaExecutable):
             self._resources.graphs.append(instance)
             add_copies(instance.graph, plan, unrolling, copies, waits_inside=waits_inside)
             instance.instantiate(kernels)
-        return Form(instance, kernels, followed)
+        return GraphOfForm(instance, kernels, followed)
 
     def _resize(self, host: tuple[int, ...]) -> None:
         super()._resize(host)

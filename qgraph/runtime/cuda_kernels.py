@@ -17,7 +17,7 @@ from typing import Any
 from qgraph.compiled import REDUCTION_BLOCK, SEVERAL, WARP, CudaPlan, Parameter, TaskCode, slots_dtype
 from qgraph.errors import ArgumentError, CudaError
 from qgraph.language import SHORT_LIMIT
-from qgraph.plan import Unrolling
+from qgraph.plan import Form, Unrolling
 from qgraph.program import FAULT_WORDS, FAULTS, MAX_PARTIALS, TURNS, ArrayType, Leaf, ScalarType, itemsize
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, outside_captures
@@ -32,7 +32,8 @@ _AHEAD = 8
 # The parameters that tell a kernel in an unrolled body which copy it is in.
 _GUARDING = ("guard", "next", "copy", "peeks")
 # Grids of so many blocks may be on the device beside others, and then look before they wait whether they have anything to do.
-_PEEKS = 1024
+# Larger ones take several microseconds to do nothing.
+PEEKS = 1024
 _RESIDENT_THREADS = 2048  # of one multiprocessor, at most
 _MAX_THREADS_PER_BLOCK = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 
@@ -235,7 +236,7 @@ class Parameters:
         self._kept = plan.kept
         self._guards = plan.plan.guards
         self._always = plan.plan.always
-        forms = (False, True) if unrolled else (False,)
+        forms: tuple[Form, ...] = ("plain", "few", "many") if unrolled else ("plain",)
         # One more: a kernel that is no node of the plan may be all of it.
         self._early_words = {form: [self._take(1) for _ in range(len(plan.plan.nodes) + 1)] for form in forms}
         controls = [node.index for node in plan.plan.nodes if node.control is not None]
@@ -263,7 +264,7 @@ class Parameters:
 
     def _set_guard(self, unrolling: Unrolling, number: int | None, guard: int, then: int) -> None:
         place = 0 if number is None else unrolling.place(number)
-        peeks = 0 if number is None or number < unrolling.first_counted else _PEEKS
+        peeks = 0 if number is None or unrolling.form(number) is None else PEEKS
         word = self._guard_words[unrolling.node, number]
         self._integers[word : word + 4] = memoryview(struct.pack("=4q", guard, then, place, peeks)).cast("q")
 
@@ -295,28 +296,29 @@ class Parameters:
         self._places["leaf", leaf.name] = _scalar_place(word, dtype)
         self._scalars.append(_ScalarLeaf(index, word, leaf, dtype))
 
-    def set_handle(self, loop: int, handle: int, *, unrolled: bool = False) -> None:
-        """The handle of conditional node ``loop`` in the plain or the unrolled graph; before its kernels are added."""
-        struct.pack_into("=Q", self._bytes, self._handle_words[unrolled, loop] * _WORD, handle)
+    def set_handle(self, loop: int, handle: int, form: Form = "plain") -> None:
+        """The handle of conditional node ``loop`` in one of the graphs; before its kernels are added."""
+        struct.pack_into("=Q", self._bytes, self._handle_words[form, loop] * _WORD, handle)
 
     def set_early(self, kernel: KernelNode, early: bool) -> None:
         """Whether the kernels that wait for ``kernel`` may start beside it."""
         self.changed |= kernel.bit
-        unrolled = self._is_unrolled(kernel.index, kernel.copy)
-        if unrolled and kernel.index in self._guards:
+        if kernel.form != "plain" and kernel.index in self._guards:
             # Those behind a leader look at the guard before they wait, so it must have waited for whoever writes it. In a chain
             # of all copies of a counted loop only the next kernel shall take room.
             unrolling = self._guards[kernel.index]
             late = unrolling.counted is not None or kernel.index in unrolling.leaders
         else:
             late = kernel.index % _AHEAD == 0
-        self._integers[self._early_words[unrolled][kernel.index]] = (2 if late else 1) if early else 0
+        self._integers[self._early_words[kernel.form][kernel.index]] = (2 if late else 1) if early else 0
 
-    def bind(self, index: int, bit: int, code: TaskCode, loop: int | None, copy: int | None = None) -> tuple[Any, list[int]]:
+    def bind(
+        self, index: int, bit: int, code: TaskCode, loop: int | None, copy: int | None = None, form: Form = "plain"
+    ) -> tuple[Any, list[int]]:
         """The parameters of node ``index``, the kernel with mask ``bit``: an array of pointers to them, and their sizes.
 
-        ``loop`` is the conditional node whose handle the task gets, None for handle 0. ``copy`` is None in the plain graph, in
-        the unrolled one the number of the copy. The pointers are valid as long as this object and the array live.
+        ``loop`` is the conditional node whose handle the task gets, None for handle 0. ``copy`` is the number of the copy, if
+        it is one, in the graph ``form``. The pointers are valid as long as this object and the array live.
         """
         place = 0 if copy is None or index not in self._guards else self._guards[index].place(copy)
         parts = [
@@ -325,7 +327,7 @@ class Parameters:
             for part in (
                 self._leaf(bit, code.leaf_of(parameter.name, place))
                 if parameter.kind == "leaf"
-                else self._parts(index, bit, parameter, loop, copy)
+                else self._parts(index, bit, parameter, loop, copy, form)
             )
         ]
         kept = self._kept.get(code.entry)
@@ -334,13 +336,12 @@ class Parameters:
         return pointers, [size for _offset, size in parts]
 
     def _parts(
-        self, index: int, bit: int, parameter: Parameter, loop: int | None, copy: int | None
+        self, index: int, bit: int, parameter: Parameter, loop: int | None, copy: int | None, form: Form
     ) -> tuple[tuple[int, int], ...]:
-        unrolled = self._is_unrolled(index, copy)
         if parameter.kind == "early":
-            return _half_place(self._early_words[unrolled][index]).parts
+            return _half_place(self._early_words[form][index]).parts
         if parameter.kind == "handle":
-            return (self._zero if loop is None else _word_place(self._handle_words[unrolled, loop])).parts
+            return (self._zero if loop is None else _word_place(self._handle_words[form, loop])).parts
         if parameter.kind in _GUARDING:
             word = self._guard_words[self._guards[index].node, copy] + _GUARDING.index(parameter.kind)
             return (_word_place(word) if parameter.kind == "next" else _half_place(word)).parts
@@ -349,10 +350,6 @@ class Parameters:
         assert parameter.kind == "host"
         self._host_users[self._host_index[parameter.name]] |= bit
         return self._places["host", parameter.name].parts
-
-    def _is_unrolled(self, index: int, copy: int | None) -> bool:
-        """Whether a copy of a node, None for the node itself, is in the unrolled graph."""
-        return copy is not None and not (index in self._guards and self._guards[index].is_plain(copy))
 
     def _leaf(self, bit: int, name: str) -> tuple[tuple[int, int], ...]:
         self._leaf_users[name].users |= bit
@@ -416,13 +413,13 @@ class KernelNode:
     """One kernel of an executable: its function, launch shape and parameters, and where it lives once it is in a graph.
 
     ``bit`` is its place in ``Parameters.changed``. ``executable`` and ``handle`` are the CUgraphExec it can be patched in
-    and its CUgraphNode; both None for a kernel that is launched on a stream. ``copy`` is its number in an unrolled graph, None
-    elsewhere.
+    and its CUgraphNode; both None for a kernel that is launched on a stream. ``copy`` is the number of the copy that it is,
+    None for a node itself, and ``form`` the graph in which it is.
     """
 
     __slots__ = (
         *("_counts", "_loop", "_many", "_most", "_resident", "bit", "block", "code", "copy", "early", "executable"),
-        *("function", "handle", "index", "launch", "pointers", "shape"),
+        *("form", "function", "handle", "index", "launch", "pointers", "shape"),
     )
 
     def __init__(self, index: int, code: TaskCode, bit: int, loop: int | None, setting: KernelSetting) -> None:
@@ -430,6 +427,7 @@ class KernelNode:
         self.code = code
         self.bit = bit
         self.copy: int | None = None
+        self.form: Form = "plain"
         self._loop = loop
         self.function = setting.code.function(code.entry)
         self.pointers, sizes = setting.parameters.bind(index, bit, code, loop)
@@ -458,11 +456,11 @@ class KernelNode:
         self.take_shape(self.shape)
         self.launch.kernelParams = ctypes.addressof(self.pointers)
 
-    def copied(self, number: int, parameters: Parameters) -> KernelNode:
+    def copied(self, number: int, parameters: Parameters, form: Form = "many") -> KernelNode:
         """The same kernel as copy ``number`` of the body of a loop: with the handle, the guard and the arrays of that copy."""
         made = copy.copy(self)
-        made.copy, made.early, made.executable, made.handle = number, False, None, None
-        made.pointers, _sizes = parameters.bind(self.index, self.bit, self.code, self._loop, number)
+        made.copy, made.form, made.early, made.executable, made.handle = number, form, False, None, None
+        made.pointers, _sizes = parameters.bind(self.index, self.bit, self.code, self._loop, number, form)
         made._make_launch()
         return made
 

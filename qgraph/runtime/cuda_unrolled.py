@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from qgraph.compiled import COPIED, PROGRAMMATIC, CudaPlan
-from qgraph.plan import GraphPlan, Unrolling
-from qgraph.runtime.cuda_copies import Form, add_copies, add_counted_copies, followed_in
+from qgraph.plan import Form, GraphPlan, Unrolling
+from qgraph.runtime.cuda_copies import GraphOfForm, add_copies, add_counted_copies, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_graph import CudaGraphExecutable
-from qgraph.runtime.cuda_kernels import KernelNode, Parameters
-from qgraph.runtime.cuda_layout import Layout, RawGraph
+from qgraph.runtime.cuda_kernels import PEEKS, KernelNode, Parameters
+from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph
 from qgraph.runtime.cuda_nodes import OtherNodes
 
 
@@ -41,25 +41,21 @@ class CopiesLayout(Layout):
         parameters: Parameters,
         *,
         waits_inside: bool,
-        plain: bool,
+        form: Form,
     ) -> None:
         self._bodies = {
             body: each
             for each in plan.unrolled
             for body in plan.nodes[each.node].bodies
-            if not plain or (each.counted is not None and each.counted.period > 1)
+            if form != "plain" or (each.counted is not None and each.counted.period > 1)
         }
         guards = {index: each for body, each in self._bodies.items() for index in plan.regions[body].nodes}
         # By node, its copies: one of what is in no such body, and in the plain graph itself.
-        self._copies = {
-            index: [
-                variants.get(index, kernel).copied(number, parameters)
-                for number in _numbers(guards.get(index), index, plain=plain)
-            ]
-            if index in guards or not plain
-            else [kernel]
-            for index, kernel in kernels.items()
-        }
+        self._copies: dict[int, list[KernelNode]] = {}
+        for index, kernel in kernels.items():
+            variant, numbers = variants.get(index, kernel), _numbers(guards.get(index), index, form)
+            copied = index in guards or form != "plain"
+            self._copies[index] = [variant.copied(number, parameters, form) for number in numbers] if copied else [kernel]
         first = {index: copies[0] for index, copies in self._copies.items()}
         self._waits_inside = waits_inside
         self.kernels = [kernel for copies in self._copies.values() for kernel in copies]
@@ -67,7 +63,7 @@ class CopiesLayout(Layout):
         self.followed = followed_in(first, (*programmatic, *carried))
 
         def set_handle(node: int, handle: int) -> None:
-            parameters.set_handle(node, handle, unrolled=not plain)
+            parameters.set_handle(node, handle, form)
 
         super().__init__(plan, {**first, **others.nodes}, programmatic, set_handle)
 
@@ -81,25 +77,25 @@ class CopiesLayout(Layout):
             add(graph, self._plan, unrolling, self._copies, waits_inside=self._waits_inside)
 
 
-def _numbers(unrolling: Unrolling | None, index: int, *, plain: bool) -> range:
+def _numbers(unrolling: Unrolling | None, index: int, form: Form) -> range:
     """The numbers of the copies of node ``index``, whose loop is unrolled so."""
     if unrolling is None:
         return range(1)
     if unrolling.counted is None:
         return range(unrolling.copies)
-    numbers = unrolling.counted_numbers(plain=plain)
+    numbers = unrolling.counted_numbers(form)
     return numbers[:1] if index == unrolling.counted.node else numbers
 
 
 class CudaUnrollingExecutable(CudaGraphExecutable):
-    """The plan as one CUDA graph, and a second one that is built when loops turn out to run long.
+    """The plan as one CUDA graph, and others that are built when loops turn out to run long.
 
     Args:
         plan: compiled for the device's compute capability.
         device: where it runs.
         block_size: threads in a block, None for the default.
         reason: why the plan is a graph.
-        unrolled: always the second graph, or never; None decides by how long the loops ran.
+        unrolled: always a graph with copies, or never; None decides by how long the loops ran.
     """
 
     def __init__(
@@ -113,30 +109,28 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
     ) -> None:
         self._choice = unrolled
         self._reasons = (reason, f"{reason}; its loops run long, and are unrolled")
-        # Whether launches run the second graph.
-        self._runs_unrolled = False
+        # The graph that launches run, and the one that they would run if loops ran long: copies are many, or few where grids
+        # are large.
+        self._runs: Form = "plain"
+        self._unrolled: Form = "many"
+        self._graphs: dict[Form, GraphOfForm] = {}
+        # The nodes besides kernels of each graph but the plain one.
+        self._more_others: list[OtherNodes] = []
+        unrolls = plan.plan.unrolled
+        self._long = {form: sum(each.long(form) for each in unrolls) for form in ("many", "few")}
+        self._counts = any(each.counted is not None for each in unrolls)
         super().__init__(plan, device, block_size=block_size, reason=reason)
 
     def _build(self) -> None:
-        super()._build()
         assert self._turns is not None
         self._iterations = memoryview(self._turns.words).cast("B").cast("q")
-        self._many = sum(each.long for each in self.plan.plan.unrolled)
-        kernels, followed = self._plain_copies
-        self._plain = Form(self._instance, kernels, followed)
-        self._unrolled: Form | None = None
-        self._more_others: OtherNodes | None = None
+        super()._build()
 
     def _complete(self) -> None:
-        layout = self._layout(self._others, plain=True)
-        self._let_start_early_at_first(layout.followed)
-        instance = self._instance
-        layout.fill(instance.graph, instance.graph, 0)
-        instance.instantiate([*layout.kernels, *self._others.nodes.values()])
-        self._plain_copies = layout.kernels, layout.followed
+        self._graphs["plain"] = self._make_graph("plain", self._instance, self._others)
 
-    def _layout(self, others: OtherNodes, *, plain: bool) -> CopiesLayout:
-        return CopiesLayout(
+    def _make_graph(self, form: Form, instance: GraphInstance, others: OtherNodes) -> GraphOfForm:
+        layout = CopiesLayout(
             self.plan.plan,
             self._kernels,
             self._variants(),
@@ -144,61 +138,15 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
             self._programmatic,
             self._parameters,
             waits_inside=self.plan.capability >= PROGRAMMATIC,
-            plain=plain,
+            form=form,
         )
-
-    def _wanted(self) -> bool:
-        if self._choice is not None:
-            return self._choice
-        return sum(self._iterations) >= self._many
-
-    def _form(self) -> Form:
-        return self._unrolled if self._unrolled is not None and self._runs_unrolled else self._plain
-
-    def _running(self) -> tuple[Any, Callable[[], bool] | None]:
-        unrolled, wanted = self._runs_unrolled, self._wanted
-        return self._form().instance.executable, None if self._choice is not None else lambda: wanted() == unrolled
-
-    def _run(self, stream: int) -> None:
-        wanted = self._wanted()
-        if wanted != self._runs_unrolled and (self._unrolled is not None or not wanted):
-            self._change(wanted)
-        form = self._form()
-        form.bring_up_to_date()
-        code = self._launch_graph(form.instance.executable, stream)[0]
-        if code != 0:
-            raise failure(code, "cuGraphLaunch")
-        if wanted != self._runs_unrolled:
-            # The second graph needs the arguments of a call: the next one is as if they were new.
-            self._token = None
-
-    def _change(self, unrolled: bool) -> None:
-        self._runs_unrolled = unrolled
-        self.reason = self._reasons[unrolled]
-
-    def _patch(self, request: Any) -> None:
-        if self._unrolled is None and self._wanted():
-            self._build_unrolled()
-        super()._patch(request)
-
-    def _build_unrolled(self) -> None:
-        scratch = self._resources.scratch
-        assert scratch is not None
-        with outside_captures():
-            others = self._make_others(scratch.pointer)
-            self._resources.more.append(others)
-            layout = self._layout(others, plain=False)
-            self._let_start_early_at_first(layout.followed)
-            instance = self._begin()
-            layout.fill(instance.graph, instance.graph, 0)
-            instance.instantiate([*layout.kernels, *others.nodes.values()])
-        self._more_others = others
-        self._unrolled = Form(instance, layout.kernels, layout.followed)
-        if not self._launched:
-            self._change(True)
+        self._let_start_early_at_first(layout.followed)
+        layout.fill(instance.graph, instance.graph, 0)
+        instance.instantiate([*layout.kernels, *others.nodes.values()])
+        return GraphOfForm(instance, layout.kernels, layout.followed)
 
     def _variants(self) -> dict[int, KernelNode]:
-        """The kernels of copies that are others than those of the plain graph, with their shapes."""
+        """The kernels of copies that are others than those of their nodes, with the same shapes."""
         found = {}
         for index, kernel in self._kernels.items():
             code = self.plan.codes.get(f"{kernel.code.task.name}{COPIED}")
@@ -207,32 +155,75 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
                 found[index].take_shape(kernel.shape)
         return found
 
+    def _wanted(self) -> Form:
+        long = self._choice if self._choice is not None else sum(self._iterations) >= self._long[self._unrolled]
+        return self._unrolled if long else "plain"
+
+    def _running(self) -> tuple[Any, Callable[[], bool] | None]:
+        runs, wanted = self._runs, self._wanted
+        settled = None if self._choice is not None else lambda: wanted() == runs
+        return self._graphs[runs].instance.executable, settled
+
+    def _run(self, stream: int) -> None:
+        wanted = self._wanted()
+        if wanted != self._runs and wanted in self._graphs:
+            self._change(wanted)
+        graph = self._graphs[self._runs]
+        graph.bring_up_to_date()
+        code = self._launch_graph(graph.instance.executable, stream)[0]
+        if code != 0:
+            raise failure(code, "cuGraphLaunch")
+        if wanted != self._runs:
+            # A graph needs the arguments of a call to be built: the next one is as if they were new.
+            self._token = None
+
+    def _change(self, form: Form) -> None:
+        self._runs = form
+        self.reason = self._reasons[form != "plain"]
+
+    def _patch(self, request: Any) -> None:
+        wanted = self._wanted()
+        if wanted not in self._graphs:
+            self._build_unrolled(wanted)
+        super()._patch(request)
+
+    def _build_unrolled(self, form: Form) -> None:
+        scratch = self._resources.scratch
+        assert scratch is not None
+        with outside_captures():
+            others = self._make_others(scratch.pointer)
+            self._resources.more.append(others)
+            self._graphs[form] = self._make_graph(form, self._begin(), others)
+        self._more_others.append(others)
+        if not self._launched:
+            self._change(form)
+
     def _update_others(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
         changed = super()._update_others(values, host)
-        if self._more_others is not None:
-            self._more_others.update(values, host)
-            if self._more_others.rejected:
+        for others in self._more_others:
+            others.update(values, host)
+            if others.rejected:
                 self._instantiate_again()
         return changed
 
     def _resize(self, host: tuple[int, ...]) -> None:
         super()._resize(host)
-        for form in (self._plain, self._unrolled):
-            if form is not None:
-                form.take_shapes(self._kernels)
-                self._let_start_early(form.followed)
+        for graph in self._graphs.values():
+            graph.take_shapes(self._kernels)
+            self._let_start_early(graph.followed)
+        large = self._counts and any(kernel.shape.all_blocks > PEEKS for kernel in self._sized)
+        self._unrolled = "few" if large else "many"
 
     def _apply(self, changed: int) -> None:
         # The graph that is launched next is patched then.
-        self._plain.stale |= changed
-        if self._unrolled is not None:
-            self._unrolled.stale |= changed
+        for graph in self._graphs.values():
+            graph.stale |= changed
 
     def _raw(self) -> RawGraph:
-        # Who launches it knows nothing of the other graph, so from now on there is none.
+        # Who launches it knows nothing of the other graphs, so from now on there are none.
         self._choice = False
-        if self._runs_unrolled:
+        if self._runs != "plain":
             call(driver.cuCtxSynchronize)
-            self._change(False)
-        self._plain.bring_up_to_date()
+            self._change("plain")
+        self._graphs["plain"].bring_up_to_date()
         return super()._raw()

@@ -350,7 +350,7 @@ class Kernel:
 
     @property
     def unrolled(self):
-        return self.executable._runs_unrolled
+        return self.executable._runs != "plain"
 
     def agrees(self, *args, stream=0):
         mine = [each.copy() if isinstance(each, np.ndarray) else each for each in args]
@@ -420,6 +420,21 @@ def counted():
     for turns, unrolled in ((31, False), (32, False), (32, True), (5, True), (5, False), (7, False)):
         kernel.agrees(*arguments(trading, turns))
         assert kernel.unrolled == unrolled, turns
+
+
+def few():
+    """Large grids have fewer copies, and a kernel may go from one graph to another."""
+    cuda_unrolled.PEEKS = 4
+    for function in COUNTED:
+        kernel = Kernel(function, *arguments(function, 3), unrolled=True)
+        for turns, n in ((1, 5), (2, 500), (7, 500), (8, 600), (9, 500), (40, 32), (3, 32), (17, 500), (25, 500), (24, 32)):
+            kernel.agrees(*arguments(function, turns, n=n))
+            # A graph is built with the arguments of the call after the one that wanted it.
+            kernel.agrees(*arguments(function, turns + 1, n=n))
+            assert kernel.executable._runs == ("few" if n >= 500 else "many"), (function, n)
+        assert set(kernel.executable._graphs) == {"plain", "few", "many"}
+        copies = {each.counted.few for each in kernel.plan.unrolled}
+        assert copies == ({6} if function.__name__ == "three_in_turn" else {8})
 
 
 def scratch_of(kernel):

@@ -8,7 +8,7 @@ from tests.processes import agrees_on_the_simulator
 
 
 @pytest.mark.parametrize(
-    "part", ["forced", "adapted", "the_same", "never", "repeated", "repeated_and_adapted", "interrupted", "counted"]
+    "part", ["forced", "adapted", "the_same", "never", "repeated", "repeated_and_adapted", "interrupted", "counted", "few"]
 )
 def test_graphs_on_the_simulator(part):
     pytest.importorskip("cuda.bindings")
