@@ -26,6 +26,7 @@ from qgraph.program import (
     Function,
     Leaf,
     Loop,
+    Selection,
     Slot,
     Statement,
     Task,
@@ -234,11 +235,20 @@ def _joined(first: Task, second: Task, written: Task) -> Task:
         verdict=verdict,
         index_tuple=first.index_tuple or second.index_tuple,
         scalars=tuple(dict((*first.scalars, *second.scalars)).items()),
-        selections=tuple(dict.fromkeys((*first.selections, *second.selections))),
+        selections=_selections(first, second),
         reductions=(*first.reductions, *second.reductions),
         ticket=first.ticket or second.ticket,
         joined=tuple(replace(loop, note="") for loop in (*first.written, written)),
     )
+
+
+def _selections(first: Task, second: Task) -> tuple[Selection, ...]:
+    """Those of both; a name that one of them stores through is written."""
+    found: dict[str, Selection] = {}
+    for each in (*first.selections, *second.selections):
+        known = found.get(each.local, each)
+        found[each.local] = replace(each, written=each.written or known.written)
+    return tuple(found.values())
 
 
 def _range(task: Task) -> list[str]:

@@ -55,7 +55,8 @@ def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[
     The last axis is the columns, so that the innermost loop runs along memory; the others together are the rows. Chunks hold
     ``_row_step`` rows and ``_col_step`` columns; which iterations a chunk has does not depend on the number of threads.
     """
-    head = _statements(_PLACE if task.axes[:-1] else _PLACE_IN_ROW)
+    bins = bins_of(program, task)
+    head = _statements(_PLACE if task.axes[:-1] or bins else _PLACE_IN_ROW)
     number = _statements(f"{NUMBER} = {'_row * _cols + ' if task.axes[:-1] else ''}_t") if numbered(task) else []
     iteration, loose = loose_sums(task, task.body, dtypes)
     bounds = {axis.variable: start for axis in task.axes if (start := _constant_bound(axis)) is not None}
@@ -65,7 +66,6 @@ def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[
         return _checked_loops(task, bounds, [*number, *statements])
 
     names = {**task_names(task, dtypes), **reduction_names(task, dtypes), **loose, **BUILTINS}
-    bins = bins_of(program, task)
     loops = collecting(task, bins, iteration, loops_around) if bins else loops_around(iteration)
     names |= collecting_names(bins) if bins else {}
     body = [*head, *prologue(task, dtypes), *first, *loops, *chunk_partials(task, dtypes)]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.compiled import COPIED
 from qgraph.lowering import link
 from qgraph.lowering.build import build_plan
 from qgraph.lowering.compile import compile_ptx
@@ -178,6 +179,118 @@ def test_the_key_of_a_plan_tells_how_it_is_unrolled():
     assert plan_text(plan) == plan_text(other)
     fewer = [replace(node, copies=4) if node.copies > 1 else node for node in plan.nodes]
     assert plan_text(replace(plan, nodes=tuple(fewer))) != plan_text(plan)
+
+
+# --- loops that count ---------------------------------------------------------------------------------------------------
+
+
+def steps_of(count, tmp_path):
+    """A counted loop with a body of ``count`` loops that depend on each other."""
+    lines = [f"            {a}[i] = {b}[x.shape[0] - 1 - i] + 1\n" for a, b in ("xy", "yx")]
+    loops = "".join(f"        for i in range(x.shape[0]):\n{lines[number % 2]}" for number in range(count))
+    file = tmp_path / f"steps{count}.py"
+    file.write_text(f"import qgraph\ndef steps(x, y, n):\n    for _ in qgraph.serial(range(n)):\n{loops}")
+    names = {}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    return qgraph.kernel(names["steps"])
+
+
+@pytest.mark.parametrize(("loops", "copies", "few"), [(1, 32, 8), (2, 32, 8), (3, 16, 8), (6, 16, 8), (7, 8, 8), (13, 4, 4)])
+def test_how_many_copies_are_counted_at_once(loops, copies, few, tmp_path):
+    plan = steps_of(loops, tmp_path).plan(X, Y, 3)
+    (unrolling,) = plan.unrolled
+    counted = unrolling.counted
+    assert (counted.copies, counted.few, counted.period, counted.arrays) == (copies, few, 1, ())
+    text = f"unrolled {copies} times while it runs long, and counted once in so many; by a host {unrolling.copies} times"
+    assert text in str(plan)
+    assert all(counted.node not in edge for edge in counted.carried)
+    # Every copy has a number of its own, whatever graph it is in.
+    numbers = [number for form in ("many", "few", "plain") for number in unrolling.counted_numbers(form)]
+    assert [*range(unrolling.first_counted), *numbers] == list(unrolling.numbers)
+    assert unrolling.place(unrolling.first_counted + copies) == 0
+    assert unrolling.place(unrolling.first_counted + copies - 1) == copies - 1
+    taken = {unrolling.spread + 16 * line for line in range(64)}
+    assert not taken & {plan.always, unrolling.turns, *range(unrolling.guards, unrolling.guards + unrolling.copies + 1)}
+    assert plan.program.scratch_words <= plan.always < unrolling.turns
+    assert max(taken) < plan.scratch_words
+
+
+def breaking(x, n):
+    for t in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        if x[0] > 5:
+            break
+
+
+def summing(x, n):
+    total = 0.0
+    for _ in qgraph.serial(range(n)):
+        total = 0.0
+        for i in range(x.shape[0]):
+            total += x[i]
+    return total
+
+
+def from_anywhere(x, y, n):
+    for _ in qgraph.serial(range(3)):
+        for _ in qgraph.serial(range(n)):
+            for i in range(x.shape[0]):
+                x[i] = y[i] + 1
+            x, y = y, x
+
+
+def at_times(x, y, n):
+    for _ in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        y[0] = n
+        if n > 3:
+            x, y = y, x
+
+
+def product(x, y, n):
+    for j, k in qgraph.serial(qgraph.ndrange(n, 3)):
+        for i in range(x.shape[0]):
+            x[i] += j * k
+
+
+@pytest.mark.parametrize("function", [breaking, summing, from_anywhere, at_times, product])
+def test_what_is_not_counted(function):
+    args = (X, 3) if function in (breaking, summing) else (X, Y, 3)
+    plan = qgraph.kernel(function).plan(*args)
+    assert all(each.counted is None for each in plan.unrolled)
+
+
+@pytest.mark.needs("compiler")
+def test_a_name_that_is_stored_through_is_no_constant():
+    def trading(x, y, n):
+        for _ in qgraph.serial(range(n)):
+            for i in range(x.shape[0]):
+                y[i] = x[i] + 1
+            x, y = y, x
+
+    def in_place(x, y, n):
+        for _ in qgraph.serial(range(n)):
+            for i in range(x.shape[0]):
+                y[i] += x[i]
+            for i in range(x.shape[0]):
+                x[i] += y[i]
+            x, y = y, x
+
+    codes, texts = compile_ptx(qgraph.kernel(trading).plan(X, Y, 3), (9, 0), Options())
+    (name,) = (each for each in codes if each.endswith(COPIED))
+    (x, leaves), (y, _) = codes[name].arrays
+    assert leaves == ("x", "y")
+    assert x in codes[name].constant
+    assert y not in codes[name].constant
+    assert "ld.global.nc" in texts[name]
+    assert "ld.global.nc" not in texts[name.removesuffix(COPIED)]
+    # Joined, both names are stored through.
+    codes, _ = compile_ptx(qgraph.kernel(fuse=True)(in_place).plan(X, Y, 3), (9, 0), Options())
+    (name,) = (each for each in codes if each.endswith(COPIED))
+    assert len(codes[name].arrays) == 2
+    assert not codes[name].constant & {name for name, _ in codes[name].arrays}
 
 
 # --- code ---------------------------------------------------------------------------------------------------------------
