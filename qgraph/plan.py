@@ -129,7 +129,10 @@ class Unrolling:
 
     def long(self, form: Form) -> int:
         """From how many iterations on that graph is faster than the plain one."""
-        return 2 * self.copies if self.counted is None else len(self.counted_numbers(form))
+        if self.counted is None:
+            return 2 * self.copies
+        # Few copies are for kernels that take long even where they do nothing, as some of the last turn do.
+        return self.counted.copies if form == "many" else 4 * self.counted.few
 
     def form(self, number: int) -> Form | None:
         """The graph that copy ``number`` of a counted loop is in; None for copies that a host launches, and of other loops."""

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from qgraph.compiled import TILE_HEIGHT, CpuPlan, CudaPlan, SimulatedKernel, SimulatorPlan, TaskCode
 from qgraph.lowering import link
-from qgraph.lowering.block_source import block_code
 from qgraph.lowering.garbage import garbage_kept, search
-from qgraph.lowering.kernel_source import Kernels
 from qgraph.lowering.meaning import meaning
 from qgraph.lowering.one_block import entry_of
 from qgraph.lowering.ptx_names import parameters_kept
@@ -75,6 +73,9 @@ def _all_ptx(
     beside: Beside,
 ) -> tuple[dict[str, TaskCode], dict[str, str]]:
     """As ``compile_ptx``; ``beside`` links the texts, too."""
+    from qgraph.lowering.block_source import block_code
+    from qgraph.lowering.kernel_source import Kernels
+
     codes: dict[str, TaskCode] = {}
     texts: dict[str, Callable[[], str]] = {}
     compiled: dict[object, TaskCode] = {}
@@ -150,7 +151,9 @@ def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options,
 def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     """The kernels of all tasks for Numba's simulator; ``BackendError`` if Numba was imported without it."""
     from qgraph.lowering import numba_cuda
+    from qgraph.lowering.block_source import block_code
     from qgraph.lowering.infer import scalar_types
+    from qgraph.lowering.kernel_source import Kernels
 
     cuda = numba_cuda.cuda_module()
     dtypes = scalar_types(plan.program, matches=True)

@@ -32,8 +32,7 @@ _AHEAD = 8
 # The parameters that tell a kernel in an unrolled body which copy it is in.
 _GUARDING = ("guard", "next", "copy", "peeks")
 # Grids of so many blocks may be on the device beside others, and then look before they wait whether they have anything to do.
-# Larger ones take several microseconds to do nothing.
-PEEKS = 1024
+_PEEKS = 1024
 _RESIDENT_THREADS = 2048  # of one multiprocessor, at most
 _MAX_THREADS_PER_BLOCK = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 
@@ -264,7 +263,7 @@ class Parameters:
 
     def _set_guard(self, unrolling: Unrolling, number: int | None, guard: int, then: int) -> None:
         place = 0 if number is None else unrolling.place(number)
-        peeks = 0 if number is None or unrolling.form(number) is None else PEEKS
+        peeks = 0 if number is None or unrolling.form(number) is None else _PEEKS
         word = self._guard_words[unrolling.node, number]
         self._integers[word : word + 4] = memoryview(struct.pack("=4q", guard, then, place, peeks)).cast("q")
 

@@ -16,9 +16,12 @@ from qgraph.plan import Form, GraphPlan, Unrolling
 from qgraph.runtime.cuda_copies import GraphOfForm, add_copies, add_counted_copies, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_graph import CudaGraphExecutable
-from qgraph.runtime.cuda_kernels import PEEKS, KernelNode, Parameters
+from qgraph.runtime.cuda_kernels import KernelNode, Parameters
 from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph
 from qgraph.runtime.cuda_nodes import OtherNodes
+
+# A grid of so many blocks takes several microseconds to do nothing, as those behind the end of a loop do.
+_LARGE = 8192
 
 
 class CopiesLayout(Layout):
@@ -211,7 +214,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         for graph in self._graphs.values():
             graph.take_shapes(self._kernels)
             self._let_start_early(graph.followed)
-        large = self._counts and any(kernel.shape.all_blocks > PEEKS for kernel in self._sized)
+        large = self._counts and any(kernel.shape.all_blocks > _LARGE for kernel in self._sized)
         self._unrolled = "few" if large else "many"
 
     def _apply(self, changed: int) -> None:

@@ -424,7 +424,7 @@ def counted():
 
 def few():
     """Large grids have fewer copies, and a kernel may go from one graph to another."""
-    cuda_unrolled.PEEKS = 4
+    cuda_unrolled._LARGE = 4
     for function in COUNTED:
         kernel = Kernel(function, *arguments(function, 3), unrolled=True)
         for turns, n in ((1, 5), (2, 500), (7, 500), (8, 600), (9, 500), (40, 32), (3, 32), (17, 500), (25, 500), (24, 32)):
