@@ -262,6 +262,23 @@ def test_what_is_not_counted(function):
     assert all(each.counted is None for each in plan.unrolled)
 
 
+def test_statements_beside_names_that_change_places_run_in_each_iteration():
+    def marking(x, y, n):
+        for _ in qgraph.serial(range(n)):
+            for i in range(x.shape[0]):
+                y[i] = x[i] + 1
+            y[0] = 7
+            x, y = y, x
+
+    plan = qgraph.kernel(marking).plan(X, Y, 3)
+    (unrolling,) = plan.unrolled
+    assert (unrolling.counted.arrays, unrolling.counted.period) == ((), 1)
+    (marks,) = [
+        node for node in plan.nodes if node.task is not None and {"x", "y"} <= node.task.effects.writes and not node.task.axes
+    ]
+    assert marks.index != unrolling.counted.node
+
+
 @pytest.mark.needs("compiler")
 def test_a_name_that_is_stored_through_is_no_constant():
     def trading(x, y, n):
