@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.limits import reasons
 from benchmarks.results import RESULTS, text
 from benchmarks.run import QUESTIONS
 
@@ -64,7 +65,7 @@ def section(record: dict[str, Any], place: str) -> str:
     rows = [[text(row.get(column)) for column in columns] for row in found]
     parts = [f"**{record['title']}**", markdown(columns, rows)]
     if record["targets"]:
-        parts.append(targets(record["targets"]))
+        parts.append(targets(record["question"], record["targets"]))
     if record["missing"]:
         parts.append("Missing: " + "; ".join(f"{name} ({why})" for name, why in record["missing"].items()) + ".")
     return "\n\n".join([*parts, source])
@@ -84,14 +85,14 @@ def across(record: dict[str, Any]) -> tuple[list[str], list[dict[str, Any]]]:
     return [key, "size", *more, *peers], list(lines.values())
 
 
-def targets(found: list[dict[str, Any]]) -> str:
-    """Which targets hold, and each that does not with its number."""
+def targets(question: str, found: list[dict[str, Any]]) -> str:
+    """Which targets hold, and each that does not with its number; and why, where that is known."""
     missed = [target for target in found if not target["met"]]
     words = f"Targets: {len(found) - len(missed)} of {len(found)} met."
     for target in missed:
         measured = f"{target['measured']:.2f} {target['unit']}"
         words += f"\n- missed: {target['name']}: {measured}, wanted {target['sense']} {target['limit']:g}"
-    return words
+    return words + "".join(f"\n- why: {why}" for why in reasons(question, [target["name"] for target in missed]))
 
 
 def markdown(columns: list[str], rows: list[list[str]]) -> str:
