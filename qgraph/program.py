@@ -263,12 +263,13 @@ class Temporary:
 class Selection:
     """A name for arrays that change places at run time: ``local`` is that one of ``leaves`` whose number is in ``slot``.
 
-    ``written``: something may be stored through this name.
+    ``read``, ``written``: something may be loaded, or stored, through this name.
     """
 
     local: str
     slot: Slot
     leaves: tuple[str, ...]
+    read: bool = True
     written: bool = True
 
 

@@ -243,11 +243,11 @@ def _joined(first: Task, second: Task, written: Task) -> Task:
 
 
 def _selections(first: Task, second: Task) -> tuple[Selection, ...]:
-    """Those of both; a name that one of them stores through is written."""
+    """Those of both; a name that one of them loads or stores through is read or written."""
     found: dict[str, Selection] = {}
     for each in (*first.selections, *second.selections):
         known = found.get(each.local, each)
-        found[each.local] = replace(each, written=each.written or known.written)
+        found[each.local] = replace(each, read=each.read or known.read, written=each.written or known.written)
     return tuple(found.values())
 
 

@@ -104,7 +104,10 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         body=tuple(statements),
         names=body.names.values,
         effects=unit.touched(effects | _slot_reads(body)),
-        selections=tuple(replace(each, written=each.local in effects.writes) for each in selected(unit, everywhere)),
+        selections=tuple(
+            replace(each, read=each.local in effects.reads, written=each.local in effects.writes)
+            for each in selected(unit, everywhere)
+        ),
         verdict=judgement.verdict if found is None else found.verdict(judgement.verdict),
         index_tuple=index_tuple,
         scalars=tuple((name, slot) for name, slot in body.scalars.items() if name in used),

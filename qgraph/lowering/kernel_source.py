@@ -130,8 +130,6 @@ def _code(
     assert task is not None
     if node.beside:
         return _beside(program, node, cuda, dtypes, head)
-    selections = task.selections if arrays else ()
-    task = replace(task, selections=()) if arrays else task
     counts = [axis.count for axis in task.axes]
     names = {**task_names(task, dtypes), **BUILTINS, CUDA_MODULE: cuda}
     several = bool(task.axes) and not task.on_device and _is_light(task)
@@ -140,8 +138,10 @@ def _code(
     if len(counts) > 1 and not (task.on_device or task.reductions or bins):
         plane = "tiles" if several and turns(program, task) else "rows"
         # What a row loads must wait for what the row before it stores: then as many threads as rows are faster.
-        several = several and (plane == "tiles" or not task.effects.reads & task.effects.writes)
-    task = _stores_last(program, node, task, bins)
+        several = several and (plane == "tiles" or not _loads_what_it_stores(task))
+    # Only from here on: both kernels of a node must have the same launch shape.
+    selections = task.selections if arrays else ()
+    task = _stores_last(program, node, replace(task, selections=()) if arrays else task, bins)
     first, then = ([_call(program, each, dtypes) for each in tasks] for tasks in (node.first, node.then))
     names |= {function.name: function for _, function in (*first, *then)}
     if not task.axes:
@@ -262,6 +262,13 @@ def constant_arrays(program: Program, parameters: Sequence[Parameter], tasks: Se
     arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind == "leaf"}
     shared = {name for pair in program.aliases if arrays.issuperset(pair) for name in pair}
     return frozenset(arrays - shared).difference(*(task.effects.writes for task in tasks))
+
+
+def _loads_what_it_stores(task: Task) -> bool:
+    """Whether a loop loads through a name, or from an array without another one, that it stores through."""
+    moving = {leaf for each in task.selections for leaf in each.leaves}
+    plainly = (task.effects.reads & task.effects.writes) - moving
+    return bool(plainly) or any(each.read and each.written for each in task.selections)
 
 
 def _changing(program: Program, parameters: Sequence[Parameter], selections: Sequence[Selection]) -> frozenset[str]:

@@ -1,9 +1,8 @@
-"""A plan with loops that can be unrolled, as two graphs: a plain one, and one for loops that run long.
+"""A plan with loops that can be unrolled, as several graphs: a plain one, and others for loops that run long.
 
-In the second a turn of a loop runs several copies of its body, guarded so that those behind the end do nothing. The device
-tells how many iterations the loops had, and the host looks at what it knows of that before each launch. Both graphs give the
-same answers, so it does not matter which one runs. They share scratch: that they take turns is seen to where graphs with
-loops are launched.
+In those a turn of a loop runs several copies of its body, guarded so that those behind the end do nothing. The device tells how
+many iterations the loops had, and the host looks at what it knows of that before each launch. All graphs give the same answers,
+so it does not matter which one runs. They share scratch: that they take turns is seen to where graphs with loops are launched.
 """
 
 from __future__ import annotations

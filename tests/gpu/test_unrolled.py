@@ -223,6 +223,42 @@ counted_in_numpy = {
 }
 
 
+def spreading(u, v, steps):
+    for t in qgraph.serial(range(steps)):
+        for i, j in qgraph.ndrange((1, u.shape[0]), u.shape[1]):
+            v[i, j] = u[i, j] * 3 + u[i - 1, j] + t
+        u, v = v, u
+
+
+def turning(u, v, steps):
+    for _ in qgraph.serial(range(steps)):
+        for i, j in qgraph.ndrange(*u.shape):
+            v[j, i] = u[i, j] * 3 + 1
+        u, v = v, u
+
+
+def spread(u, v, steps):
+    for t in range(steps):
+        v[1:] = u[1:] * 3 + u[:-1] + t
+        u, v = v, u
+
+
+def turned(u, v, steps):
+    for _ in range(steps):
+        v[:] = u.T * 3 + 1
+        u, v = v, u
+
+
+@pytest.mark.parametrize("side", [37, 900, 4200])
+@pytest.mark.parametrize(("function", "in_numpy"), [(spreading, spread), (turning, turned)])
+def test_arrays_of_two_axes_change_places(function, in_numpy, side):
+    """Small, with a row a thread, and with several, or in tiles."""
+    kernel = cuda_kernel(function)
+    for steps in (2, 35, 35, 70, 9) if side < 1000 else (2, 33, 33, 5):
+        agrees(kernel, ints((side, side), steps), ints((side, side), steps + 1), steps, expected=in_numpy)
+    assert kernel.stats.graph_builds == 1
+
+
 def test_arrays_change_places_at_other_addresses_and_sizes():
     kernel = cuda_kernel(trading)
     for number in range(12):

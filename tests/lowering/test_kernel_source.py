@@ -86,11 +86,33 @@ def elsewhere(x, y):
         x[i, j] = y[i, j] * 2
 
 
-@pytest.mark.parametrize(("function", "several"), [(in_place, False), (elsewhere, True)])
+def back_and_forth(x, y):
+    for _ in qgraph.serial(range(9)):
+        for i, j in qgraph.ndrange(*x.shape):
+            y[i, j] = x[i, j] * 2
+        x, y = y, x
+
+
+def back_and_forth_in_place(x, y):
+    for _ in qgraph.serial(range(9)):
+        for i, j in qgraph.ndrange(*x.shape):
+            y[i, j] += x[i, j] * 2
+        x, y = y, x
+
+
+@pytest.mark.parametrize(
+    ("function", "several"),
+    [(in_place, False), (elsewhere, True), (back_and_forth, True), (back_and_forth_in_place, False)],
+)
 def test_rows_that_read_what_they_write_have_a_thread_each(function, several):
     x = np.zeros((8, 8), np.float32)
     plan = qgraph.kernel(function).plan(x, x.copy())
-    assert next(Kernels(plan, None, {}).of(plan.nodes[0]))[1].several == several
+    (loop,) = (node for node in plan.nodes if node.task is not None and node.task.axes)
+    codes = [code for _, code, _ in Kernels(plan, None, {}).of(loop)]
+    assert {code.several for code in codes} == {several}
+    # The kernel of copies has the launch shape of the other one.
+    assert len(codes) == 1 + bool(codes[0].task.selections)
+    assert len({(code.plane, code.counts, code.reduces) for code in codes}) == 1
 
 
 @qgraph.func
