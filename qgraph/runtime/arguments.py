@@ -119,8 +119,12 @@ class _Describer:
                 f"the arguments hold more than {MAX_LEAVES} arrays and scalars (argument `{path}` is one too many)",
                 hint="pack scalars into an array, or pass only what the kernel uses",
             )
-        # Only a parameter's own path is an identifier among the parameters.
-        name = stem if path == stem and stem in self._parameters else self._unique(stem)
+        # Only a parameter's own path is an identifier among the parameters. Names that begin with an underscore are those of
+        # generated code.
+        if stem.startswith("_"):
+            name = self._unique(f"arg{stem}")
+        else:
+            name = stem if path == stem and stem in self._parameters else self._unique(stem)
         self.leaves.append(Leaf(name, path, type_))
         self.values.append(value)
         return type_

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -428,3 +430,41 @@ def test_a_call_that_comes_back_tells_its_faults_too(rig):
             kernel(x, k)
     k[0] = 1
     assert [kernel(x, k) for _ in range(2)] == [19, 21]
+
+
+def named_as_generated_code(_x, _n, _n0, arg_n, _t, _rows, _chunks):
+    for _first in range(_x.shape[0]):
+        _stop = _first * 2
+        _x[_first] = _n0[_first] + _stop + _n + arg_n
+    _slots = 0
+    for i, j in qgraph.ndrange(*_t.shape):
+        _row = _t[i, j] + 1
+        _slots += _row
+        _rows[i, j] = _row * _chunks
+    _x[0] = _slots
+
+
+def test_arguments_that_are_called_as_generated_code_calls_things(check):
+    """Its names, which begin with an underscore, took the place of such arguments: on CUDA with wrong numbers."""
+
+    def args():
+        return np.zeros(700), 3, np.arange(700.0), 5, np.arange(70.0).reshape(7, 10), np.zeros((7, 10)), 2
+
+    check(named_as_generated_code, args)
+
+
+@dataclass
+class Underscored:
+    """Fields that begin with an underscore."""
+
+    _a: np.ndarray
+    _step: int
+
+
+def fields_named_so(_s, out):
+    for i in range(out.shape[0]):
+        out[i] = _s._a[i] * _s._step
+
+
+def test_fields_that_are_called_so(check):
+    check(fields_named_so, lambda: (Underscored(np.arange(700), 3), np.zeros(700, np.int64)))
