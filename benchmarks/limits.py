@@ -8,11 +8,11 @@ from collections.abc import Iterable
 _WHY = {
     ("programs", "fdtd", "CuPy"): (
         "its graph has the number of steps built in, and is built again for another one. In qgraph's, which runs any number, "
-        "each kernel looks whether there is a step left for it, and a turn of the while node has 32 steps"
+        "each kernel looks whether there is a step left for it, and a turn of the while node has 32 steps, or 8 on large grids"
     ),
     ("programs", "boltzmann", "CuPy"): (
         "as for fdtd; and places in an array of three axes are computed in 64 bits, which takes 38 registers in place of 32: "
-        "6 blocks of 256 threads run on a multiprocessor, not 8"
+        "6 blocks of 256 threads run on a multiprocessor, not 8, and 512^2 cells take two rounds"
     ),
     ("memory_bound", "csr, varied", "CuPy"): "a row belongs to one thread; cuSPARSE shares out long rows",
     ("ladders", "chain, 1:", "CuPy"): "with one node the call counts, and a replay of CuPy's looks at no arguments",

@@ -125,7 +125,8 @@ def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) 
     mine = loop.condition.effects
     for each in others:
         effects = node_effects(each)
-        if effects.writes & (mine.reads | mine.writes | moved):
+        # What writes nothing, as a loop that prints, has no order with its next copy: what counts would not wait for it.
+        if not effects.writes or effects.writes & (mine.reads | mine.writes | moved):
             return None
         stepping = {slot.name for _, slot, _ in steps_in(each, loop.counter)}
         if effects.reads & mine.writes - stepping:

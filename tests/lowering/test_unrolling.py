@@ -255,7 +255,15 @@ def product(x, y, n):
             x[i] += j * k
 
 
-@pytest.mark.parametrize("function", [breaking, summing, from_anywhere, at_times, product])
+def printing(x, y, n):
+    for _ in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            print(x[i])
+        for i in range(x.shape[0]):
+            y[i] += x[i]
+
+
+@pytest.mark.parametrize("function", [breaking, summing, from_anywhere, at_times, product, printing])
 def test_what_is_not_counted(function):
     args = (X, 3) if function in (breaking, summing) else (X, Y, 3)
     plan = qgraph.kernel(function).plan(*args)
