@@ -13,7 +13,7 @@ from typing import Any, overload
 from qgraph.errors import BackendError, CudaError, PerformanceWarning
 from qgraph.looking import Looking
 from qgraph.options import Options
-from qgraph.program import GlobalArray, GlobalArrayFound
+from qgraph.program import FrozenName, GlobalArray, GlobalArrayFound
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.backends import DEFAULTS, choose
 from qgraph.runtime.call import CHANGED, Call
@@ -70,25 +70,23 @@ class _Reading:
     count: int
     read: Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], bool] | None]
     variant: Variant
+    # Names compiled in, which must still mean what they meant.
+    frozen: tuple[FrozenName, ...]
     # What ``set_backend`` had chosen.
     default: str | None
     # The stream of such a call, from its leaves, where it is one only and nothing is copied; 0 where there are no streams.
     stream: Callable[[tuple[Any, ...]], int] | None
 
 
-# How the values were read, their leaves, and whether a glance told that they share no memory.
-_Read = tuple[_Reading, tuple[Any, ...], bool]
+# The values with every global array that the kernel uses, how they were read, their leaves, and whether a glance told that they
+# share no memory.
+_Read = tuple[tuple[Any, ...], _Reading, tuple[Any, ...], bool]
 # The specialisation, the call as its executable took it, and what the kernel returned.
 _Launched = tuple[Specialisation, Call, Any]
 
 
 def _no_key(*values: Any) -> None:
     """The key of any arguments, before there was a call."""
-
-
-def _never(values: tuple[Any, ...]) -> Any:
-    """The call before, where there was none."""
-    return CHANGED
 
 
 def _no_stream(leaves: tuple[Any, ...]) -> int:
@@ -124,8 +122,8 @@ class Kernel(Looking):
         self._recent: dict[tuple[Any, ...] | None, _Again] = {}
         # The one of them that ran last; and where it ran twice in a row, and a call's arguments are all there is to look at,
         # the one to try before anything else: to try a wrong one takes long.
-        self._before: _Again = _never
-        self._last: _Again = _never
+        self._before: _Again | None = None
+        self._last: _Again | None = None
         self._counts = Stats()
         # Until the cache is cleared.
         self._reads_disk = True
@@ -142,9 +140,10 @@ class Kernel(Looking):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel. Gives what it returns, for which the call then waits."""
         # Most calls are the one before them again.
-        if not kwargs:
+        last = self._last
+        if last is not None and not kwargs:
             try:
-                result = self._last(args)
+                result = last(args)
             except CudaError as error:
                 self._recover(error)
             else:
@@ -154,8 +153,7 @@ class Kernel(Looking):
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that is not the one before it again: like another one that there was, or a new one."""
-        self._last = _never
-        key = None
+        self._last = key = None
         complete = bool(self._global_arrays)
         if complete:
             args, kwargs = self._complete(self._bind(args, kwargs)), {}
@@ -164,17 +162,18 @@ class Kernel(Looking):
                 key = self._key(*args)
             except TypeError:  # another number of arguments: there are defaults, or the call is wrong
                 key = None
-            again = self._recent.get(key, _never)
-            try:
-                result = again(args)
-            except CudaError as error:
-                self._recover(error)
-            else:
-                if result is not CHANGED:
-                    if again is self._before and not complete:
-                        self._last = again
-                    self._before = again
-                    return result
+            again = self._recent.get(key)
+            if again is not None:
+                try:
+                    result = again(args)
+                except CudaError as error:
+                    self._recover(error)
+                else:
+                    if result is not CHANGED:
+                        if again is self._before and not complete:
+                            self._last = again
+                        self._before = again
+                        return result
         # Only complete positional arguments have a key.
         return self._run(args if complete or key is not None else self._bind(args, kwargs), key)
 
@@ -182,19 +181,17 @@ class Kernel(Looking):
         super()._use_arrays(arrays)
         self._readings = []
         self._recent.clear()
-        self._before = self._last = _never
+        self._before = self._last = None
         self._seen.clear()
         self._numbers, self._key = None, _no_key
 
     def _run(self, values: tuple[Any, ...], key: tuple[Any, ...] | None = None) -> Any:
         """Everything from values to a launch, nothing assumed. ``key`` is theirs, where it is known."""
-        values, (reading, leaves, simple) = self._read_all(values)
-        if key is not None and len(key) != len(values):
-            key = None
+        values, reading, leaves, simple = self._read(values)
         if reading.stream is None:
             return self._run_between_streams(reading, values, leaves, simple, key)
         launched = self._launch(reading.variant, leaves, simple, reading.stream(leaves))
-        self._notice(key or self._key(*values), values, launched, reading.default)
+        self._notice(key, values, launched, reading.default)
         return launched[2]
 
     def _run_between_streams(
@@ -216,12 +213,14 @@ class Kernel(Looking):
             with streams:
                 return self._launch(variant, leaves, simple, streams.current())[2]
         launched = self._launch(variant, leaves, simple, streams.current())
-        self._notice(key or self._key(*values), values, launched, reading.default)
+        self._notice(key, values, launched, reading.default)
         return launched[2]
 
     def _launch(self, variant: Variant, leaves: tuple[Any, ...], simple: bool, stream: int) -> _Launched:
         aliases = () if simple else variant.check(leaves)
-        specialisation = self._specialisation(variant, aliases)
+        specialisation = self._latest
+        if specialisation is None or specialisation.variant is not variant or specialisation.aliases != aliases:
+            specialisation = self._specialisation(variant, aliases)
         call = Call(leaves, specialisation.host_values(leaves), stream)
         try:
             numbers = (specialisation.executable or self._executable(specialisation)).launch(call)
@@ -247,9 +246,11 @@ class Kernel(Looking):
 
     def _notice(self, key: tuple[Any, ...] | None, values: tuple[Any, ...], launched: _Launched, default: str | None) -> None:
         """Keep the way to run this very call again, once its arguments came back."""
+        if key is None or len(key) != len(values):
+            key = self._key(*values)
+            if key is None:
+                return
         # Watching arguments costs more than one call gains.
-        if key is None:
-            return
         if key in self._seen:
             self._remember(key, values, launched, default)
         else:
@@ -290,26 +291,29 @@ class Kernel(Looking):
 
     # --- specialising --------------------------------------------------------------------------------------------------
 
-    def _read_all(self, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], _Read]:
-        """``values`` with every global array that the kernel uses, and what was read of them."""
+    def _read(self, values: tuple[Any, ...]) -> _Read:
+        """How these values are read, and what was read of them."""
+        for reading in self._readings:
+            found = reading.read(values) if reading.count == len(values) else None
+            if found is None or reading.default is not DEFAULTS.backend:
+                continue
+            if not reading.frozen or still_holds(reading.frozen):
+                leaves, simple = found
+                return values, reading, leaves, simple
         while True:
             try:
-                return values, self._read(values)
-            except GlobalArrayFound as found:
-                self._add_array(found.array)
+                return self._describe(values)
+            except GlobalArrayFound as found_array:
+                self._add_array(found_array.array)
                 values = self._complete(values[: len(self._names)])
 
-    def _read(self, values: tuple[Any, ...]) -> _Read:
-        """How these values are read, what of them, and whether it is simple.
+    def _describe(self, values: tuple[Any, ...]) -> _Read:
+        """The same for values of types that were not seen before, or that came with other ones since.
 
         Raises:
             GlobalArrayFound: the kernel uses a global array that is not among them.
         """
         default = DEFAULTS.backend
-        for reading in self._readings:
-            found = reading.read(values) if reading.count == len(values) else None
-            if found is not None and reading.default is default and reading.variant.frozen_still_holds():
-                return reading, *found
         from qgraph.runtime.arguments import describe
         from qgraph.runtime.arguments_again import Reader
 
@@ -336,10 +340,10 @@ class Kernel(Looking):
                 self._variants[key] = variant
         read = Reader(self._parameters(used), values, arguments, variant.written_leaves, variant.single_leaves).read
         stream = _no_stream if backend != "cuda" else variant.streams.one_stream(arguments.values)
-        reading = _Reading(len(values), read, variant, default, stream)
+        reading = _Reading(len(values), read, variant, variant.program.frozen, default, stream)
         self._readings = [reading, *self._readings[: MAX_RECENT - 1]]
         self._watch_numbers(values)
-        return reading, arguments.values, False
+        return values, reading, arguments.values, False
 
     def _watch_numbers(self, values: tuple[Any, ...]) -> None:
         """Let the keys of calls go by the values of what is a number now."""
@@ -357,9 +361,6 @@ class Kernel(Looking):
         self._latest = None
 
     def _specialisation(self, variant: Variant, aliases: Any) -> Specialisation:
-        latest = self._latest
-        if latest is not None and latest.variant is variant and latest.aliases == aliases:
-            return latest
         key = (variant, aliases)
         with self._lock:
             found = self._specialisations.get(key)
@@ -397,7 +398,7 @@ class Kernel(Looking):
     def _close_executables(self) -> None:
         with self._lock:
             self._recent.clear()
-            self._before = self._last = _never
+            self._before = self._last = None
             for specialisation in self._specialisations.values():
                 self._retire(specialisation)
 
@@ -463,7 +464,7 @@ class Bound:
 
     def __init__(self, kernel_: Kernel, values: tuple[Any, ...]) -> None:
         self._kernel, self._ran = kernel_, kernel_._ran
-        self._values, (reading, self._leaves, simple) = kernel_._read_all(kernel_._complete(values))
+        self._values, reading, self._leaves, simple = kernel_._read(kernel_._complete(values))
         self._variant = reading.variant
         aliases = () if simple else self._variant.check(self._leaves)
         # Of the program for this alias pattern: another one may need other numbers.

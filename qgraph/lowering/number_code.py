@@ -83,6 +83,12 @@ def bit_not(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.V
     return builder.not_(args[0])
 
 
+def half_truth(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``bool(a)`` of a float16, given as its bits: any but the sign."""
+    (bits,) = args
+    return builder.icmp_unsigned("!=", builder.and_(bits, ir.Constant(bits.type, 0x7FFF)), ir.Constant(bits.type, 0))
+
+
 def shift_left(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     """``a << b``: 0 where b is not below the number of bits, as NumPy."""
     value, amount = args

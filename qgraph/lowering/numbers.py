@@ -19,7 +19,7 @@ from numba.core.datamodel import default_manager, models
 from numba.core.errors import NumbaError
 from numba.np.numpy_support import as_dtype, from_dtype
 
-from qgraph.lowering.number_code import Emitter, make_complex, types
+from qgraph.lowering.number_code import Emitter, half_truth, make_complex, types
 from qgraph.program import Function, ParallelFunction
 from qgraph.source import copied
 
@@ -447,6 +447,9 @@ class NumberTarget(_Context):
             return _Emitted(self, fn.emit, sig)
         if isinstance(fn, DeviceFunction):
             return super().get_function(fn.get_impl_key(sig), sig, _firstcall)
+        if sig.args == (types.float16,) and getattr(fn, "typing_key", None) is bool:
+            # Numba's own compares the bits, which are an integer for LLVM, with a float.
+            return _Emitted(self, half_truth, sig)
         return super().get_function(fn, sig, _firstcall)
 
 

@@ -44,7 +44,8 @@ def reduction_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
         dtype = _dtype(variable, dtypes)
         names[_cast(variable, dtypes)] = (CASTS if variable.element is None else ELEMENT_CASTS)[dtype]
         names[f"_type_{dtype}"] = np.dtype(dtype)
-    return {**names, "_infinity": math.inf, "_word": np.dtype("int64"), "_atomic_add": language.atomic_add}
+    names |= {"_infinity": math.inf, "_copysign": math.copysign}
+    return {**names, "_word": np.dtype("int64"), "_atomic_add": language.atomic_add}
 
 
 def numbered(task: Task) -> bool:
@@ -163,7 +164,11 @@ def _finish(task: Task, dtypes: Dtypes) -> list[str]:
         places = [_target(variable, dtypes) for variable in reduction.variables]
         first = reduction.variables[0]
         if reduction.at is None:
-            lines += _apply(reduction, places[0], first.local, _cast(first, dtypes))
+            applied = _apply(reduction, places[0], first.local, _cast(first, dtypes))
+            if first.element is not None:
+                # No iteration that ran may have had this statement, and then the element need not exist.
+                applied = [f"if {_changes(reduction, first, dtypes)}:", *indented(applied, 1)]
+            lines += applied
             continue
         test = f"{reduction.at.local} >= 0"
         if reduction.operator != "store":
@@ -171,6 +176,17 @@ def _finish(task: Task, dtypes: Dtypes) -> list[str]:
         stores = zip(places, reduction.variables, strict=True)
         lines += [f"if {test}:", *(f"    {place} = {variable.local}" for place, variable in stores)]
     return lines
+
+
+def _changes(reduction: Reduction, variable: Carried, dtypes: Dtypes) -> str:
+    """A condition: the local is not the value that changes nothing. Of -0.0, which equals 0.0, the sign tells."""
+    dtype, local = _dtype(variable, dtypes), variable.local
+    identity = _identity(reduction, dtype)
+    if identity != "-0.0":
+        return f"{local} != {_cast(variable, dtypes)}({identity})"
+    if np.dtype(dtype).kind == "c":
+        return f"{local}.imag != 0 or {local}.real != 0 or _copysign(1.0, {local}.real) > 0"
+    return f"{local} != 0 or _copysign({_cast(variable, dtypes)}(1.0), {local}) > 0"
 
 
 def _target(variable: Carried, dtypes: Dtypes) -> str:

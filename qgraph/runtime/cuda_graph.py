@@ -134,6 +134,7 @@ class CudaExecutable(ABC):
         device.free_retired()
         with device.activate():
             self._resources = Resources(device, device.epoch)
+            self._context_id = device.context_id
             try:
                 self._prepare(plan, block_size)
                 self._build()
@@ -259,7 +260,8 @@ class CudaExecutable(ABC):
             ContextLost: the primary context was reset; build the executable again.
         """
         with self._lock:
-            stop(self)
+            if self.ready is not None:
+                stop(self)
             pushed = self._enter()
             try:
                 came_back = request.token is self._token
@@ -329,7 +331,10 @@ class CudaExecutable(ABC):
         )
 
     def _enter(self) -> bool:
-        # What a reset took away must not be touched, so this comes before anything else.
+        # What a reset took away must not be touched, so this comes before anything else. In most calls the context in which the
+        # executable was built is current; no other one ever has its number.
+        if driver.cuCtxGetId(None)[1] == self._context_id and not self._resources.released:
+            return False
         pushed = self.device.push(stays=True)
         if self.device.epoch == self._resources.epoch and not self._resources.released:
             return pushed
@@ -349,14 +354,17 @@ class CudaExecutable(ABC):
             self._arena_values = self._place(request.host)
         values = (*request.values, *self._arena_values) if self._arena_values else request.values
         parameters.update(values)
-        mine = self._choose(request.host)
+        mine = -1 if self._block is None else self._choose(self._block, request.host)
         changed = parameters.changed & mine != 0
         if self._others.changing:
             changed = self._update_others(values, request.host) or changed
         if self._unfinished:
             self._finish_building()
         if parameters.changed & mine:
-            self._apply_to_chosen(parameters.changed & mine)
+            if self._block is not None and self._block.chosen:
+                self._block.patch()
+            else:
+                self._apply(parameters.changed & mine)
             # Only now: what an exception kept from the graph is applied by the next launch. Kernels of the graph that does not
             # run stay marked.
             parameters.changed &= ~mine
@@ -366,11 +374,8 @@ class CudaExecutable(ABC):
         self._launched = True
         self._token = request.token
 
-    def _choose(self, host: tuple[int, ...]) -> int:
+    def _choose(self, block: BlockForm, host: tuple[int, ...]) -> int:
         """Decide what runs with these host values, and give the mask of its kernels."""
-        block = self._block
-        if block is None:
-            return -1
         before = block.chosen
         block.choose(host)
         if block.chosen and not before:
@@ -379,12 +384,6 @@ class CudaExecutable(ABC):
         elif before and not block.chosen:
             self.nodes, self.reason = self._as_whole
         return block.bit if block.chosen else ~block.bit
-
-    def _apply_to_chosen(self, changed: int) -> None:
-        if self._block is not None and self._block.chosen:
-            self._block.patch()
-        else:
-            self._apply(changed)
 
     def _update_others(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
         """Patch what is no kernel; gives whether anything changed."""

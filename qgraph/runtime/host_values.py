@@ -10,7 +10,6 @@ from qgraph.errors import ArgumentError
 from qgraph.program import HostValue, Program
 
 _INT64 = 1 << 63
-_ACCEPT = "__qgraph_accept__"
 # What else an integer must satisfy, by ``HostValue.check``.
 _MORE = {
     "size": " and {0} >= 0",
@@ -30,71 +29,76 @@ class _ShapesDifferError(Exception):
         self.value = value
 
 
+# What may go wrong while the values are computed.
+_ERRORS = (_ShapesDifferError, ArithmeticError, TypeError, ValueError, IndexError)
+
+
 class HostValues:
     """All host values of a program as one compiled function of a call's values."""
 
     def __init__(self, program: Program) -> None:
         self._values = program.host_values
-        names = [leaf.name for leaf in program.leaves]
-        results = ", ".join(value.source for value in program.host_values)
-        source = f"lambda {', '.join(names)}: {_ACCEPT}({results})"
-        scope: dict[str, object] = {"__builtins__": builtins, **program.host_names, _ACCEPT: self._accepting()}
-        self._function: Callable[..., tuple[int, ...]] = eval(source, scope)
-
-    def of(self, values: Sequence[object]) -> tuple[int, ...]:
+        self._names = [leaf.name for leaf in program.leaves]
+        self._scope: dict[str, Any] = {"__builtins__": builtins, **program.host_names}
+        self.of: Callable[[Sequence[object]], tuple[int, ...]] = self._compiled()
         """The integers for the values of one call, in the order of ``program.host_values``.
 
         Raises:
             ArgumentError: a bound is no integer or does not fit 64 bits, a step is 0, a limit is below 1.
         """
-        try:
-            return self._function(*values)
-        except _ShapesDifferError as error:
-            raise ArgumentError(self._note(error.value, values), error.value.span, hint=error.value.text) from None
-        except (ArithmeticError, TypeError, ValueError, IndexError):
-            self._explain(values)
-            raise
 
-    def _accepting(self) -> Callable[..., tuple[int, ...]]:
-        """A function that takes the results and gives them as a tuple, checked in one condition; a slow look tells why not."""
-        names = [f"h{index}" for index in range(len(self._values))]
+    def _compiled(self) -> Callable[[Sequence[object]], tuple[int, ...]]:
+        # One function, and one condition for all results: each call asks. A slow look tells why it does not hold.
+        found = [f"__qgraph_{index}__" for index in range(len(self._values))]
         conditions = [
             f"type({name}) is int and {-_INT64} <= {name} < {_INT64}{_MORE[value.check].format(name)}"
-            for name, value in zip(names, self._values, strict=True)
+            for name, value in zip(found, self._values, strict=True)
         ]
-        results = "".join(f"{name}, " for name in names)
-        accepted = f"({results}) if {' and '.join(conditions) or True} else look(({results}))"
-        function: Callable[..., tuple[int, ...]] = eval(f"lambda {results}: {accepted}", {"look": self._look})
+        results, names = (f"({''.join(f'{name}, ' for name in each)})" for each in (found, self._names))
+        lines = [
+            "def __qgraph_of__(__qgraph_values__):",
+            "    try:",
+            f"        {names} = __qgraph_values__",
+            *(f"        {name} = {value.source}" for name, value in zip(found, self._values, strict=True)),
+            f"        if {' and '.join(conditions) or True}:",
+            f"            return {results}",
+            f"        return __qgraph_look__({results})",
+            "    except __qgraph_errors__ as __qgraph_error__:",
+            "        __qgraph_explain__(__qgraph_error__, __qgraph_values__)",
+            "        raise",
+        ]
+        more = {"__qgraph_look__": self._look, "__qgraph_explain__": self._explain, "__qgraph_errors__": _ERRORS}
+        scope = {**self._scope, **more}
+        exec("\n".join(lines), scope)
+        function: Callable[[Sequence[object]], tuple[int, ...]] = scope["__qgraph_of__"]
         return function
 
     def _look(self, results: tuple[Any, ...]) -> tuple[int, ...]:
         return tuple(_checked(value, result) for value, result in zip(self._values, results, strict=True))
 
-    def _note(self, value: HostValue, values: Sequence[object]) -> str:
-        names = self._function.__code__.co_varnames[: self._function.__code__.co_argcount]
-        return str(eval(value.note, self._function.__globals__, dict(zip(names, values, strict=True))))
-
-    def _explain(self, values: Sequence[object]) -> None:
+    def _explain(self, error: Exception, values: Sequence[object]) -> None:
         """Find which value failed, and say so at its place."""
-        scope = self._function.__globals__
-        names = self._function.__code__.co_varnames[: self._function.__code__.co_argcount]
+        given = dict(zip(self._names, values, strict=True))
+        if isinstance(error, _ShapesDifferError):
+            value = error.value
+            raise ArgumentError(str(eval(value.note, self._scope, given)), value.span, hint=value.text) from None
         for value in self._values:
             try:
-                eval(value.source, scope, dict(zip(names, values, strict=True)))
-            except (ArithmeticError, TypeError, ValueError, IndexError) as error:
-                if value.source.startswith("len(range(") and "arg 3 must not be zero" in str(error):
+                eval(value.source, self._scope, given)
+            except (ArithmeticError, TypeError, ValueError, IndexError) as failure:
+                if value.source.startswith("len(range(") and "arg 3 must not be zero" in str(failure):
                     raise _zero_step(value) from None
-                if isinstance(error, ZeroDivisionError):
+                if isinstance(failure, ZeroDivisionError):
                     raise ArgumentError(
-                        f"`{value.text or value.source}` cannot be computed for these arguments: {error}",
+                        f"`{value.text or value.source}` cannot be computed for these arguments: {failure}",
                         value.span,
                         hint="give it a divisor other than 0",
                     ) from None
-                if "slice(" in value.source and "zero" in str(error):
+                if "slice(" in value.source and "zero" in str(failure):
                     hint = "a slice needs a step other than 0"
                     raise ArgumentError(f"the step of `{value.text}` is 0", value.span, hint=hint) from None
                 raise ArgumentError(
-                    f"`{value.text or value.source}` cannot be computed for these arguments: {error}",
+                    f"`{value.text or value.source}` cannot be computed for these arguments: {failure}",
                     value.span,
                     hint="the bounds of a range are integers",
                 ) from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -169,3 +171,17 @@ def half(x, y):
 @pytest.mark.needs("float16", "float16_math")
 def test_float16_arithmetic(check):
     check(half, lambda: (np.linspace(0, 5, 17).astype(np.float16), np.full(17, POISON, np.float16)))
+
+
+def truths(x, y, z, count):
+    for i in range(x.shape[0]):
+        y[i] = x[i]
+        z[i] = bool(x[i]) != (not x[i])
+        if x[i]:
+            count[0] += 1
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_truth_of_a_float(check, dtype):
+    values = np.array([0.0, -0.0, 1.0, -2.5, math.nan, math.inf, -math.inf, 6e-8, 0.1]).astype(dtype)
+    check(truths, lambda: (values.copy(), values == 7, values == 7, np.zeros(1, np.int32)))

@@ -604,6 +604,40 @@ def test_a_scalar_that_is_bound_and_target(rig):
     rig.check(grows, lambda: (np.array([1, 0, 2]), np.zeros(1, np.int64)))
 
 
+def to_the_last(x, y, n):
+    for i in range(n):
+        for _ in range(x.shape[0]):
+            x[-1] += y[i]
+
+
+def beyond(x, y, place):
+    for i in range(y.shape[0]):
+        if y[i] > 100:
+            x[place] = max(x[place], y[i])
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "int32", "uint8", "complex128"])
+def test_an_element_that_no_iteration_reaches_need_not_exist(rig, dtype):
+    # The simulator says so if something looks at it.
+    rig.check(to_the_last, lambda: (small(0, dtype), small(5, dtype), 5), noop=True)
+    rig.check(to_the_last, lambda: (small(3, dtype), small(5, dtype), 5))
+    if np.dtype(dtype).kind != "c":
+        rig.check(beyond, lambda: (small(4, dtype), small(5, dtype) % 3, 7), noop=True)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "complex64"])
+def test_a_sum_of_nothing_keeps_the_sign_of_zero(rig, dtype):
+    def total(x, y):
+        for i in range(y.shape[0]):
+            x[0] += y[i]
+
+    kernel = rig.kernel(total)
+    for addend, negative in ((0.0, False), (-0.0, True)):
+        x, y = rig.device(np.array([-0.0]).astype(dtype)), rig.device(np.full(5, addend).astype(dtype))
+        rig.run(kernel, x, y)
+        assert np.signbit(qgraph.to_numpy(x).real) == negative
+
+
 # --- what it becomes ----------------------------------------------------------------------------------------------------
 
 

@@ -306,9 +306,9 @@ def test_clear_cache_does_not_read_the_disk_again():
             x[i] = x[i] * 1.5
 
     x = np.zeros(3)
-    assert kernel._read((x,))[0].variant.reads_disk
+    assert kernel._read((x,))[1].variant.reads_disk
     kernel.clear_cache()
-    assert not kernel._read((x,))[0].variant.reads_disk
+    assert not kernel._read((x,))[1].variant.reads_disk
 
 
 def test_the_command_line_tells_and_clears(compiled, monkeypatch, capsys):
