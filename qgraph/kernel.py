@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, overload
 
-from qgraph.errors import BackendError, CudaError, PerformanceWarning
+from qgraph.bound import Bound
+from qgraph.errors import CudaError, PerformanceWarning
 from qgraph.looking import Looking
 from qgraph.options import Options
 from qgraph.program import FrozenName, GlobalArray, GlobalArrayFound
@@ -58,8 +59,14 @@ class _Ran:
     specialisation: Specialisation | None = None
 
 
-# Runs a call again, given its arguments, and returns what the kernel returns; ``CHANGED`` where this is another call.
-_Again = Callable[[tuple[Any, ...]], Any]
+@dataclass(slots=True, eq=False)
+class _Known:
+    """A call that came back."""
+
+    # Runs it again, given its arguments, and returns what the kernel returns; ``CHANGED`` where this is another call.
+    run: Callable[[tuple[Any, ...]], Any]
+    # The one that came after it the last time: itself, or the next of some that take turns.
+    next: _Known | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +126,10 @@ class Kernel(Looking):
         self._numbers: tuple[int, ...] | None = None
         self._key: Callable[..., tuple[Any, ...] | None] = _no_key
         self._seen: dict[tuple[Any, ...], None] = {}
-        self._recent: dict[tuple[Any, ...] | None, _Again] = {}
-        # The one of them that ran last; and where it ran twice in a row, and a call's arguments are all there is to look at,
-        # the one to try before anything else: to try a wrong one takes long.
-        self._before: _Again | None = None
-        self._last: _Again | None = None
+        self._recent: dict[tuple[Any, ...] | None, _Known] = {}
+        # The one of them that ran last, if nothing else ran since. What came after it is tried before anything else, where a
+        # call's arguments are all there is to look at.
+        self._last: _Known | None = None
         self._counts = Stats()
         # Until the cache is cleared.
         self._reads_disk = True
@@ -141,19 +147,21 @@ class Kernel(Looking):
         """Run the kernel. Gives what it returns, for which the call then waits."""
         # Most calls are the one before them again.
         last = self._last
-        if last is not None and not kwargs:
+        if last is not None and not kwargs and (known := last.next) is not None:
             try:
-                result = last(args)
+                result = known.run(args)
             except CudaError as error:
                 self._recover(error)
             else:
                 if result is not CHANGED:
+                    self._last = known
                     return result
         return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that is not the one before it again: like another one that there was, or a new one."""
-        self._last = key = None
+        last, self._last = self._last, None
+        key = None
         complete = bool(self._global_arrays)
         if complete:
             args, kwargs = self._complete(self._bind(args, kwargs)), {}
@@ -162,17 +170,18 @@ class Kernel(Looking):
                 key = self._key(*args)
             except TypeError:  # another number of arguments: there are defaults, or the call is wrong
                 key = None
-            again = self._recent.get(key)
-            if again is not None:
+            known = self._recent.get(key)
+            if known is not None:
                 try:
-                    result = again(args)
+                    result = known.run(args)
                 except CudaError as error:
                     self._recover(error)
                 else:
                     if result is not CHANGED:
-                        if again is self._before and not complete:
-                            self._last = again
-                        self._before = again
+                        if not complete:
+                            self._last = known
+                            if last is not None:
+                                last.next = known
                         return result
         # Only complete positional arguments have a key.
         return self._run(args if complete or key is not None else self._bind(args, kwargs), key)
@@ -180,8 +189,7 @@ class Kernel(Looking):
     def _use_arrays(self, arrays: tuple[GlobalArray, ...]) -> None:
         super()._use_arrays(arrays)
         self._readings = []
-        self._recent.clear()
-        self._before = self._last = None
+        self._forget_recent()
         self._seen.clear()
         self._numbers, self._key = None, _no_key
 
@@ -261,7 +269,7 @@ class Kernel(Looking):
     def _remember(self, key: tuple[Any, ...], values: tuple[Any, ...], launched: _Launched, default: str | None) -> None:
         specialisation, call, _ = launched
         executable = specialisation.executable
-        found = None if executable is None else specialisation.repeat(executable, call)
+        found = None if executable is None else specialisation.again(executable, call, held=False)
         if found is None:
             return
         from qgraph.runtime.arguments_again import repeater
@@ -285,9 +293,19 @@ class Kernel(Looking):
             return
         with self._lock:
             self._recent.pop(key, None)
-            self._recent[key] = again
-            while len(self._recent) > MAX_RECENT:
-                del self._recent[next(iter(self._recent))]
+            self._recent[key] = _Known(again)
+            if len(self._recent) > MAX_RECENT:
+                oldest = self._recent.pop(next(iter(self._recent)))
+                for known in (oldest, *self._recent.values()):
+                    if known is oldest or known.next is oldest:
+                        known.next = None
+
+    def _forget_recent(self) -> None:
+        # They name each other, and would live on until the next collection.
+        for known in self._recent.values():
+            known.next = None
+        self._recent.clear()
+        self._last = None
 
     # --- specialising --------------------------------------------------------------------------------------------------
 
@@ -397,8 +415,7 @@ class Kernel(Looking):
 
     def _close_executables(self) -> None:
         with self._lock:
-            self._recent.clear()
-            self._before = self._last = None
+            self._forget_recent()
             for specialisation in self._specialisations.values():
                 self._retire(specialisation)
 
@@ -457,68 +474,6 @@ class Method:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.kernel, name)
         return functools.partial(value, self._owner) if name in ("bind", "reference", "plan", "ptx") else value
-
-
-class Bound:
-    """A kernel with its arguments: made by ``kernel.bind(...)``. It owns the arrays."""
-
-    def __init__(self, kernel_: Kernel, values: tuple[Any, ...]) -> None:
-        self._kernel, self._ran = kernel_, kernel_._ran
-        self._values, reading, self._leaves, simple = kernel_._read(kernel_._complete(values))
-        self._variant = reading.variant
-        aliases = () if simple else self._variant.check(self._leaves)
-        # Of the program for this alias pattern: another one may need other numbers.
-        self._call = Call(self._leaves, kernel_._specialisation(self._variant, aliases).host_values(self._leaves), 0)
-        self._aliases = aliases
-        host = (self._leaves[index].device is None for index in self._variant.arrays)
-        self._staged = self._variant.backend == "cuda" and any(host)
-        if not self._staged:
-            self._rebuild()
-
-    def launch(self) -> Any:
-        """Run the kernel with the arguments it is bound to; gives what it returns."""
-        if self._staged:
-            return self._kernel._run(self._values)
-        if self._specialisation.executable is not self._executable:
-            self._rebuild()
-        try:
-            numbers = self._again()
-        except CudaError as error:
-            self._kernel._recover(error)
-            self._rebuild()
-            numbers = self._again()
-        self._ran.specialisation = specialisation = self._specialisation
-        return None if numbers is None else specialisation.value(numbers)
-
-    @property
-    def graph(self) -> Any:
-        """The CUDA graph itself, with these arguments: ``handle`` is the CUgraph, ``executable`` the CUgraphExec.
-
-        They are valid while this object lives and the kernel keeps the graph: not after ``clear_cache``, ``reset``, or a call
-        with sizes that need another graph. Ask again then.
-
-        Raises:
-            BackendError: the kernel does not run as one CUDA graph here.
-        """
-        backend = self._variant.backend
-        if backend != "cuda":
-            raise BackendError(f"there is no CUDA graph on the {backend} backend", hint="bind a kernel with backend='cuda'")
-        if self._staged:
-            raise BackendError(
-                "this kernel is bound to NumPy arrays, which each launch copies to the device anew",
-                hint="bind it to arrays on the device: qgraph.asarray(x, backend='cuda')",
-            )
-        if self._specialisation.executable is not self._executable:
-            self._rebuild()
-        executable: Any = self._executable
-        return executable.graph(self._call)
-
-    def _rebuild(self) -> None:
-        # At first, and when the specialisation was evicted, cleared or reset.
-        self._specialisation = self._kernel._specialisation(self._variant, self._aliases)
-        self._executable = self._kernel._executable(self._specialisation)
-        again = self._specialisation.again(self._executable, self._call)
-        self._again = again or functools.partial(self._executable.launch, self._call)
 
 
 @dataclass(slots=True)

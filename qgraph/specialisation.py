@@ -22,9 +22,6 @@ from qgraph.runtime.results import assembler
 
 Aliases = tuple[tuple[int, int, str], ...]
 
-# Runs a call once more; gives the numbers that the kernel returns.
-Run = Callable[[], tuple[Any, ...] | None]
-
 
 class Executable(Protocol):
     """What runs a compiled plan: one class a path, chosen once."""
@@ -185,20 +182,12 @@ class Specialisation:
         self._launched = LastLaunch(len(self.plan.tasks), executable.nodes, executable.path, executable.reason)
         return self._launched
 
-    def again(self, executable: Executable, call: Call) -> Run | None:
-        """A function that runs ``call`` once more while its arrays live; None where there is none.
+    def again(self, executable: Executable, call: Call, *, held: bool) -> Again | None:
+        """How ``call`` runs once more while its arrays live, for whoever looks at all those that it does not take itself.
 
-        It holds none of the arrays, but on the CPU.
+        None where there is no such way. Where its arrays are ``held``, it takes none.
         """
-        return _AGAIN[self.variant.backend](executable, call, self.variant)
-
-    def repeat(self, executable: Any, call: Call) -> Again | None:
-        """The same as code, for whoever has arrays like those of ``call``, and looks at all those that it does not take."""
-        if self.variant.backend == "cpu":
-            found: Again | None = executable.repeat(call)
-            return found
-        run = self.again(executable, call)
-        return None if run is None else Again((), {"run": run}, lambda _arrays: ["numbers = run()"])
+        return _AGAIN[self.variant.backend](executable, call, self.variant, held)
 
     def close(self) -> None:
         """Free the executable; the next launch builds another."""
@@ -278,23 +267,16 @@ def loop_probe(ordinal: int) -> Any:
 _EXECUTABLES = {"cpu": _cpu, "sim": _simulator, "cuda": _cuda}
 
 
-def _again_on_cuda(executable: Any, call: Call, variant: Variant) -> Run:
+def _again_on_cuda(executable: Any, call: Call, variant: Variant, _held: bool) -> Again:
     views = [call.values[index] for index in variant.arrays]
     streams = variant.streams.Streams(variant.device, views)
-    run: Run = executable.again(call.without_owners(), streams.current)
-    if not streams.several:
-        return run
-
-    def run_between_streams() -> tuple[Any, ...] | None:
-        with streams:
-            return run()
-
-    return run_between_streams
+    found: Again = executable.again(call.without_owners(), streams.current)
+    return found.within("streams", streams) if streams.several else found
 
 
-_AGAIN: dict[str, Callable[[Any, Call, Variant], Run | None]] = {
-    "cpu": lambda executable, call, _variant: executable.again(call),
-    "sim": lambda _executable, _call, _variant: None,
+_AGAIN: dict[str, Callable[[Any, Call, Variant, bool], Again | None]] = {
+    "cpu": lambda executable, call, _variant, held: executable.again(call, held=held),
+    "sim": lambda _executable, _call, _variant, _held: None,
     "cuda": _again_on_cuda,
 }
 

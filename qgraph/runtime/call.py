@@ -31,6 +31,14 @@ class Again:
     names: Mapping[str, Any]
     statements: Callable[[Sequence[str]], list[str]]
 
+    def within(self, name: str, manager: object) -> Again:
+        """The same inside of a context manager, which the code calls ``name``."""
+
+        def statements(arrays: Sequence[str]) -> list[str]:
+            return [f"with {name}:", *(f"    {line}" for line in self.statements(arrays))]
+
+        return Again(self.arrays, {**self.names, name: manager}, statements)
+
 
 @dataclass(slots=True, eq=False)
 class Call:

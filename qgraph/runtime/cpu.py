@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -68,27 +68,19 @@ class CpuExecutable:
         self._scratch.give(views)
         return numbers
 
-    def again(self, call: Call) -> Callable[[], tuple[Any, ...] | None] | None:
-        """A function that runs ``call`` once more, and holds its arrays; None where it cannot."""
-        arrays = self._plain_arrays(call)
-        if arrays is None:
-            return None
-        found = self._straight(call, arrays, [])
-        held = {f"array{number}": array for number, array in enumerate(arrays)}
-        names = {**found.names, **held}
-        exec("\n    ".join(["def run():", *found.statements(list(held)), "return numbers"]), names)
-        run: Callable[[], tuple[Any, ...] | None] = names["run"]
-        return run
-
-    def repeat(self, call: Call) -> Again | None:
+    def again(self, call: Call, *, held: bool) -> Again | None:
         """How to run ``call`` once more; None where it cannot.
 
         The compiled code looks whether the arrays that it is given are those of ``call`` in type, layout, writeability,
-        address, shape and strides.
+        address, shape and strides. Where they are ``held``, its names hold them, and nobody looks.
         """
         arrays = self._plain_arrays(call)
         if arrays is None:
             return None
+        if held:
+            found = self._straight(call, arrays, [])
+            names = {f"array{number}": array for number, array in enumerate(arrays)}
+            return Again((), {**found.names, **names}, lambda _arrays: found.statements(list(names)))
         places = [word for array in arrays for word in (host_pointer(array), *array.shape, *array.strides)]
         return self._straight(call, arrays, places)
 

@@ -22,6 +22,11 @@ class Arena:
         self._buffer: Buffer | None = None
         self._size = 0
 
+    @property
+    def empty(self) -> bool:
+        """Whether there are no temporaries."""
+        return self._temporaries.empty
+
     def values(self, host: tuple[int, ...], elsewhere: Mapping[str, int]) -> tuple[ArrayView, ...]:
         """The temporaries for these host values; the context must be current.
 

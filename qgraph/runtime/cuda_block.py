@@ -11,7 +11,7 @@ from typing import Any
 from qgraph.compiled import WARP
 from qgraph.plan import GraphPlan
 from qgraph.runtime.cuda_driver import call, driver, failure, outside_captures
-from qgraph.runtime.cuda_kernels import KernelNode
+from qgraph.runtime.cuda_kernels import KernelNode, patch_kernels
 from qgraph.runtime.cuda_stream import PER_THREAD
 
 
@@ -56,10 +56,7 @@ class BlockForm:
 
     def patch(self) -> None:
         """Give the kernel its parameters. Affects later launches only."""
-        kernel = self._kernel
-        code = driver.cuGraphExecKernelNodeSetParams(kernel.executable, kernel.handle, kernel.launch)[0]
-        if code != 0:
-            raise failure(code, "cuGraphExecKernelNodeSetParams")
+        patch_kernels((self._kernel,), self.bit)
 
     def run(self, stream: int, other: Callable[[int], None]) -> None:
         """Launch this form, or the ``other`` where that is chosen.

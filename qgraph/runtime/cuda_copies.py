@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qgraph.plan import GraphPlan, Unrolling
-from qgraph.runtime.cuda_graph import patch_kernels
-from qgraph.runtime.cuda_kernels import KernelNode
+from qgraph.runtime.cuda_kernels import KernelNode, patch_kernels
 from qgraph.runtime.cuda_layout import GraphInstance, add_node, connect
 
 # Each kernel, copies once, with those that wait for it inside.

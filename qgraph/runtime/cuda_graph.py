@@ -14,17 +14,19 @@ from qgraph.errors import BackendError, CudaError
 from qgraph.plan import BLOCK_THREADS, GraphPlan
 from qgraph.program import WORD
 from qgraph.runtime.array_view import ArrayView
-from qgraph.runtime.call import Call
+from qgraph.runtime.call import Again, Call
 from qgraph.runtime.cuda_arena import Arena
 from qgraph.runtime.cuda_block import BlockForm
 from qgraph.runtime.cuda_driver import Closed, ContextLost, DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_faults import DeviceFaults
-from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
+from qgraph.runtime.cuda_kept import KEEP_AFTER, KeptGraphs
+from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters, patch_kernels
 from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph, add_node, node_of_task
 from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out, fill
 from qgraph.runtime.cuda_nodes import OtherNodes
 from qgraph.runtime.cuda_other import OtherNode
-from qgraph.runtime.cuda_repeat import Ready, again, make_ready, stop
+from qgraph.runtime.cuda_repeat import Ready, Repeat, again, make_ready, stop
+from qgraph.runtime.cuda_stream import LASTING
 from qgraph.runtime.cuda_turns import Turns
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
@@ -33,13 +35,28 @@ from qgraph.runtime.temporaries import Temporaries
 class Resources:
     """What an executable owns on the device, apart from it, so that a finalizer can let go of it."""
 
-    __slots__ = ("arena", "code", "device", "epoch", "faults", "graphs", "more", "others", "pinned", "released", "scratch")
+    __slots__ = (
+        "arena",
+        "code",
+        "device",
+        "epoch",
+        "faults",
+        "graphs",
+        "kept",
+        "more",
+        "others",
+        "pinned",
+        "released",
+        "scratch",
+    )
 
     def __init__(self, device: DeviceContext, epoch: int) -> None:
         self.device = device
         self.epoch = epoch
         self.released = False
         self.graphs: list[GraphInstance] = []
+        # Graphs that keep the arguments of some calls, where there are any.
+        self.kept: KeptGraphs | None = None
         self.code: LoadedCode | None = None
         self.scratch: Buffer | None = None
         self.arena: Arena | None = None
@@ -83,6 +100,8 @@ class Resources:
     def _destroy(self, graphs: list[GraphInstance]) -> None:
         # Executables may be destroyed while they run; code, and memory that a graph takes, may not.
         call(driver.cuCtxSynchronize)
+        if self.kept is not None:
+            self.kept.destroy()
         for graph in graphs:
             graph.destroy()
         if self.others is not None and self.others.allocations:
@@ -128,8 +147,8 @@ class CudaExecutable(ABC):
         self.rebuilds = 0
         self._lock = threading.Lock()
         self._token: object = None
-        # The last launch, where it can be repeated as it is.
-        self.ready: Ready | None = None
+        # The last launch of the long way, where it can be repeated as it is.
+        self._ready: Ready | None = None
         self._launched = False
         device.free_retired()
         with device.activate():
@@ -249,10 +268,11 @@ class CudaExecutable(ABC):
     def _run(self, stream: int) -> None:
         """Launch with the parameters as they are; called with the context current and the lock held."""
 
-    def launch(self, request: Call) -> tuple[Any, ...] | None:
+    def launch(self, request: Call, repeat: Repeat | None = None) -> tuple[Any, ...] | None:
         """Run with these arguments, in the order of their stream. The caller keeps the arrays alive until they are used.
 
-        Gives the numbers that the kernel returns, for which it waits; None if it returns nothing.
+        Gives the numbers that the kernel returns, for which it waits; None if it returns nothing. ``repeat`` stands for a call
+        that comes back: it is made ready to launch the same again by itself, where it can be.
 
         Raises:
             ArgumentError: a size or a number does not fit; nothing ran.
@@ -260,10 +280,13 @@ class CudaExecutable(ABC):
             ContextLost: the primary context was reset; build the executable again.
         """
         with self._lock:
-            if self.ready is not None:
-                stop(self)
+            if self._ready is not None:
+                self._stop_repeating()
             pushed = self._enter()
             try:
+                kept = self._resources.kept
+                if kept is not None:
+                    kept.about_to_launch(request.stream)
                 came_back = request.token is self._token
                 if not came_back:
                     self._patch(request)
@@ -271,24 +294,47 @@ class CudaExecutable(ABC):
                 self.replays += 1
                 if self._results is not None:
                     return self._read(self._results, request.stream)
-                # A call that does not come back is not worth it.
-                if came_back and not pushed:
-                    self.ready = self._repeatable(request)
+                if repeat is not None and not pushed:
+                    self._make_ready(repeat, request.stream, came_back)
                 return None
             finally:
                 if pushed:
                     self.device.pop()
 
-    def again(self, request: Call, find_stream: Callable[[], int]) -> Callable[[], tuple[Any, ...] | None]:
-        """What runs these arguments once more, on the stream that ``find_stream`` gives then; raises as ``launch`` does.
+    def again(self, request: Call, find_stream: Callable[[], int]) -> Again:
+        """How these arguments run once more, on the stream that ``find_stream`` gives then; raises as ``launch`` does.
 
-        It is a launch. Where the last one was the same, nothing but the driver's launch is left of it.
+        It is a launch. Where the last one was the same, or such calls take turns, only the driver's launch is left of it.
         """
         return again(self, request, find_stream)
 
-    def _repeatable(self, request: Call) -> Ready | None:
+    def _make_ready(self, repeat: Repeat, stream: int, came_back: bool) -> None:
+        # To make it takes a while, so not at the first time.
+        if came_back:
+            self._ready = repeat.ready = self._repeatable(stream)
+            return
+        repeat.changes += 1
+        if repeat.changes > KEEP_AFTER:
+            self._keep(repeat, stream)
+
+    def _repeatable(self, stream: int) -> Ready | None:
         """The launch that just ran, where the same again would be one graph launch."""
         return None
+
+    def _keep(self, repeat: Repeat, stream: int) -> None:  # noqa: B027 - only one graph can have a second executable
+        """Let ``repeat``, which just ran, have a graph of its own, where it can."""
+
+    def _stop_repeating(self) -> None:
+        # Before the graph is patched, or launched with other arguments.
+        ready = self._ready
+        if ready is not None:
+            stop((ready,))
+            # Only now: whoever interrupts the wait leaves it to the next one.
+            self._ready = None
+
+    def _end_keeping(self) -> None:
+        if self._resources.kept is not None:
+            self._resources.kept.end()
 
     def _run_chosen(self, stream: int) -> None:
         if self._block is None:
@@ -308,11 +354,12 @@ class CudaExecutable(ABC):
     def replay(self, stream: int) -> None:
         """Run with the arguments of the last launch; raises as ``launch`` does."""
         with self._lock:
-            stop(self)
+            self._stop_repeating()
             if not self._launched:
                 raise CudaError("a replay needs a launch before it, which sets the arguments")
             pushed = self._enter()
             try:
+                self._end_keeping()
                 self._run_chosen(stream)
             finally:
                 if pushed:
@@ -337,6 +384,7 @@ class CudaExecutable(ABC):
             return False
         pushed = self.device.push(stays=True)
         if self.device.epoch == self._resources.epoch and not self._resources.released:
+            self._context_id = self.device.context_id
             return pushed
         if pushed:
             self.device.pop()
@@ -423,24 +471,15 @@ class CudaExecutable(ABC):
     def close(self) -> None:
         """Wait for the launches in flight and free everything. Nothing happens the second time, or after a reset."""
         with self._lock:
-            stop(self)
+            self._stop_repeating()
+            if self._resources.kept is not None:
+                stop(self._resources.kept.readies)
             self._finalizer.detach()
             self._resources.release()
 
     def __repr__(self) -> str:
         name = self.plan.plan.program.name
         return f"<{type(self).__name__} of {name}: {self.nodes} nodes, {self.replays} replays>"
-
-
-def patch_kernels(kernels: Iterable[KernelNode], changed: int) -> None:
-    """Give the executable graphs the parameters of those kernels that the mask ``changed`` names."""
-    set_params = driver.cuGraphExecKernelNodeSetParams
-    for kernel in kernels:
-        if changed & kernel.bit and kernel.executable is not None:
-            # Affects later launches only; those in flight keep their parameters.
-            code = set_params(kernel.executable, kernel.handle, kernel.launch)[0]
-            if code != 0:
-                raise failure(code, "cuGraphExecKernelNodeSetParams")
 
 
 class CudaGraphExecutable(CudaExecutable):
@@ -534,9 +573,10 @@ class CudaGraphExecutable(CudaExecutable):
     def graph(self, request: Call) -> RawGraph:
         """The graph, with these arguments."""
         with self._lock:
-            stop(self)
+            self._stop_repeating()
             pushed = self._enter()
             try:
+                self._end_keeping()
                 self._stay_whole()
                 if request.token is not self._token:
                     self._patch(request)
@@ -556,13 +596,27 @@ class CudaGraphExecutable(CudaExecutable):
     def _raw(self) -> RawGraph:
         return RawGraph(self._instance.graph, self._instance.executable)
 
-    def _repeatable(self, request: Call) -> Ready | None:
+    def _repeatable(self, stream: int) -> Ready | None:
         block = self._block
-        context = self.device.context_id
         if block is not None and block.chosen:
-            return make_ready(request, context, block.executable, driver.cuGraphLaunch, None)
+            return make_ready(stream, self._context_id, block.executable, driver.cuGraphLaunch, None)
         executable, settled = self._running()
-        return make_ready(request, context, executable, self._launch_graph, settled)
+        return make_ready(stream, self._context_id, executable, self._launch_graph, settled)
+
+    def _keep(self, repeat: Repeat, stream: int) -> None:
+        if self._block is not None and self._block.chosen:
+            return
+        kept = self._resources.kept
+        if kept is None:
+            # Conditional nodes and nodes that take memory allow one executable, and other nodes are patched in their own ways.
+            # A stream's handle may be that of an earlier stream, whose launches may still use scratch memory.
+            plan = self.plan.plan
+            if self._instance.exclusive or self._others.nodes or not self._arena.empty:
+                return
+            if plan.scratch_words and stream not in LASTING:
+                return
+            kept = self._resources.kept = KeptGraphs(self._instance, [*self._kernels.values()])
+        kept.keep(repeat, stream, self._context_id, self._launch_graph)
 
     def _running(self) -> tuple[Any, Callable[[], bool] | None]:
         """The graph that ``_run`` launched, and what tells that it would do so again; None: it always would."""

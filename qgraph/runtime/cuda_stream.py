@@ -15,6 +15,8 @@ from qgraph.runtime.cuda_driver import DeviceContext, call, driver
 DEFAULT_STREAM = 0
 LEGACY = 1
 PER_THREAD = 2
+# Handles that mean the same stream as long as its context exists.
+LASTING = frozenset({DEFAULT_STREAM, LEGACY})
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 
 

@@ -35,7 +35,10 @@ class DeviceArray:
         dtype: of the elements.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "_epoch", "_layout", "_place", "_pointer", "dtype", "shape", "strides")
+    __slots__ = (
+        *("__qgraph_identity__", "__weakref__", "_buffer", "_epoch", "_layout", "_place", "_pointer"),
+        *("dtype", "shape", "strides"),
+    )
 
     def __init__(self, buffer: Buffer, pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> None:
         self._buffer = buffer
@@ -45,6 +48,8 @@ class DeviceArray:
         self.shape = shape
         self.strides = strides
         self.dtype = dtype
+        # No other array ever has this object, which others may hold instead of the array.
+        self.__qgraph_identity__ = object()
         # What a call needs to know. The memory is its owner: the array itself would hold itself.
         self._place = ArrayView(pointer, shape, strides, dtype, False, buffer.device.ordinal, buffer, None, self._layout)
 

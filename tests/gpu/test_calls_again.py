@@ -51,9 +51,9 @@ def looks_of(kernel):
     executable = next(iter(kernel._specialisations.values())).executable
     plainly, looked = executable.launch, []
 
-    def launch(request):
+    def launch(request, repeat=None):
         looked.append(request)
-        return plainly(request)
+        return plainly(request, repeat)
 
     executable.launch = launch
     return looked
@@ -244,3 +244,104 @@ qgraph.synchronize()
 @pytest.mark.unsanitized(reason="destroys the context")
 def test_a_reset_between_two_launches_that_are_the_same(again, tmp_path):
     assert printed_by(AFTER_A_RESET.format(again=again), tmp_path).split() == ["True", "True", "2", "7", "2"]
+
+
+def chained(x, y, a):
+    for i in range(x.shape[0]):
+        y[i] = x[i] * 0.5 + a
+    for i in range(x.shape[0]):
+        x[i] = y[x.shape[0] - 1 - i] + 1.0
+
+
+def summed(x, out):
+    for i in range(x.shape[0]):
+        out[0] += x[i]
+
+
+def chained_on_host(x, a, calls):
+    for _ in range(calls):
+        x = (x * 0.5 + a)[::-1] + 1.0
+    return x
+
+
+@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_calls_that_take_turns(context, bound, count):
+    kernel = qgraph.kernel(backend="cuda")(chained)
+    rng = np.random.default_rng()
+    hosts = [rng.random(N + 100 * k) for k in range(count)]
+    sets = [(on_device(host), on_device(np.full(host.shape, np.nan)), float(k)) for k, host in enumerate(hosts)]
+    runs = [kernel.bind(*each).launch if bound else lambda each=each: kernel(*each) for each in sets]
+    for _ in range(6):
+        for run in runs:
+            run()
+    looked, updates = looks_of(kernel), kernel.stats.argument_updates
+    for _ in range(5):
+        for run in runs:
+            run()
+    assert not looked
+    assert kernel.stats.argument_updates == updates
+    # New arrays, an old set out of turn, and again in turn.
+    x = rng.random(3 * N)
+    new = on_device(x)
+    kernel(new, on_device(np.zeros(3 * N)), 7.0)
+    assert len(looked) == 1
+    runs[0]()
+    for run in runs:
+        run()
+    np.testing.assert_allclose(qgraph.to_numpy(new), chained_on_host(x, 7.0, 1), rtol=1e-13)
+    for k, (host, (x, _, a)) in enumerate(zip(hosts, sets, strict=True)):
+        np.testing.assert_allclose(qgraph.to_numpy(x), chained_on_host(host, a, 12 + (k == 0)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("function", [chained, summed])
+def test_calls_that_take_turns_on_other_streams(context, function):
+    kernel = qgraph.kernel(backend="cuda")(function)
+    streams = [None, *(call(driver.cuStreamCreate, 0) for _ in range(2))]
+    x = np.random.default_rng().integers(0, 9, N).astype(float)
+    sets = [(on_device(x), on_device(np.zeros(N)), 1.0)[: 3 if function is chained else 2] for _ in range(2)]
+    calls = 0
+    for stream in (None, streams[1], None, streams[2], streams[1]):
+        with qgraph.stream(stream):
+            for _ in range(5):
+                for each in sets:
+                    kernel(*each)
+                calls += 1
+        qgraph.synchronize()
+    for each in sets:
+        if function is chained:
+            np.testing.assert_allclose(qgraph.to_numpy(each[0]), chained_on_host(x, 1.0, calls), rtol=1e-12)
+        else:
+            assert qgraph.to_numpy(each[1])[0] == calls * x.sum()
+    for stream in streams[1:]:
+        call(driver.cuStreamDestroy, stream)
+
+
+def test_calls_that_take_turns_from_threads(context):
+    kernel = qgraph.kernel(backend="cuda")(chained)
+    x = np.random.default_rng().random(N)
+    sets = [(on_device(x), on_device(np.zeros(N)), 1.0) for _ in range(4)]
+
+    def work(mine):
+        for _ in range(50):
+            for each in mine:
+                kernel(*each)
+        qgraph.synchronize()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, (sets[:2], sets[2:])))
+    for each in sets:
+        np.testing.assert_allclose(qgraph.to_numpy(each[0]), chained_on_host(x, 1.0, 50), rtol=1e-12)
+
+
+def test_calls_that_take_turns_until_the_cache_is_cleared(context):
+    kernel = qgraph.kernel(backend="cuda")(chained)
+    x = np.random.default_rng().random(N)
+    sets = [(on_device(x), on_device(np.zeros(N)), 1.0) for _ in range(2)]
+    for _ in range(3):
+        for _ in range(6):
+            for each in sets:
+                kernel(*each)
+        kernel.clear_cache()
+    for each in sets:
+        np.testing.assert_allclose(qgraph.to_numpy(each[0]), chained_on_host(x, 1.0, 18), rtol=1e-12)

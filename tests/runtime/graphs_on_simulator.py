@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import gc
 import itertools
 import random
 import sys
@@ -28,6 +29,7 @@ from qgraph.runtime import (
     cuda_arena,
     cuda_driver,
     cuda_graph,
+    cuda_kept,
     cuda_kernels,
     cuda_layout,
     cuda_memory,
@@ -44,6 +46,7 @@ from qgraph.runtime.formats import FORMATS
 from qgraph.runtime.host_calls import Kept
 from qgraph.runtime.host_values import HostValues
 from tests.loop_kernels import COUNTED, trading
+from tests.running_again import function_of
 
 real = cuda_driver.driver
 numbers = itertools.count(1000)
@@ -305,6 +308,7 @@ def install():
         cuda_arena,
         cuda_driver,
         cuda_graph,
+        cuda_kept,
         cuda_kernels,
         cuda_layout,
         cuda_turns,
@@ -318,7 +322,7 @@ def install():
         module.driver = driver
     cuda_layout.add_dependencies = add_dependencies
     cuda_layout._add_any_node = driver.add_any_node
-    for module in (cuda_graph, cuda_kernels, cuda_layout, cuda_memory, cuda_unrolled):
+    for module in (cuda_graph, cuda_kept, cuda_kernels, cuda_layout, cuda_memory, cuda_unrolled):
         module.outside_captures = contextlib.nullcontext
     cuda_kernels.verify_layout = lambda function, entry, sizes: functions[int(function)].__setitem__(2, sizes)
     plainly = numba_cuda._simulated_value
@@ -332,6 +336,8 @@ def install():
 class Kernel:
     """A kernel on that driver."""
 
+    executables = cuda_unrolled.CudaUnrollingExecutable
+
     def __init__(self, function, *args, **options):
         self.kernel = qgraph.kernel(function)
         plan = self.kernel.plan(*args)
@@ -340,7 +346,7 @@ class Kernel:
         self.plan = plan
         self.host_values = HostValues(plan.program).of
         made = CudaPlan(plan, compiled.codes, {}, b"", (9, 0), True, compiled.dtypes)
-        self.executable = cuda_unrolled.CudaUnrollingExecutable(made, Device(), block_size=8, **options)
+        self.executable = self.executables(made, Device(), block_size=8, **options)
 
     def __call__(self, *args, stream=0):
         values = tuple(view_of_host(each, each) if isinstance(each, np.ndarray) else each for each in args)
@@ -524,12 +530,13 @@ class Again:
         executable = self.executable = kernel.executable
         plainly = executable.launch
 
-        def launch(request):
+        def launch(request, repeat=None):
             self.looked += 1
-            return plainly(request)
+            return plainly(request, repeat)
 
         executable.launch = launch
-        self.run = executable.again(Call(values, kernel.host_values(values), 0), lambda: self.stream)
+        found = executable.again(Call(values, kernel.host_values(values), 0), lambda: self.stream)
+        self.run = function_of(found)
 
     def __call__(self, turns, *, looks, stream=0):
         """Run with the arrays as they are, but for the flag, which is set to ``turns``."""
@@ -542,6 +549,115 @@ class Again:
             np.testing.assert_array_equal(found, wanted)
         assert self.looked - before == looks
         assert self.executable.replays == replays + 1
+
+
+class Plain(Kernel):
+    """One without loops."""
+
+    executables = cuda_graph.CudaGraphExecutable
+
+
+class Turn:
+    """One of some calls that take turns, each with arrays of its own; ``looked`` counts as above."""
+
+    def __init__(self, kernel, *args):
+        self.kernel, self.args, self.stream, self.looked = kernel, args, 0, 0
+        values = tuple(view_of_host(each, each) if isinstance(each, np.ndarray) else each for each in args)
+        plainly = kernel.executable.launch
+
+        def launch(request, repeat=None):
+            self.looked += 1
+            return plainly(request, repeat)
+
+        # Its own way to the executable, which counts.
+        owner = types.SimpleNamespace(launch=launch, replays=0)
+        self.run = function_of(cuda_repeat.again(owner, Call(values, kernel.host_values(values), 0), lambda: self.stream))
+
+    def __call__(self, *, looks=None):
+        mine = [each.copy() if isinstance(each, np.ndarray) else each for each in self.args]
+        self.kernel.kernel.reference(*mine)
+        before = self.looked
+        assert self.run() is None
+        for found, wanted in zip(self.args, mine, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+        assert looks in (None, self.looked - before)
+
+
+def scaled(x, y, a):
+    for i in range(x.shape[0]):
+        y[i] = x[i] * a
+    for i in range(x.shape[0]):
+        x[i] = x[i] + y[i]
+
+
+def in_turn():
+    """Calls that take turns get graphs of their own, as many as there may be, on one stream."""
+    arguments = [(np.arange(1.0, 4 + 2 * k), np.zeros(3 + 2 * k), 2.0 + k) for k in range(cuda_kept.MAX_KEPT + 1)]
+    kernel = Plain(scaled, *arguments[0])
+    executable, launched = kernel.executable, driver.launched
+    calls = [Turn(kernel, *args) for args in arguments]
+    for _ in range(cuda_kept.KEEP_AFTER + 1):
+        for each in calls:
+            each(looks=1)
+    assert len(set(map(id, launched[-len(calls) :]))) == 1
+    # The last one found no room.
+    updates = executable.argument_updates
+    for number, each in enumerate(calls):
+        each(looks=int(number == cuda_kept.MAX_KEPT))
+    assert len(set(map(id, launched[-len(calls) :]))) == len(calls)
+    # A call with new arguments changes none of them.
+    fresh = (np.arange(1.0, 5), np.zeros(4), 9.0)
+    kernel.agrees(*fresh)
+    for each in calls[:-1]:
+        each(looks=0)
+    assert executable.argument_updates == updates + 1
+    # One that is gone makes room.
+    del calls[0], each
+    gc.collect()
+    calls[-1](looks=1)
+    calls[-1](looks=0)
+    # Those of another stream would not wait for each other.
+    kernel.agrees(*fresh, stream=3)
+    for _ in range(4):
+        for each in calls:
+            each(looks=1)
+    executable.close()
+
+
+def summed(x, out):
+    for i in range(x.shape[0]):
+        out[0] += x[i]
+
+
+def in_turn_with_scratch():
+    """Graphs that share scratch memory follow one another on the default stream; the handle of another may be a new one's."""
+    for stream, looks in ((0, 0), (3, 1)):
+        kernel = Plain(summed, np.ones(3), np.zeros(1))
+        assert kernel.plan.scratch_words
+        calls = [Turn(kernel, np.arange(float(n)), np.zeros(1)) for n in (3, 5)]
+        for each in calls:
+            each.stream = stream
+        for _ in range(4):
+            for each in calls:
+                each()
+        for each in calls:
+            each(looks=looks)
+
+
+def kept_from_other_threads():
+    """A launch from another thread may be on another stream of the same name."""
+    kernel = Plain(scaled, np.ones(3), np.ones(3), 1.0)
+    calls = [Turn(kernel, np.ones(n), np.ones(n), 1.0) for n in (3, 5)]
+    for _ in range(4):
+        for each in calls:
+            each()
+    for each in calls:
+        each(looks=0)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(calls[0], looks=1).result()
+    for _ in range(4):
+        for each in calls:
+            each(looks=1)
 
 
 def repeated():

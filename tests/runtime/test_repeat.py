@@ -11,9 +11,10 @@ import pytest
 import qgraph
 from qgraph.errors import CudaError
 from qgraph.runtime import cuda_repeat
-from qgraph.runtime.call import Call
+from qgraph.runtime.call import Again, Call
 from qgraph.runtime.cuda_driver import Closed
 from qgraph.runtime.cuda_repeat import again, make_ready, stop
+from tests.running_again import function_of
 
 CONTEXT = 7
 
@@ -49,13 +50,27 @@ class Owner:
         self.settled = None
         self.looked = []
 
-    def launch(self, request):
+    def launch(self, request, repeat):
         with self.lock:
-            stop(self)
+            self.stop()
             self.looked.append(request)
             self.replays += 1
-            self.ready = make_ready(request, CONTEXT, "graph", cuda_repeat.driver.cuGraphLaunch, self.settled)
+            self.make_ready(repeat, request.stream, self.settled)
         return None
+
+    def make_ready(self, repeat, stream, settled=None):
+        made = make_ready(stream, CONTEXT, "graph", cuda_repeat.driver.cuGraphLaunch, settled)
+        self.ready = repeat.ready = made
+
+    def stop(self):
+        if self.ready is not None:
+            stop((self.ready,))
+            self.ready = None
+
+
+def runner(owner, request, find_stream):
+    """A function that runs a call once more."""
+    return function_of(again(owner, request, find_stream))
 
 
 @pytest.fixture
@@ -76,7 +91,7 @@ def call(stream=0):
 
 
 def test_the_same_launch_is_the_drivers_alone(driver, owner):
-    run = again(owner, call(3), lambda: 3)
+    run = runner(owner, call(3), lambda: 3)
     for _ in range(4):
         assert run() is None
     assert len(owner.looked) == 1
@@ -85,7 +100,7 @@ def test_the_same_launch_is_the_drivers_alone(driver, owner):
 
 
 def test_another_call_in_between(driver, owner):
-    first, second = again(owner, call(), lambda: 0), again(owner, call(), lambda: 0)
+    first, second = runner(owner, call(), lambda: 0), runner(owner, call(), lambda: 0)
     for run in (first, second, second, first, first):
         run()
     assert len(owner.looked) == 3
@@ -95,7 +110,7 @@ def test_another_call_in_between(driver, owner):
 def test_another_stream(driver, owner):
     stream = 0
     request = call()
-    run = again(owner, request, lambda: stream)
+    run = runner(owner, request, lambda: stream)
     run()
     stream = 9
     run()
@@ -107,7 +122,7 @@ def test_another_stream(driver, owner):
 
 @pytest.mark.parametrize("context", [(0, CONTEXT + 1), (201, None)])
 def test_another_context_or_none(driver, owner, context):
-    run = again(owner, call(), lambda: 0)
+    run = runner(owner, call(), lambda: 0)
     run()
     driver.context = context
     run()
@@ -117,14 +132,14 @@ def test_another_context_or_none(driver, owner, context):
 def test_what_is_not_settled(driver, owner):
     answers = [True, False]
     owner.settled = answers.pop
-    run = again(owner, call(), lambda: 0)
+    run = runner(owner, call(), lambda: 0)
     for _ in range(3):
         run()
     assert (len(owner.looked), len(driver.launched), answers) == (2, 1, [])
 
 
 def test_another_thread_looks_for_itself(driver, owner):
-    run = again(owner, call(), lambda: 0)
+    run = runner(owner, call(), lambda: 0)
     run()
     thread = threading.Thread(target=run)
     thread.start()
@@ -133,7 +148,7 @@ def test_another_thread_looks_for_itself(driver, owner):
 
 
 def test_who_holds_the_lock_waits(driver, owner):
-    run = again(owner, call(), lambda: 0)
+    run = runner(owner, call(), lambda: 0)
     run()
     inside, leave, order = threading.Event(), threading.Event(), []
 
@@ -144,7 +159,7 @@ def test_who_holds_the_lock_waits(driver, owner):
 
     def other():
         with owner.lock:
-            stop(owner)
+            owner.stop()
             order.append("stopped")
 
     driver.during = during
@@ -159,7 +174,7 @@ def test_who_holds_the_lock_waits(driver, owner):
 
 
 def test_a_wait_that_is_interrupted_is_the_next_ones(owner, driver, monkeypatch):
-    again(owner, call(), lambda: 0)()
+    runner(owner, call(), lambda: 0)()
     ready = owner.ready
     ready.thread, ready.busy = -1, True
 
@@ -168,7 +183,7 @@ def test_a_wait_that_is_interrupted_is_the_next_ones(owner, driver, monkeypatch)
 
     monkeypatch.setattr(cuda_repeat.time, "sleep", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        stop(owner)
+        owner.stop()
     waits = []
 
     def waited(seconds):
@@ -176,20 +191,20 @@ def test_a_wait_that_is_interrupted_is_the_next_ones(owner, driver, monkeypatch)
         ready.busy = False
 
     monkeypatch.setattr(cuda_repeat.time, "sleep", waited)
-    stop(owner)
+    owner.stop()
     assert len(waits) == 1
     assert owner.ready is None
 
 
 def test_stopped_between_the_first_look_and_the_launch(driver, owner):
-    run = again(owner, call(), lambda: 0)
+    run = runner(owner, call(), lambda: 0)
     run()
 
     class Contexts(tuple):
         __slots__ = ()
 
         def __getitem__(self, index):
-            stop(owner)
+            owner.stop()
             return CONTEXT
 
     driver.context = Contexts()
@@ -199,7 +214,7 @@ def test_stopped_between_the_first_look_and_the_launch(driver, owner):
 
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt])
 def test_a_launch_that_fails_keeps_nobody_waiting(driver, owner, error):
-    run = again(owner, call(), lambda: 0)
+    run = runner(owner, call(), lambda: 0)
     run()
     driver.code = 1
 
@@ -211,22 +226,22 @@ def test_a_launch_that_fails_keeps_nobody_waiting(driver, owner, error):
     with pytest.raises(error or CudaError):
         run()
     assert owner.replays == 1
-    waiting = threading.Thread(target=stop, args=(owner,), daemon=True)
+    waiting = threading.Thread(target=owner.stop, daemon=True)
     waiting.start()
     waiting.join(10)
     assert not waiting.is_alive()
 
 
 def test_the_thread_on_the_way_does_not_wait_for_itself(driver, owner):
-    run = again(owner, call(), lambda: 0)
+    run = runner(owner, call(), lambda: 0)
     run()
-    driver.during = lambda: stop(owner)
+    driver.during = lambda: owner.stop()
     run()
     assert owner.ready is None
 
 
 def test_a_call_in_the_midst_of_one_leaves_the_thread_on_the_way(driver, owner):
-    run = again(owner, call(), lambda: 0)
+    run = runner(owner, call(), lambda: 0)
     run()
     seen = []
 
@@ -245,7 +260,7 @@ def test_a_call_in_the_midst_of_one_leaves_the_thread_on_the_way(driver, owner):
 
 def test_threads_that_run_at_once_have_no_short_way(driver, owner, monkeypatch):
     monkeypatch.setattr(cuda_repeat, "_ONE_AT_A_TIME", False)
-    run = again(owner, call(), lambda: 0)
+    run = runner(owner, call(), lambda: 0)
     for _ in range(3):
         run()
     assert (len(owner.looked), driver.launched) == (3, [])
@@ -257,12 +272,12 @@ def test_many_threads(driver):
     class Watched(Owner):
         inside = 0
 
-        def launch(self, request):
+        def launch(self, request, repeat):
             with self.lock:
-                stop(self)
+                self.stop()
                 enter()
                 self.inside -= 1
-                self.ready = make_ready(request, CONTEXT, "graph", driver.cuGraphLaunch, None)
+                self.make_ready(repeat, request.stream)
             return None
 
     owner, wrong = Watched(), []
@@ -275,7 +290,7 @@ def test_many_threads(driver):
         threading.Event().wait(1e-6)
 
     driver.during = lambda: (enter(), setattr(owner, "inside", owner.inside - 1))
-    runs = [again(owner, call(), lambda: 0) for _ in range(2)]
+    runs = [runner(owner, call(), lambda: 0) for _ in range(2)]
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -309,7 +324,8 @@ def test_what_another_thread_closed_is_built_again(bound):
             specialisation.close()
         raise Closed("this executable was closed")
 
-    plainly.launch, plainly.again = evicted, lambda _call: evicted
+    again_ = Again((), {"run": evicted}, lambda _arrays: ["numbers = run()"])
+    plainly.launch, plainly.again = evicted, lambda _call, held: again_
     if bound:
         run = kernel.bind(x).launch
     run()

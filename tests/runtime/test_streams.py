@@ -12,7 +12,8 @@ import qgraph
 from qgraph import specialisation
 from qgraph.runtime import streams
 from qgraph.runtime.array_view import ArrayView
-from qgraph.runtime.call import Call
+from qgraph.runtime.call import Again, Call
+from tests.running_again import function_of
 
 
 class Foreign:
@@ -34,9 +35,11 @@ def test_the_streams_of_a_repeated_call_are_looked_at_each_time(ordered, first):
     array = np.ones(3)
     view = ArrayView(array.ctypes.data, array.shape, array.strides, array.dtype, False, 0, Foreign(), stream=7)
     variant = SimpleNamespace(arrays=(0,), device=0, streams=streams)
-    executable = SimpleNamespace(again=lambda call, find: lambda: ordered.append(find()))
+    executable = SimpleNamespace(
+        again=lambda call, find: Again((), {"run": lambda: ordered.append(find())}, lambda _arrays: ["numbers = run()"])
+    )
     with qgraph.stream(first):
-        run = specialisation._again_on_cuda(executable, Call((view,), ()), variant)
+        run = function_of(specialisation._again_on_cuda(executable, Call((view,), ()), variant, False))
         run()
     wanted = {0: [(7, 0), 0, (0, 7)], 7: [7]}
     assert ordered == wanted[first]

@@ -8,7 +8,21 @@ from tests.processes import agrees_on_the_simulator
 
 
 @pytest.mark.parametrize(
-    "part", ["forced", "adapted", "the_same", "never", "repeated", "repeated_and_adapted", "interrupted", "counted", "few"]
+    "part",
+    [
+        "forced",
+        "adapted",
+        "the_same",
+        "never",
+        "repeated",
+        "in_turn",
+        "in_turn_with_scratch",
+        "kept_from_other_threads",
+        "repeated_and_adapted",
+        "interrupted",
+        "counted",
+        "few",
+    ],
 )
 def test_graphs_on_the_simulator(part):
     pytest.importorskip("cuda.bindings")

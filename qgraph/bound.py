@@ -1,0 +1,153 @@
+"""``Bound``: a kernel with its arguments."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from qgraph.errors import BackendError, CudaError
+from qgraph.runtime.call import Again, Call
+from qgraph.specialisation import Executable, Specialisation, Variant
+
+_Launch = Callable[[], Any]
+
+
+class _Kernel(Protocol):
+    # What binding needs of a kernel: the steps of a call, one by one.
+    _ran: Any
+
+    def _complete(self, values: tuple[Any, ...]) -> tuple[Any, ...]: ...
+
+    def _read(self, values: tuple[Any, ...]) -> tuple[Any, Any, tuple[Any, ...], bool]: ...
+
+    def _specialisation(self, variant: Variant, aliases: Any) -> Specialisation: ...
+
+    def _executable(self, specialisation: Specialisation) -> Executable: ...
+
+    def _run(self, values: tuple[Any, ...]) -> Any: ...
+
+    def _recover(self, error: CudaError) -> None: ...
+
+
+class Bound:
+    """A kernel with its arguments: made by ``kernel.bind(...)``. It owns the arrays, and so does its ``launch``."""
+
+    launch: _Launch
+    """``launch()`` runs the kernel with the arguments it is bound to; gives what it returns. It raises as a call does."""
+
+    def __init__(self, kernel: _Kernel, values: tuple[Any, ...]) -> None:
+        self._arguments = arguments = _Arguments(kernel, values)
+        if arguments.staged:
+            self.launch = functools.partial(kernel._run, arguments.values)
+        else:
+            arguments.bound = weakref.ref(self)
+            self.launch = arguments.launcher()
+
+    @property
+    def graph(self) -> Any:
+        """The CUDA graph itself, with these arguments: ``handle`` is the CUgraph, ``executable`` the CUgraphExec.
+
+        They are valid while this object lives and the kernel keeps the graph: not after ``clear_cache``, ``reset``, or a call
+        with sizes that need another graph. Ask again then.
+
+        Raises:
+            BackendError: the kernel does not run as one CUDA graph here.
+        """
+        arguments = self._arguments
+        if arguments.backend != "cuda":
+            found = f"there is no CUDA graph on the {arguments.backend} backend"
+            raise BackendError(found, hint="bind a kernel with backend='cuda'")
+        if arguments.staged:
+            raise BackendError(
+                "this kernel is bound to NumPy arrays, which each launch copies to the device anew",
+                hint="bind it to arrays on the device: qgraph.asarray(x, backend='cuda')",
+            )
+        if arguments.specialisation.executable is not arguments.executable:
+            self.launch = arguments.launcher()
+        return arguments.executable.graph(arguments.call)
+
+
+class _Arguments:
+    """What is bound. The function that launches holds it, and it does not hold that function: arrays are let go of at once.
+
+    Attributes:
+        values: the arguments, global arrays included.
+        backend: where the kernel runs.
+        staged: whether each launch copies host arrays to the device.
+        call: the arguments, taken apart.
+        specialisation: of the kernel, for them.
+        executable: what the function launches.
+        bound: whose function it is, while that lives.
+    """
+
+    def __init__(self, kernel: _Kernel, values: tuple[Any, ...]) -> None:
+        self._kernel = kernel
+        self.values, reading, leaves, simple = kernel._read(kernel._complete(values))
+        self._variant = variant = reading.variant
+        self._aliases = () if simple else variant.check(leaves)
+        self.backend = variant.backend
+        self.staged: bool = variant.backend == "cuda" and any(leaves[index].device is None for index in variant.arrays)
+        self.specialisation = kernel._specialisation(variant, self._aliases)
+        self.executable: Any = None
+        # The numbers are of the program for this alias pattern: another one may need other ones.
+        self.call = Call(leaves, self.specialisation.host_values(leaves), 0)
+        self.bound: Callable[[], Bound | None] = _nobody
+
+    def launcher(self) -> _Launch:
+        """A function that launches. What it launches is built at first, and when it was evicted, cleared or reset."""
+        kernel = self._kernel
+        self.specialisation = kernel._specialisation(self._variant, self._aliases)
+        self.executable = kernel._executable(self.specialisation)
+        again = self.specialisation.again(self.executable, self.call, held=True)
+        if again is None:
+            run = functools.partial(self.executable.launch, self.call)
+            again = Again((), {"run": run}, lambda _arrays: ["numbers = run()"])
+        names = {
+            **again.names,
+            "arguments": self,
+            "specialisation": self.specialisation,
+            "executable": self.executable,
+            "value": self.specialisation.value,
+            "ran": kernel._ran,
+            "CudaError": CudaError,
+        }
+        lines = [
+            "def launch():",
+            "    if specialisation.executable is not executable:",
+            "        return arguments.launch_anew()",
+            "    try:",
+            *(f"        {line}" for line in again.statements([])),
+            "    except CudaError as error:",
+            "        return arguments.launch_after(error)",
+            "    ran.specialisation = specialisation",
+            "    return None if numbers is None else value(numbers)",
+        ]
+        exec(compile("\n".join(lines), "<qgraph launch>", "exec"), names)
+        # The names must not hold the function.
+        launch: _Launch = names.pop("launch")
+        return launch
+
+    def launch_anew(self) -> Any:
+        """Launch what the kernel has built since, or builds now."""
+        launch = self.launcher()
+        bound = self.bound()
+        if bound is not None:
+            bound.launch = launch
+        return launch()
+
+    def launch_after(self, error: CudaError) -> Any:
+        """Launch after a failure, where that can be made good; raises it otherwise."""
+        self._kernel._recover(error)
+        launch = self.launcher()
+        bound = self.bound()
+        if bound is not None:
+            bound.launch = launch
+        numbers = self.executable.launch(self.call)
+        self._kernel._ran.specialisation = self.specialisation
+        return None if numbers is None else self.specialisation.value(numbers)
+
+
+def _nobody() -> None:
+    return None

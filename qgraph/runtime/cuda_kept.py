@@ -1,0 +1,91 @@
+"""Graphs that keep the arguments of calls which take turns, as in double buffering: none is patched when it comes back."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qgraph.runtime.cuda_driver import call, driver, outside_captures
+from qgraph.runtime.cuda_kernels import KernelNode, patch_kernels
+from qgraph.runtime.cuda_layout import GraphInstance
+from qgraph.runtime.cuda_repeat import Ready, Repeat, make_ready, stop
+
+# A call gets a graph of its own when it came so often while the executable had the arguments of another one: to make one takes
+# as long as some patches.
+KEEP_AFTER = 2
+# Graphs of one executable.
+MAX_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    repeat: weakref.ref[Repeat]
+    ready: Ready
+
+
+class KeptGraphs:
+    """Those of one executable. Every method but ``__init__`` is called with its lock held and the context current.
+
+    They share scratch memory with each other, so all launches must follow one another: those of one stream, from one thread,
+    do. The first launch elsewhere ends it for good.
+
+    Args:
+        instance: the graph.
+        kernels: all its nodes.
+    """
+
+    def __init__(self, instance: GraphInstance, kernels: Sequence[KernelNode]) -> None:
+        self._instance, self._kernels = instance, kernels
+        self._entries: list[_Entry] = []
+        self._place: tuple[int, int] | None = None
+        self._ended = False
+
+    @property
+    def readies(self) -> list[Ready]:
+        """What can be launched past the lock."""
+        return [entry.ready for entry in self._entries]
+
+    def keep(self, repeat: Repeat, stream: int, context: int, launch: Callable[[Any, Any], tuple[Any, ...]]) -> None:
+        """Make ``repeat``, whose arguments the kernels have, ready to run a graph of its own; where it cannot, do nothing."""
+        if self._ended:
+            return
+        self._forget([entry for entry in self._entries if entry.repeat() is None])
+        if len(self._entries) >= MAX_KEPT:
+            return
+        ready = make_ready(stream, context, call(driver.cuGraphInstantiate, self._instance.graph, 0), launch, None)
+        if ready is None:
+            self._ended = True
+            return
+        self._place = threading.get_ident(), stream
+        self._entries.append(_Entry(weakref.ref(repeat), ready))
+        # It has the arguments that the definition was made with.
+        patch_kernels(self._kernels, -1, ready.executable)
+        repeat.ready = ready
+
+    def about_to_launch(self, stream: int) -> None:
+        """A launch is to come: on another stream, or from another thread, than those of kept graphs, it waits for them."""
+        if self._entries and self._place != (threading.get_ident(), stream):
+            self.end()
+
+    def end(self) -> None:
+        """Keep no graph any more; afterwards no launch of one is in flight."""
+        self._ended = True
+        if self._entries:
+            with outside_captures():
+                self._forget(self._entries)
+                call(driver.cuCtxSynchronize)
+
+    def destroy(self) -> None:
+        """Destroy all of them."""
+        self._ended = True
+        self._forget(self._entries)
+
+    def _forget(self, entries: Sequence[_Entry]) -> None:
+        stop(entry.ready for entry in entries)
+        self._entries = [entry for entry in self._entries if entry not in entries]
+        for entry in entries:
+            # Launches in flight finish: the driver frees it after them.
+            call(driver.cuGraphExecDestroy, entry.ready.executable)
