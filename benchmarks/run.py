@@ -16,6 +16,7 @@ QUESTIONS = (
     "fusion",
     "bandwidth",
     "call_cost",
+    "argument_cost",
     "ladders",
     "programs",
     "cpu",
