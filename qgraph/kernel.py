@@ -199,7 +199,11 @@ class Kernel(Looking):
         if reading.stream is None:
             return self._run_between_streams(reading, values, leaves, simple, key)
         launched = self._launch(reading.variant, leaves, simple, reading.stream(leaves))
-        self._notice(key, values, launched, reading.default)
+        seen = self._seen
+        if key is None or key in seen or len(seen) >= MAX_RECENT:
+            self._notice(key, values, launched, reading.default)
+        else:
+            seen[key] = None
         return launched[2]
 
     def _run_between_streams(

@@ -270,7 +270,7 @@ _EXECUTABLES = {"cpu": _cpu, "sim": _simulator, "cuda": _cuda}
 def _again_on_cuda(executable: Any, call: Call, variant: Variant, _held: bool) -> Again:
     views = [call.values[index] for index in variant.arrays]
     streams = variant.streams.Streams(variant.device, views)
-    found: Again = executable.again(call.without_owners(), streams.current)
+    found: Again = executable.again(call, streams.current)
     return found.within("streams", streams) if streams.several else found
 
 

@@ -45,6 +45,11 @@ _REFUSED_KINDS = {
 }
 
 
+# What ``watch_of`` names that is compared otherwise.
+IDENTICAL = frozenset({".dtype"})
+WEAKLY = frozenset({".gpu_data"})
+
+
 def adopt(value: object, path: str) -> ArrayView | None:
     """A view of ``value`` that shares its memory, or None where it is not an array.
 
@@ -86,16 +91,29 @@ def _adopter_of_instance(value: object) -> Adopter | None:
 def watch_of(value: Any) -> tuple[str, ...] | None:
     """What can change of the live array ``value``, as attributes and calls to put behind it; None: nobody knows.
 
-    Each is compared by value, ``.dtype`` by identity. The memory of a NumPy array cannot be replaced while a weak reference to
-    it exists: NumPy refuses to resize it then.
+    Each is compared by value; by identity what ``IDENTICAL`` has, and without holding it what ``WEAKLY`` has. The memory of a
+    NumPy array cannot be replaced while a weak reference to it exists: NumPy refuses to resize it then.
     """
     adopter = adopter_of(type(value))
     if adopter is _adopt_torch:
         return _watch_torch(value)
+    if adopter is _adopt_cupy and value.ndim == 1:
+        # Only a shape can be changed in place, and the number of elements stays.
+        return (".ndim",)
+    if adopter is _adopt_interface and isinstance(value, _numba_arrays()):
+        # To make the interface takes 2 us.
+        return ".shape", ".stream", ".gpu_data"
     if adopter is _adopt_numpy and (value.flags.c_contiguous or value.flags.f_contiguous):
         # As long as the flags say so, the places of its elements follow from the shape.
         return ".shape", ".dtype", ".flags.num"
     return None if adopter is None else _WATCHED.get(adopter)
+
+
+def _numba_arrays() -> tuple[type, ...]:
+    # Of numba-cuda, whose arrays name nothing that can be asked for by name; its module is there where such an array is.
+    module = sys.modules.get("numba.cuda.cudadrv.devicearray")
+    found = getattr(module, "DeviceNDArrayBase", None)
+    return () if found is None else (found,)
 
 
 def _watch_torch(value: Any) -> tuple[str, ...]:
@@ -392,7 +410,7 @@ _WATCHED: dict[Adopter, tuple[str, ...]] = {
     _adopt_numpy: (".shape", ".strides", ".dtype", ".flags.num"),
     # Whoever launches sees whether the context still is the one that its memory lies in.
     _adopt_own: (),
-    _adopt_cupy: (".data.ptr", ".dtype", ".shape", ".strides"),
+    _adopt_cupy: (".shape", ".strides"),
     _adopt_jax: (".is_deleted()",),
     _adopt_interface: (".__cuda_array_interface__",),
 }

@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 
 from qgraph.program import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
-from qgraph.runtime.adopt import DTYPE_NAMES, adopt, adopter_of, watch_of
+from qgraph.runtime.adopt import DTYPE_NAMES, IDENTICAL, WEAKLY, adopt, adopter_of, watch_of
 from qgraph.runtime.arguments import HIGHEST, LOWEST, WEAK, Arguments, kind_of
 from qgraph.runtime.array_view import ArrayView, host_pointer
 from qgraph.runtime.call import CHANGED, Again, Value
@@ -398,10 +398,13 @@ def _watch_array(source: _Source, name: str, value: Any) -> None:
         conditions = [f"{source.constant(_weakly(value))}() is {name}"]
     for read in attributes:
         found = eval(f"value{read}", {"value": value})
+        if read in WEAKLY:
+            conditions.append(f"{name}{read} is {source.constant(_weakly(found))}()")
+            continue
         if isinstance(found, dict):
             # The interface of an array, which may be one that it keeps and changes.
             found = copy.deepcopy(found)
-        same = "is" if read == ".dtype" else "=="
+        same = "is" if read in IDENTICAL else "=="
         conditions.append(f"{name}{read} {same} {source.constant(found)}")
     source.require(*conditions)
 

@@ -48,21 +48,21 @@ class Call:
         values: one for each of ``program.leaves``, in their order.
         host: one for each of ``program.host_values``, in their order.
         stream: the stream's handle; 0 is the default stream.
-        token: stands for these values: an executable that ran this very call last need not compare them. It is held
-            instead of the call, which owns the caller's arrays.
+        token: stands for these values, where the call may come back: an executable that ran this very call last need not
+            compare them. It is held instead of the call, which owns the caller's arrays.
     """
 
     # Not frozen: a frozen dataclass takes twice as long to make, and every call with new arrays makes one.
     values: tuple[Value, ...]
     host: tuple[int, ...]
     stream: int = 0
-    token: object = field(default_factory=object, repr=False)
+    token: object = field(default=None, repr=False)
 
     def on(self, stream: int) -> Call:
         """The same call on another stream."""
         return Call(self.values, self.host, stream, self.token)
 
     def without_owners(self) -> Call:
-        """The same call, holding addresses only: whoever launches it knows that the arrays are alive."""
+        """The same call, holding addresses only, to be launched again by somebody who knows that the arrays are alive."""
         values = tuple(value.bare() if isinstance(value, ArrayView) else value for value in self.values)
-        return Call(values, self.host, self.stream, self.token)
+        return Call(values, self.host, self.stream, self.token or object())

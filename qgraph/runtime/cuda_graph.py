@@ -153,10 +153,13 @@ class CudaExecutable(ABC):
         device.free_retired()
         with device.activate():
             self._resources = Resources(device, device.epoch)
-            self._context_id = device.context_id
+            # Of the context in which all of it lives; None once it is closed.
+            self._context_id: int | None = device.context_id
             try:
                 self._prepare(plan, block_size)
                 self._build()
+                # Nothing but the arguments of kernels can change between launches of one size.
+                self._only_kernels = self._block is None and not self._others.changing and self._arena.empty
             except BaseException:
                 self._resources.release()
                 raise
@@ -282,15 +285,19 @@ class CudaExecutable(ABC):
         with self._lock:
             if self._ready is not None:
                 self._stop_repeating()
-            pushed = self._enter()
+            # In most calls the context in which the executable was built is current; no other one ever has its number.
+            pushed = driver.cuCtxGetId(None)[1] != self._context_id and self._enter()
             try:
                 kept = self._resources.kept
                 if kept is not None:
                     kept.about_to_launch(request.stream)
-                came_back = request.token is self._token
+                came_back = request.token is self._token is not None
                 if not came_back:
                     self._patch(request)
-                self._run_chosen(request.stream)
+                if self._block is None:
+                    self._run(request.stream)
+                else:
+                    self._block.run(request.stream, self._run)
                 self.replays += 1
                 if self._results is not None:
                     return self._read(self._results, request.stream)
@@ -336,12 +343,6 @@ class CudaExecutable(ABC):
         if self._resources.kept is not None:
             self._resources.kept.end()
 
-    def _run_chosen(self, stream: int) -> None:
-        if self._block is None:
-            self._run(stream)
-        else:
-            self._block.run(stream, self._run)
-
     def _read(self, results: ResultReader, stream: int) -> tuple[Any, ...]:
         # Under the lock: the next launch writes the same scratch.
         scratch, pinned = self._resources.scratch, self._resources.pinned
@@ -360,7 +361,10 @@ class CudaExecutable(ABC):
             pushed = self._enter()
             try:
                 self._end_keeping()
-                self._run_chosen(stream)
+                if self._block is None:
+                    self._run(stream)
+                else:
+                    self._block.run(stream, self._run)
             finally:
                 if pushed:
                     self.device.pop()
@@ -378,10 +382,7 @@ class CudaExecutable(ABC):
         )
 
     def _enter(self) -> bool:
-        # What a reset took away must not be touched, so this comes before anything else. In most calls the context in which the
-        # executable was built is current; no other one ever has its number.
-        if driver.cuCtxGetId(None)[1] == self._context_id and not self._resources.released:
-            return False
+        # What a reset took away must not be touched, so this comes before anything else.
         pushed = self.device.push(stays=True)
         if self.device.epoch == self._resources.epoch and not self._resources.released:
             self._context_id = self.device.context_id
@@ -395,6 +396,15 @@ class CudaExecutable(ABC):
     def _patch(self, request: Call) -> None:
         parameters = self._parameters
         self._token = None
+        if self._only_kernels and request.host == self._placed:
+            # Most calls with new arguments: they take as long as a few of these lines.
+            parameters.update(request.values)
+            if parameters.changed:
+                self._apply(parameters.changed)
+                parameters.changed = 0
+                self.argument_updates += 1
+            self._token = request.token
+            return
         if request.host != self._placed:
             # Until all went well, grids and places are for none: an exception may have left them half-way.
             self._placed = None
@@ -403,7 +413,7 @@ class CudaExecutable(ABC):
         values = (*request.values, *self._arena_values) if self._arena_values else request.values
         parameters.update(values)
         mine = -1 if self._block is None else self._choose(self._block, request.host)
-        changed = parameters.changed & mine != 0
+        changed = parameters.changed & mine
         if self._others.changing:
             changed = self._update_others(values, request.host) or changed
         if self._unfinished:
@@ -474,6 +484,7 @@ class CudaExecutable(ABC):
             self._stop_repeating()
             if self._resources.kept is not None:
                 stop(self._resources.kept.readies)
+            self._context_id = None
             self._finalizer.detach()
             self._resources.release()
 

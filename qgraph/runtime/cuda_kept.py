@@ -48,7 +48,7 @@ class KeptGraphs:
         """What can be launched past the lock."""
         return [entry.ready for entry in self._entries]
 
-    def keep(self, repeat: Repeat, stream: int, context: int, launch: Callable[[Any, Any], tuple[Any, ...]]) -> None:
+    def keep(self, repeat: Repeat, stream: int, context: int | None, launch: Callable[[Any, Any], tuple[Any, ...]]) -> None:
         """Make ``repeat``, whose arguments the kernels have, ready to run a graph of its own; where it cannot, do nothing."""
         if self._ended:
             return

@@ -38,7 +38,7 @@ class Ready:
     """
 
     stream: int
-    context: int
+    context: int | None
     executable: Any
     launch: Callable[[Any, Any], tuple[Any, ...]]
     handle: Any
@@ -58,7 +58,7 @@ class Repeated(Protocol):
 
 
 class Repeat:
-    """A call that comes back.
+    """A call that comes back; it holds no array, so whoever lets it run knows that they are alive.
 
     Attributes:
         ready: how to launch it, if that can be repeated.
@@ -69,7 +69,7 @@ class Repeat:
 
     def __init__(self, owner: Repeated, request: Call) -> None:
         self._owner = owner
-        self._request = request
+        self._request = request.without_owners()
         self.ready: Ready | None = None
         self.changes = 0
 
@@ -81,7 +81,7 @@ class Repeat:
 
 def make_ready(
     stream: int,
-    context: int,
+    context: int | None,
     executable: Any,
     launch: Callable[[Any, Any], tuple[Any, ...]],
     settled: Callable[[], bool] | None,

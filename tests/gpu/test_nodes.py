@@ -125,7 +125,7 @@ def test_another_matrix_of_the_same_shape_needs_no_other_executable():
     for x in matrices:
         k(x)
     # The first call has another shape than the node was made with.
-    assert bound._executable.reinstantiations <= 1
+    assert bound._arguments.executable.reinstantiations <= 1
     for x in matrices:
         assert (qgraph.to_numpy(x)[1:-1, 1:-1] == -2).all()
 

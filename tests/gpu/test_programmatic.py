@@ -91,7 +91,7 @@ def test_sizes_that_move_between_one_block_and_all_of_the_device():
         dx, dy = qgraph.asarray(x, backend="cuda"), qgraph.asarray(np.full(n, 77), backend="cuda")
         kernel(dx, dy)
         np.testing.assert_array_equal(qgraph.to_numpy(dx), expected(x, 1))
-        early = [each.early for each in kernel.bind(dx, dy)._executable._kernels.values()]
+        early = [each.early for each in kernel.bind(dx, dy)._arguments.executable._kernels.values()]
         if n <= 1000:
             assert early == [True, True, True, False]  # nobody waits for the last
         elif n >= 3_000_000:
