@@ -24,6 +24,23 @@ def counted(loops: int) -> Callable[..., Any]:
     return _function(f"counted_{loops}", "x, a, counter", body)
 
 
+def nested(depth: int) -> Callable[..., Any]:
+    """``nested(x, a, turns, c1, ..., cd)``: a loop ``x[i] = x[i] + a`` in so many do-whiles, each of ``turns`` iterations."""
+    counters = [f"c{number}" for number in range(1, depth + 1)]
+    body, end = [], []
+    for level, counter in enumerate(counters, 1):
+        pad = "    " * level
+        body += [f"{pad}{counter}[()] = turns", f"{pad}while qgraph.graph_do_while({counter}):"]
+        end.insert(0, f"{pad}    {counter}[()] -= 1")
+    return _function(f"nested_{depth}", ", ".join(["x, a, turns", *counters]), [*body, *_loops(1, depth + 1), *end])
+
+
+def of_leaves(count: int) -> Callable[..., Any]:
+    """``of_leaves(fields)``: the first of ``count`` arrays ``x0``, ``x1``, ... becomes its sum with the last."""
+    body = ["    for i in range(fields.x0.shape[0]):", f"        fields.x0[i] = fields.x0[i] + fields.x{count - 1}[i]"]
+    return _function(f"of_{count}_leaves", "fields", body)
+
+
 def mirrored(loops: int) -> Callable[..., Any]:
     """``mirrored(x, y, a, counter)``: the same in ``x``, by way of ``y`` and back to front, so that no two loops can be joined.
 

@@ -19,6 +19,8 @@ COLOURS = {
     "qgraph, nest": "#fb923c",
     "qgraph, joined": "#fb923c",
     "qgraph, one block": "#fdba74",
+    "qgraph, new arrays": "#fb923c",
+    "CPU of the call": "#7b8794",
     "by hand": "#0f766e",
     "raw C": INK,
     "device copy": INK,

@@ -17,6 +17,7 @@ QUESTIONS = (
     "bandwidth",
     "call_cost",
     "argument_cost",
+    "growth",
     "ladders",
     "programs",
     "cpu",
