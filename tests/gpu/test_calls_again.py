@@ -345,3 +345,52 @@ def test_calls_that_take_turns_until_the_cache_is_cleared(context):
         kernel.clear_cache()
     for each in sets:
         np.testing.assert_allclose(qgraph.to_numpy(each[0]), chained_on_host(x, 1.0, 18), rtol=1e-12)
+
+
+def doubled(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j] * 2 + i
+
+
+def doubled_on_host(x):
+    return x * 2 + np.arange(x.shape[0])[:, None]
+
+
+def test_an_array_of_cupy_that_is_reshaped_in_place(context):
+    cupy = pytest.importorskip("cupy")
+    kernel = qgraph.kernel(backend="cuda")(doubled)
+    host = np.random.default_rng().random(24)
+    x, y = cupy.asarray(host).reshape(4, 6), cupy.zeros((4, 6))
+    for shape in ((4, 6), (6, 4), (4, 6)):
+        x.shape = y.shape = shape
+        for _ in range(4):
+            y.fill(np.nan)
+            kernel(x, y)
+            np.testing.assert_array_equal(cupy.asnumpy(y), doubled_on_host(host.reshape(shape)))
+
+
+@pytest.mark.parametrize("library", ["cupy", "numba"])
+def test_arrays_of_other_libraries_that_come_back(context, library):
+    if library == "cupy":
+        cupy = pytest.importorskip("cupy")
+        give, take = cupy.asarray, cupy.asnumpy
+    else:
+        from numba import cuda
+
+        give, take = cuda.to_device, lambda x: x.copy_to_host()
+    kernel = qgraph.kernel(backend="cuda")(chained)
+    hosts = [np.random.default_rng().random(n) for n in (100, 100, 31)]
+    # The last of them lie in memory of those before, once these are gone.
+    for _ in range(3):
+        sets = [(give(host), give(np.zeros_like(host)), 1.0) for host in hosts]
+        for _ in range(5):
+            for each in sets:
+                kernel(*each)
+        for host, (x, _, a) in zip(hosts, sets, strict=True):
+            np.testing.assert_allclose(take(x), chained_on_host(host, a, 5), rtol=1e-13)
+        looked = looks_of(kernel)
+        for each in sets:
+            kernel(*each)
+        assert not looked
+        del sets, each, x
