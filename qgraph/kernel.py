@@ -296,13 +296,16 @@ class Kernel(Looking):
         if again is None:
             return
         with self._lock:
-            self._recent.pop(key, None)
+            self._forget_one(key)
             self._recent[key] = _Known(again)
             if len(self._recent) > MAX_RECENT:
-                oldest = self._recent.pop(next(iter(self._recent)))
-                for known in (oldest, *self._recent.values()):
-                    if known is oldest or known.next is oldest:
-                        known.next = None
+                self._forget_one(next(iter(self._recent)))
+
+    def _forget_one(self, key: tuple[Any, ...] | None) -> None:
+        gone = self._recent.pop(key, None)
+        for known in (gone, *self._recent.values()):
+            if known is not None and (known is gone or known.next is gone):
+                known.next = None
 
     def _forget_recent(self) -> None:
         # They name each other, and would live on until the next collection.
