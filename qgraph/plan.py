@@ -51,12 +51,13 @@ class Counted:
     Attributes:
         node: the node that counts. It also lets names of arrays change places.
         left: the word of scratch with the number of iterations that are left when a turn begins.
-        copies: how many; after so many iterations each name stands for the array that it stood for before.
+        copies: how many on small grids; after so many iterations each name stands for the array that it stood for before.
         carried: edges (from, to) of the other nodes, each from a node in one copy to a node in the next one.
         arrays: for each node in which names of arrays change places: the name of each, and the leaf that it stands for in
             copy 0, 1, ..., until that begins again.
         period: how many copies that takes; 1 where none changes places. The plain graph has so many.
-        few: how many copies an unrolled graph has where a kernel that does nothing takes long itself.
+        some: how many copies an unrolled graph has where a kernel that does nothing takes a while itself.
+        few: how many it has where that takes long.
     """
 
     node: int
@@ -65,11 +66,15 @@ class Counted:
     carried: tuple[tuple[int, int], ...]
     arrays: tuple[tuple[int, tuple[tuple[str, tuple[str, ...]], ...]], ...]
     period: int
+    some: int
     few: int
 
 
-# The graphs that a plan with unrolled loops may run as; those with many and with few copies differ in counted loops alone.
-Form = Literal["plain", "few", "many"]
+# The graphs that a plan with unrolled loops may run as; those with more and with fewer copies differ in counted loops alone.
+Form = Literal["plain", "few", "some", "many"]
+UNROLLED: tuple[Form, ...] = ("many", "some", "few")
+# Loops of so many iterations run long enough for any number of copies, on small grids.
+_LONG = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +123,8 @@ class Unrolling:
     def counted_numbers(self, form: Form) -> range:
         """The numbers of the copies of a counted loop in one of its graphs."""
         assert self.counted is not None
-        counts = {"many": self.counted.copies, "few": self.counted.few, "plain": self.counted.period}
+        counted = self.counted
+        counts = {"many": counted.copies, "some": counted.some, "few": counted.few, "plain": counted.period}
         first = self.first_counted + sum(counts[each] for each in list(counts)[: list(counts).index(form)])
         return range(first, first + counts[form])
 
@@ -131,12 +137,14 @@ class Unrolling:
         """From how many iterations on that graph is faster than the plain one."""
         if self.counted is None:
             return 2 * self.copies
-        # Few copies are for kernels that take long even where they do nothing, as some of the last turn do.
-        return self.counted.copies if form == "many" else 4 * self.counted.few
+        # Fewer copies are for kernels that take long even where they do nothing, as some of the last turn do.
+        if form == "many":
+            return min(self.counted.copies, _LONG)
+        return 2 * self.counted.some if form == "some" else 4 * self.counted.few
 
     def form(self, number: int) -> Form | None:
         """The graph that copy ``number`` of a counted loop is in; None for copies that a host launches, and of other loops."""
-        forms: tuple[Form, ...] = ("many", "few", "plain")
+        forms: tuple[Form, ...] = (*UNROLLED, "plain")
         return next((each for each in forms if self.counted is not None and number in self.counted_numbers(each)), None)
 
     def place(self, number: int) -> int:

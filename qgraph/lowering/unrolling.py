@@ -101,8 +101,9 @@ def decides(node: Node, loop: Node) -> bool:
 
 # Copies of a body of so many nodes at most, without the one that counts: none of them waits for a condition, so more of them
 # share what a turn costs.
-_COUNTED_COPIES = ((2, 32), (6, 16), (12, 8))
-_FEW = 8
+_COUNTED_COPIES = ((2, 64), (6, 16), (12, 8))
+# On grids that take a while to do nothing, as those behind the end of a loop do, and on those that take long.
+_SOME, _FEW = 16, 8
 _LONGEST_PERIOD = 16
 
 
@@ -145,8 +146,8 @@ def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) 
         if (task := each.task) is not None and node_effects(each).reads & moved
     )
     carried = _carried(plan, node, others, places)
-    few = min(copies, _whole(_FEW, states))
-    return Counted(counting.index, loop.counter.left.index, copies, carried, arrays, len(states), few)
+    some, few = (min(copies, _whole(most, states)) for most in (_SOME, _FEW))
+    return Counted(counting.index, loop.counter.left.index, copies, carried, arrays, len(states), some, few)
 
 
 def _whole(copies: int, states: Sequence[object]) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 from qgraph.compiled import REDUCTION_BLOCK, SEVERAL, WARP, CudaPlan, Parameter, TaskCode, slots_dtype
 from qgraph.errors import ArgumentError, CudaError
 from qgraph.language import SHORT_LIMIT
-from qgraph.plan import Form, Unrolling
+from qgraph.plan import UNROLLED, Form, Unrolling
 from qgraph.program import FAULT_WORDS, FAULTS, MAX_PARTIALS, TURNS, ArrayType, Leaf, ScalarType, itemsize
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
@@ -235,7 +235,7 @@ class Parameters:
         self._kept = plan.kept
         self._guards = plan.plan.guards
         self._always = plan.plan.always
-        forms: tuple[Form, ...] = ("plain", "few", "many") if unrolled else ("plain",)
+        forms: tuple[Form, ...] = ("plain", *UNROLLED) if unrolled else ("plain",)
         # One more: a kernel that is no node of the plan may be all of it.
         self._early_words = {form: [self._take(1) for _ in range(len(plan.plan.nodes) + 1)] for form in forms}
         controls = [node.index for node in plan.plan.nodes if node.control is not None]

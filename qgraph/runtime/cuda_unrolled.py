@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from qgraph.compiled import COPIED, PROGRAMMATIC, CudaPlan
-from qgraph.plan import Form, GraphPlan, Unrolling
+from qgraph.plan import UNROLLED, Form, GraphPlan, Unrolling
 from qgraph.runtime.cuda_copies import GraphOfForm, add_copies, add_counted_copies, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_graph import CudaGraphExecutable
@@ -19,8 +19,8 @@ from qgraph.runtime.cuda_kernels import KernelNode, Parameters
 from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph
 from qgraph.runtime.cuda_nodes import OtherNodes
 
-# A grid of so many blocks takes several microseconds to do nothing, as those behind the end of a loop do.
-_LARGE = 8192
+# Grids of more blocks take 1 us to do nothing, as those behind the end of a loop do, and of so many more several.
+_SMALL, _LARGE = 512, 8192
 
 
 class CopiesLayout(Layout):
@@ -119,8 +119,11 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         # The nodes besides kernels of each graph but the plain one.
         self._more_others: list[OtherNodes] = []
         unrolls = plan.plan.unrolled
-        self._long = {form: sum(each.long(form) for each in unrolls) for form in ("many", "few")}
-        self._counts = any(each.counted is not None for each in unrolls)
+        self._long = {form: sum(each.long(form) for each in unrolls) for form in UNROLLED}
+        counted = [each.counted for each in unrolls if each.counted is not None]
+        self._counts = bool(counted)
+        # Many copies of a long body are no more than some.
+        self._some: Form = "some" if any(each.some < each.copies for each in counted) else "many"
         super().__init__(plan, device, block_size=block_size, reason=reason)
 
     def _build(self) -> None:
@@ -213,8 +216,9 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         for graph in self._graphs.values():
             graph.take_shapes(self._kernels)
             self._let_start_early(graph.followed)
-        large = self._counts and any(kernel.shape.all_blocks > _LARGE for kernel in self._sized)
-        self._unrolled = "few" if large else "many"
+        if self._counts:
+            blocks = max((kernel.shape.all_blocks for kernel in self._sized), default=1)
+            self._unrolled = "many" if blocks <= _SMALL else self._some if blocks <= _LARGE else "few"
 
     def _apply(self, changed: int) -> None:
         # The graph that is launched next is patched then.

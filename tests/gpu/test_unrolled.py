@@ -145,11 +145,11 @@ def test_any_number_of_turns(function, arrays, form):
     assert kernel.stats.graph_builds == 1
 
 
-@pytest.mark.parametrize("n", [700, 40_000, 3_000_000])
+@pytest.mark.parametrize("n", [700, 40_000, 400_000, 3_000_000])
 @pytest.mark.parametrize("function", COUNTED, ids=lambda each: each.__name__)
 def test_counted_loops(function, n, form):
     kernel = cuda_kernel(function)
-    turns = (1, 2, 31, 33, 70) if n > 700 else (1, *TURNS, 31, 32, 33, 63, 64, 65, 100, 100, 2)
+    turns = (1, 2, 31, 33, 70) if n > 700 else (1, *TURNS, 31, 32, 33, 63, 64, 65, 129, 100, 100, 2)
     for number, count in enumerate(turns):
         found = [ints(n + number, count), ints(n + number, count + 50)]
         agrees(kernel, *found, np.array(count), 3, expected=counted_in_numpy[function.__name__] if n > 700 else None)

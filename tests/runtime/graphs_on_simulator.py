@@ -409,10 +409,10 @@ def forced():
 
 def counted():
     for function in COUNTED:
-        copies = 30 if function.__name__ == "three_in_turn" else 32
+        copies = 63 if function.__name__ == "three_in_turn" else 64
         kernel = Kernel(function, *arguments(function, 3), unrolled=True)
         assert {each.counted.copies for each in kernel.plan.unrolled} == {copies}, function
-        for turns in (0, 1, 2, 31, 32, 33, 64, 65, 71):
+        for turns in (0, 1, 2, 31, 63, 64, 65, 71, 129):
             if function.__name__ != "last_of" or turns:
                 kernel.agrees(*arguments(function, turns))
                 kernel.agrees(*arguments(function, turns, n=turns + 10, a=turns + 1))
@@ -430,17 +430,18 @@ def counted():
 
 def few():
     """Large grids have fewer copies, and a kernel may go from one graph to another."""
-    cuda_unrolled._LARGE = 4
+    cuda_unrolled._SMALL, cuda_unrolled._LARGE = 2, 10
     for function in COUNTED:
         kernel = Kernel(function, *arguments(function, 3), unrolled=True)
         for turns, n in ((1, 5), (2, 500), (7, 500), (8, 600), (9, 500), (40, 32), (3, 32), (17, 500), (25, 500), (24, 32)):
             kernel.agrees(*arguments(function, turns, n=n))
             # A graph is built with the arguments of the call after the one that wanted it.
             kernel.agrees(*arguments(function, turns + 1, n=n))
-            assert kernel.executable._runs == ("few" if n >= 500 else "many"), (function, n)
-        assert set(kernel.executable._graphs) == {"plain", "few", "many"}
-        copies = {each.counted.few for each in kernel.plan.unrolled}
-        assert copies == ({6} if function.__name__ == "three_in_turn" else {8})
+            form = "few" if n >= 500 else "some" if n >= 32 else "many"
+            assert kernel.executable._runs == form, (function, n)
+        assert set(kernel.executable._graphs) == {"plain", "few", "some", "many"}
+        copies = {(each.counted.some, each.counted.few) for each in kernel.plan.unrolled}
+        assert copies == ({(15, 6)} if function.__name__ == "three_in_turn" else {(16, 8)})
 
 
 def scratch_of(kernel):
