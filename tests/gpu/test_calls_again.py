@@ -384,11 +384,11 @@ def test_arrays_of_other_libraries_that_come_back(context, library):
     # The last of them lie in memory of those before, once these are gone.
     for _ in range(3):
         sets = [(give(host), give(np.zeros_like(host)), 1.0) for host in hosts]
-        for _ in range(5):
+        for _ in range(7):
             for each in sets:
                 kernel(*each)
         for host, (x, _, a) in zip(hosts, sets, strict=True):
-            np.testing.assert_allclose(take(x), chained_on_host(host, a, 5), rtol=1e-13)
+            np.testing.assert_allclose(take(x), chained_on_host(host, a, 7), rtol=1e-13)
         looked = looks_of(kernel)
         for each in sets:
             kernel(*each)
