@@ -18,6 +18,7 @@ QUESTIONS = (
     "call_cost",
     "argument_cost",
     "growth",
+    "barriers",
     "ladders",
     "programs",
     "cpu",
