@@ -112,6 +112,12 @@ class Kernel(Looking):
         CudaError: the driver reported a failure.
     """
 
+    # What calls read and write, in places that take no look-up: the dictionary is for what a function has.
+    __slots__ = (
+        *("_counts", "_key", "_last", "_latest", "_numbers", "_ran", "_readings", "_reads_disk", "_recent", "_seen"),
+        *("_specialisations", "_variants"),
+    )
+
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         functools.update_wrapper(self, function)
         super().__init__(function, options)
@@ -278,20 +284,21 @@ class Kernel(Looking):
             return
         from qgraph.runtime.arguments_again import repeater
 
-        names = {
+        names: dict[str, Any] = {
             "specialisation": specialisation,
             "executable": executable,
             "defaults": DEFAULTS,
             "default": default,
-            "still_holds": still_holds,
-            "frozen": specialisation.variant.program.frozen,
             "ran": self._ran,
             "value": specialisation.value,
         }
         # The executable is still the one to run, and the names compiled in mean what they meant.
         conditions = ["specialisation.executable is executable", "defaults.backend is default"]
-        conditions += ["still_holds(frozen)"] if names["frozen"] else []
-        done = ["ran.specialisation = specialisation", "return None if numbers is None else value(numbers)"]
+        for number, frozen in enumerate(specialisation.variant.program.frozen):
+            names |= {f"find{number}": frozen.namespace.get, f"name{number}": frozen.key, f"meant{number}": frozen.value}
+            conditions.append(f"find{number}(name{number}, CHANGED) is meant{number}")
+        returns = specialisation.plan.program.result is not None
+        done = ["ran.specialisation = specialisation", f"return {'value(numbers)' if returns else 'None'}"]
         again = repeater(values, found, conditions=conditions, done=done, names=names)
         if again is None:
             return

@@ -132,7 +132,12 @@ class CudaExecutable(ABC):
     _unfinished = False
     # Where the whole plan can run as one block: its kernel, and the other graph that is just this kernel.
     _block_kernel: KernelNode | None = None
-    _block: BlockForm | None = None
+    # What each launch reads and writes, in places that take no look-up: the dictionary has too many entries to be fast.
+    __slots__ = (
+        *("__dict__", "__weakref__", "_block", "_context_id", "_instance", "_kernels", "_launch_graph", "_launched", "_lock"),
+        *("_only_kernels", "_others", "_parameters", "_placed", "_ready", "_resources", "_results", "_token"),
+        *("argument_updates", "replays"),
+    )
 
     def __init__(self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None, reason: str) -> None:
         self.plan = plan
@@ -150,6 +155,7 @@ class CudaExecutable(ABC):
         # The last launch of the long way, where it can be repeated as it is.
         self._ready: Ready | None = None
         self._launched = False
+        self._block: BlockForm | None = None
         device.free_retired()
         with device.activate():
             self._resources = Resources(device, device.epoch)
