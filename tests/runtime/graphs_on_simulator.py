@@ -661,6 +661,24 @@ def kept_from_other_threads():
             each(looks=1)
 
 
+def kept_until_closed():
+    kernel = Plain(scaled, np.ones(3), np.ones(3), 1.0)
+    calls = [Turn(kernel, np.ones(n), np.ones(n), 1.0) for n in (3, 5)]
+    for _ in range(4):
+        for each in calls:
+            each()
+    kernel.executable.close()
+    launched = len(driver.launched)
+    for each in calls:
+        try:
+            each.run()
+        except CudaError as error:
+            assert "closed" in str(error)
+        else:
+            raise AssertionError("a graph of a closed executable was launched")
+    assert len(driver.launched) == launched
+
+
 def repeated():
     kernel = Kernel(do_while, *arguments(do_while, 3), unrolled=False)
     again, executable = Again(kernel, *arguments(do_while, 3)), kernel.executable
