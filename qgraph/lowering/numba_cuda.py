@@ -37,7 +37,6 @@ from qgraph.lowering.atomics import (
     split_word,
 )
 from qgraph.lowering.garbage import garbage_kept
-from qgraph.lowering.late_guard import with_late_guard
 from qgraph.lowering.noting_words import divisor_word, power_word
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
@@ -307,7 +306,7 @@ def _finished(unit: Any, capability: tuple[int, int], name: str, entry: str) -> 
     text = without_unread_parameters(without_results(text.strip("\x00").strip()))
     if capability >= PROGRAMMATIC:
         _check_waits_first(text)
-        text = with_late_guard(_wait_late(text))
+        text = _wait_late(text)
     return canonical(text, name, entry)
 
 

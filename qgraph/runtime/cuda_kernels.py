@@ -32,7 +32,7 @@ _AHEAD = 8
 # The parameters that tell a kernel in an unrolled body which copy it is in.
 _GUARDING = ("guard", "next", "copy", "peeks")
 # Grids of so many blocks may be on the device beside others, and then look before they wait whether they have anything to do.
-_PEEKS = 512
+_PEEKS = 1024
 _RESIDENT_THREADS = 2048  # of one multiprocessor, at most
 _MAX_THREADS_PER_BLOCK = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 
