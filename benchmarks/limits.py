@@ -8,7 +8,7 @@ from collections.abc import Iterable
 _WHY = {
     ("programs", "fdtd", "CuPy"): (
         "its graph has the number of steps built in, and is built again for another one. In qgraph's, which runs any number, "
-        "each kernel looks whether a step is left for it, and a turn of the while node has 64 steps, 16 or 8 on large grids"
+        "each kernel looks whether a step is left for it, and a turn of the while node has 64 steps, 32 or 8 on large grids"
     ),
     ("programs", "boltzmann", "CuPy"): (
         "as for fdtd; and places in an array of three axes are computed in 64 bits, which takes 38 registers in place of 32: "

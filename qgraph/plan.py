@@ -138,9 +138,7 @@ class Unrolling:
         if self.counted is None:
             return 2 * self.copies
         # Fewer copies are for kernels that take long even where they do nothing, as some of the last turn do.
-        if form == "many":
-            return min(self.counted.copies, _LONG)
-        return 2 * self.counted.some if form == "some" else 4 * self.counted.few
+        return 4 * self.counted.few if form == "few" else min(self.counted.copies, _LONG)
 
     def form(self, number: int) -> Form | None:
         """The graph that copy ``number`` of a counted loop is in; None for copies that a host launches, and of other loops."""

@@ -103,7 +103,7 @@ def decides(node: Node, loop: Node) -> bool:
 # share what a turn costs.
 _COUNTED_COPIES = ((2, 64), (6, 16), (12, 8))
 # On grids that take a while to do nothing, as those behind the end of a loop do, and on those that take long.
-_SOME, _FEW = 16, 8
+_SOME, _FEW = 32, 8
 _LONGEST_PERIOD = 16
 
 

@@ -197,7 +197,7 @@ def steps_of(count, tmp_path):
 
 @pytest.mark.parametrize(
     ("loops", "copies", "some", "few"),
-    [(1, 64, 16, 8), (2, 64, 16, 8), (3, 16, 16, 8), (6, 16, 16, 8), (7, 8, 8, 8), (13, 4, 4, 4)],
+    [(1, 64, 32, 8), (2, 64, 32, 8), (3, 16, 16, 8), (6, 16, 16, 8), (7, 8, 8, 8), (13, 4, 4, 4)],
 )
 def test_how_many_copies_are_counted_at_once(loops, copies, some, few, tmp_path):
     plan = steps_of(loops, tmp_path).plan(X, Y, 3)

@@ -441,7 +441,7 @@ def few():
             assert kernel.executable._runs == form, (function, n)
         assert set(kernel.executable._graphs) == {"plain", "few", "some", "many"}
         copies = {(each.counted.some, each.counted.few) for each in kernel.plan.unrolled}
-        assert copies == ({(15, 6)} if function.__name__ == "three_in_turn" else {(16, 8)})
+        assert copies == ({(30, 6)} if function.__name__ == "three_in_turn" else {(32, 8)})
 
 
 def scratch_of(kernel):
