@@ -26,7 +26,6 @@ from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out, fill
 from qgraph.runtime.cuda_nodes import OtherNodes
 from qgraph.runtime.cuda_other import OtherNode
 from qgraph.runtime.cuda_repeat import Ready, Repeat, again, make_ready, stop
-from qgraph.runtime.cuda_stream import LASTING
 from qgraph.runtime.cuda_turns import Turns
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
@@ -359,7 +358,7 @@ class CudaExecutable(ABC):
         return results.read(pinned.words, results.first)
 
     def replay(self, stream: int) -> None:
-        """Run with the arguments of the last launch; raises as ``launch`` does."""
+        """Run with the arguments of the last ``launch``; raises as that does."""
         with self._lock:
             self._stop_repeating()
             if not self._launched:
@@ -626,13 +625,10 @@ class CudaGraphExecutable(CudaExecutable):
         kept = self._resources.kept
         if kept is None:
             # Conditional nodes and nodes that take memory allow one executable, and other nodes are patched in their own ways.
-            # A stream's handle may be that of an earlier stream, whose launches may still use scratch memory.
-            plan = self.plan.plan
             if self._instance.exclusive or self._others.nodes or not self._arena.empty:
                 return
-            if plan.scratch_words and stream not in LASTING:
-                return
-            kept = self._resources.kept = KeptGraphs(self._instance, [*self._kernels.values()])
+            shared = self.plan.plan.scratch_words > 0
+            kept = self._resources.kept = KeptGraphs(self._instance, [*self._kernels.values()], shared=shared)
         kept.keep(repeat, stream, self._context_id, self._launch_graph)
 
     def _running(self) -> tuple[Any, Callable[[], bool] | None]:

@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from qgraph.errors import CudaError
 from qgraph.runtime.cuda_driver import call, driver, outside_captures
 from qgraph.runtime.cuda_kernels import KernelNode, patch_kernels
 from qgraph.runtime.cuda_layout import GraphInstance
 from qgraph.runtime.cuda_repeat import Ready, Repeat, make_ready, stop
+from qgraph.runtime.cuda_stream import LASTING
 
 # A call gets a graph of its own when it came so often while the executable had the arguments of another one: to make one takes
 # as long as some patches.
@@ -29,16 +31,17 @@ class _Entry:
 class KeptGraphs:
     """Those of one executable. Every method but ``__init__`` is called with its lock held and the context current.
 
-    They share scratch memory with each other, so all launches must follow one another: those of one stream, from one thread,
-    do. The first launch elsewhere ends it for good.
+    Where they share scratch memory, all launches must follow one another: those of one stream, from one thread, do. The first
+    launch elsewhere ends it for good.
 
     Args:
         instance: the graph.
         kernels: all its nodes.
+        shared: whether they use scratch memory.
     """
 
-    def __init__(self, instance: GraphInstance, kernels: Sequence[KernelNode]) -> None:
-        self._instance, self._kernels = instance, kernels
+    def __init__(self, instance: GraphInstance, kernels: Sequence[KernelNode], *, shared: bool) -> None:
+        self._instance, self._kernels, self._shared = instance, kernels, shared
         self._entries: list[_Entry] = []
         self._place: tuple[int, int] | None = None
         self._ended = False
@@ -50,24 +53,28 @@ class KeptGraphs:
 
     def keep(self, repeat: Repeat, stream: int, context: int | None, launch: Callable[[Any, Any], tuple[Any, ...]]) -> None:
         """Make ``repeat``, whose arguments the kernels have, ready to run a graph of its own; where it cannot, do nothing."""
-        if self._ended:
+        # A stream's handle may be that of an earlier stream, whose launches may still use scratch memory.
+        if self._ended or (self._shared and stream not in LASTING):
             return
-        self._forget([entry for entry in self._entries if entry.repeat() is None])
-        if len(self._entries) >= MAX_KEPT:
-            return
-        ready = make_ready(stream, context, call(driver.cuGraphInstantiate, self._instance.graph, 0), launch, None)
-        if ready is None:
-            self._ended = True
-            return
-        self._place = threading.get_ident(), stream
-        self._entries.append(_Entry(weakref.ref(repeat), ready))
-        # It has the arguments that the definition was made with.
-        patch_kernels(self._kernels, -1, ready.executable)
+        with outside_captures():
+            self._forget([entry for entry in self._entries if entry.repeat() in (None, repeat)])
+            ready = None if len(self._entries) >= MAX_KEPT else make_ready(stream, context, None, launch, None)
+            if ready is None:
+                return
+            try:
+                ready.executable = call(driver.cuGraphInstantiate, self._instance.graph, 0)
+            except CudaError:  # no room for another one: it would only save time, and the launch has been made
+                self._ended = True
+                return
+            self._place = threading.get_ident(), stream
+            self._entries.append(_Entry(weakref.ref(repeat), ready))
+            # It has the arguments that the definition was made with.
+            patch_kernels(self._kernels, -1, ready.executable)
         repeat.ready = ready
 
     def about_to_launch(self, stream: int) -> None:
-        """A launch is to come: on another stream, or from another thread, than those of kept graphs, it waits for them."""
-        if self._entries and self._place != (threading.get_ident(), stream):
+        """A launch is to come: on another stream, or from another thread, than those of kept graphs, it may wait for them."""
+        if self._shared and self._entries and self._place != (threading.get_ident(), stream):
             self.end()
 
     def end(self) -> None:

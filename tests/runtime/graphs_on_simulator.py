@@ -617,11 +617,17 @@ def in_turn():
     gc.collect()
     calls[-1](looks=1)
     calls[-1](looks=0)
-    # Those of another stream would not wait for each other.
+    # They share nothing, so nobody need wait for another; each has its stream.
     kernel.agrees(*fresh, stream=3)
-    for _ in range(4):
+    for each in calls:
+        each(looks=0)
+    for stream in (3, 0):
+        for _ in range(2):
+            for each in calls:
+                each.stream = stream
+                each()
         for each in calls:
-            each(looks=1)
+            each(looks=0)
     executable.close()
 
 
@@ -646,9 +652,9 @@ def in_turn_with_scratch():
 
 
 def kept_from_other_threads():
-    """A launch from another thread may be on another stream of the same name."""
-    kernel = Plain(scaled, np.ones(3), np.ones(3), 1.0)
-    calls = [Turn(kernel, np.ones(n), np.ones(n), 1.0) for n in (3, 5)]
+    """A launch from another thread may be on another stream of the same name, and use the same scratch memory."""
+    kernel = Plain(summed, np.ones(3), np.zeros(1))
+    calls = [Turn(kernel, np.arange(float(n)), np.zeros(1)) for n in (3, 5)]
     for _ in range(4):
         for each in calls:
             each()
