@@ -4,24 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-# By question, how the names of its targets begin, and peer.
+_BOUND = "the driver is asked which context is current, and the context variable which stream; then threads are kept apart"
+# By question, how the names of its targets begin, and the peer that they name, if they do.
 _WHY = {
     ("programs", "fdtd", "CuPy"): (
         "its graph has the number of steps built in, and is built again for another one. In qgraph's, which runs any number, "
         "each kernel looks whether a step is left for it, and a turn of the while node has 64 steps, 32 or 8 on large grids"
     ),
     ("programs", "boltzmann", "CuPy"): (
-        "as for fdtd; and places in an array of three axes are computed in 64 bits, which takes 38 registers in place of 32: "
-        "6 blocks of 256 threads run on a multiprocessor, not 8, and 512^2 cells take two rounds"
+        "as for fdtd; and places in an array of three axes are computed in 64 bits. That 32 registers in place of 38 let all "
+        "blocks of 512^2 cells run at once was tried, and gained nothing"
     ),
     ("memory_bound", "csr, varied", "CuPy"): "a row belongs to one thread; cuSPARSE shares out long rows",
     ("ladders", "chain, 1:", "CuPy"): "with one node the call counts, and a replay of CuPy's looks at no arguments",
+    ("ladders", "chain, 1:", "Warp"): "likewise: a launch of Warp's captured graph looks at no arguments",
+    ("ladders", "chain, 3:", "Warp"): "likewise",
+    ("ladders", "changed, 1:", "Warp"): "it launches its one kernel anew, and has no graph to patch",
     ("ladders", "chain, 1:", "raw C"): "with one node the call counts, which comes from Python and looks at its arguments",
     ("ladders", "changed", "CuPy"): "it launches its one kernel anew, and has no graph to patch",
     ("ladders", "changed", "raw C"): (
         "a call comes from Python, which looks at each array and patches each node through cuda.bindings"
     ),
     ("ladders", "branches", "CuPy"): "it records them as a chain, and such kernels gain nothing beside each other",
+    ("ladders", "branches", "Warp"): "it records them as a chain, too, and looks at no arguments",
+    ("argument_cost", "qgraph: a bound call", ""): _BOUND,
+    ("argument_cost", "Numba: a bound call", ""): _BOUND,
+    ("argument_cost", "CuPy: a bound call", ""): _BOUND,
+    ("argument_cost", "PyTorch: a bound call", ""): _BOUND,
+    ("argument_cost", "65 fields: a bound call", ""): _BOUND,
+    ("argument_cost", "PyTorch: the last", ""): (
+        "a tensor's address, type, shape and strides can all be changed in place; to ask for each takes 0.1 us"
+    ),
+    (
+        "argument_cost",
+        "Numba: the last",
+        "",
+    ): "a weak reference to the array and one to its memory are asked for each, 0.05 us each",
+    ("argument_cost", "CuPy: the last", ""): "CuPy is asked for its stream, and each array for its dimensions",
+    ("argument_cost", "65 fields: the last", ""): "each of the arrays is looked at, 0.03 us each",
     ("ladders", "branches", "raw C"): (
         "such kernels take less time than it takes to start them beside each other; `fuse=True` puts them in one"
     ),
@@ -33,6 +53,6 @@ def reasons(question: str, missed: Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
     for name in missed:
         for (asked, part, peer), why in _WHY.items():
-            if asked == question and name.startswith(part) and f"time of {peer} over" in name:
-                found[f"{part.rstrip(':')} against {peer}: {why}."] = None
+            if asked == question and name.startswith(part) and (not peer or f"time of {peer} over" in name):
+                found[f"{part.rstrip(':')}{f' against {peer}' if peer else ''}: {why}."] = None
     return list(found)

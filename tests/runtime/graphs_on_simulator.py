@@ -36,6 +36,7 @@ from qgraph.runtime import (
     cuda_memory_nodes,
     cuda_nodes,
     cuda_repeat,
+    cuda_resources,
     cuda_stream,
     cuda_turns,
     cuda_unrolled,
@@ -316,13 +317,14 @@ def install():
         cuda_memory_nodes,
         cuda_nodes,
         cuda_repeat,
+        cuda_resources,
         cuda_stream,
         cuda_unrolled,
     ):
         module.driver = driver
     cuda_layout.add_dependencies = add_dependencies
     cuda_layout._add_any_node = driver.add_any_node
-    for module in (cuda_graph, cuda_kept, cuda_kernels, cuda_layout, cuda_memory, cuda_unrolled):
+    for module in (cuda_graph, cuda_kept, cuda_resources, cuda_kernels, cuda_layout, cuda_memory, cuda_unrolled):
         module.outside_captures = contextlib.nullcontext
     cuda_kernels.verify_layout = lambda function, entry, sizes: functions[int(function)].__setitem__(2, sizes)
     plainly = numba_cuda._simulated_value
