@@ -8,6 +8,7 @@ import warp as wp
 
 from benchmarks.peers import Device, Run
 from benchmarks.rungs import BLOCK, SETS, Loop, N, zeros
+from benchmarks.warp_graphs import captured
 
 # Nothing here is differentiated.
 wp.set_module_options({"enable_backward": False})
@@ -34,16 +35,6 @@ def _launch(x: Any) -> None:
     wp.launch(add, dim=N, inputs=[x, 1.0], block_dim=BLOCK)
 
 
-def _captured(work: Any, device: Device) -> Any:
-    """A replay of ``work``, or itself on the CPU."""
-    if device == "cpu":
-        return work
-    wp.load_module(device=wp.get_device())
-    with wp.ScopedCapture() as capture:
-        work()
-    return lambda: wp.capture_launch(capture.graph)
-
-
 def chain(loops: int, device: Device) -> Run:
     """Loops in a row."""
     x = _array()
@@ -52,7 +43,7 @@ def chain(loops: int, device: Device) -> Run:
         for _ in range(loops):
             _launch(x)
 
-    return Run(_captured(work, device), wp.synchronize_device, lambda: {"x": x.numpy()})
+    return Run(captured(work, device), wp.synchronize_device, lambda: {"x": x.numpy()})
 
 
 def loop(loops: int, device: Device) -> Loop:
@@ -64,7 +55,7 @@ def loop(loops: int, device: Device) -> Loop:
             _launch(x)
         wp.launch(count_down, dim=1, inputs=[counter])
 
-    replay = _captured(lambda: wp.capture_while(counter, body), device)
+    replay = captured(lambda: wp.capture_while(counter, body), device)
 
     def prepare(count: int) -> None:
         counter.fill_(count)
@@ -108,4 +99,4 @@ def branches(count: int, device: Device) -> Run:
         for stream in streams:
             main.wait_stream(stream)
 
-    return Run(_captured(work, device), wp.synchronize_device, lambda: {"x": np.stack([x.numpy() for x in arrays])})
+    return Run(captured(work, device), wp.synchronize_device, lambda: {"x": np.stack([x.numpy() for x in arrays])})

@@ -221,7 +221,7 @@ class CudaExecutable(ABC):
                 kept = self._resources.kept
                 if kept is not None:
                     kept.about_to_launch(request.stream)
-                came_back = request.token is self._token is not None
+                came_back = self._has(request)
                 if not came_back:
                     self._patch(request)
                 if self._block is None:
@@ -310,6 +310,10 @@ class CudaExecutable(ABC):
             f"this kernel does not run as one CUDA graph: {self.reason}",
             hint="see last_launch.path; the options graph=True and conditional='device' make it one",
         )
+
+    def _has(self, request: Call) -> bool:
+        """Whether the kernels have the arguments of this very call."""
+        return request.token is self._token is not None
 
     def _enter(self) -> bool:
         # What a reset took away must not be touched, so this comes before anything else.
@@ -519,7 +523,7 @@ class CudaGraphExecutable(CudaExecutable):
             try:
                 self._end_keeping()
                 self._stay_whole()
-                if request.token is not self._token:
+                if not self._has(request):
                     self._patch(request)
                 return self._raw()
             finally:

@@ -669,6 +669,17 @@ def kept_from_other_threads():
             each(looks=1)
 
 
+def graph_at_first():
+    """Whoever asks for the graph before anything was launched gets one with the arguments."""
+    kernel = Plain(scaled, np.ones(3), np.ones(3), 1.0)
+    x, y = np.arange(1.0, 6), np.zeros(5)
+    request = Call((view_of_host(x, x), view_of_host(y, y), 3.0), (5, 5), 0)
+    assert kernel.host_values(request.values) == request.host
+    for turn in range(2):
+        kernel.executable.graph(request).executable.run()
+        np.testing.assert_array_equal(x, np.arange(1.0, 6) * 4.0 ** (turn + 1))
+
+
 def kept_until_closed():
     kernel = Plain(scaled, np.ones(3), np.ones(3), 1.0)
     calls = [Turn(kernel, np.ones(n), np.ones(n), 1.0) for n in (3, 5)]

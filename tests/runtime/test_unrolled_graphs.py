@@ -19,6 +19,7 @@ from tests.processes import agrees_on_the_simulator
         "in_turn_with_scratch",
         "kept_from_other_threads",
         "kept_until_closed",
+        "graph_at_first",
         "repeated_and_adapted",
         "interrupted",
         "counted",

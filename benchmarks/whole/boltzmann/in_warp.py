@@ -3,6 +3,7 @@
 import warp as wp
 
 from benchmarks.peers import Device, Run
+from benchmarks.warp_graphs import captured
 from benchmarks.whole.boltzmann.problem import LID, OMEGA, Problem
 
 # Nothing here is differentiated.
@@ -77,13 +78,6 @@ def make(problem: Problem, device: Device) -> Run:
             wp.launch(collide, dim=(n, n), inputs=[f, g, LID, OMEGA])
             wp.launch(collide, dim=(n, n), inputs=[g, f, LID, OMEGA])
 
-    run = steps
-    if device == "cuda":
-        wp.load_module(device=f.device)
-        with wp.ScopedCapture() as capture:
-            steps()
-
-        def run() -> None:
-            wp.capture_launch(capture.graph)
+    run = captured(steps, device)
 
     return Run(run, wp.synchronize_device, lambda: {"f": f.numpy()})

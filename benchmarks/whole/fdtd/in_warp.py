@@ -3,6 +3,7 @@
 import warp as wp
 
 from benchmarks.peers import Device, Run
+from benchmarks.warp_graphs import captured
 from benchmarks.whole.fdtd.problem import COURANT, Problem
 
 # Nothing here is differentiated.
@@ -37,13 +38,6 @@ def make(problem: Problem, device: Device) -> Run:
             wp.launch(magnetic, dim=(n - 1, n - 1), inputs=[ez, hx, hy, COURANT])
             wp.launch(electric, dim=(n - 2, n - 2), inputs=[ez, hx, hy, COURANT])
 
-    run = steps
-    if device == "cuda":
-        wp.load_module(device=ez.device)
-        with wp.ScopedCapture() as capture:
-            steps()
-
-        def run() -> None:
-            wp.capture_launch(capture.graph)
+    run = captured(steps, device)
 
     return Run(run, wp.synchronize_device, lambda: {"ez": ez.numpy(), "hx": hx.numpy(), "hy": hy.numpy()})

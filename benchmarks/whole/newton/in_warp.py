@@ -5,6 +5,7 @@ from typing import Any
 import warp as wp
 
 from benchmarks.peers import Device, Run
+from benchmarks.warp_graphs import captured
 from benchmarks.whole.newton.problem import CONTACTS, FAR, SLOPE, TRIALS, UNKNOWNS, Problem
 
 SIX = wp.constant(UNKNOWNS)
@@ -237,14 +238,7 @@ def make(problem: Problem, device: Device) -> Run:
         going.fill_(1)
         wp.capture_while(going, iterate)
 
-    run = solve_all
-    if device == "cuda":
-        wp.load_module(device=x.device)
-        with wp.ScopedCapture() as capture:
-            solve_all()
-
-        def run() -> None:
-            wp.capture_launch(capture.graph)
+    run = captured(solve_all, device)
 
     result: list[Any] = [0]
 

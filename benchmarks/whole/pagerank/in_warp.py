@@ -5,6 +5,7 @@ from typing import Any
 import warp as wp
 
 from benchmarks.peers import Device, Run
+from benchmarks.warp_graphs import captured
 from benchmarks.whole.pagerank.problem import DAMPING, Problem
 
 TILE = 256
@@ -91,14 +92,8 @@ def make(problem: Problem, device: Device) -> Run:
         going.fill_(1)
         wp.capture_while(going, iterate)
 
-    run = solve
-    if device == "cuda":
-        solve()  # loads the modules, each block size its own
-        with wp.ScopedCapture() as capture:
-            solve()
-
-        def run() -> None:
-            wp.capture_launch(capture.graph)
+    solve()  # loads the modules, each block size its own
+    run = captured(solve, device)
 
     result: list[Any] = [0]
 
