@@ -673,8 +673,8 @@ def graph_at_first():
     """Whoever asks for the graph before anything was launched gets one with the arguments."""
     kernel = Plain(scaled, np.ones(3), np.ones(3), 1.0)
     x, y = np.arange(1.0, 6), np.zeros(5)
-    request = Call((view_of_host(x, x), view_of_host(y, y), 3.0), (5, 5), 0)
-    assert kernel.host_values(request.values) == request.host
+    values = (view_of_host(x, x), view_of_host(y, y), 3.0)
+    request = Call(values, kernel.host_values(values), 0)
     for turn in range(2):
         kernel.executable.graph(request).executable.run()
         np.testing.assert_array_equal(x, np.arange(1.0, 6) * 4.0 ** (turn + 1))
