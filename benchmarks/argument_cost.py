@@ -138,7 +138,7 @@ def draw(record: dict[str, Any], file: Path) -> None:
     """Bars for each kind of arguments."""
     figure, axes = plots.figure("CPU time of a call where nothing changed", record)
     rows = record["rows"]
-    colours = (plots.INK, plots.COLOURS["raw C"], plots.COLOURS["qgraph"], plots.COLOURS["numba-cuda"])
+    colours = (plots.INK, plots.COLOURS["CPU of the call"], plots.COLOURS["qgraph"], plots.COLOURS["numba-cuda"])
     width = 0.8 / len(colours)
     for number, (column, colour) in enumerate(zip(COLUMNS[1:], colours, strict=True)):
         places = [place + (number - 1.5) * width for place in range(len(rows))]

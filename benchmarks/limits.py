@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_BOUND = "the driver is asked which context is current, and the context variable which stream; then threads are kept apart"
-# By question, how the names of its targets begin, and the peer that they name, if they do.
+# By question, how the names of its targets begin and the peer that they name; without a peer, what is in their names.
 _WHY = {
     ("programs", "fdtd", "CuPy"): (
         "its graph has the number of steps built in, and is built again for another one. In qgraph's, which runs any number, "
@@ -17,8 +16,7 @@ _WHY = {
     ),
     ("memory_bound", "csr, varied", "CuPy"): "a row belongs to one thread; cuSPARSE shares out long rows",
     ("ladders", "chain, 1:", "CuPy"): "with one node the call counts, and a replay of CuPy's looks at no arguments",
-    ("ladders", "chain, 1:", "Warp"): "likewise: a launch of Warp's captured graph looks at no arguments",
-    ("ladders", "chain, 3:", "Warp"): "likewise",
+    ("ladders", "chain, 1:", "Warp"): "with one node the call counts, and a launch of Warp's graph looks at no arguments",
     ("ladders", "changed, 1:", "Warp"): "it launches its one kernel anew, and has no graph to patch",
     ("ladders", "chain, 1:", "raw C"): "with one node the call counts, which comes from Python and looks at its arguments",
     ("ladders", "changed", "CuPy"): "it launches its one kernel anew, and has no graph to patch",
@@ -26,12 +24,11 @@ _WHY = {
         "a call comes from Python, which looks at each array and patches each node through cuda.bindings"
     ),
     ("ladders", "branches", "CuPy"): "it records them as a chain, and such kernels gain nothing beside each other",
-    ("ladders", "branches", "Warp"): "it records them as a chain, too, and looks at no arguments",
-    ("argument_cost", "qgraph: a bound call", ""): _BOUND,
-    ("argument_cost", "Numba: a bound call", ""): _BOUND,
-    ("argument_cost", "CuPy: a bound call", ""): _BOUND,
-    ("argument_cost", "PyTorch: a bound call", ""): _BOUND,
-    ("argument_cost", "65 fields: a bound call", ""): _BOUND,
+    ("ladders", "branches", "PyTorch graph"): "it is the same graph, and a replay looks at no arguments",
+    ("ladders", "branches", "Warp"): "it is the same graph, and a launch looks at no arguments",
+    ("argument_cost", "a bound call", ""): (
+        "the driver is asked which context is current, the context variable which stream; and threads are kept apart"
+    ),
     ("argument_cost", "PyTorch: the last", ""): (
         "a tensor's address, type, shape and strides can all be changed in place; to ask for each takes 0.1 us"
     ),
@@ -53,6 +50,6 @@ def reasons(question: str, missed: Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
     for name in missed:
         for (asked, part, peer), why in _WHY.items():
-            if asked == question and name.startswith(part) and (not peer or f"time of {peer} over" in name):
+            if asked == question and (name.startswith(part) and f"time of {peer} over" in name if peer else part in name):
                 found[f"{part.rstrip(':')}{f' against {peer}' if peer else ''}: {why}."] = None
     return list(found)

@@ -110,6 +110,11 @@ def _bars(axes: Axes, sizes: Sizes, peers: tuple[str, ...]) -> None:
     _bare(axes, "x")
 
 
+def _size(number: int) -> str:
+    """A size below an axis, short where it is a power of two."""
+    return str(number) if number < 1000 or number.bit_count() > 1 else f"$2^{{{number.bit_length() - 1}}}$"
+
+
 def _time(microseconds: float) -> str:
     return f"{microseconds:.3g} us" if microseconds < 1000 else f"{microseconds / 1000:.3g} ms"
 
@@ -125,6 +130,6 @@ def _lines(axes: Axes, rows: list[dict[str, Any]], peers: tuple[str, ...]) -> No
     axes.set_xscale("log")
     axes.set_yscale("log")
     ticks = sorted({row["size"] for row in rows})
-    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.set_xticks(ticks, [_size(tick) for tick in ticks])
     axes.xaxis.minorticks_off()
     _bare(axes, "y")
