@@ -51,7 +51,7 @@ class _Pace:
 
 _PACE = _Pace()
 # A pace so much slower than the best one is another one; nobody waits longer for the better one, in one process.
-_SLOWER, _LONGEST_WAIT = 1.2, 60.0
+_SLOWER, _LONGEST_WAIT = 1.2, 30.0
 
 
 def await_pace() -> None:
