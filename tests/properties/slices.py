@@ -90,7 +90,7 @@ class Slices:
         if not others:
             return None
         other = self.choices.pick(others)
-        length = self.choices.integer(1, min(3, array.shape[0].least, other.shape[0].least))
+        whole = length = self.choices.integer(1, min(3, array.shape[0].least, other.shape[0].least))
         target = self._stretch(array, scope, length)
         if self.choices.maybe(25):
             length = 1
@@ -98,6 +98,9 @@ class Slices:
             length += 1
             self.state.may_fail = True
         text = self._stretch(other, scope, length)
+        if length != whole and target.partition("[")[2][0].isdigit() and text.partition("[")[2][0].isdigit():
+            # The host knows both, and repeats no length of 1 that is not written so.
+            text = self._stretch(other, scope, whole)
         if self.state.features.real and kind == "float":
             return f"{target} = {text}"
         grain = GRAIN if kind == "float" else 0
