@@ -8,12 +8,9 @@ from collections.abc import Iterable
 _WHY = {
     ("programs", "fdtd", "CuPy"): (
         "its graph has the number of steps built in, and is built again for another one. In qgraph's, which runs any number, "
-        "each kernel looks whether a step is left for it, and a turn of the while node has 64 steps, 32 or 8 on large grids"
+        "each kernel looks whether a step is left for it, and some steps together are a turn of the while node"
     ),
-    ("programs", "boltzmann", "CuPy"): (
-        "as for fdtd; and places in an array of three axes are computed in 64 bits. That 32 registers in place of 38 let all "
-        "blocks of 512^2 cells run at once was tried, and gained nothing"
-    ),
+    ("programs", "boltzmann", "CuPy"): ("as for fdtd; and places in an array of three axes are computed in 64 bits"),
     ("memory_bound", "csr, varied", "CuPy"): "a row belongs to one thread; cuSPARSE shares out long rows",
     ("ladders", "chain, 1:", "CuPy"): "with one node the call counts, and a replay of CuPy's looks at no arguments",
     ("ladders", "chain, 1:", "Warp"): "with one node the call counts, and a launch of Warp's graph looks at no arguments",
@@ -30,15 +27,15 @@ _WHY = {
         "the driver is asked which context is current, the context variable which stream; and threads are kept apart"
     ),
     ("argument_cost", "PyTorch: the last", ""): (
-        "a tensor's address, type, shape and strides can all be changed in place; to ask for each takes 0.1 us"
+        "a tensor's address, type, shape and strides can all be changed in place, and each is asked for"
     ),
     (
         "argument_cost",
         "Numba: the last",
         "",
-    ): "a weak reference to the array and one to its memory are asked for each, 0.05 us each",
+    ): "a weak reference to each array is asked, and one to its memory",
     ("argument_cost", "CuPy: the last", ""): "CuPy is asked for its stream, and each array for its dimensions",
-    ("argument_cost", "65 fields: the last", ""): "each of the arrays is looked at, 0.03 us each",
+    ("argument_cost", "65 fields: the last", ""): "each of the arrays is looked at",
     ("ladders", "branches", "raw C"): (
         "such kernels take less time than it takes to start them beside each other; `fuse=True` puts them in one"
     ),

@@ -131,22 +131,22 @@ class _Arguments:
 
     def launch_anew(self) -> Any:
         """Launch what the kernel has built since, or builds now."""
-        launch = self.launcher()
-        bound = self.bound()
-        if bound is not None:
-            bound.launch = launch
-        return launch()
+        return self._new_launcher()()
 
     def launch_after(self, error: CudaError) -> Any:
         """Launch after a failure, where that can be made good; raises it otherwise."""
         self._kernel._recover(error)
+        self._new_launcher()
+        numbers = self.executable.launch(self.call)
+        self._kernel._ran.specialisation = self.specialisation
+        return None if numbers is None else self.specialisation.value(numbers)
+
+    def _new_launcher(self) -> _Launch:
         launch = self.launcher()
         bound = self.bound()
         if bound is not None:
             bound.launch = launch
-        numbers = self.executable.launch(self.call)
-        self._kernel._ran.specialisation = self.specialisation
-        return None if numbers is None else self.specialisation.value(numbers)
+        return launch
 
 
 def _nobody() -> None:

@@ -205,11 +205,7 @@ class Kernel(Looking):
         if reading.stream is None:
             return self._run_between_streams(reading, values, leaves, simple, key)
         launched = self._launch(reading.variant, leaves, simple, reading.stream(leaves))
-        seen = self._seen
-        if key is None or key in seen or len(seen) >= MAX_RECENT:
-            self._notice(key, values, launched, reading.default)
-        else:
-            seen[key] = None
+        self._notice(key, values, launched, reading.default)
         return launched[2]
 
     def _run_between_streams(
@@ -329,7 +325,7 @@ class Kernel(Looking):
             found = reading.read(values) if reading.count == len(values) else None
             if found is None or reading.default is not DEFAULTS.backend:
                 continue
-            if not reading.frozen or still_holds(reading.frozen):
+            if still_holds(reading.frozen):
                 leaves, simple = found
                 return values, reading, leaves, simple
         while True:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import benchmarks.memory.in_qgraph as memory_loops
-from benchmarks import ladders, memory_bound, parts, startup
+from benchmarks import ladders, memory_bound, parts, startup, timing
 from benchmarks.ladders import RUNGS
 from benchmarks.memory import problems
 from benchmarks.programs import PROGRAMS, begin, checked
@@ -176,3 +176,24 @@ def test_memory_bound_rows_name_the_peers_that_are_missing():
     assert [row["peer"] for row in answer.rows] == ["qgraph", "qgraph, nest"]
     assert set(answer.missing) == {"numba-cuda", "CuPy", "stencil: target, 515 x 1030"}
     assert answer.rows[0]["MB"] == round((515 * 1030 + 513 * 1028) * 4 / 1e6, 1)
+
+
+def test_a_timing_waits_for_the_pace_of_the_machine(monkeypatch):
+    seen = []
+
+    def now(pace):
+        seen.append(next(paces))
+        return seen[-1]
+
+    paces = iter([2.0, 1.0, 1.5, 1.1, 1.0, 5.0])
+    monkeypatch.setattr(timing, "_PACE", timing._Pace(best=1.0))
+    monkeypatch.setattr(timing._Pace, "now", now)
+    timing.await_pace()
+    # Until it was fast twice in a row.
+    assert seen == [2.0, 1.0, 1.5, 1.1, 1.0]
+
+
+def test_a_timing_does_not_wait_for_ever(monkeypatch):
+    monkeypatch.setattr(timing, "_PACE", timing._Pace(best=1.0, waited=timing._LONGEST_WAIT))
+    monkeypatch.setattr(timing._Pace, "now", lambda _pace: 2.0)
+    timing.await_pace()

@@ -224,10 +224,7 @@ class CudaExecutable(ABC):
                 came_back = self._has(request)
                 if not came_back:
                     self._patch(request)
-                if self._block is None:
-                    self._run(request.stream)
-                else:
-                    self._block.run(request.stream, self._run)
+                self._run_chosen(request.stream)
                 self.replays += 1
                 if self._results is not None:
                     return self._read(self._results, request.stream)
@@ -273,6 +270,12 @@ class CudaExecutable(ABC):
         if self._resources.kept is not None:
             self._resources.kept.end()
 
+    def _run_chosen(self, stream: int) -> None:
+        if self._block is None:
+            self._run(stream)
+        else:
+            self._block.run(stream, self._run)
+
     def _read(self, results: ResultReader, stream: int) -> tuple[Any, ...]:
         # Under the lock: the next launch writes the same scratch.
         scratch, pinned = self._resources.scratch, self._resources.pinned
@@ -291,10 +294,7 @@ class CudaExecutable(ABC):
             pushed = self._enter()
             try:
                 self._end_keeping()
-                if self._block is None:
-                    self._run(stream)
-                else:
-                    self._block.run(stream, self._run)
+                self._run_chosen(stream)
             finally:
                 if pushed:
                     self.device.pop()

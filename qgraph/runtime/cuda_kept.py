@@ -56,11 +56,14 @@ class KeptGraphs:
         # A stream's handle may be that of an earlier stream, whose launches may still use scratch memory.
         if self._ended or (self._shared and stream not in LASTING):
             return
+        gone = [entry for entry in self._entries if entry.repeat() in (None, repeat)]
+        full = len(self._entries) - len(gone) >= MAX_KEPT
+        ready = None if full else make_ready(stream, context, None, launch, None)
+        if ready is None:
+            # Each call that finds no room comes here: it must not take long.
+            return
         with outside_captures():
-            self._forget([entry for entry in self._entries if entry.repeat() in (None, repeat)])
-            ready = None if len(self._entries) >= MAX_KEPT else make_ready(stream, context, None, launch, None)
-            if ready is None:
-                return
+            self._forget(gone)
             try:
                 ready.executable = call(driver.cuGraphInstantiate, self._instance.graph, 0)
             except CudaError:  # no room for another one: it would only save time, and the launch has been made

@@ -19,7 +19,7 @@ from qgraph.runtime.cuda_kernels import KernelNode, Parameters
 from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph
 from qgraph.runtime.cuda_nodes import OtherNodes
 
-# Grids of more blocks take 1 us to do nothing, as those behind the end of a loop do, and the second number several.
+# Blocks of a grid from which on it takes a while to do nothing, as those behind the end of a loop do, and several microseconds.
 _SMALL, _LARGE = 512, 8192
 
 

@@ -29,8 +29,9 @@ class _ShapesDifferError(Exception):
         self.value = value
 
 
-# What may go wrong while the values are computed.
-_ERRORS = (_ShapesDifferError, ArithmeticError, TypeError, ValueError, IndexError)
+# What may go wrong while a value is computed, and what its check raises besides.
+_FAILURES = (ArithmeticError, TypeError, ValueError, IndexError)
+_ERRORS = (_ShapesDifferError, *_FAILURES)
 
 
 class HostValues:
@@ -85,7 +86,7 @@ class HostValues:
         for value in self._values:
             try:
                 eval(value.source, self._scope, given)
-            except (ArithmeticError, TypeError, ValueError, IndexError) as failure:
+            except _FAILURES as failure:
                 if value.source.startswith("len(range(") and "arg 3 must not be zero" in str(failure):
                     raise _zero_step(value) from None
                 if isinstance(failure, ZeroDivisionError):

@@ -7,6 +7,8 @@ import math
 import numpy as np
 import pytest
 
+import qgraph
+
 POISON = 77
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FLOATS = [pytest.param("float16", marks=pytest.mark.needs("float16")), "float32", "float64"]
@@ -185,3 +187,14 @@ def truths(x, y, z, count):
 def test_the_truth_of_a_float(check, dtype):
     values = np.array([0.0, -0.0, 1.0, -2.5, math.nan, math.inf, -math.inf, 6e-8, 0.1]).astype(dtype)
     check(truths, lambda: (values.copy(), values == 7, values == 7, np.zeros(1, np.int32)))
+
+
+@pytest.mark.needs("compiler")
+def test_the_truth_of_a_float16_links_for_a_gpu():
+    from qgraph.lowering.link import link
+
+    arrays = np.zeros(9, np.float16), np.zeros(9, bool), np.zeros(9, bool), np.zeros(1, np.int32)
+    found = list(qgraph.kernel(backend="cuda")(truths).ptx(*arrays).values())
+    # Any bit but the sign.
+    assert any("32767" in text for text in found)
+    assert link(found, (9, 0))

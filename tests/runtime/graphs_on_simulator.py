@@ -524,6 +524,16 @@ def never():
     assert len(kernel.executable._resources.graphs) == 1
 
 
+def is_closed(run):
+    """Whether launching says that the executable was closed."""
+    try:
+        run()
+    except CudaError as error:
+        assert "closed" in str(error)
+    else:
+        raise AssertionError("a closed executable was launched")
+
+
 class Again:
     """One call of a kernel again and again; ``looked`` counts the launches that were not just those of the driver."""
 
@@ -689,12 +699,7 @@ def kept_until_closed():
     kernel.executable.close()
     launched = len(driver.launched)
     for each in calls:
-        try:
-            each.run()
-        except CudaError as error:
-            assert "closed" in str(error)
-        else:
-            raise AssertionError("a graph of a closed executable was launched")
+        is_closed(each.run)
     assert len(driver.launched) == launched
 
 
@@ -729,12 +734,7 @@ def repeated():
     for looks in (1, 1, 0):
         again(2, looks=looks)
     executable.close()
-    try:
-        again.run()
-    except CudaError as error:
-        assert "closed" in str(error)
-    else:
-        raise AssertionError("a closed executable was launched")
+    is_closed(again.run)
 
 
 def repeated_and_adapted():

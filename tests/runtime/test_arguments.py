@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from qgraph.errors import ArgumentError
 from qgraph.program import ArrayType, ConstantType, ScalarType, StructType
+from qgraph.runtime import adopt
 from qgraph.runtime.aliasing import alias_pattern
 from qgraph.runtime.arguments import describe
 from qgraph.runtime.arguments_again import Reader, Unchanged, key_maker, numbers_among
-from qgraph.runtime.array_view import ArrayView
+from qgraph.runtime.array_view import ArrayView, view_of_host
 
 
 class Pair(NamedTuple):
@@ -398,6 +399,59 @@ def test_other_values_are_changed(first, other):
     assert not Unchanged((first, 1))((other, 1))
     if first is not other:
         assert Unchanged((first, 1))((first, 1))
+
+
+class Identified:
+    """An array that says which one it is, as those of qgraph on a device."""
+
+    def __init__(self):
+        self.held = np.zeros(3)
+        self.__qgraph_identity__ = object()
+
+    def __qgraph_view__(self):
+        return view_of_host(self.held, self)
+
+
+Identified.__qgraph_identity__ = None
+
+
+def test_an_array_that_says_which_one_it_is():
+    x, y = Identified(), Identified()
+    same = Unchanged((x,))
+    assert same((x,))
+    assert not same((y,))
+    assert not same((x.held,))
+    died = weakref.ref(x.held)
+    del x
+    gc.collect()
+    assert died() is None
+
+
+class FromNumba:
+    """What is asked of an array of numba-cuda."""
+
+    def __init__(self, n=3):
+        self.shape, self.stream, self.gpu_data = (n,), 0, Identified()
+
+    __cuda_array_interface__ = property(lambda self: pytest.fail("to make the interface takes long"))
+
+
+def test_an_array_of_numba_is_asked_for_what_can_change(monkeypatch):
+    monkeypatch.setattr(adopt, "_numba_arrays", lambda: (FromNumba,))
+    x = FromNumba()
+    same = Unchanged((x,))
+    assert same((x,))
+    assert not same((FromNumba(),))
+    for name, other in (("shape", (4,)), ("stream", 7), ("gpu_data", Identified())):
+        before = getattr(x, name)
+        setattr(x, name, other)
+        assert not same((x,)), name
+        setattr(x, name, before)
+        assert same((x,))
+    died = weakref.ref(x.gpu_data)
+    del x, before
+    gc.collect()
+    assert died() is None
 
 
 def test_equal_scalars_of_new_objects_are_unchanged():
