@@ -14,6 +14,7 @@ from numba import njit
 
 import qgraph
 from qgraph import language
+from qgraph.kernel import MAX_RECENT
 from qgraph.lowering import numba_cpu
 from qgraph.runtime.call import CHANGED
 
@@ -349,3 +350,40 @@ def test_a_function_for_types_takes_no_others():
     call = numba_cpu.for_types(compiled.overloads[compiled.signatures[0]].entry_point, (fixed, 1))
     assert call(fixed, 1)
     assert not call(np.zeros(3), 1)
+
+
+def test_a_call_that_is_forgotten_is_let_go_of():
+    kernel = qgraph.kernel(backend="cpu")(fill)
+    sets = [(np.zeros(5), np.arange(5.0)) for _ in range(MAX_RECENT + 2)]
+    # These name each other.
+    for _ in range(4):
+        for each in sets[:2]:
+            kernel(*each)
+    held = weakref.ref(next(iter(kernel._recent.values())).run)
+    assert held() is not None
+    gc.disable()
+    try:
+        for each in sets[2:]:
+            for _ in range(3):
+                kernel(*each)
+        assert held() is None
+    finally:
+        gc.enable()
+
+
+def test_a_bound_call_after_the_cache_was_cleared():
+    kernel = qgraph.kernel(backend="cpu")(fill)
+    x, y = np.zeros(5), np.arange(5.0)
+    bound = kernel.bind(x, y)
+    first = bound.launch
+    first()
+    kernel.clear_cache()
+    assert kernel.stats.executables == 0
+    for run in (first, lambda: bound.launch()):
+        x[:] = -1
+        run()
+        np.testing.assert_array_equal(x, y + 1)
+        assert kernel.stats.executables == 1
+    # What was built is what it launches from then on.
+    assert bound.launch is not first
+    assert kernel.stats.compilations == 2
