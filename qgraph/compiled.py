@@ -33,7 +33,8 @@ class Parameter:
     ``slots``: the scratch memory as a C-ordered array of one dimension: ``_slots`` sees it as int64, ``_slots_float32`` (with
     that ``type``) as float32, and so on. ``faults``: int64 words that the host reads too, where a task notes what it found
     wrong. ``handle``: uint64, the conditional handle of the node that this task arms or decides, 0 where a slot is written
-    instead. ``callback``: uint64, the address of a host call's function (``HostCall.name``), or of what it is given
+    instead. ``whole``: uint64, for the task that enters a counted loop, the handle of its turns without guards, or 0.
+    ``callback``: uint64, the address of a host call's function (``HostCall.name``), or of what it is given
     (``HostCall.name`` and ``_data``); on the CPU only. ``guard``: uint32, in the body of an unrolled loop, the word of scratch
     that is 0 where the kernel does nothing; 0 where nothing is tested. ``copy`` and ``peeks``: uint32, in the body of a loop
     that is counted: the word then says how many iterations are left, and the kernel does nothing where those are no more than
@@ -46,8 +47,9 @@ class Parameter:
     """
 
     kind: Literal[
-        "leaf", "host", "slots", "faults", "handle", "callback", "guard", "copy", "peeks", "next", "turns", "early", "places"
-    ]
+        "leaf", "host", "slots", "faults", "handle", "whole", "callback",
+        "guard", "copy", "peeks", "next", "turns", "early", "places",
+    ]  # fmt: skip
     name: str
     type: ArrayType | ScalarType | None = None
 

@@ -450,8 +450,10 @@ def peek(words: Any, index: int) -> int:
 def peek_spread(words: Any, index: int, most: int) -> int:
     """The same of a number of 31 bits that is ``SPREAD`` times in ``words``, for a grid of no more than ``most`` blocks.
 
-    They are ``LINE_WORDS`` apart, and blocks read different ones.
+    They are ``LINE_WORDS`` apart, and blocks read different ones. From index 0 nothing is read: then it is the largest number.
     """
+    if index == 0:
+        return 0x7FFFFFFF
     return int(words[index]) if most > 0 else -1
 
 

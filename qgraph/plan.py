@@ -46,7 +46,9 @@ LINE_WORDS = 16
 class Counted:
     """The copies of a body that runs a known number of times: all but one kernel of it, which counts once a turn behind them.
 
-    Copy ``u`` has nothing to do where no more than ``u`` iterations are left.
+    Copy ``u`` has nothing to do where no more than ``u`` iterations are left. On large grids it takes a while to look at that,
+    and to do nothing. There the loop is two while nodes: turns of ``whole`` copies that look at nothing, as long as more
+    iterations than that are left, and then turns of ``few`` copies that do.
 
     Attributes:
         node: the node that counts. It also lets names of arrays change places.
@@ -56,8 +58,8 @@ class Counted:
         arrays: for each node in which names of arrays change places: the name of each, and the leaf that it stands for in
             copy 0, 1, ..., until that begins again.
         period: how many copies that takes; 1 where none changes places. The plain graph has so many.
-        some: how many copies an unrolled graph has where a kernel that does nothing takes a while itself.
-        few: how many it has where that takes long.
+        whole: how many copies a turn has on large grids, where none of them has nothing to do.
+        few: how many it has there for the iterations that are left then: 1 to ``whole``.
     """
 
     node: int
@@ -66,13 +68,14 @@ class Counted:
     carried: tuple[tuple[int, int], ...]
     arrays: tuple[tuple[int, tuple[tuple[str, tuple[str, ...]], ...]], ...]
     period: int
-    some: int
+    whole: int
     few: int
 
 
-# The graphs that a plan with unrolled loops may run as; those with more and with fewer copies differ in counted loops alone.
-Form = Literal["plain", "few", "some", "many"]
-UNROLLED: tuple[Form, ...] = ("many", "some", "few")
+# The graphs that a plan with unrolled loops may run as; "many" copies and "large" grids differ in counted loops alone. "whole"
+# is no graph of its own: it stands for the copies without guards that "large" has beside the others.
+Form = Literal["plain", "many", "large", "whole"]
+UNROLLED: tuple[Form, ...] = ("many", "large")
 # Loops of so many iterations run long enough for any number of copies, on small grids.
 _LONG = 32
 
@@ -124,7 +127,7 @@ class Unrolling:
         """The numbers of the copies of a counted loop in one of its graphs."""
         assert self.counted is not None
         counted = self.counted
-        counts = {"many": counted.copies, "some": counted.some, "few": counted.few, "plain": counted.period}
+        counts = {"many": counted.copies, "whole": counted.whole, "large": counted.few, "plain": counted.period}
         first = self.first_counted + sum(counts[each] for each in list(counts)[: list(counts).index(form)])
         return range(first, first + counts[form])
 
@@ -137,12 +140,11 @@ class Unrolling:
         """From how many iterations on that graph is faster than the plain one."""
         if self.counted is None:
             return 2 * self.copies
-        # Fewer copies are for kernels that take long even where they do nothing, as some of the last turn do.
-        return 4 * self.counted.few if form == "few" else min(self.counted.copies, _LONG)
+        return self.counted.whole + 1 if form == "large" else min(self.counted.copies, _LONG)
 
     def form(self, number: int) -> Form | None:
-        """The graph that copy ``number`` of a counted loop is in; None for copies that a host launches, and of other loops."""
-        forms: tuple[Form, ...] = (*UNROLLED, "plain")
+        """Which copies of a counted loop ``number`` is one of; None for copies that a host launches, and of other loops."""
+        forms: tuple[Form, ...] = ("many", "whole", "large", "plain")
         return next((each for each in forms if self.counted is not None and number in self.counted_numbers(each)), None)
 
     def place(self, number: int) -> int:
@@ -156,12 +158,12 @@ class Unrolling:
         A host launches copies 0 to ``copies - 1`` and ``copies`` to ``2 * copies - 1`` by turns. Each half guards the first
         copy of the other, by a word that none of its own kernels looks at: some may start after its last condition.
 
-        Of copies of a counted loop, which come after these: the first of the ``spread`` words; and how many copies there are,
-        in the upper half of the other.
+        Of copies of a counted loop, which come after these: the first of the ``spread`` words, or 0 where none has a guard; and
+        how many copies there are, in the upper half of the other.
         """
         form = self.form(number)
         if form is not None:
-            return self.spread, len(self.counted_numbers(form)) << 32
+            return 0 if form == "whole" else self.spread, len(self.counted_numbers(form)) << 32
         half, place = divmod(number, self.copies)
         last = place == self.copies - 1
         guard = self.guards + (half * self.copies if place == 0 else place)

@@ -336,11 +336,13 @@ def peek_word() -> CodeWord:
 
 
 _PEEK_SPREAD = (
-    "{ .reg .pred %few; .reg .b32 %blocks, %more; .reg .b64 %place; mov.u32 %blocks, %nctaid.x; mov.u32 %more, %nctaid.y; "
+    "{ .reg .pred %few, %never; .reg .b32 %blocks, %more; .reg .b64 %place; "
+    f"setp.eq.u32 %never, $3, 0; mov.u32 $0, {0x7FFFFFFF}; @%never bra DONE; "
+    "mov.u32 %blocks, %nctaid.x; mov.u32 %more, %nctaid.y; "
     "mul.lo.u32 %blocks, %blocks, %more; setp.le.u32 %few, %blocks, $2; mov.u32 %blocks, %ctaid.x; mov.u32 %more, %ctaid.y; "
     f"add.u32 %blocks, %blocks, %more; and.b32 %blocks, %blocks, {SPREAD - 1}; "
     f"mad.wide.u32 %place, %blocks, {LINE_WORDS * WORD}, $1; mov.u32 $0, -1; "
-    f"@%few ld.relaxed.gpu.global.u32 $0, [%place]; }} {PEEKED}"
+    f"@%few ld.relaxed.gpu.global.u32 $0, [%place]; DONE: }} {PEEKED}"
 )
 
 
@@ -352,8 +354,8 @@ def peek_spread_word() -> CodeWord:
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         word = _word_at(context, builder, sig, args)
-        load = ir.FunctionType(ir.IntType(32), [word.type, args[2].type])
-        return builder.asm(load, _PEEK_SPREAD, "=&r,l,r", [word, args[2]], True)
+        load = ir.FunctionType(ir.IntType(32), [word.type, args[2].type, args[1].type])
+        return builder.asm(load, _PEEK_SPREAD, "=&r,l,r,r", [word, args[2], args[1]], True)
 
     return CodeWord("peek_spread", typer, emit)
 

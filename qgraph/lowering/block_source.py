@@ -27,12 +27,11 @@ from qgraph.lowering.reduction_source import (
     numbered,
     reduction_names,
 )
-from qgraph.lowering.slot_source import SLOTS, Dtypes, generated, place_at, shared_arrays
+from qgraph.lowering.slot_source import HANDLE, SLOTS, Dtypes, generated, place_at, shared_arrays
 from qgraph.lowering.task_source import (
     BUILTINS,
     CUDA_MODULE,
     EARLY,
-    HANDLE,
     make_function,
     ordered,
     parameters_of,

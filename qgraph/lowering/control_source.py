@@ -12,9 +12,8 @@ from qgraph import language
 from qgraph.compiled import Parameter
 from qgraph.lowering.bin_source import bins_of
 from qgraph.lowering.chunk_source import chunk_function, finish_function
-from qgraph.lowering.slot_source import PLACES, SLOTS, Dtypes, dtype_of, generated, place_at, slot_place, slots_name
+from qgraph.lowering.slot_source import HANDLE, PLACES, SLOTS, Dtypes, dtype_of, generated, place_at, slot_place, slots_name
 from qgraph.lowering.task_source import (
-    HANDLE,
     make_function,
     ordered,
     selected_leaf,

@@ -16,8 +16,8 @@ from qgraph.errors import KernelTypeError
 from qgraph.lowering import numba_cpu
 from qgraph.lowering.numba_types import numba_type
 from qgraph.lowering.numbers import NumberError, join, plain
-from qgraph.lowering.slot_source import NOTED
-from qgraph.lowering.task_source import HANDLE, make_function, replace_continue
+from qgraph.lowering.slot_source import HANDLE, NOTED
+from qgraph.lowering.task_source import make_function, replace_continue
 from qgraph.program import NUMBER, SCALAR_DTYPES, Cast, Function, Program, Slot, Task
 from qgraph.source import Span, copied
 

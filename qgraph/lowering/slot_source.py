@@ -12,6 +12,9 @@ from qgraph.source import Span
 
 SLOTS = Parameter("slots", program.SLOTS)
 NOTED = Parameter("faults", FAULTS)
+# The conditional handle of the loop or branch that a task decides, and of the turns without guards of a loop that it enters.
+HANDLE = Parameter("handle", "_handle")
+WHOLE = Parameter("whole", "_whole")
 GUARD = Parameter("guard", "_guard")
 COPY = Parameter("copy", "_copy")
 PEEKS = Parameter("peeks", "_peeks")

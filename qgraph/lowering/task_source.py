@@ -16,12 +16,14 @@ from qgraph.lowering.slot_source import (
     COPY,
     ELEMENT_CASTS,
     GUARD,
+    HANDLE,
     NEXT,
     NOTED,
     PEEKS,
     SLOTS,
     TOLD,
     VIEWS,
+    WHOLE,
     Dtypes,
     dtype_of,
     slot_place,
@@ -30,7 +32,6 @@ from qgraph.lowering.slot_source import generated as _statements
 from qgraph.program import Axis, Cast, Function, Program, Selection, Task, function_tree
 from qgraph.source import copied
 
-HANDLE = Parameter("handle", "_handle")
 EARLY = Parameter("early", "_early")
 # Generated CUDA code calls Numba's module by this name.
 CUDA_MODULE = "_cuda"
@@ -43,6 +44,7 @@ BUILTINS = {
     "_peek": language.peek,
     "_peek_spread": language.peek_spread,
     "_is_over": language.is_over,
+    "_set_condition": language.set_condition,
     "_quotient": language.quotient,
     "_remainder": language.remainder,
     "_short": language.short,
@@ -93,11 +95,13 @@ def parameters_of(program: Program, task: Task, body: Sequence[ast.stmt]) -> tup
 
 
 def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
-    """The parameters among the names ``used``: leaves, host values, slots, faults, handle, guard, copy, peeks, next, turns."""
+    """The parameters among the names ``used``: leaves, host values, scratch, faults, handles, and what copies have."""
     parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.arrays_and_scalars if leaf.name in used]
     parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
     parameters += [
-        parameter for parameter in (SLOTS, *VIEWS, NOTED, HANDLE, GUARD, COPY, PEEKS, NEXT, TOLD) if parameter.name in used
+        parameter
+        for parameter in (SLOTS, *VIEWS, NOTED, HANDLE, WHOLE, GUARD, COPY, PEEKS, NEXT, TOLD)
+        if parameter.name in used
     ]
     return tuple(parameters)
 

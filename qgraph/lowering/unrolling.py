@@ -12,7 +12,7 @@ from dataclasses import replace
 from qgraph import language
 from qgraph.lowering.dependencies import places_of, reduced, touched_places
 from qgraph.lowering.reasons import node_effects
-from qgraph.lowering.slot_source import COPY, GUARD, NEXT, PEEKS, SLOTS, TOLD, generated
+from qgraph.lowering.slot_source import COPY, GUARD, HANDLE, NEXT, PEEKS, SLOTS, TOLD, WHOLE, generated
 from qgraph.plan import LINE_WORDS, SPREAD, Counted, GraphPlan, Node, Unrolling
 from qgraph.program import MANY, Counter, Effects, Loop, Slot, Task
 from qgraph.source import copied
@@ -102,8 +102,8 @@ def decides(node: Node, loop: Node) -> bool:
 # Copies of a body of so many nodes at most, without the one that counts: none of them waits for a condition, so more of them
 # share what a turn costs.
 _COUNTED_COPIES = ((2, 64), (6, 16), (12, 8))
-# On grids that take a while to do nothing, as those behind the end of a loop do, and on those that take long.
-_SOME, _FEW = 32, 8
+# On large grids: without guards, and behind those with them.
+_WHOLE, _FEW = 32, 8
 _LONGEST_PERIOD = 16
 
 
@@ -139,18 +139,18 @@ def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) 
     if states is None:
         return None
     copies = next((copies for most, copies in _COUNTED_COPIES if len(others) <= most), _copies(plan, node))
-    copies = _whole(copies, states)
+    copies = _periods(copies, states)
     arrays = tuple(
         (each.index, tuple((s.local, tuple(s.leaves[state[s.slot.name]] for state in states)) for s in task.selections))
         for each in others
         if (task := each.task) is not None and node_effects(each).reads & moved
     )
     carried = _carried(plan, node, others, places)
-    some, few = (min(copies, _whole(most, states)) for most in (_SOME, _FEW))
-    return Counted(counting.index, loop.counter.left.index, copies, carried, arrays, len(states), some, few)
+    whole, few = (min(copies, _periods(most, states)) for most in (_WHOLE, _FEW))
+    return Counted(counting.index, loop.counter.left.index, copies, carried, arrays, len(states), whole, few)
 
 
-def _whole(copies: int, states: Sequence[object]) -> int:
+def _periods(copies: int, states: Sequence[object]) -> int:
     """About so many copies, after which all arrays are back in their places."""
     return max(1, copies // len(states)) * len(states)
 
@@ -266,7 +266,7 @@ def stepping(node: Node, counter: Counter) -> tuple[Node, list[ast.stmt]]:
 def turned(body: Sequence[ast.stmt], unrolling: Unrolling, counter: Counter) -> list[ast.stmt]:
     """What the kernel that counts does in place of its ``body``: that of all iterations of a turn, where it is behind copies.
 
-    The last turn is done iteration by iteration, all others at once.
+    The last turn is done iteration by iteration, all others at once. Behind copies without guards it is never the last.
     """
     assert unrolling.counted is not None
     left = f"{SLOTS.name}[{counter.left.index}]"
@@ -286,7 +286,10 @@ def turned(body: Sequence[ast.stmt], unrolling: Unrolling, counter: Counter) -> 
     told.body = _spreading(counter, unrolling)
     each = once.orelse[-1]
     assert isinstance(each, ast.While)
-    once.body += copied(list(counter.skip))
+    once.body += [
+        *copied(list(counter.skip)),
+        *generated(f"if {GUARD.name} == 0: {_decide(HANDLE.name, f'{left} > {MANY}')}"),
+    ]
     each.body[:0] = body
     return [*generated(f"{MANY} = {NEXT.name} >> 32"), once, told]
 
@@ -304,8 +307,16 @@ def _spreading(counter: Counter, unrolling: Unrolling) -> list[ast.stmt]:
 
 
 def entering(task: Task, unrolling: Unrolling, counter: Counter) -> Task:
-    """The task that enters a counted loop: the first turn must know how many iterations there are."""
-    return replace(task, body=(*task.body, *_spreading(counter, unrolling)))
+    """The task that enters a counted loop: the first turn must know how many iterations there are, and of which kind it is."""
+    assert unrolling.counted is not None
+    more = f"{SLOTS.name}[{counter.left.index}] > {unrolling.counted.whole}"
+    whole = generated(f"if {WHOLE.name} != 0: {_decide(WHOLE.name, more)}")
+    return replace(task, body=(*task.body, *_spreading(counter, unrolling), *whole))
+
+
+def _decide(handle: str, test: str) -> str:
+    """The call that lets the while node with ``handle``, which is not 0, run another turn where ``test`` is true."""
+    return f"_set_condition({SLOTS.name}, 0, {handle}, 1 if {test} else 0)"
 
 
 def telling(task: Task, unrolling: Unrolling) -> Task:

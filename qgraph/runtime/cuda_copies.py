@@ -33,7 +33,7 @@ def add_copies(
 def add_counted_copies(
     graph: Any, plan: GraphPlan, unrolling: Unrolling, copies: Mapping[int, Sequence[KernelNode]], *, waits_inside: bool
 ) -> None:
-    """The same for a loop that is counted once a turn, behind all copies of the rest of its body."""
+    """The same for a loop that is counted once a turn, behind all of these copies of the rest of its body."""
     counted = unrolling.counted
     assert counted is not None
     nodes = [index for index in body_of(plan, unrolling) if index != counted.node]

@@ -235,7 +235,7 @@ class Parameters:
         self._kept = plan.kept
         self._guards = plan.plan.guards
         self._always = plan.plan.always
-        forms: tuple[Form, ...] = ("plain", *UNROLLED) if unrolled else ("plain",)
+        forms: tuple[Form, ...] = ("plain", *UNROLLED, "whole") if unrolled else ("plain",)
         # One more: a kernel that is no node of the plan may be all of it.
         self._early_words = {form: [self._take(1) for _ in range(len(plan.plan.nodes) + 1)] for form in forms}
         controls = [node.index for node in plan.plan.nodes if node.control is not None]
@@ -341,6 +341,10 @@ class Parameters:
             return _half_place(self._early_words[form][index]).parts
         if parameter.kind == "handle":
             return (self._zero if loop is None else _word_place(self._handle_words[form, loop])).parts
+        if parameter.kind == "whole":
+            return (
+                _word_place(self._handle_words["whole", loop]) if form == "large" and loop is not None else self._zero
+            ).parts
         if parameter.kind in _GUARDING:
             word = self._guard_words[self._guards[index].node, copy] + _GUARDING.index(parameter.kind)
             return (_word_place(word) if parameter.kind == "next" else _half_place(word)).parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from qgraph.errors import CudaError
@@ -114,16 +115,22 @@ def add_node(graph: Any, kernel: KernelNode | OtherNode) -> Any:
 
 
 def add_edges(
-    graph: Any, edges: Iterable[tuple[int, int]], handles: dict[int, Any], programmatic: Set[tuple[int, int]]
+    graph: Any,
+    edges: Iterable[tuple[int, int]],
+    handles: Mapping[int, Any],
+    programmatic: Set[tuple[int, int]],
+    first: Mapping[int, Any] = MappingProxyType({}),
 ) -> None:
     """Add those of the plan's edges that run between nodes in ``handles`` (CUgraphNodes by plan index).
 
-    Over an edge in ``programmatic`` the later kernel may start before the earlier has ended: it waits inside.
+    Over an edge in ``programmatic`` the later kernel may start before the earlier has ended: it waits inside. Edges to a node
+    in ``first``, which is several, run to that one.
     """
     inside = [edge for edge in edges if edge[0] in handles and edge[1] in handles]
     for early in (False, True):
         group = [edge for edge in inside if (edge in programmatic) == early]
-        connect(graph, [(handles[before], handles[after]) for before, after in group], programmatic=early)
+        pairs = [(handles[before], first.get(after, handles[after])) for before, after in group]
+        connect(graph, pairs, programmatic=early)
 
 
 def connect(graph: Any, pairs: Sequence[tuple[Any, Any]], *, programmatic: bool) -> None:
@@ -176,6 +183,7 @@ class Layout:
         nodes = [plan.nodes[index] for index in plan.regions[region].nodes]
         conditions = {node.index: self._condition(root, node) for node in nodes if node.control is not None}
         handles: dict[int, Any] = {}
+        first: dict[int, Any] = {}
         if not nodes:
             # Drivers before 12.8 hang on a body without nodes.
             call(driver.cuGraphAddEmptyNode, graph, None, 0)
@@ -186,7 +194,15 @@ class Layout:
             handles[node.index], bodies = add_conditional(graph, node.kind, conditions[node.index], len(node.bodies))
             for body, inner in zip(bodies, node.bodies, strict=True):
                 self.fill(root, body, inner)
-        add_edges(graph, plan.edges, handles, self._programmatic)
+            before = self._before(graph, node)
+            if before is not None:
+                connect(graph, [(before, handles[node.index])], programmatic=False)
+                first[node.index] = before
+        add_edges(graph, plan.edges, handles, self._programmatic, first)
+
+    def _before(self, graph: Any, node: Node) -> Any:
+        """Add to ``graph`` what runs before a conditional node, and after all that this waits for; None where nothing does."""
+        return None
 
     def _condition(self, root: Any, node: Node) -> Any:
         # The default holds at the start of each launch, not at each entry: what is entered again must be armed by a task.

@@ -11,16 +11,17 @@ from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from qgraph.compiled import COPIED, PROGRAMMATIC, CudaPlan
-from qgraph.plan import UNROLLED, Form, GraphPlan, Unrolling
+from qgraph.plan import UNROLLED, Form, GraphPlan, Node, Unrolling
 from qgraph.runtime.cuda_copies import GraphOfForm, add_copies, add_counted_copies, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_graph import CudaGraphExecutable
 from qgraph.runtime.cuda_kernels import KernelNode, Parameters
-from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph
+from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph, add_conditional, new_condition
 from qgraph.runtime.cuda_nodes import OtherNodes
 
-# Blocks of a grid from which on it takes a while to do nothing, as those behind the end of a loop do, and several microseconds.
-_SMALL, _LARGE = 512, 8192
+# Blocks of a grid from which on it takes a while to do nothing, as copies behind the end of a loop do, and to look whether that
+# is so: most blocks start when others have ended.
+_SMALL = 512
 
 
 class CopiesLayout(Layout):
@@ -58,16 +59,34 @@ class CopiesLayout(Layout):
             variant, numbers = variants.get(index, kernel), _numbers(guards.get(index), index, form)
             copied = index in guards or form != "plain"
             self._copies[index] = [variant.copied(number, parameters, form) for number in numbers] if copied else [kernel]
-        first = {index: copies[0] for index, copies in self._copies.items()}
+        # The same of those that look at no guard, by body.
+        self._whole: dict[int, dict[int, list[KernelNode]]] = {}
+        for body, each in self._bodies.items():
+            if form == "large" and each.counted is not None:
+                self._whole[body] = {
+                    index: [
+                        variants.get(index, kernels[index]).copied(number, parameters, "whole")
+                        for number in _numbers(each, index, "whole")
+                    ]
+                    for index in plan.regions[body].nodes
+                }
+        groups = (self._copies, *self._whole.values())
         self._waits_inside = waits_inside
-        self.kernels = [kernel for copies in self._copies.values() for kernel in copies]
+        self.kernels = [kernel for group in groups for copies in group.values() for kernel in copies]
         carried = [edge for each in self._bodies.values() for edge in (each.counted or each).carried if waits_inside]
-        self.followed = followed_in(first, (*programmatic, *carried))
+        firsts = [{index: copies[0] for index, copies in group.items()} for group in groups]
+        self.followed = [pair for first in firsts for pair in followed_in(first, (*programmatic, *carried))]
 
         def set_handle(node: int, handle: int) -> None:
             parameters.set_handle(node, handle, form)
 
-        super().__init__(plan, {**first, **others.nodes}, programmatic, set_handle)
+        def set_whole(node: int, handle: int) -> None:
+            parameters.set_handle(node, handle, "whole")
+
+        self._set_whole = set_whole
+        # By body, the handle of its turns without guards.
+        self._conditions: dict[int, Any] = {}
+        super().__init__(plan, {**firsts[0], **others.nodes}, programmatic, set_handle)
 
     def fill(self, root: Any, graph: Any, region: int) -> None:
         """Add a region of the plan, copies included."""
@@ -77,6 +96,20 @@ class CopiesLayout(Layout):
         else:
             add = add_copies if unrolling.counted is None else add_counted_copies
             add(graph, self._plan, unrolling, self._copies, waits_inside=self._waits_inside)
+
+    def _condition(self, root: Any, node: Node) -> Any:
+        for body in self._whole.keys() & set(node.bodies):
+            self._conditions[body] = new_condition(root)
+            self._set_whole(node.index, int(self._conditions[body]))
+        return super()._condition(root, node)
+
+    def _before(self, graph: Any, node: Node) -> Any:
+        for body in self._whole.keys() & set(node.bodies):
+            turns, (inside,) = add_conditional(graph, "while", self._conditions[body], 1)
+            copies, unrolling = self._whole[body], self._bodies[body]
+            add_counted_copies(inside, self._plan, unrolling, copies, waits_inside=self._waits_inside)
+            return turns
+        return None
 
 
 def _numbers(unrolling: Unrolling | None, index: int, form: Form) -> range:
@@ -111,8 +144,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
     ) -> None:
         self._choice = unrolled
         self._reasons = (reason, f"{reason}; its loops run long, and are unrolled")
-        # The graph that launches run, and the one that they would run if loops ran long: copies are many, or few where grids
-        # are large.
+        # The graph that launches run, and the one that they would run if loops ran long.
         self._runs: Form = "plain"
         self._unrolled: Form = "many"
         self._graphs: dict[Form, GraphOfForm] = {}
@@ -120,10 +152,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         self._more_others: list[OtherNodes] = []
         unrolls = plan.plan.unrolled
         self._long = {form: sum(each.long(form) for each in unrolls) for form in UNROLLED}
-        counted = [each.counted for each in unrolls if each.counted is not None]
-        self._counts = bool(counted)
-        # Many copies of a long body are no more than some.
-        self._some: Form = "some" if any(each.some < each.copies for each in counted) else "many"
+        self._counts = any(each.counted is not None for each in unrolls)
         super().__init__(plan, device, block_size=block_size, reason=reason)
 
     def _build(self) -> None:
@@ -218,7 +247,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
             self._let_start_early(graph.followed)
         if self._counts:
             blocks = max((kernel.shape.all_blocks for kernel in self._sized), default=1)
-            self._unrolled = "many" if blocks <= _SMALL else self._some if blocks <= _LARGE else "few"
+            self._unrolled = "many" if blocks <= _SMALL else "large"
 
     def _apply(self, changed: int) -> None:
         # The graph that is launched next is patched then.

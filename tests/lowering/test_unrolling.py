@@ -196,20 +196,20 @@ def steps_of(count, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("loops", "copies", "some", "few"),
+    ("loops", "copies", "whole", "few"),
     [(1, 64, 32, 8), (2, 64, 32, 8), (3, 16, 16, 8), (6, 16, 16, 8), (7, 8, 8, 8), (13, 4, 4, 4)],
 )
-def test_how_many_copies_are_counted_at_once(loops, copies, some, few, tmp_path):
+def test_how_many_copies_are_counted_at_once(loops, copies, whole, few, tmp_path):
     plan = steps_of(loops, tmp_path).plan(X, Y, 3)
     (unrolling,) = plan.unrolled
     counted = unrolling.counted
-    assert (counted.copies, counted.some, counted.few) == (copies, some, few)
+    assert (counted.copies, counted.whole, counted.few) == (copies, whole, few)
     assert (counted.period, counted.arrays) == (1, ())
     text = f"unrolled {copies} times while it runs long, and counted once in so many; by a host {unrolling.copies} times"
     assert text in str(plan)
     assert all(counted.node not in edge for edge in counted.carried)
     # Every copy has a number of its own, whatever graph it is in.
-    numbers = [number for form in ("many", "some", "few", "plain") for number in unrolling.counted_numbers(form)]
+    numbers = [number for form in ("many", "whole", "large", "plain") for number in unrolling.counted_numbers(form)]
     assert [*range(unrolling.first_counted), *numbers] == list(unrolling.numbers)
     assert unrolling.place(unrolling.first_counted + copies) == 0
     assert unrolling.place(unrolling.first_counted + copies - 1) == copies - 1

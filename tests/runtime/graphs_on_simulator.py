@@ -54,6 +54,8 @@ numbers = itertools.count(1000)
 memory = {}
 functions = {}
 handles = {}
+# What guarded each kernel in the body of an unrolled loop that ran.
+guards = []
 random_order = random.Random(5)
 
 
@@ -136,7 +138,9 @@ def run_kernel(code, kernel, grid, block, values):
             form = FORMATS[cuda_kernels.scalar_dtype(parameter.type, "float64")]
             arguments.append(np.frombuffer(next(left), form)[0].item())
         else:
-            arguments.append(int.from_bytes(next(left), "little", signed=parameter.kind != "handle"))
+            arguments.append(int.from_bytes(next(left), "little", signed=parameter.kind not in ("handle", "whole")))
+            if parameter.kind == "guard":
+                guards.append(arguments[-1])
     kernel[grid, block](*arguments)
 
 
@@ -430,20 +434,42 @@ def counted():
         assert kernel.unrolled == unrolled, turns
 
 
-def few():
-    """Large grids have fewer copies, and a kernel may go from one graph to another."""
-    cuda_unrolled._SMALL, cuda_unrolled._LARGE = 2, 10
+def large():
+    """Large grids have turns of which no copy has nothing to do, and a kernel may go from one graph to another."""
+    cuda_unrolled._SMALL = 2
     for function in COUNTED:
         kernel = Kernel(function, *arguments(function, 3), unrolled=True)
-        for turns, n in ((1, 5), (2, 500), (7, 500), (8, 600), (9, 500), (40, 32), (3, 32), (17, 500), (25, 500), (24, 32)):
+        whole, few = (30, 6) if function.__name__ == "three_in_turn" else (32, 8)
+        assert {(each.counted.whole, each.counted.few) for each in kernel.plan.unrolled} == {(whole, few)}
+        rest = (1, few - 1, few, few + 1)
+        for turns, n in (
+            (1, 5),
+            *((turns, 40) for turns in (*rest, whole, *(whole + each for each in rest), 3 * whole)),
+            (9, 4),
+        ):
             kernel.agrees(*arguments(function, turns, n=n))
             # A graph is built with the arguments of the call after the one that wanted it.
             kernel.agrees(*arguments(function, turns + 1, n=n))
-            form = "few" if n >= 500 else "some" if n >= 32 else "many"
-            assert kernel.executable._runs == form, (function, n)
-        assert set(kernel.executable._graphs) == {"plain", "few", "some", "many"}
-        copies = {(each.counted.some, each.counted.few) for each in kernel.plan.unrolled}
-        assert copies == ({(30, 6)} if function.__name__ == "three_in_turn" else {(32, 8)})
+            assert kernel.executable._runs == ("large" if n >= 32 else "many"), (function, n)
+        assert set(kernel.executable._graphs) == {"plain", "many", "large"}
+
+
+def whole_turns():
+    """How many kernels without guards a launch runs: those of all whole turns, and none of what is left then."""
+    cuda_unrolled._SMALL = 2
+    kernel = Kernel(trading, *arguments(trading, 3, n=40), unrolled=True)
+    for turns in (1, 2):
+        kernel.agrees(*arguments(trading, turns, n=40))
+    (unrolling,) = kernel.plan.unrolled
+    body = sum(len(kernel.plan.regions[each].nodes) for each in kernel.plan.nodes[unrolling.node].bodies) - 1
+    for turns in (0, 1, 31, 32, 33, 64, 65, 100):
+        guards.clear()
+        kernel.agrees(*arguments(trading, turns, n=40))
+        whole = max(0, turns - 1) // 32
+        left = turns - 32 * whole
+        # And the one that counts, once a turn.
+        assert guards.count(0) == whole * (32 * body + 1), turns
+        assert guards.count(unrolling.spread) == -(-left // 8) * (8 * body + 1), turns
 
 
 def scratch_of(kernel):

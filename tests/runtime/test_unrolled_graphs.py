@@ -23,7 +23,8 @@ from tests.processes import agrees_on_the_simulator
         "repeated_and_adapted",
         "interrupted",
         "counted",
-        "few",
+        "large",
+        "whole_turns",
     ],
 )
 def test_graphs_on_the_simulator(part):
