@@ -140,7 +140,7 @@ class Unrolling:
         """From how many iterations on that graph is faster than the plain one."""
         if self.counted is None:
             return 2 * self.copies
-        return self.counted.whole + 1 if form == "large" else min(self.counted.copies, _LONG)
+        return 4 * self.counted.few if form == "large" else min(self.counted.copies, _LONG)
 
     def form(self, number: int) -> Form | None:
         """Which copies of a counted loop ``number`` is one of; None for copies that a host launches, and of other loops."""
@@ -158,12 +158,14 @@ class Unrolling:
         A host launches copies 0 to ``copies - 1`` and ``copies`` to ``2 * copies - 1`` by turns. Each half guards the first
         copy of the other, by a word that none of its own kernels looks at: some may start after its last condition.
 
-        Of copies of a counted loop, which come after these: the first of the ``spread`` words, or 0 where none has a guard; and
-        how many copies there are, in the upper half of the other.
+        Of copies of a counted loop, which come after these: the first of the ``spread`` words, or 0 where there surely is an
+        iteration left; and how many copies there are, in the upper half of the other, whose lower half is 1 for turns of which
+        others follow in any case.
         """
         form = self.form(number)
         if form is not None:
-            return 0 if form == "whole" else self.spread, len(self.counted_numbers(form)) << 32
+            sure = form == "whole" or self.place(number) == 0
+            return 0 if sure else self.spread, len(self.counted_numbers(form)) << 32 | (form == "whole")
         half, place = divmod(number, self.copies)
         last = place == self.copies - 1
         guard = self.guards + (half * self.copies if place == 0 else place)
@@ -295,15 +297,11 @@ class GraphPlan:
         return self.one_block is not None and not self.one_block.why_not
 
     @property
-    def always(self) -> int:
-        """A word of scratch that is 1, and guards the iterations of counted loops where they have no copies; 0 without such."""
-        return self.program.scratch_words if any(node.counted is not None for node in self.nodes) else 0
-
-    @property
     def unrolled(self) -> tuple[Unrolling, ...]:
         """The loops that are unrolled while they run long."""
         found: list[Unrolling] = []
-        word = self.program.scratch_words + (1 if self.always else 0)
+        # Word 0 guards nothing.
+        word = max(1, self.program.scratch_words)
         for node in self.nodes:
             if node.copies > 1:
                 inside = [edge for body in node.bodies for edge in self.edges if edge[0] in self.regions[body].nodes]

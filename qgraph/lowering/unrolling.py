@@ -102,8 +102,9 @@ def decides(node: Node, loop: Node) -> bool:
 # Copies of a body of so many nodes at most, without the one that counts: none of them waits for a condition, so more of them
 # share what a turn costs.
 _COUNTED_COPIES = ((2, 64), (6, 16), (12, 8))
-# On large grids: without guards, and behind those with them.
-_WHOLE, _FEW = 32, 8
+# The same on large grids: without guards, so that none is there in vain, and the most with guards behind those.
+_WHOLE_COPIES = ((2, 64), (6, 32), (12, 16))
+_FEW = 8
 _LONGEST_PERIOD = 16
 
 
@@ -138,15 +139,17 @@ def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) 
     states = _states(start, moves) if start is not None else None
     if states is None:
         return None
-    copies = next((copies for most, copies in _COUNTED_COPIES if len(others) <= most), _copies(plan, node))
-    copies = _periods(copies, states)
+    copies, whole = (
+        _periods(next((number for most, number in table if len(others) <= most), _copies(plan, node)), states)
+        for table in (_COUNTED_COPIES, _WHOLE_COPIES)
+    )
     arrays = tuple(
         (each.index, tuple((s.local, tuple(s.leaves[state[s.slot.name]] for state in states)) for s in task.selections))
         for each in others
         if (task := each.task) is not None and node_effects(each).reads & moved
     )
     carried = _carried(plan, node, others, places)
-    whole, few = (min(copies, _periods(most, states)) for most in (_WHOLE, _FEW))
+    few = min(copies, _periods(_FEW, states))
     return Counted(counting.index, loop.counter.left.index, copies, carried, arrays, len(states), whole, few)
 
 
@@ -266,7 +269,7 @@ def stepping(node: Node, counter: Counter) -> tuple[Node, list[ast.stmt]]:
 def turned(body: Sequence[ast.stmt], unrolling: Unrolling, counter: Counter) -> list[ast.stmt]:
     """What the kernel that counts does in place of its ``body``: that of all iterations of a turn, where it is behind copies.
 
-    The last turn is done iteration by iteration, all others at once. Behind copies without guards it is never the last.
+    The last turn is done iteration by iteration, all others at once. One of copies without guards is never the last.
     """
     assert unrolling.counted is not None
     left = f"{SLOTS.name}[{counter.left.index}]"
@@ -288,7 +291,7 @@ def turned(body: Sequence[ast.stmt], unrolling: Unrolling, counter: Counter) -> 
     assert isinstance(each, ast.While)
     once.body += [
         *copied(list(counter.skip)),
-        *generated(f"if {GUARD.name} == 0: {_decide(HANDLE.name, f'{left} > {MANY}')}"),
+        *generated(f"if {NEXT.name} & 1: {_decide(HANDLE.name, f'{left} > {MANY}')}"),
     ]
     each.body[:0] = body
     return [*generated(f"{MANY} = {NEXT.name} >> 32"), once, told]
@@ -337,7 +340,7 @@ def telling(task: Task, unrolling: Unrolling) -> Task:
         f"    {SLOTS.name}[{unrolling.turns}] = _count << 32\n"
         f"    if _count != {TURN} >> 32:\n"
         f"        {TOLD.name}[{unrolling.number}] = _count\n"
-        f"if {NEXT.name} & {_HALF} > 0:\n"
+        f"if 0 < {NEXT.name} <= {_HALF}:\n"
         f"    {SLOTS.name}[{NEXT.name}] = _again\n"
     )
     assert isinstance(again, ast.Assign)

@@ -102,7 +102,7 @@ class CudaExecutable(ABC):
         scratch = resources.scratch = Buffer(self.device, size)
         fill(scratch, b"\0", size)
         unrolled = plan.plan.unrolled
-        for word in (*(each.guards for each in unrolled), *([plan.plan.always] if plan.plan.always else ())):
+        for word in (each.guards for each in unrolled):
             fill(scratch.pointer + word * WORD, (1).to_bytes(WORD, "little"), 1)
         # A launch on a non-blocking stream is not ordered after the default stream's fill.
         call(driver.cuStreamSynchronize, 0)

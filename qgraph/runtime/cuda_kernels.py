@@ -234,7 +234,6 @@ class Parameters:
         unrolled = plan.plan.unrolled
         self._kept = plan.kept
         self._guards = plan.plan.guards
-        self._always = plan.plan.always
         forms: tuple[Form, ...] = ("plain", *UNROLLED, "whole") if unrolled else ("plain",)
         # One more: a kernel that is no node of the plan may be all of it.
         self._early_words = {form: [self._take(1) for _ in range(len(plan.plan.nodes) + 1)] for form in forms}
@@ -257,7 +256,7 @@ class Parameters:
         self._write_words(faults_word, faults_pointer, FAULT_WORDS, _WORD)
         self._write_words(turns_word, turns_pointer, len(unrolled), _WORD)
         for each in unrolled:
-            self._set_guard(each, None, self._always, 0)
+            self._set_guard(each, None, 0, 0)
             for number in each.numbers:
                 self._set_guard(each, number, *each.words(number))
 
@@ -269,7 +268,7 @@ class Parameters:
 
     def guard_what_follows(self, unrolling: Unrolling) -> None:
         """Let an iteration of the plain form tell copy 0 whether there is one more; before its kernels are added."""
-        self._set_guard(unrolling, None, self._always, unrolling.words(0)[0])
+        self._set_guard(unrolling, None, 0, unrolling.words(0)[0])
 
     def _write_words(self, word: int, pointer: int, count: int, size: int) -> None:
         struct.pack_into("=7q", self._bytes, word * _WORD, 0, 0, count, size, pointer, count, size)

@@ -21,7 +21,7 @@ from qgraph.runtime.cuda_nodes import OtherNodes
 
 # Blocks of a grid from which on it takes a while to do nothing, as copies behind the end of a loop do, and to look whether that
 # is so: most blocks start when others have ended.
-_SMALL = 512
+_SMALL = 128
 
 
 class CopiesLayout(Layout):

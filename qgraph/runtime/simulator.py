@@ -65,8 +65,6 @@ class SimulatorExecutable:
     def launch(self, call: Call) -> tuple[Any, ...] | None:
         """Run the kernel; when this returns it has run. Gives the numbers that it returns, None if it returns nothing."""
         slots = np.zeros(self._plan.plan.scratch_words, np.int64)
-        if self._plan.plan.always:
-            slots[self._plan.plan.always] = 1
         noted = self._faults.words()
         turns = np.zeros(len(self._plan.plan.unrolled), np.int64)
         temporaries = (view_of_host(array, array) for array in self._temporaries.on_host(call.host))
@@ -159,7 +157,7 @@ class SimulatorExecutable:
         if parameter.kind in ("faults", "turns"):
             return self._plan.array(scratch.noted if parameter.kind == "faults" else scratch.turns)
         # No loop has a handle here, and none is unrolled.
-        return self._plan.plan.always if parameter.kind == "guard" else 0
+        return 0
 
     def close(self) -> None:
         """Nothing to free."""

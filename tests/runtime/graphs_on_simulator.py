@@ -439,7 +439,7 @@ def large():
     cuda_unrolled._SMALL = 2
     for function in COUNTED:
         kernel = Kernel(function, *arguments(function, 3), unrolled=True)
-        whole, few = (30, 6) if function.__name__ == "three_in_turn" else (32, 8)
+        whole, few = (63, 6) if function.__name__ == "three_in_turn" else (64, 8)
         assert {(each.counted.whole, each.counted.few) for each in kernel.plan.unrolled} == {(whole, few)}
         rest = (1, few - 1, few, few + 1)
         for turns, n in (
@@ -462,14 +462,14 @@ def whole_turns():
         kernel.agrees(*arguments(trading, turns, n=40))
     (unrolling,) = kernel.plan.unrolled
     body = sum(len(kernel.plan.regions[each].nodes) for each in kernel.plan.nodes[unrolling.node].bodies) - 1
-    for turns in (0, 1, 31, 32, 33, 64, 65, 100):
+    for turns in (0, 1, 8, 9, 63, 64, 65, 128, 129, 200):
         guards.clear()
         kernel.agrees(*arguments(trading, turns, n=40))
-        whole = max(0, turns - 1) // 32
-        left = turns - 32 * whole
-        # And the one that counts, once a turn.
-        assert guards.count(0) == whole * (32 * body + 1), turns
-        assert guards.count(unrolling.spread) == -(-left // 8) * (8 * body + 1), turns
+        whole = max(0, turns - 1) // 64
+        rest = -(-(turns - 64 * whole) // 8)
+        # In each turn one counts; the first copy of a turn has an iteration in any case.
+        assert guards.count(0) == whole * (64 * body + 1) + rest * (body + 1), turns
+        assert guards.count(unrolling.spread) == rest * 7 * body, turns
 
 
 def scratch_of(kernel):
