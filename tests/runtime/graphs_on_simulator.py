@@ -442,14 +442,11 @@ def large():
         whole, few = (63, 6) if function.__name__ == "three_in_turn" else (64, 8)
         assert {(each.counted.whole, each.counted.few) for each in kernel.plan.unrolled} == {(whole, few)}
         rest = (1, few - 1, few, few + 1)
-        for turns, n in (
-            (1, 5),
-            *((turns, 40) for turns in (*rest, whole, *(whole + each for each in rest), 3 * whole)),
-            (9, 4),
-        ):
+        on_large = (*rest, whole, *(whole + each for each in rest), 3 * whole)
+        for turns, n in ((1, 5), *((turns, 40 + turns % 3) for turns in on_large), (9, 4)):
             kernel.agrees(*arguments(function, turns, n=n))
-            # A graph is built with the arguments of the call after the one that wanted it.
-            kernel.agrees(*arguments(function, turns + 1, n=n))
+            # A graph is built with the arguments of the call after the one that wanted it. Others reach all of its kernels.
+            kernel.agrees(*arguments(function, turns + 1, n=n, a=2 + turns % 5))
             assert kernel.executable._runs == ("large" if n >= 32 else "many"), (function, n)
         assert set(kernel.executable._graphs) == {"plain", "many", "large"}
 
