@@ -341,8 +341,8 @@ class Parameters:
         if parameter.kind == "handle":
             return (self._zero if loop is None else _word_place(self._handle_words[form, loop])).parts
         if parameter.kind == "whole":
-            has_whole = form == "large" and loop is not None
-            return (_word_place(self._handle_words["whole", loop]) if has_whole else self._zero).parts
+            whole = loop if form == "large" else None
+            return (self._zero if whole is None else _word_place(self._handle_words["whole", whole])).parts
         if parameter.kind in _GUARDING:
             word = self._guard_words[self._guards[index].node, copy] + _GUARDING.index(parameter.kind)
             return (_word_place(word) if parameter.kind == "next" else _half_place(word)).parts
