@@ -88,6 +88,7 @@ class Executable:
         self.off = set()
 
     def run(self):
+        handles.clear()
         handles.update(self.graph.defaults)
         self.region(self.graph)
 
@@ -146,6 +147,7 @@ def run_kernel(code, kernel, grid, block, values):
 
 def set_condition(slots, index, handle, value):
     if handle:
+        assert handle in handles, "a handle of another graph"
         handles[handle] = value
     else:
         slots[index] = value
