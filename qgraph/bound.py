@@ -66,6 +66,10 @@ class Bound:
             )
         if arguments.specialisation.executable is not arguments.executable:
             self.launch = arguments.launcher()
+        try:
+            return arguments.executable.graph(arguments.call)
+        except CudaError as error:
+            arguments.make_good(error)
         return arguments.executable.graph(arguments.call)
 
 
@@ -135,11 +139,15 @@ class _Arguments:
 
     def launch_after(self, error: CudaError) -> Any:
         """Launch after a failure, where that can be made good; raises it otherwise."""
-        self._kernel._recover(error)
-        self._new_launcher()
+        self.make_good(error)
         numbers = self.executable.launch(self.call)
         self._kernel._ran.specialisation = self.specialisation
         return None if numbers is None else self.specialisation.value(numbers)
+
+    def make_good(self, error: CudaError) -> None:
+        """Build anew what a failure took away; raises it where nothing can be done."""
+        self._kernel._recover(error)
+        self._new_launcher()
 
     def _new_launcher(self) -> _Launch:
         launch = self.launcher()

@@ -248,11 +248,19 @@ class Kernel(Looking):
     def _recover(self, error: CudaError) -> None:
         """After the primary context was reset, everything is built anew; any other failure is the caller's to see.
 
-        What another thread evicted or cleared meanwhile is built anew, too, and nothing else.
+        What another thread evicted or cleared meanwhile is built anew, too, and what is too small for its arrays.
         """
-        from qgraph.runtime.cuda_driver import Closed, ContextLost
+        from qgraph.runtime.cuda_driver import Closed, ContextLost, FarArrays
 
         if isinstance(error, Closed):
+            return
+        if isinstance(error, FarArrays):
+            with self._lock:
+                self._forget_recent()
+                for specialisation in self._specialisations.values():
+                    if specialisation.plan is error.plan and not specialisation.far:
+                        specialisation.far = True
+                        self._retire(specialisation)
             return
         if not isinstance(error, ContextLost):
             raise error

@@ -162,6 +162,8 @@ class Specialisation:
         self.host_values = HostValues(self.plan.program).of if aliases else variant.host_values
         self.executable: Executable | None = None
         self._launched: LastLaunch | None = None
+        # Whether it is compiled for arrays with more elements than most have: ``CudaPlan`` says how many.
+        self.far = False
         # What the kernel returns, from the numbers of a launch.
         self.value: Callable[[tuple[Any, ...] | None], Any] = assembler(self.plan.program.result)
         self.lock = threading.Lock()
@@ -169,7 +171,7 @@ class Specialisation:
     def build(self) -> Executable:
         """Compile, and make the executable of the path that fits."""
         variant = self.variant
-        executable = _EXECUTABLES[variant.backend](self.plan, variant)
+        executable = _EXECUTABLES[variant.backend](self.plan, variant, self.far)
         self.executable = executable
         return executable
 
@@ -205,21 +207,21 @@ def forget_code() -> None:
         numba_cpu.forget()
 
 
-def _cpu(plan: GraphPlan, variant: Variant) -> Executable:
+def _cpu(plan: GraphPlan, variant: Variant, _far: bool) -> Executable:
     from qgraph.lowering.compile import compile_cpu
     from qgraph.runtime.cpu import CpuExecutable
 
     return CpuExecutable(compile_cpu(plan, variant.options))
 
 
-def _simulator(plan: GraphPlan, variant: Variant) -> Executable:
+def _simulator(plan: GraphPlan, variant: Variant, _far: bool) -> Executable:
     from qgraph.lowering.compile import compile_simulator
     from qgraph.runtime.simulator import SimulatorExecutable
 
     return SimulatorExecutable(compile_simulator(plan))
 
 
-def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
+def _cuda(plan: GraphPlan, variant: Variant, far: bool) -> Executable:
     from qgraph.lowering.compile import compile_cuda
     from qgraph.runtime import cuda_driver
     from qgraph.runtime.cuda_graph import CudaGraphExecutable
@@ -228,7 +230,7 @@ def _cuda(plan: GraphPlan, variant: Variant) -> Executable:
 
     device = cuda_driver.device(variant.device)
     options = variant.options
-    compiled = compile_cuda(plan, device.capability, options, read=variant.reads_disk)
+    compiled = compile_cuda(plan, device.capability, options, far=far, read=variant.reads_disk)
     block = options.block_size
     if not options.graph:
         reason = "graph=False: one stream launch a task"

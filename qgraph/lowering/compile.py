@@ -60,7 +60,7 @@ def compile_ptx(
     from qgraph.lowering.beside import Beside
 
     with Beside(None) as beside:
-        return _all_ptx(plan, capability, options, dtypes or _scalar_types(plan), without, saved, beside)
+        return _all_ptx(plan, capability, options, dtypes or _scalar_types(plan), without, saved, beside, far=False)
 
 
 def _all_ptx(
@@ -71,6 +71,8 @@ def _all_ptx(
     without: Set[str],
     saved: Saved | None,
     beside: Beside,
+    *,
+    far: bool,
 ) -> tuple[dict[str, TaskCode], dict[str, str]]:
     """As ``compile_ptx``; ``beside`` links the texts, too."""
     from qgraph.lowering.block_source import block_code
@@ -88,16 +90,15 @@ def _all_ptx(
                 # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
                 twin = compiled.setdefault(_twin(code, function), code)
                 if twin is code:
-                    texts[name] = _ptx(plan, code, function, capability, options, saved, beside)
+                    texts[name] = _ptx(plan, code, function, capability, options, saved, beside, far=far)
                     search()
                 else:
                     texts[name] = texts[twin.entry]
                 codes[name] = replace(code, entry=twin.entry)
         if plan.has_block:
             code, function = block_code(plan, "numba.cuda", dtypes)
-            texts[code.entry] = _ptx(
-                plan, code, function, capability, replace(options, block_size=BLOCK_THREADS), saved, beside
-            )
+            wide = replace(options, block_size=BLOCK_THREADS)
+            texts[code.entry] = _ptx(plan, code, function, capability, wide, saved, beside, far=far)
             codes[code.entry] = code
     known: dict[Callable[[], str], str] = {}
     for text in texts.values():
@@ -119,13 +120,15 @@ def _scalar_types(plan: GraphPlan) -> dict[str, str]:
 
 
 @roomy
-def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options, *, read: bool = True) -> CudaPlan:
-    """All tasks linked to one cubin, with the device runtime where the toolkit has it.
+def compile_cuda(
+    plan: GraphPlan, capability: tuple[int, int], options: Options, *, far: bool = False, read: bool = True
+) -> CudaPlan:
+    """All tasks linked to one cubin, with the device runtime where the toolkit has it; ``far`` is what ``CudaPlan`` says.
 
     What the disk has is not compiled again, nor is it looked for unless ``read``; what it lacks is kept there. So whatever
     decides the code must come with the arguments, and be in the keys that ``Saved`` makes of them.
     """
-    saved = Saved(plan, capability, options, read=read)
+    saved = Saved(plan, capability, options, far=far, read=read)
     known = saved.plan()
     if known is not None:
         return known
@@ -140,11 +143,11 @@ def compile_cuda(plan: GraphPlan, capability: tuple[int, int], options: Options,
     filled = {node.task.name for node in plan.nodes if node.task is not None and node.box is not None and options.graph}
     device_runtime = link.device_runtime_path() is not None
     with Beside(lambda: link.Linking(capability, device_runtime=device_runtime)) as beside:
-        codes, texts = _all_ptx(plan, capability, options, dtypes, filled, saved, beside)
+        codes, texts = _all_ptx(plan, capability, options, dtypes, filled, saved, beside, far=far)
         cubin = beside.cubin()
     block = entry_of(plan.program) if plan.has_block else ""
     kept = {code.entry: parameters_kept(texts[name]) for name, code in codes.items()}
-    return saved.keep_plan(CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes, block, kept))
+    return saved.keep_plan(CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes, block, kept, far))
 
 
 @roomy
@@ -178,6 +181,8 @@ def _ptx(
     options: Options,
     saved: Saved | None,
     beside: Beside,
+    *,
+    far: bool,
 ) -> Callable[[], str]:
     """What waits for the PTX of a task, to be called once."""
     # All that the compiler is told besides the function and its types, so that the disk's keys say all of it.
@@ -188,6 +193,7 @@ def _ptx(
         # Blocks of tiles are no smaller than one.
         "launch_bound": max(options.block_size, TILE_HEIGHT) if options.block_size is not None else None,
         "constant": tuple(parameter.name in code.constant for parameter in code.parameters),
+        "far": far,
     }
     known = saved.ptx(code, function, settings) if saved is not None else None
     if known is not None:

@@ -43,6 +43,7 @@ from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.ptx_names import canonical, without_results, without_unread_parameters
 from qgraph.lowering.registries import RefreshedOnce, ResolvedOnce, SearchedOnce
+from qgraph.lowering.short_places import ShortPlaces
 from qgraph.lowering.simulated import Barriers, Extents, Threads
 from qgraph.lowering.slot_source import slots_name
 from qgraph.lowering.words import MEANINGS
@@ -134,7 +135,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     class Codegen(JITCUDACodegen):
         _library_class = Library
 
-    class Target(NumberTarget, SearchedOnce, CUDATargetContext):
+    class Target(ShortPlaces, NumberTarget, SearchedOnce, CUDATargetContext):
         libdevice = True
 
         def init(self) -> None:
@@ -262,6 +263,7 @@ def compile_ptx(
     entry: str,
     launch_bound: int | None,
     constant: Sequence[bool] = (),
+    far: bool = False,
 ) -> Callable[[], str]:
     """What gives the PTX of one kernel, whose only visible name is ``entry``. The same text in every process for one source.
 
@@ -275,6 +277,7 @@ def compile_ptx(
         capability: the compute capability to compile for.
         launch_bound: the most threads a block will have, if that is fixed.
         constant: for each argument, whether it is an array that nothing changes while the kernel runs.
+        far: whether arrays of several dimensions may have ``language.SHORT_LIMIT`` elements or more.
 
     Raises:
         KernelTypeError: Numba cannot compile it.
@@ -288,6 +291,7 @@ def compile_ptx(
         python = python_function(function)
         compiler.typing.session = session
         compiler.typing.fresh = compiler.target.fresh = False
+        compiler.target.far = far
         # These belong to the flags that they were compiled with.
         compiler.target.cached_internal_func.clear()
         compiler.typing.resolve_for(flags)

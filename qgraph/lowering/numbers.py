@@ -440,21 +440,21 @@ class NumberTarget(_Context):
             found = fn.implementation(sig)
             if isinstance(found, types.Type):
                 return self.get_function(found, sig)
-            return _Emitted(self, found, sig)
+            return Emitted(self, found, sig)
         if _makes_complex(fn) and len(sig.args) == 2:
-            return _Emitted(self, make_complex, sig)
+            return Emitted(self, make_complex, sig)
         if hasattr(fn, "emit"):
-            return _Emitted(self, fn.emit, sig)
+            return Emitted(self, fn.emit, sig)
         if isinstance(fn, DeviceFunction):
             return super().get_function(fn.get_impl_key(sig), sig, _firstcall)
         if sig.args == (types.float16,) and getattr(fn, "typing_key", None) is bool:
             # Numba's own compares the bits, which are an integer for LLVM, with a float.
-            return _Emitted(self, half_truth, sig)
+            return Emitted(self, half_truth, sig)
         return super().get_function(fn, sig, _firstcall)
 
 
 @dataclass(frozen=True, slots=True)
-class _Emitted:
+class Emitted:
     """An emitter as Numba's lowering calls it."""
 
     context: Any
@@ -463,6 +463,7 @@ class _Emitted:
     libs: tuple[Any, ...] = ()
 
     def __call__(self, builder: Any, args: Any, loc: object = None) -> Any:
+        """Numba's hook: emit it."""
         return self.emit(self.context, builder, self.signature, args)
 
 

@@ -30,8 +30,10 @@ Result = TypeVar("Result")
 class Saved:
     """The cache as one compilation sees it. Where it is off, nothing is found and nothing is kept."""
 
-    def __init__(self, plan: GraphPlan, capability: tuple[int, int], options: Options, *, read: bool = True) -> None:
-        self._plan, self._capability, self._options = plan, capability, options
+    def __init__(
+        self, plan: GraphPlan, capability: tuple[int, int], options: Options, *, far: bool = False, read: bool = True
+    ) -> None:
+        self._plan, self._capability, self._options, self._far = plan, capability, options, far
         self._store: Store | None = store()
         # Without reading, what is compiled takes the place of what the disk has.
         self._reads = read
@@ -118,7 +120,7 @@ class Saved:
     # --- keys ----------------------------------------------------------------------------------------------------------
 
     def _plan_key(self) -> str:
-        return self._key("plan", self._plan, lambda: [repr(asdict(self._options)), plan_text(self._plan)])
+        return self._key("plan", self._plan, lambda: [repr(asdict(self._options)), repr(self._far), plan_text(self._plan)])
 
     def _types_key(self) -> str:
         return self._key("types", self._plan, lambda: [types_text(self._plan.program)])

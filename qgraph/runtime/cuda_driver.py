@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from qgraph.errors import BackendError, CudaError
+from qgraph.plan import GraphPlan
 from qgraph.runtime.host_calls import Kept
 
 try:
@@ -48,6 +49,14 @@ _HINTS = {
 
 class ContextLost(CudaError):  # noqa: N818 - what happened, to be answered by a rebuild
     """The primary context was reset from outside: modules, graphs and memory are gone, and their owner builds them again."""
+
+
+class FarArrays(CudaError):  # noqa: N818 - what happened, to be answered by a rebuild
+    """An array of several dimensions has more elements than the code of ``plan`` can tell apart; nothing ran."""
+
+    def __init__(self, found: str, plan: GraphPlan) -> None:
+        super().__init__(found)
+        self.plan = plan
 
 
 class Closed(CudaError):  # noqa: N818 - what happened, to be answered by a rebuild

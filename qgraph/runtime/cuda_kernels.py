@@ -20,7 +20,7 @@ from qgraph.language import SHORT_LIMIT
 from qgraph.plan import UNROLLED, Form, Unrolling
 from qgraph.program import FAULT_WORDS, FAULTS, MAX_PARTIALS, TURNS, ArrayType, Leaf, ScalarType, itemsize
 from qgraph.runtime.array_view import ArrayView
-from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
+from qgraph.runtime.cuda_driver import DeviceContext, FarArrays, call, driver, failure, outside_captures
 from qgraph.runtime.formats import FORMATS
 from qgraph.runtime.launch_shapes import MAX_GRID, MAX_GRID_DOWN, Shape, by_rows, in_tiles
 
@@ -35,6 +35,9 @@ _GUARDING = ("guard", "next", "copy", "peeks")
 _PEEKS = 1024
 _RESIDENT_THREADS = 2048  # of one multiprocessor, at most
 _MAX_THREADS_PER_BLOCK = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+
+# Elements from which on an array of several dimensions is far (``CudaPlan``).
+_FAR = SHORT_LIMIT
 
 # Words of an array before its shape: meminfo and parent (always 0), number of elements, itemsize, address.
 _SIZE = 2
@@ -203,6 +206,7 @@ class Parameters:
 
     def __init__(self, plan: CudaPlan, slots_pointer: int, faults_pointer: int = 0, turns_pointer: int = 0) -> None:
         program = plan.plan.program
+        self._plan, self._far = plan.plan, plan.far
         self._float_type = program.float_type
         self._places: dict[tuple[str, str], _Place] = {}
         self._arrays: list[_ArrayLeaf] = []
@@ -367,7 +371,12 @@ class Parameters:
         self.host = host
 
     def update(self, values: tuple[Any, ...]) -> None:
-        """Write the leaves that changed; ``ArgumentError`` for a number or a shape that does not fit."""
+        """Write the leaves that changed.
+
+        Raises:
+            ArgumentError: a number or a shape does not fit.
+            FarArrays: an array is too large for this code.
+        """
         for array in self._arrays:
             view = values[array.index]
             if view.shape != array.shape or view.strides != array.strides:
@@ -403,6 +412,8 @@ class Parameters:
         head = (0, 0, math.prod(shape), view.dtype.itemsize, pointer)
         # Unknown, should an interrupt come before they are noted.
         array.shape = None
+        if len(shape) > 1 and head[2] >= _FAR and not self._far:
+            raise FarArrays(f"{array.path} has {head[2]} elements", self._plan)
         array.layout.pack_into(self._bytes, array.offset, *head, *shape, *strides)
         array.pointer, array.shape, array.strides = pointer, shape, strides
 

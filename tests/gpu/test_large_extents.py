@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.runtime import cuda_kernels
 
 SIDE = 65_600
 
@@ -51,10 +52,34 @@ def test_more_iterations_than_32_bits_count():
     kernel = qgraph.kernel(backend="cuda")(marked)
     assert [len(task.axes) for task in kernel.plan(y).tasks] == [2]
     kernel(y)
+    # With places of 64 bits, once it was seen that 32 are too few.
+    assert kernel.stats.compilations == 2
     columns = 5 * np.arange(SIDE)
     rows = [*range(3), SIDE // 2, *np.random.default_rng().integers(0, SIDE, 20).tolist(), SIDE - 2, SIDE - 1]
     for row in rows:
         np.testing.assert_array_equal(qgraph.to_numpy(y[row]), (3 * row + columns) % 251)
+
+
+def moved(x, y):
+    for i, j in qgraph.ndrange((1, x.shape[0]), x.shape[1]):
+        y[i, -j] = 2 * x[i - 1, j]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "float16", "int32", "float32", "int64", "complex128"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_that_are_far_take_other_code(order, dtype, monkeypatch):
+    monkeypatch.setattr(cuda_kernels, "_FAR", 5000)
+    kernel = qgraph.kernel(backend="cuda")(moved)
+    for number, shape in enumerate([(3, 5), (70, 71), (71, 71), (5000, 3), (4, 9)]):
+        x, y = (np.random.default_rng(seed).integers(0, 3, shape).astype(dtype, order) for seed in (number, number + 10))
+        given = [qgraph.asarray(each, backend="cuda") for each in (x, y)]
+        kernel(*given)
+        kernel.reference(x, y)
+        np.testing.assert_array_equal(qgraph.to_numpy(given[1]), y)
+        assert kernel.stats.compilations == (2 if number > 1 else 1)
+    bound = qgraph.kernel(backend="cuda")(moved).bind(*(qgraph.zeros((71, 71), backend="cuda") for _ in range(2)))
+    assert bound.graph.executable is not None
+    bound.launch()
 
 
 @pytest.mark.parametrize(

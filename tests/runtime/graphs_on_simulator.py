@@ -43,6 +43,7 @@ from qgraph.runtime import (
 )
 from qgraph.runtime.array_view import view_of_host
 from qgraph.runtime.call import Call
+from qgraph.runtime.cuda_driver import FarArrays
 from qgraph.runtime.formats import FORMATS
 from qgraph.runtime.host_calls import Kept
 from qgraph.runtime.host_values import HostValues
@@ -346,14 +347,14 @@ class Kernel:
 
     executables = cuda_unrolled.CudaUnrollingExecutable
 
-    def __init__(self, function, *args, **options):
+    def __init__(self, function, *args, far=False, **options):
         self.kernel = qgraph.kernel(function)
         plan = self.kernel.plan(*args)
         compiled = compile_simulator(plan)
         driver.plan, driver.kernels = compiled, compiled.kernels
         self.plan = plan
         self.host_values = HostValues(plan.program).of
-        made = CudaPlan(plan, compiled.codes, {}, b"", (9, 0), True, compiled.dtypes)
+        made = CudaPlan(plan, compiled.codes, {}, b"", (9, 0), True, compiled.dtypes, far=far)
         self.executable = self.executables(made, Device(), block_size=8, **options)
 
     def __call__(self, *args, stream=0):
@@ -702,6 +703,33 @@ def kept_from_other_threads():
     for _ in range(4):
         for each in calls:
             each(looks=1)
+
+
+def copied(x, y):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j]
+
+
+def far():
+    """Arrays with more elements than the code can tell apart are refused before anything runs."""
+    cuda_kernels._FAR = 20
+    kernel = Plain(copied, np.ones((4, 4)), np.zeros((4, 4)))
+    kernel.agrees(np.ones((4, 4)), np.zeros((4, 4)))
+    x, y = np.ones((4, 5)), np.full((4, 5), 7.0)
+    for _ in range(2):
+        try:
+            kernel(x, y)
+        except FarArrays as error:
+            assert error.plan is kernel.plan
+        else:
+            raise AssertionError("it ran")
+    assert (y == 7).all()
+    kernel.agrees(np.ones((4, 4)), np.zeros((4, 4)))
+    assert not kernel.executable.plan.far
+    kernel = Plain(copied, x, y, far=True)
+    kernel.agrees(x, y)
+    kernel.agrees(np.ones((4, 4)), np.zeros((4, 4)))
 
 
 def graph_at_first():

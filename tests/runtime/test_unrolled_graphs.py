@@ -20,6 +20,7 @@ from tests.processes import agrees_on_the_simulator
         "kept_from_other_threads",
         "kept_until_closed",
         "graph_at_first",
+        "far",
         "repeated_and_adapted",
         "interrupted",
         "counted",

@@ -1,0 +1,87 @@
+"""Elements of arrays of several dimensions on CUDA, found with numbers of 32 bits: those of 64 take two instructions each.
+
+So an array must have fewer than ``language.SHORT_LIMIT`` elements; kernels for larger ones are compiled as ``far``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from qgraph.lowering.number_code import Emitter, types
+from qgraph.lowering.numbers import Emitted
+
+if TYPE_CHECKING:
+    _Context = Any
+else:
+    _Context = object
+
+_SHORT = ir.IntType(32)
+
+
+class ShortPlaces(_Context):
+    """Mixin of a Numba target context. ``far`` is to be set when a compilation begins."""
+
+    far = False
+
+    def get_function(self, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
+        """Numba's hook: the code of a call, or of a subscript."""
+        emit = None if self.far else _SUBSCRIPTS.get(getattr(fn, "typing_key", None))
+        if emit is not None and _is_element(sig):
+            return Emitted(self, emit, sig)
+        return super().get_function(fn, sig, _firstcall)
+
+
+def _is_element(sig: Any) -> bool:
+    """Whether a subscript has an integer for each of several axes, which lie one after the other in memory."""
+    array, index, *_ = sig.args
+    return (
+        isinstance(array, types.Array)
+        and array.layout in ("C", "F")
+        and isinstance(index, types.BaseTuple)
+        and 1 < array.ndim == len(index.types)
+        and all(isinstance(item, types.Integer) for item in index.types)
+    )
+
+
+def _read(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    array = sig.args[0]
+    return context.unpack_value(builder, array.dtype, _element(context, builder, sig, args), align=_alignment(array))
+
+
+def _write(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    array, _, given = sig.args
+    value = context.cast(builder, args[2], given, array.dtype)
+    context.pack_value(builder, array.dtype, value, _element(context, builder, sig, args), align=_alignment(array))
+    return context.get_dummy_value()
+
+
+_SUBSCRIPTS: dict[object, Emitter] = {operator.getitem: _read, operator.setitem: _write}
+
+
+def _alignment(array: Any) -> int | None:
+    return None if array.aligned else 1
+
+
+def _element(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """The address of an element; negative indices count from the end."""
+    kind, index = sig.args[:2]
+    array = context.make_array(kind)(context, builder, args[0])
+    extents = cgutils.unpack_tuple(builder, array.shape, kind.ndim)
+    axes = []
+    for item, value, extent in zip(index.types, cgutils.unpack_tuple(builder, args[1], kind.ndim), extents, strict=True):
+        place = context.cast(builder, value, item, types.intp)
+        if item.signed:
+            # Before it is narrow: LLVM knows of most that they are not negative, and leaves this out.
+            negative = builder.icmp_signed("<", place, ir.Constant(place.type, 0))
+            place = builder.select(negative, builder.add(place, extent), place)
+        axes.append((builder.trunc(place, _SHORT), builder.trunc(extent, _SHORT)))
+    (offset, _), *inner = axes if kind.layout == "C" else reversed(axes)
+    for place, extent in inner:
+        offset = builder.add(builder.mul(offset, extent), place)
+    # With its sign: LLVM then takes constants out of sums as parts of addresses.
+    return builder.gep(array.data, [builder.sext(offset, ir.IntType(64))])

@@ -1,0 +1,62 @@
+"""Places in arrays of several dimensions are computed in 32 bits, unless the code is for arrays with more elements."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import qgraph
+from qgraph.errors import CudaError
+from qgraph.lowering.compile import compile_cuda
+from qgraph.options import Options
+from qgraph.runtime.cuda_driver import FarArrays
+
+# Products of 64 bits.
+WIDE = re.compile(r"\b(mul|mad)\.lo\.[su]64")
+
+
+def moved(x, y):
+    for i, j in qgraph.ndrange((1, x.shape[0]), x.shape[1]):
+        y[i, -j] = x[i - 1, j] + 1
+
+
+def compiled(function, *args, far):
+    pytest.importorskip("cuda.bindings")
+    return compile_cuda(qgraph.kernel(function).plan(*args), (9, 0), Options(), far=far)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["float32", "complex128", "bool"])
+def test_products_are_short_unless_arrays_are_far(order, dtype):
+    x, y = (np.zeros((3, 4), dtype, order) for _ in range(2))
+    for far in (False, True, False):
+        found = compiled(moved, x, y, far=far)
+        assert found.far == far
+        (ptx,) = found.ptx.values()
+        assert bool(WIDE.search(ptx)) == far, ptx
+
+
+def test_strided_arrays_have_strides_of_64_bits():
+    x, y = (np.zeros((3, 10), np.float32)[:, ::2] for _ in range(2))
+    (ptx,) = compiled(moved, x, y, far=False).ptx.values()
+    assert WIDE.search(ptx)
+
+
+def test_a_kernel_is_compiled_again_for_arrays_that_are_far():
+    kernel = qgraph.kernel(backend="cpu")(moved)
+    x, y = np.ones((2, 2)), np.zeros((2, 2))
+    kernel(x, y)
+    specialisation = kernel._latest
+    kernel._recover(FarArrays("x has many elements", kernel.plan(x[:1], y[:1])))
+    assert not specialisation.far
+    kernel._recover(FarArrays("x has many elements", specialisation.plan))
+    assert specialisation.far
+    assert specialisation.executable is None
+    y[...] = 0
+    kernel(x, y)
+    assert (y[1] == 2).all()
+    assert kernel.stats.compilations == 2
+    with pytest.raises(CudaError, match="something else"):
+        kernel._recover(CudaError("something else"))
