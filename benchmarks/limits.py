@@ -8,9 +8,11 @@ from collections.abc import Iterable
 _WHY = {
     ("programs", "fdtd", "CuPy"): (
         "its graph has the number of steps built in, and is built again for another one. In qgraph's, which runs any number, "
-        "each kernel looks whether a step is left for it, and some steps together are a turn of the while node"
+        "some steps together are a turn of the while node, and the kernels of the last turns look whether a step is left for them"
     ),
-    ("programs", "boltzmann", "CuPy"): ("as for fdtd; and places in an array of three axes are computed in 64 bits"),
+    ("programs", "boltzmann", "CuPy"): (
+        "as for fdtd; and its kernel counts one place up from array to array, where qgraph computes each of its own"
+    ),
     ("memory_bound", "csr, varied", "CuPy"): "a row belongs to one thread; cuSPARSE shares out long rows",
     ("ladders", "chain, 1:", "CuPy"): "with one node the call counts, and a replay of CuPy's looks at no arguments",
     ("ladders", "chain, 1:", "Warp"): "with one node the call counts, and a launch of Warp's graph looks at no arguments",
