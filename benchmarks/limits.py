@@ -8,7 +8,7 @@ from collections.abc import Iterable
 _WHY = {
     ("programs", "fdtd", "CuPy"): (
         "its graph has the number of steps built in, and is built again for another one. In qgraph's, which runs any number, "
-        "some steps together are a turn of the while node, and the kernels of the last turns look whether a step is left for them"
+        "some steps together are a turn of the while node, and kernels of the last turns look whether a step is left for them"
     ),
     ("programs", "boltzmann", "CuPy"): (
         "as for fdtd; and its kernel counts one place up from array to array, where qgraph computes each of its own"
