@@ -46,7 +46,8 @@ def short_parameters(ptx):
     short = set(re.findall(r"ld\.param\.u32\s+%\w+, \[\w+_param_(\d+)\]", ptx))
     for register, number in re.findall(r"ld\.param\.u64\s+(%\w+), \[\w+_param_(\d+)\]", ptx):
         uses = re.findall(rf"^.*{register}\b.*$", ptx, re.M)[1:]
-        if all(re.search(rf"and\.b64\s+%\w+, {register}, 4294967295", use) for use in uses):
+        narrow = rf"and\.b64\s+%\w+, {register}, 4294967295|cvt\.u32\.u64\s+%\w+, {register};"
+        if all(re.search(narrow, use) for use in uses):
             short.add(number)
     return short
 
