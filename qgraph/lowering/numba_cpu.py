@@ -113,6 +113,10 @@ class _Target(NumberTarget, CPUContext):
             subroutines[key] = _compile(typing, impl, sig.args, sig.return_type)
         return subroutines[key]
 
+    def create_cpython_wrapper(self, *args: Any, **options: Any) -> None:
+        """Numba's hook, for what Python calls: its arguments are alive until it returns, so that nobody need count them."""
+        super(_Target, self.subtarget(enable_nrt=False)).create_cpython_wrapper(*args, **options)
+
     def get_executable(self, library: Any, fndesc: Any, env: Any) -> Any:
         """Numba's hook, before machine code is made: what only this library calls need not exist by itself."""
         visible = (fndesc.llvm_func_name, fndesc.llvm_cpython_wrapper_name)
