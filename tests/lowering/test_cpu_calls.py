@@ -54,6 +54,7 @@ OTHERS = {
     "another order of bytes": lambda x, y: (x.view(">f8"), y),
     "fewer axes": lambda x, y: (x.reshape(10), y),
     "more axes": lambda x, y: (x.reshape(1, 2, 5), y),
+    "one more axis behind": lambda x, y: (x, np.lib.stride_tricks.as_strided(y, (5, 1), (16, 8), writeable=False)),
     "no axes": lambda x, y: (np.array(1.0), y),
     "another shape": lambda x, y: (x.reshape(5, 2), y),
     "shorter": lambda x, y: (x, y[:4]),
