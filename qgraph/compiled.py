@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from qgraph.plan import GraphPlan
 from qgraph.program import ArrayType, ScalarType, Task
@@ -42,14 +42,12 @@ class Parameter:
     the kernel with the condition of such a loop the word that guards what comes after it; 0 where that is not guarded.
     ``turns``: int64 words that the host reads too, where unrolled loops tell how many iterations they had. ``early``: uint32,
     not 0 where the kernels that wait for this one may start beside it, 1 at once and 2 when it has waited itself; the last
-    parameter of every CUDA kernel. ``places``: uint64, the address of words that say where the arrays of the call must lie
-    (``language.same_places``), or 0; the last parameter on the CPU.
+    parameter of every CUDA kernel.
     """
 
     kind: Literal[
-        "leaf", "host", "slots", "faults", "handle", "whole", "callback",
-        "guard", "copy", "peeks", "next", "turns", "early", "places",
-    ]  # fmt: skip
+        "leaf", "host", "slots", "faults", "handle", "whole", "callback", "guard", "copy", "peeks", "next", "turns", "early"
+    ]
     name: str
     type: ArrayType | ScalarType | None = None
 
@@ -130,17 +128,18 @@ class CudaPlan:
 
 @dataclass(frozen=True, slots=True)
 class CpuPlan:
-    """A plan compiled for the CPU: ``call(*leaf arrays and scalars, *host values, slots, places)``, in ``parameters``' order.
+    """A plan compiled for the CPU: ``call(*leaf arrays and scalars, *host values, slots, address)``, in ``parameters``' order.
 
-    It returns False, and has done nothing, where an array does not lie where ``places`` says. ``for_types(arguments)`` is
-    ``call`` for arguments of the types, layouts and writeability of these; for any others it returns False, too.
+    ``places(arrays)`` gives words that tell the arrays among the leaves, and what must be held as long as they are: a call that
+    gets their address returns False, and has done nothing, where its arrays are others in type, dtype, writeability, address,
+    shape or strides. Where the address is 0, nobody looks.
     """
 
     plan: GraphPlan
     source: str
     parameters: tuple[Parameter, ...]
     call: Callable[..., bool] = field(compare=False)
-    for_types: Callable[[Sequence[object]], Callable[..., bool]] = field(compare=False)
+    places: Callable[[Sequence[Any]], tuple[Any, object]] = field(compare=False)
     dtypes: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -154,8 +154,10 @@ class Kernel(Looking):
         # Most calls are the one before them again.
         last = self._last
         if last is not None and not kwargs and (known := last.next) is not None:
+            # Not called as a method would be, which is slower to find.
+            run = known.run
             try:
-                result = known.run(args)
+                result = run(args)
             except CudaError as error:
                 self._recover(error)
             else:

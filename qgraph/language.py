@@ -276,15 +276,6 @@ def stack_array(like: Any, _most: int) -> Any:
     return like.copy()
 
 
-def same_places(places: int, *arrays: Any) -> bool:
-    """Whether each array lies where int64 words at address ``places`` say: its address, shape and strides in bytes.
-
-    An address of 0 says nothing: then it is true.
-    """
-    found = [word for array in arrays for word in (array.ctypes.data, *array.shape, *array.strides)]
-    return places == 0 or list((ctypes.c_int64 * len(found)).from_address(places)) == found
-
-
 def trip_count(start: int, stop: int, step: int) -> int:
     """``len(range(start, stop, step))``; 0 for a step of 0, which is refused before a launch where the host knows it."""
     if step > 0 and start < stop:

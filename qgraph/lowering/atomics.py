@@ -234,32 +234,6 @@ def stack_word() -> CodeWord:
     return CodeWord("stack_array", typer, emit)
 
 
-def places_word() -> CodeWord:
-    """The Numba type of ``language.same_places``."""
-
-    def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(types.boolean, *args)
-
-    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        word = ir.IntType(64)
-        found = []
-        for kind, argument in zip(sig.args[1:], args[1:], strict=True):
-            array = context.make_array(kind)(context, builder, argument)
-            found.append(builder.ptrtoint(array.data, word))
-            found += [*cgutils.unpack_tuple(builder, array.shape), *cgutils.unpack_tuple(builder, array.strides)]
-        result = cgutils.alloca_once_value(builder, cgutils.true_bit)
-        with builder.if_then(builder.icmp_unsigned("!=", args[0], ir.Constant(word, 0))):
-            places = builder.inttoptr(args[0], word.as_pointer())
-            same: ir.Value = cgutils.true_bit
-            for number, value in enumerate(found):
-                place = builder.load(cgutils.gep_inbounds(builder, places, number))
-                same = builder.and_(same, builder.icmp_signed("==", place, value))
-            builder.store(same, result)
-        return builder.load(result)
-
-    return CodeWord("same_places", typer, emit)
-
-
 def host_word() -> CodeWord:
     """The Numba type of ``language.call_host``."""
 

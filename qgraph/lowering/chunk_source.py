@@ -17,6 +17,7 @@ from qgraph.lowering.reduction_source import (
     numbered,
     reduction_names,
 )
+from qgraph.lowering.remainders import with_natural_remainders
 from qgraph.lowering.slot_source import Dtypes
 from qgraph.lowering.slot_source import generated as _statements
 from qgraph.lowering.task_source import (
@@ -29,7 +30,7 @@ from qgraph.lowering.task_source import (
     task_names,
     unravel,
 )
-from qgraph.program import NUMBER, Axis, Function, Program, Task
+from qgraph.program import NUMBER, ArrayType, Axis, Function, Program, Task
 from qgraph.source import copied
 
 # Constants up to which the bound of a loop and the distance of an index from its variable count as small.
@@ -62,8 +63,10 @@ def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[
     bounds = {axis.variable: start for axis in task.axes if (start := _constant_bound(axis)) is not None}
     first = _statements("\n".join(identities(task, dtypes)))
 
+    arrays = {leaf.name for leaf in program.arrays_and_scalars if isinstance(leaf.type, ArrayType)}
+
     def loops_around(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-        return _checked_loops(task, bounds, [*number, *statements])
+        return _checked_loops(task, bounds, [*number, *with_natural_remainders(statements, arrays)])
 
     names = {**task_names(task, dtypes), **reduction_names(task, dtypes), **loose, **BUILTINS}
     loops = collecting(task, bins, iteration, loops_around) if bins else loops_around(iteration)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Callable, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 @roomy
 def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     """One function for the whole kernel; ``KernelTypeError`` where Numba cannot compile it."""
-    from qgraph.lowering import numba_cpu
+    from qgraph.lowering import cpu_calls, numba_cpu
     from qgraph.lowering.control_source import control_function
     from qgraph.lowering.infer import scalar_types
     from qgraph.lowering.numba_types import numba_type
@@ -39,9 +38,9 @@ def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     dtypes = scalar_types(program)
     parameters, function = control_function(program, dtypes)
     types = tuple(numba_type(parameter, program.float_type) for parameter in parameters)
-    call = numba_cpu.compile_control(function, types, float_type=program.float_type, fastmath=options.fastmath)
-    for_types = functools.partial(numba_cpu.for_types, call)
-    return CpuPlan(plan, ast.unparse(function.tree), parameters, numba_cpu.guarded(call), for_types, dtypes)
+    leaves = sum(parameter.kind == "leaf" for parameter in parameters)
+    call = numba_cpu.compile_control(function, types, watched=leaves, float_type=program.float_type, fastmath=options.fastmath)
+    return CpuPlan(plan, ast.unparse(function.tree), parameters, cpu_calls.guarded(call), cpu_calls.places_of, dtypes)
 
 
 @roomy

@@ -12,7 +12,7 @@ from qgraph import language
 from qgraph.compiled import Parameter
 from qgraph.lowering.bin_source import bins_of
 from qgraph.lowering.chunk_source import chunk_function, finish_function
-from qgraph.lowering.slot_source import HANDLE, PLACES, SLOTS, Dtypes, dtype_of, generated, place_at, slot_place, slots_name
+from qgraph.lowering.slot_source import HANDLE, SLOTS, Dtypes, dtype_of, place_at, slot_place, slots_name
 from qgraph.lowering.task_source import (
     make_function,
     ordered,
@@ -20,7 +20,6 @@ from qgraph.lowering.task_source import (
     serial_function,
 )
 from qgraph.program import (
-    ArrayType,
     Branch,
     Cast,
     EventMark,
@@ -55,10 +54,7 @@ def control_function(program: Program, dtypes: Dtypes) -> tuple[tuple[Parameter,
     builder = _Control(program, dtypes)
     body = builder.block(program.body)
     # The handle is never passed: on the CPU a condition is a slot.
-    parameters = (*ordered(program, builder.used - {HANDLE.name}), *builder.callbacks, PLACES)
-    arrays = [parameter.name for parameter in parameters if isinstance(parameter.type, ArrayType) and parameter.kind == "leaf"]
-    same = f"_same_places({', '.join([PLACES.name, *arrays])})"
-    body = [*generated(f"if not {same}: return False"), *body, *generated("return True")]
+    parameters = (*ordered(program, builder.used - {HANDLE.name}), *builder.callbacks)
     first = next(program.tasks(), None)
     if first is None:
         return parameters, _taskless(program, parameters, body, builder.names)
@@ -78,7 +74,7 @@ class _Control:
     def __init__(self, program: Program, dtypes: Dtypes) -> None:
         self._program = program
         self._dtypes = dtypes
-        self.names: dict[str, object] = {"_split": _SPLIT, "_same_places": language.same_places}
+        self.names: dict[str, object] = {"_split": _SPLIT}
         self.used: set[str] = set()
         self.callbacks: list[Parameter] = []
 
@@ -117,7 +113,7 @@ class _Control:
             return
         # Not 0 where the function raised: then the kernel ends here, as in Python.
         self.used.add(SLOTS.name)
-        lines += [f"{pad}if _call_host({call.name}, {SLOTS.name}) != 0:", f"{pad}    return True"]
+        lines += [f"{pad}if _call_host({call.name}, {SLOTS.name}) != 0:", f"{pad}    return"]
 
     def _branch(self, branch: Branch, lines: list[str], pad: str) -> None:
         decided = self._decided(branch)

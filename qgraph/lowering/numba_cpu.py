@@ -9,25 +9,21 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import _dispatcher
 from numba.core import cgutils, compiler
 from numba.core import ir as numba_ir
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.cpu import CPUContext
-from numba.core.errors import NumbaValueError, TypingError
+from numba.core.errors import TypingError
 from numba.core.target_extension import target_override
-from numba.core.typeconv.rules import default_type_manager
 from numba.core.typed_passes import NopythonTypeInference
 from numba.core.typing import Context, signature
-from numba.core.typing.typeof import Purpose, typeof
 from numba.np.numpy_support import from_dtype
 
 from qgraph import language
@@ -41,9 +37,9 @@ from qgraph.lowering.atomics import (
     division_word,
     host_word,
     match_word,
-    places_word,
     stack_word,
 )
+from qgraph.lowering.cpu_calls import Wrapper, start_threads
 from qgraph.lowering.meaning import meaning
 from qgraph.lowering.noting_words import divisor_word, power_word
 from qgraph.lowering.numba_errors import kernel_errors
@@ -113,6 +109,16 @@ class _Target(NumberTarget, CPUContext):
             subroutines[key] = _compile(typing, impl, sig.args, sig.return_type)
         return subroutines[key]
 
+    def create_cpython_wrapper(self, library: Any, fndesc: Any, env: Any, call_helper: Any, release_gil: bool = False) -> None:
+        """Numba's hook, for what Python calls."""
+        module = self.create_module("wrapper")
+        kind = self.call_conv.get_function_type(fndesc.restype, fndesc.argtypes)
+        function = ir.Function(module, kind, fndesc.llvm_func_name)
+        # The arguments are alive until it returns, so that nobody need count them.
+        target, watched = self.subtarget(enable_nrt=False), self.typing_context.session.watched
+        Wrapper(target, module, function, fndesc, env, call_helper, release_gil, watched=watched).build()
+        library.add_ir_module(module)
+
     def get_executable(self, library: Any, fndesc: Any, env: Any) -> Any:
         """Numba's hook, before machine code is made: what only this library calls need not exist by itself."""
         visible = (fndesc.llvm_func_name, fndesc.llvm_cpython_wrapper_name)
@@ -132,9 +138,6 @@ class _Compilers:
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     by_float: dict[str, _Typing] = field(default_factory=dict)
-    # Serialises calls where the threading layer cannot run two at once.
-    call_lock: threading.RLock = field(default_factory=threading.RLock)
-    threads_started: bool = False
     # What was compiled lately, by meaning, with the function that keeps the meaning's objects alive.
     lately: OrderedDict[object, tuple[Callable[..., Any], Function]] = field(default_factory=OrderedDict)
 
@@ -143,14 +146,6 @@ class _Compilers:
             if float_type not in self.by_float:
                 self.by_float[float_type] = _make_typing(float_type)
             return self.by_float[float_type]
-
-    def start_threads(self) -> None:
-        with self.lock:
-            if not self.threads_started:
-                from numba.np.ufunc import parallel
-
-                parallel._launch_threads()
-                self.threads_started = True
 
 
 _COMPILERS = _Compilers()
@@ -163,7 +158,6 @@ def _make_typing(float_type: str) -> _Typing:
     special: dict[int, Any] = {id(function): atomic_word(function) for function in language.ATOMICS}
     special[id(language.set_condition)] = condition_word()
     special[id(language.call_host)] = host_word()
-    special[id(language.same_places)] = places_word()
     special[id(language.match_subject)] = match_word()
     special[id(language.at_least)] = bound_word(assume=True)
     special[id(language.quotient)] = division_word("quotient")
@@ -303,16 +297,18 @@ def compile_control(
     control: Function,
     argument_types: Sequence[Any],
     *,
+    watched: int,
     float_type: str,
     fastmath: bool,
-) -> Callable[..., Any]:
-    """Compile a kernel's control function, with all it calls, to one callable that releases the GIL.
+) -> Callable[..., bool]:
+    """Compile a kernel's control function, with all it calls, to one callable that releases the GIL: ``cpu_calls.Wrapper``.
 
     Functions of one meaning are compiled once: those of a notebook's cell that runs again, or of a factory.
 
     Args:
         control: calls ``Function``s directly, and ``ParallelFunction``s as ``f(chunks, *args)``.
-        argument_types: Numba types, from ``numba_types.numba_type``; the callable takes exactly these.
+        argument_types: Numba types, from ``numba_types.numba_type``; the callable takes exactly these, and an address.
+        watched: how many of the arguments, the first ones, have the arrays that the words at the address are about.
         float_type: F of the number rules, "float32" or "float64".
         fastmath: let LLVM reassociate and ignore nan.
 
@@ -320,11 +316,11 @@ def compile_control(
         KernelTypeError: Numba cannot compile it.
     """
     typing = _COMPILERS.get(float_type)
-    _COMPILERS.start_threads()
+    start_threads()
     with global_compiler_lock:
-        key = meaning(control), tuple(argument_types), float_type, fastmath
+        key = meaning(control), tuple(argument_types), watched, float_type, fastmath
         if key not in _COMPILERS.lately:
-            _COMPILERS.lately[key] = _compile_control(typing, control, argument_types, fastmath), control
+            _COMPILERS.lately[key] = _compile_control(typing, control, argument_types, watched, fastmath), control
         _COMPILERS.lately.move_to_end(key)
         if len(_COMPILERS.lately) > MAX_LATELY:
             _COMPILERS.lately.popitem(last=False)
@@ -337,8 +333,10 @@ def forget() -> None:
         _COMPILERS.lately.clear()
 
 
-def _compile_control(typing: _Typing, control: Function, argument_types: Sequence[Any], fastmath: bool) -> Callable[..., Any]:
-    session = Session(library=None, flags=_flags(fastmath))
+def _compile_control(
+    typing: _Typing, control: Function, argument_types: Sequence[Any], watched: int, fastmath: bool
+) -> Callable[..., bool]:
+    session = Session(library=None, flags=_flags(fastmath), watched=watched)
     with kernel_errors(control, session.owners), global_compiler_lock, target_override("cpu"):
         session.library = library = typing.target.codegen().create_library(control.name)
         library.enable_object_caching()
@@ -348,7 +346,7 @@ def _compile_control(typing: _Typing, control: Function, argument_types: Sequenc
             _set_environments(typing.target, session)
         finally:
             typing.session = None
-        call: Callable[..., Any] = compiled.entry_point
+        call: Callable[..., bool] = compiled.entry_point
         return call
 
 
@@ -496,70 +494,3 @@ def _worker(context: Any, module: Any, callee: _Callee, packed_type: Any) -> ir.
             builder.store(ir.Constant(_I32, 1), cgutils.gep_inbounds(builder, data, 0, len(packed_type) - 1))
     builder.ret_void()
     return worker
-
-
-# --- calling ----------------------------------------------------------------------------------------------------------
-
-
-def threading_layer() -> str:
-    """The layer that runs the chunks: "omp", "tbb" or "workqueue"."""
-    from numba.np.ufunc import parallel
-
-    _COMPILERS.start_threads()
-    name: str = parallel.threading_layer()
-    return name
-
-
-def call_guard() -> AbstractContextManager[None]:
-    """Hold this around every call: one at a time on workqueue, which otherwise aborts the process; no lock elsewhere."""
-    return _one_at_a_time() if threading_layer() == "workqueue" else nullcontext()
-
-
-_Dispatcher: Any = _dispatcher.Dispatcher
-
-
-class _ForTypes(_Dispatcher):
-    """Numba's dispatcher, which finds types in C, with one function and no compiler."""
-
-    def __init__(self, call: Callable[..., Any], arguments: Sequence[object]) -> None:
-        # The last argument: nothing is converted.
-        super().__init__(default_type_manager.get_pointer(), len(arguments), False, (), (), False, False, True)
-        self._insert([self.typeof_pyval(argument)._code for argument in arguments], call, False)
-
-    def typeof_pyval(self, value: object) -> Any:
-        """Numba's hook, for what its C code does not know."""
-        try:
-            return typeof(value, Purpose.argument) or types.pyobject
-        except (NumbaValueError, ValueError):
-            return types.pyobject
-
-    def _compile_for_args(self, *_arguments: object) -> Callable[..., bool]:
-        """Numba's hook: what is called for other types."""
-        return _refuse
-
-
-def _refuse(*_arguments: object) -> bool:
-    return False
-
-
-def for_types(call: Callable[..., bool], arguments: Sequence[object]) -> Callable[..., bool]:
-    """``call``, guarded, for arguments of the types, layouts and writeability of these; it returns False for any others."""
-    return guarded(_ForTypes(call, arguments))
-
-
-def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
-    """``call`` under the guard where the layer needs one, and itself where it does not."""
-    if threading_layer() != "workqueue":
-        return call
-
-    def taking_turns(*arguments: object) -> Any:
-        with _one_at_a_time():
-            return call(*arguments)
-
-    return taking_turns
-
-
-@contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    with _COMPILERS.call_lock:
-        yield

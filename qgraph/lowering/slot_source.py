@@ -20,7 +20,6 @@ COPY = Parameter("copy", "_copy")
 PEEKS = Parameter("peeks", "_peeks")
 NEXT = Parameter("next", "_next")
 TOLD = Parameter("turns", TURNS)
-PLACES = Parameter("places", "_places")
 # Scratch as an array of another type.
 VIEWS = tuple(
     Parameter("slots", f"{SLOTS.name}_{dtype}", ArrayType(dtype, 1, "C")) for dtype in SCALAR_DTYPES if dtype != "int64"

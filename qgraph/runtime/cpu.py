@@ -27,7 +27,7 @@ class CpuExecutable:
     reason = "compiled for the CPU by Numba, loops in chunks on all threads"
 
     def __init__(self, plan: CpuPlan) -> None:
-        self._call, self._for_types = plan.call, plan.for_types
+        self._call, self._places = plan.call, plan.places
         program = plan.plan.program
         leaves = {leaf.name: index for index, leaf in enumerate(program.arrays_and_scalars)}
         self._temporaries = Temporaries(program)
@@ -78,11 +78,13 @@ class CpuExecutable:
         if arrays is None:
             return None
         if held:
-            found = self._straight(call, arrays, [])
+            found = self._straight(call, arrays, NOWHERE)
             names = {f"array{number}": array for number, array in enumerate(arrays)}
             return Again((), {**found.names, **names}, lambda _arrays: found.statements(list(names)))
-        places = [word for array in arrays for word in (host_pointer(array), *array.shape, *array.strides)]
-        return self._straight(call, arrays, places)
+        # The address is a number to the compiled code: who has the names has the words, and what they are about.
+        words, about = self._places(arrays)
+        found = self._straight(call, arrays, host_pointer(words))
+        return Again(arrays, {**found.names, "words": words, "about": about}, found.statements)
 
     def _plain_arrays(self, call: Call) -> list[np.ndarray] | None:
         """The arrays that the compiled code takes, in order; None where a call needs more than them."""
@@ -92,23 +94,18 @@ class CpuExecutable:
         arrays = [view.host for view in views if view.host is view.owner and type(view.host) is np.ndarray]
         return arrays if len(arrays) == len(views) else None
 
-    def _straight(self, call: Call, arrays: Sequence[np.ndarray], places: Sequence[int]) -> Again:
-        """``call`` once more, in straight-line code: in a short call every look-up counts. Without ``places`` nobody looks."""
+    def _straight(self, call: Call, arrays: Sequence[np.ndarray], address: int) -> Again:
+        """``call`` once more, in straight-line code: in a short call every look-up counts."""
         names: dict[str, Any] = {"owner": self, "scratch": self._scratch, "results": self._results, "CHANGED": CHANGED}
-        words = np.array(places, np.int64)
+        names |= {"compiled": self._call, "address": address}
         views = self._scratch.take()
         viewed = {f"view{number}": view for number, view in enumerate(views)}
         leaves = {f"leaf{number}": call.values[k] for number, k in enumerate(self._leaves)}
         names |= {name: value for name, value in leaves.items() if not isinstance(value, ArrayView)}
-        noted = {} if self._faults is None else {"noted": self._faults.words()}
         hosts = {f"host{number}": int(call.host[k]) for number, k in enumerate(self._hosts)}
-        # The address is a number to the compiled code: who has the names has the memory.
-        names |= {**hosts, "words": words, "address": host_pointer(words) if places else NOWHERE}
-        passed = {**hosts, **dict(list(viewed.items())[1:]), **noted, "address": names["address"]}
-        # Who says where the arrays lie has not looked at their types either.
-        held = iter(arrays)
-        first = [next(held) if isinstance(value, ArrayView) else value for value in leaves.values()]
-        names["compiled"] = self._for_types([*first, *passed.values()]) if places else self._call
+        names |= hosts
+        noted = [] if self._faults is None else ["noted"]
+        passed = [*hosts, *list(viewed)[1:], *noted, "address"]
         before, give = [], []
         if self._scratch.empty:
             names |= viewed

@@ -642,3 +642,18 @@ def test_an_inner_step_of_zero_is_an_error(rig, function):
     with pytest.raises(qgraph.ArgumentError, match="the step of a range is 0"):
         rig.run(kernel, np.arange(3, 8), 0)
     rig.compare(kernel, lambda: (np.arange(3, 8), 1))
+
+
+def remainders_as_indices(x, y, k, n):
+    for i in range(y.shape[0]):
+        y[i] = x[(i - 3) % x.shape[0]] + 10 * x[(3 - 2 * i) % 5] + 100 * x[(i - 9) % -4] + 1000 * x[k[i] % x.shape[0] - 2]
+        y[i] += 10000 * x[i * n % n]
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64])
+def test_remainders_are_indices_and_only_negative_ones_count_from_the_end(check, kind):
+    def make_args():
+        k = np.array([-(2 ** (8 * np.dtype(kind).itemsize - 1)), -7, -1, 0, 1, 6, 7, 100], kind)
+        return np.arange(1.0, 8.0), np.full(8, float(POISON)), k, -6
+
+    check(remainders_as_indices, make_args)

@@ -38,14 +38,14 @@ def function() -> Callable[..., Function]:
 @pytest.fixture
 def run_cpu() -> Callable[..., None]:
     """``run_cpu(function, *arguments, float_type=...)``: compile for these arguments, and call."""
-    from qgraph.lowering import numba_cpu
+    from qgraph.lowering import cpu_calls, numba_cpu
     from qgraph.lowering.numba_types import numba_type
 
     def run(code: Function, *arguments: Any, float_type: str = "float32", fastmath: bool = False) -> None:
         types = [numba_type(argument_type(value), float_type) for value in arguments]
-        call = numba_cpu.compile_control(code, types, float_type=float_type, fastmath=fastmath)
-        with numba_cpu.call_guard():
-            call(*arguments)
+        call = numba_cpu.compile_control(code, types, watched=0, float_type=float_type, fastmath=fastmath)
+        with cpu_calls.call_guard():
+            call(*arguments, 0)
 
     return run
 

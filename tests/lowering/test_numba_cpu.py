@@ -212,9 +212,9 @@ def function(source, **names):
 
 task = function("def task(chunk, a): print('value', a * 2)")
 code = function("def k(n, a):\\n f(n, a)\\n print(n, True)", f=ParallelFunction(task))
-call = numba_cpu.compile_control(code, (types.int64, types.float64), float_type="float64", fastmath=False)
-call(1, 1.5)
-call(4, 1.5)
+call = numba_cpu.compile_control(code, (types.int64, types.float64), watched=0, float_type="float64", fastmath=False)
+call(1, 1.5, 0)
+call(4, 1.5, 0)
 """
 
 
@@ -283,7 +283,7 @@ LAYER_PROGRAM = """
 import ast, threading
 import numpy as np
 from numba.core import types
-from qgraph.lowering import numba_cpu
+from qgraph.lowering import cpu_calls, numba_cpu
 from qgraph.program import Function, ParallelFunction
 
 def function(source, **names):
@@ -292,19 +292,19 @@ def function(source, **names):
 
 task = function("def task(chunk, y): y[chunk] += 1")
 code = function("def k(y):\\n for i in range(200): f(8, y)", f=ParallelFunction(task))
-call = numba_cpu.compile_control(code, (types.int64[::1],), float_type="float64", fastmath=False)
+call = numba_cpu.compile_control(code, (types.int64[::1],), watched=0, float_type="float64", fastmath=False)
 
 def run(y):
     for _ in range(20):
-        with numba_cpu.call_guard():
-            call(y)
+        with cpu_calls.call_guard():
+            call(y, 0)
 
 arrays = [np.zeros(8, np.int64) for _ in range(4)]
 threads = [threading.Thread(target=run, args=(y,)) for y in arrays]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 assert all((y == 4000).all() for y in arrays), arrays
-print(numba_cpu.threading_layer())
+print(cpu_calls.threading_layer())
 """
 
 

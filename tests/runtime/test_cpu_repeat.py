@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import threading
 import weakref
 from dataclasses import dataclass
@@ -10,12 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import njit
 
 import qgraph
-from qgraph import language
 from qgraph.kernel import MAX_RECENT
-from qgraph.lowering import numba_cpu
 from qgraph.runtime.call import CHANGED
 
 
@@ -325,31 +323,13 @@ def test_results_of_threads():
     assert kernel.stats.replays == 400
 
 
-def test_places_in_python():
-    x = np.zeros((2, 3))
-    places = np.array([x.ctypes.data, 2, 3, 24, 8])
-    address = places.ctypes.data
-    assert language.same_places(address, x)
-    assert language.same_places(0, x)
-    assert not language.same_places(address, x.T)
-    assert not language.same_places(address, x.copy())
-
-
-def test_a_function_for_types_takes_no_others():
-    compiled = njit("boolean(float64[::1], int64)")(lambda x, n: True)
-    call = numba_cpu.for_types(compiled.overloads[compiled.signatures[0]].entry_point, (np.zeros(3), 1))
-    assert call(np.zeros(5), 7)
-    others = (np.zeros(3, np.float32), np.zeros(6)[::2], np.zeros((1, 3)), [1.0], None, object(), np.zeros(3, ">f8"))
-    assert not [other for other in others if call(other, 1)]
-    assert not call(np.zeros(3), 1.0)
-    assert not call(np.zeros(3), True)
-    assert not call(np.zeros(3))
-    fixed = np.zeros(3)
-    fixed.flags.writeable = False
-    assert not call(fixed, 1)
-    call = numba_cpu.for_types(compiled.overloads[compiled.signatures[0]].entry_point, (fixed, 1))
-    assert call(fixed, 1)
-    assert not call(np.zeros(3), 1)
+def test_an_array_of_another_object_of_its_dtype():
+    x, y = np.zeros(5), np.arange(5.0)
+    own = pickle.loads(pickle.dumps(np.dtype(np.float64).newbyteorder("<")))
+    z = np.frombuffer(bytearray(y), own)
+    kernel = repeated(fill, x, z)
+    np.testing.assert_array_equal(x, y + 1)
+    assert not is_another(kernel, x, z)
 
 
 def test_a_call_that_is_forgotten_is_let_go_of():
