@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from qgraph.errors import BackendError, CudaError
-from qgraph.runtime.call import Again, Call
+from qgraph.runtime.call import Call
 from qgraph.specialisation import Executable, Specialisation, Variant
 
 _Launch = Callable[[], Any]
@@ -106,8 +106,7 @@ class _Arguments:
         self.executable = kernel._executable(self.specialisation)
         again = self.specialisation.again(self.executable, self.call, held=True)
         if again is None:
-            run = functools.partial(self.executable.launch, self.call)
-            again = Again((), {"run": run}, lambda _arrays: ["numbers = run()"])
+            return functools.partial(kernel._run, self.values)
         names = {
             **again.names,
             "arguments": self,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.compiled import CpuPlan, slots_dtype
+from qgraph.errors import ArgumentError
 from qgraph.program import HostCall
 from qgraph.runtime.array_view import ArrayView, host_pointer
 from qgraph.runtime.call import CHANGED, Again, Call
@@ -72,19 +73,20 @@ class CpuExecutable:
         """How to run ``call`` once more; None where it cannot.
 
         The compiled code looks whether the arrays that it is given are those of ``call`` in type, layout, writeability,
-        address, shape and strides. Where they are ``held``, its names hold them, and nobody looks.
+        address, shape and strides. Where they are ``held``, its names hold them: then they can only have been changed in place,
+        which is an ``ArgumentError``.
         """
         arrays = self._plain_arrays(call)
         if arrays is None:
             return None
-        if held:
-            found = self._straight(call, arrays, NOWHERE)
-            names = {f"array{number}": array for number, array in enumerate(arrays)}
-            return Again((), {**found.names, **names}, lambda _arrays: found.statements(list(names)))
-        # The address is a number to the compiled code: who has the names has the words, and what they are about.
         words, about = self._places(arrays)
-        found = self._straight(call, arrays, host_pointer(words))
-        return Again(arrays, {**found.names, "words": words, "about": about}, found.statements)
+        found = self._straight(call, arrays, host_pointer(words), "raise changed()" if held else "return CHANGED")
+        # The address is a number to the compiled code: who has the names has the words, and what they are about.
+        names = {**found.names, "words": words, "about": about}
+        if not held:
+            return Again(arrays, names, found.statements)
+        mine = {f"array{number}": array for number, array in enumerate(arrays)}
+        return Again((), {**names, **mine, "changed": _changed}, lambda _arrays: found.statements(list(mine)))
 
     def _plain_arrays(self, call: Call) -> list[np.ndarray] | None:
         """The arrays that the compiled code takes, in order; None where a call needs more than them."""
@@ -94,8 +96,11 @@ class CpuExecutable:
         arrays = [view.host for view in views if view.host is view.owner and type(view.host) is np.ndarray]
         return arrays if len(arrays) == len(views) else None
 
-    def _straight(self, call: Call, arrays: Sequence[np.ndarray], address: int) -> Again:
-        """``call`` once more, in straight-line code: in a short call every look-up counts."""
+    def _straight(self, call: Call, arrays: Sequence[np.ndarray], address: int, otherwise: str) -> Again:
+        """``call`` once more, in straight-line code: in a short call every look-up counts.
+
+        ``otherwise`` is the statement for arrays that are not as the words at ``address`` say.
+        """
         names: dict[str, Any] = {"owner": self, "scratch": self._scratch, "results": self._results, "CHANGED": CHANGED}
         names |= {"compiled": self._call, "address": address}
         views = self._scratch.take()
@@ -124,7 +129,7 @@ class CpuExecutable:
             return [
                 *before,
                 f"if not compiled({', '.join([*values, *passed])}):",
-                *(f"    {line}" for line in (*give, "return CHANGED")),
+                *(f"    {line}" for line in (*give, otherwise)),
                 "owner.replays += 1",
                 *told,
                 f"numbers = {'None' if self._results is None else 'results.read(view0)'}",
@@ -135,6 +140,11 @@ class CpuExecutable:
 
     def close(self) -> None:
         """Nothing to free: the code lives as long as its plan."""
+
+
+def _changed() -> ArgumentError:
+    found = "an array that the kernel is bound to has another shape, dtype or memory now, or may not be written any more"
+    return ArgumentError(found, hint="bind the kernel again, or call it")
 
 
 class _Scratch:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.errors import ArgumentError
 from qgraph.kernel import MAX_RECENT
 from qgraph.runtime.call import CHANGED
 
@@ -367,3 +368,47 @@ def test_a_bound_call_after_the_cache_was_cleared():
     # What was built is what it launches from then on.
     assert bound.launch is not first
     assert kernel.stats.compilations == 2
+
+
+def shifted(x, y):
+    t = qgraph.zeros(y.shape[0], np.float64)
+    t[:-1] = y[1:] + y[:-1]
+    x[:] = t * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda x: setattr(x, "shape", (1, 1, 1, 1, 2, 3)), "another shape"),
+        (lambda x: setattr(x, "shape", (2, 3)), "another shape"),
+        (lambda x: setattr(x, "dtype", np.int64), "dtype"),
+        (lambda x: x.resize(500, refcheck=False), "memory"),
+        (lambda x: x.setflags(write=False), "written"),
+    ],
+)
+def test_an_array_that_is_bound_and_changed_in_place(change, why):
+    """The compiled code would read what is no shape any more."""
+    x, y = np.zeros(6), np.arange(6.0)
+    bound = qgraph.kernel(backend="cpu")(fill).bind(x, y)
+    bound.launch()
+    np.testing.assert_array_equal(x, y + 1)
+    change(x)
+    before = x.copy()
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match=why):
+            bound.launch()
+    np.testing.assert_array_equal(x, before)
+
+
+def test_what_is_bound_with_temporaries_is_looked_at_like_any_call():
+    x, y = np.zeros(6), np.arange(6.0)
+    bound = qgraph.kernel(backend="cpu")(shifted).bind(x, y)
+    for _ in range(3):
+        x[:] = 0
+        bound.launch()
+        np.testing.assert_array_equal(x, [2, 6, 10, 14, 18, 0])
+    y.resize(3, refcheck=False)
+    x.resize(3, refcheck=False)
+    x[:] = 0
+    bound.launch()
+    np.testing.assert_array_equal(x, [2, 6, 0])
