@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from qgraph import language
 from qgraph.accumulating import Combining
 from qgraph.compiled import WARP
+from qgraph.language import SHORT_LIMIT
 from qgraph.lowering.element_reads import Looking, looking_at, names_stored
 from qgraph.lowering.reduction_source import applied
 from qgraph.lowering.slot_source import CASTS, Dtypes, generated, indented
 from qgraph.lowering.task_source import operations, prologue, replace_continue, unravel
 from qgraph.plan import GraphPlan, Node
-from qgraph.program import Program, Task
+from qgraph.program import ArrayType, Program, ScalarType, Task
 from qgraph.source import copied
 
 # Inner iterations of a lane whose loads are on the way together.
@@ -33,10 +34,14 @@ _LEAVES = (ast.Return, ast.Break, ast.Continue)
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The loop that lanes share: its accumulators, each with the operator that combines values in it."""
+    """The loop that lanes share: its accumulators, each with the operator that combines values in it.
+
+    ``narrow``: its bounds have 32 bits.
+    """
 
     line: int
     accumulators: Mapping[str, str]
+    narrow: bool
 
 
 def shared_loop(program: Program, task: Task) -> Shared | None:
@@ -64,7 +69,23 @@ def shared_loop(program: Program, task: Task) -> Shared | None:
     accumulators = finder.found(loop.body)
     if accumulators is None or _lanes_disturbed(program, task, looking, before, loop, carried):
         return None
-    return Shared(loop.lineno, accumulators)
+    assert isinstance(loop.iter, ast.Call)
+    types = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
+    return Shared(loop.lineno, accumulators, all(_is_narrow(bound, types) for bound in loop.iter.args))
+
+
+def _is_narrow(bound: ast.expr, types: Mapping[str, ArrayType | ScalarType]) -> bool:
+    """Whether a bound has 32 bits whatever the arguments are."""
+    match bound:
+        case ast.Constant(value=int(value)):
+            return 0 <= value < SHORT_LIMIT
+        case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape")):
+            type_ = types.get(name)
+            return isinstance(type_, ArrayType) and type_.ndim > 1
+        case ast.Subscript(value=ast.Name(id=name)):
+            type_ = types.get(name)
+            return isinstance(type_, ArrayType) and type_.dtype in ("int8", "int16", "int32", "uint8", "uint16")
+    return False
 
 
 def _parts(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], ast.For, list[ast.stmt]]:
@@ -220,24 +241,28 @@ def _shares(loop: ast.For, shared: Shared) -> list[ast.stmt]:
     assert isinstance(loop.target, ast.Name)
     assert isinstance(loop.iter, ast.Call)
     variable, (first, stop, _) = loop.target.id, loop.iter.args
-    # The number of a place that is not negative needs no look whether it counts from the end.
-    at = "_min(_next + _part * _lanes, _stop - 1)"
-    at = f"_at_least({at}, 0)" if _is_natural(first) else at
     lanes = [_Lane(name, operator) for name, operator in shared.accumulators.items()]
+    narrow = "_short" if shared.narrow else ""
     lines = [
         "_lanes = _wide(_cuda.blockDim.x)",
         f"_next = _wide({ast.unparse(first)}) + _cuda.threadIdx.x",
         f"_stop = _wide({ast.unparse(stop)})",
         "if _place != _t: _stop = _next",
         *(lane.start for lane in lanes),
+        # Only a place that is not negative needs no look whether it counts from the end.
+        *([] if _is_natural(first) else ["while _next < _min(_stop, 0):", f"    {variable} = _next", "    _next += _lanes"]),
+        # What is behind the end by up to a warp has 32 bits too, and what is negative is behind the end then.
+        *(["_next = _short(_next)", "_stop = _short(_max(_stop, 0))"] if shared.narrow else []),
+        f"_end = {narrow}(_stop - 1)",
         "while _next < _stop:",
         # A lane that has fewer repeats the last one, and forgets what comes of it: no load waits for a branch.
         f"    for _part in _range({_AT_ONCE}):",
-        f"        {variable} = {at}",
+        f"        _at = {narrow}(_next + _part * _lanes)",
+        f"        {variable} = _at_least(_min(_at, _end), 0)",
         *(f"        {lane.other} = {lane.local}" for lane in lanes),
-        "        if _next + _part * _lanes >= _stop:",
+        "        if _at >= _stop:",
         *(f"            {lane.local} = {lane.other}" for lane in lanes),
-        f"    _next += _lanes * {_AT_ONCE}",
+        f"    _next = {narrow}(_next + _lanes * {_AT_ONCE})",
         "_offset = _cuda.blockDim.x >> 1",
         "while _offset > 0:",
         *(f"    {lane.other} = _across({lane.local}, _offset)" for lane in lanes),
@@ -246,9 +271,12 @@ def _shares(loop: ast.For, shared: Shared) -> list[ast.stmt]:
         *(line for lane in lanes for line in lane.finish),
     ]
     statements = generated("\n".join(lines))
-    turns = next(each for each in statements if isinstance(each, ast.While))
+    body = [_Renamed({lane.name: lane.local for lane in lanes}).visit(each) for each in copied(loop.body)]
+    *negative, turns, _ = (each for each in statements if isinstance(each, ast.While))
     (part,) = (each for each in turns.body if isinstance(each, ast.For))
-    part.body[-1:-1] = [_Renamed({lane.name: lane.local for lane in lanes}).visit(each) for each in copied(loop.body)]
+    part.body[-1:-1] = body
+    for each in negative:
+        each.body[-1:-1] = copied(body)
     return statements
 
 
