@@ -67,7 +67,7 @@ def shared_loop(program: Program, task: Task) -> Shared | None:
         return None
     finder = _Accumulators(task.names, carried)
     accumulators = finder.found(loop.body)
-    if accumulators is None or _lanes_disturbed(program, task, looking, before, loop, carried):
+    if accumulators is None or _disturbed(program, task, looking, before, loop, carried):
         return None
     assert isinstance(loop.iter, ast.Call)
     types = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
@@ -159,23 +159,23 @@ class _Accumulators(Combining):
         return operators if operators.keys() == self._carried else None
 
 
-def _lanes_disturbed(
+def _disturbed(
     program: Program, task: Task, looking: Looking, before: Sequence[ast.stmt], loop: ast.For, carried: frozenset[str]
 ) -> bool:
-    """Whether what the lanes repeat decides where they read, and is read where iterations write.
+    """Whether what decides where lanes read is itself read where iterations write, or not known.
 
-    Groups without an iteration of their own repeat the last one, and it may be over by then.
+    Groups without an iteration of their own repeat what is before the loop of the last one, which may be over by then.
     """
-    deciding: list[ast.expr] = [loop.iter]
-    for statement in before:
-        starts = isinstance(statement, ast.Assign) and names_stored(statement) <= carried
-        deciding += [] if starts else [child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr)]
-        if isinstance(statement, ast.If) or (starts and names_stored(statement) & _loaded([*before, loop.iter])):
-            deciding += [child for child in ast.walk(statement) if isinstance(child, ast.Subscript)]
-    read = {child.id for node in deciding for child in ast.walk(node) if isinstance(child, ast.Name)} & looking.arrays.keys()
-    leaves = frozenset().union(*(looking.arrays[name].leaves for name in read))
+    assert isinstance(loop.iter, ast.Call)
+    bounds = loop.iter.args
+    repeated = _loaded([*before, *bounds])
+    # What an accumulator starts from decides nothing, if nothing else asks for it.
+    deciding = [each for each in before if not (isinstance(each, ast.Assign) and names_stored(each) <= carried - repeated)]
+    reads, more = looking.inside(deciding), looking.all_of(bounds)
+    if reads is None or more is None:
+        return True
     shared = {name for pair in program.aliases if task.effects.writes & {*pair} for name in pair}
-    return bool(leaves & (task.effects.writes | shared))
+    return bool((reads | more) & (task.effects.writes | shared))
 
 
 def lane_notes(plan: GraphPlan) -> GraphPlan:
@@ -266,7 +266,7 @@ def _shares(loop: ast.For, shared: Shared) -> list[ast.stmt]:
         "_offset = _cuda.blockDim.x >> 1",
         "while _offset > 0:",
         *(f"    {lane.other} = _across({lane.local}, _offset)" for lane in lanes),
-        *(line for lane in lanes for line in indented(applied(lane.operator, lane.local, lane.other))),
+        *(line for lane in lanes for line in indented(lane.combine)),
         "    _offset >>= 1",
         *(line for lane in lanes for line in lane.finish),
     ]
@@ -303,6 +303,12 @@ class _Lane:
     def start(self) -> str:
         start = _STARTS.get(self.operator)
         return f"{self.local} = {self.name}" if start is None else f"{self.local} = {start}({self.name})"
+
+    @property
+    def combine(self) -> list[str]:
+        lines = applied(self.operator, self.local, self.other)
+        # A lane has a nan where one came out of what the user wrote, as of np.minimum, and then all have.
+        return [f"if {self.other} != {self.other}: {self.local} = {self.other}", *lines] if len(lines) > 1 else lines
 
     @property
     def finish(self) -> list[str]:
