@@ -523,7 +523,8 @@ def empty_word(name: Literal["empty_sum", "empty_product"]) -> CodeWord:
             return result._getvalue()
         if isinstance(kind, types.Float) and kind.bitwidth > 16:
             return context.get_constant(kind, number)
-        wide = context.get_constant(types.float32 if isinstance(kind, types.Float) else types.int64, number)
-        return context.cast(builder, wide, types.float32 if isinstance(kind, types.Float) else types.int64, kind)
+        half = isinstance(kind, types.Float)
+        wide = context.get_constant(types.float32, number) if half else context.get_constant(types.int64, int(number))
+        return context.cast(builder, wide, types.float32 if half else types.int64, kind)
 
     return CodeWord(name, typer, emit)

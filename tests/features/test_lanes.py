@@ -237,3 +237,306 @@ def part_of_a_row(y, a, x):
         for k in range(2, a.shape[1] - 1):
             s += a[i, k - 1] * x[k + 1] - a[i, k]
         y[i] = s
+
+
+def rows_of(rows, columns, order="C"):
+    rng = np.random.default_rng(2)
+    a = np.asarray(rng.random((rows, columns)), order=order)
+    return np.full(rows, float(POISON)), a, rng.random(columns)
+
+
+@pytest.mark.parametrize("shape", [(1, 300), (9, 64), (40, 13), (7, 8), (0, 30), (5, 0), (33, 100)])
+@pytest.mark.parametrize("function", [dense, part_of_a_row])
+def test_dense_products(check, function, shape):
+    nothing = shape[0] == 0 or (function is part_of_a_row and shape[0] == 1)
+    kernel = check(function, lambda: rows_of(*shape), noop=nothing)
+    assert shares(kernel, *rows_of(*shape))
+
+
+def test_in_fortran_order_the_rows_are_neighbours(check):
+    kernel = check(dense, lambda: rows_of(20, 40, "F"))
+    assert not shares(kernel, *rows_of(20, 40, "F"))
+
+
+@pytest.mark.parametrize("options", [{"fuse": True}, {"block_size": 8}, {"block_size": 96}, {"fastmath": True}], ids=str)
+def test_options(check, options):
+    check(dense, lambda: rows_of(30, 70), tolerance=1e-9, **options)
+
+
+def power_method(y, a, x, steps):
+    for _ in qgraph.serial(range(steps)):
+        for i in range(a.shape[0]):
+            s = 0.0
+            for k in range(a.shape[1]):
+                s += a[i, k] * x[k]
+            y[i] = s
+        total = 0.0
+        for i in range(x.shape[0]):
+            total += y[i] * y[i]
+        for i in range(x.shape[0]):
+            x[i] = y[i] / math.sqrt(total)
+
+
+def changing_places(y, a, x, steps):
+    for _ in qgraph.serial(range(steps)):
+        for i in range(a.shape[0]):
+            s = 0.0
+            for k in range(a.shape[1]):
+                s += a[i, k] * x[k]
+            y[i] = s / a.shape[1]
+        x, y = y, x
+
+
+def until_small(y, a, x, steps):
+    total = 1.0
+    while total > 1e-3:
+        for i in range(a.shape[0]):
+            s = 0.0
+            for k in range(a.shape[1]):
+                s += a[i, k] * x[k]
+            y[i] = s / a.shape[1]
+        total = 0.0
+        for i in range(x.shape[0]):
+            x[i] = y[i]
+            total = max(total, abs(y[i]))
+
+
+@pytest.mark.parametrize("function", [power_method, changing_places, until_small])
+@pytest.mark.parametrize("n", [1, 24, 41])
+@pytest.mark.parametrize("options", [{}, {"fuse": True}], ids=str)
+def test_in_device_loops(check, function, n, options):
+    kernel = check(function, lambda: (*rows_of(n, n), 5), tolerance=1e-9, **options)
+    if not options:
+        assert shares(kernel, *rows_of(n, n), 5)
+
+
+def test_lengths_may_change_from_call_to_call(rig):
+    kernel = rig.kernel(csr)
+    for lengths in (*LENGTHS.values(), *reversed(LENGTHS.values())):
+        args, expected = matrix(lengths), matrix(lengths)
+        rig.run(kernel, *args)
+        kernel.reference(*expected)
+        np.testing.assert_allclose(args[0], expected[0], rtol=1e-4, atol=1e-5)
+    assert kernel.stats.compilations == 1
+
+
+# --- loops that stay as they are ---------------------------------------------------------------------------------------
+
+
+def with_break(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            if s > 5:
+                break
+            s += a[i, k] * x[k]
+        y[i] = s
+
+
+def with_continue(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            if a[i, k] > 0.5:
+                continue
+            s += a[i, k] * x[k]
+        y[i] = s
+
+
+def with_store(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * x[k]
+            a[i, k] = 0.0
+        y[i] = s
+
+
+def with_atomic(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * x[k]
+            qgraph.atomic_add(y, k % 2, 1.0)
+        qgraph.atomic_add(y, 2, s)
+
+
+def last_value_read(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        v = 0.0
+        for k in range(a.shape[1]):
+            v = a[i, k] * x[k]
+            s += v
+        y[i] = s + 100 * v
+
+
+def last_place_read(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        k = 0
+        for k in range(a.shape[1]):
+            s += a[i, k] * x[k]
+        y[i] = s + k
+
+
+def horner(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            s = s * 0.5 + a[i, k]
+        y[i] = s
+
+
+def prefix(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        t = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k]
+            t += s
+        y[i] = t
+
+
+def from_the_one_before(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        v = 1.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * v
+            v = x[k]
+        y[i] = s
+
+
+def sometimes_kept(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        v = 1.0
+        for k in range(a.shape[1]):
+            if a[i, k] > 0.5:
+                v = x[k]
+            s += a[i, k] * v
+        y[i] = s
+
+
+def two_operations(y, a, x):
+    for i in range(a.shape[0]):
+        s = 1.0
+        for k in range(a.shape[1]):
+            s += a[i, k]
+            s *= x[k]
+        y[i] = s
+
+
+def taken_from(y, a, x):
+    for i in range(a.shape[0]):
+        s = 1.0
+        for k in range(a.shape[1]):
+            s = a[i, k] - s
+        y[i] = s
+
+
+def last_stored(y, a, x):
+    for i in range(a.shape[0]):
+        s = 1.0
+        for k in range(a.shape[1]):
+            if a[i, k] > 0.5:
+                s = x[k]
+        y[i] = s
+
+
+def where_the_least_is(y, a, x):
+    for i in range(a.shape[0]):
+        least = 2.0
+        where = -1
+        for k in range(a.shape[1]):
+            if a[i, k] < least:
+                least = a[i, k]
+                where = k
+        y[i] = where
+
+
+def with_step(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(0, a.shape[1], 2):
+            s += a[i, k] * x[k]
+        y[i] = s
+
+
+def with_else(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * x[k]
+        else:
+            s += 1
+        y[i] = s
+
+
+def two_loops(y, a, x):
+    for i in range(a.shape[0]):
+        most = 0.0
+        for k in range(a.shape[1]):
+            most = max(most, a[i, k])
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] / most
+        y[i] = s
+
+
+def skips_before(y, a, x):
+    for i in range(a.shape[0]):
+        if a[i, 0] > 0.5:
+            continue
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * x[k]
+        y[i] = s
+
+
+def stores_before(y, a, x):
+    for i in range(a.shape[0]):
+        y[i] += 1.0
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * x[k]
+        y[i] += s
+
+
+def columns_of(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[0]):
+            s += a[k, i] * x[k]
+        y[i] = s
+
+
+def window(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[0]):
+            s += x[i + k] * a[0, k]
+        y[i] = s
+
+
+def starts_from_what_is_written(y, a, x):
+    for i in range(a.shape[0]):
+        first = int(y[i]) % 2
+        s = 0.0
+        for k in range(first, a.shape[1]):
+            s += a[i, k] * x[k]
+        y[i] = s
+
+
+PLAIN = [
+    *(with_break, with_continue, with_store, with_atomic, last_value_read, last_place_read, horner, prefix),
+    *(from_the_one_before, sometimes_kept, two_operations, taken_from, last_stored, where_the_least_is, with_step),
+    *(with_else, two_loops, skips_before, stores_before, columns_of, window, starts_from_what_is_written),
+]
+
+
+@pytest.mark.parametrize("function", PLAIN)
+def test_what_is_no_sum_stays_as_it_is(check, function):
+    kernel = check(function, lambda: rows_of(19, 40), tolerance=1e-9)
+    assert not shares(kernel, *rows_of(19, 40))
