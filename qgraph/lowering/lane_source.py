@@ -251,10 +251,10 @@ def _shares(loop: ast.For, shared: Shared) -> list[ast.stmt]:
         *(lane.start for lane in lanes),
         # Only a place that is not negative needs no look whether it counts from the end.
         *([] if _is_natural(first) else ["while _next < _min(_stop, 0):", f"    {variable} = _next", "    _next += _lanes"]),
-        # What is behind the end by up to a warp has 32 bits too, and what is negative is behind the end then.
-        *(["_next = _short(_next)", "_stop = _short(_max(_stop, 0))"] if shared.narrow else []),
-        f"_end = {narrow}(_stop - 1)",
+        # What is behind the end by up to four warps fits 32 bits too.
+        *(["_next = _short(_max(_next, 0))", "_stop = _short(_max(_stop, 0))"] if shared.narrow else []),
         "while _next < _stop:",
+        f"    _end = {narrow}(_stop - 1)",
         # A lane that has fewer repeats the last one, and forgets what comes of it: no load waits for a branch.
         f"    for _part in _range({_AT_ONCE}):",
         f"        _at = {narrow}(_next + _part * _lanes)",

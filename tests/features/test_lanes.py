@@ -189,6 +189,21 @@ def test_bits_and_products(check, dtype):
     check(bits, lambda: matrix(LENGTHS["hundreds"], dtype=dtype))
 
 
+def counting(y, counts, a):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k]
+        qgraph.atomic_add(counts, (0, i % 3), 1)
+        y[i] = s
+
+
+def test_what_follows_is_done_once(check):
+    a = np.random.default_rng(4).random((30, 50))
+    kernel = check(counting, lambda: (np.full(30, 7.0), np.zeros((1, 3), np.int64), a.copy()))
+    assert shares(kernel, np.full(30, 7.0), np.zeros((1, 3), np.int64), a)
+
+
 def negative_zeros(y, x):
     for i in range(x.shape[0]):
         s = -0.0

@@ -27,10 +27,22 @@ def csr(y, values, columns, starts, x):
         y[i] = s
 
 
-def arguments(dtype=np.int32):
-    starts = np.cumsum([0, *LENGTHS]).astype(dtype)
-    values = np.arange(1.0, starts[-1] + 1, dtype=np.float32)
-    return np.full(len(LENGTHS), 77, np.float32), values, np.zeros(starts[-1], np.int32), starts, np.ones(3, np.float32)
+def arguments(dtype=np.int32, first=0):
+    """A matrix; ``first`` is where its first row starts, counted from the end where that is negative."""
+    total = sum(LENGTHS)
+    starts = np.cumsum([first, *LENGTHS]).astype(dtype)
+    values = np.arange(1.0, total + 1, dtype=np.float32)
+    return np.full(len(LENGTHS), 77, np.float32), values, np.zeros(total, np.int32), starts, np.ones(3, np.float32)
+
+
+def strictly_at_least(value, bound):
+    assert value >= bound
+    return value
+
+
+def strictly_short(value):
+    assert 0 <= value < 2**32
+    return value
 
 
 class Watched(np.ndarray):
@@ -41,16 +53,17 @@ class Watched(np.ndarray):
         return super().__getitem__(place)
 
 
-def launch(lanes, groups):
+def launch(lanes, groups, dtype=np.int32, first=0):
     """The answer, and what the lanes of each group read of ``values``, block by block."""
-    plan = qgraph.kernel(csr).plan(*arguments())
+    plan = qgraph.kernel(csr).plan(*arguments(dtype))
     ((_, code, function),) = Kernels(plan, CUDA, {}).of(plan.nodes[0])
     assert code.lanes
     threads = Threads()
-    names = {**function.names, "_cuda": threads, "_wide": int, **Barriers.NAMES}
+    words = {"_wide": int, "_at_least": strictly_at_least, "_short": strictly_short}
+    names = {**function.names, "_cuda": threads, **words, **Barriers.NAMES}
     tree = Barriers(CUDA, {**function.names, "_cuda": CUDA}).visit(copied(function.tree))
     kernel = python_function(Function(function.name, tree, names, function.file))
-    y, *others = arguments()
+    y, *others = arguments(dtype, first)
     watched = others[0].view(Watched)
     watched.read, watched.threads = [], threads
     given = dict(zip(("y", "values", "columns", "starts", "x"), (y, watched, *others[1:]), strict=True))
@@ -74,6 +87,24 @@ def test_every_element_is_read_by_its_lane(lanes, groups):
             ((place - start) % lanes, place) for place in range(start, stop - 1)
         }
         assert start == stop or (((stop - 1 - start) % lanes, stop - 1)) in mine
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("lanes", [2, 32])
+def test_places_may_count_from_the_end(dtype, lanes):
+    total = sum(LENGTHS)
+    for first in (-total, -total + 1, -100, -1):
+        y, _ = launch(lanes, 2, dtype, first)
+        starts = arguments(dtype, first)[3]
+        places = [np.arange(start, stop) for start, stop in zip(starts, starts[1:], strict=False)]
+        assert y.tolist() == [arguments()[1][each].sum() for each in places]
+
+
+def test_bounds_of_32_bits_are_counted_in_32():
+    for dtype, narrow in [(np.int32, True), (np.uint16, True), (np.int64, False), (np.uint32, False)]:
+        plan = qgraph.kernel(csr).plan(*arguments(dtype))
+        ((_, code, _),) = Kernels(plan, None, {}).of(plan.nodes[0])
+        assert ("_short" in code.source) is narrow
 
 
 def test_a_group_without_an_iteration_reads_no_inner_one():
