@@ -29,6 +29,8 @@ _AT_ONCE = 4
 # from what changes nothing, since its type is not known here.
 _IDEMPOTENT = frozenset({"min", "max", "&", "|"})
 _STARTS = {"+": "_empty_sum", "^": "_empty_sum", "*": "_empty_product"}
+# What has 32 bits where bounds have.
+_NARROWED = (("_next", "_max(_next, 0)"), ("_stop", "_max(_stop, 0)"), ("_lanes", "_lanes"))
 _LEAVES = (ast.Return, ast.Break, ast.Continue)
 
 
@@ -200,7 +202,7 @@ def _noted(plan: GraphPlan, node: Node) -> Node:
 def lane_names() -> dict[str, object]:
     """The globals of the generated statements."""
     words = {"_across": language.across, "_empty_sum": language.empty_sum, "_empty_product": language.empty_product}
-    return {**words, "_wide": CASTS["int64"]}
+    return {**words, "_wide": CASTS["int64"], "_word": CASTS["uint32"]}
 
 
 def by_lanes(task: Task, shared: Shared, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
@@ -242,7 +244,6 @@ def _shares(loop: ast.For, shared: Shared) -> list[ast.stmt]:
     assert isinstance(loop.iter, ast.Call)
     variable, (first, stop, _) = loop.target.id, loop.iter.args
     lanes = [_Lane(name, operator) for name, operator in shared.accumulators.items()]
-    narrow = "_short" if shared.narrow else ""
     lines = [
         "_lanes = _wide(_cuda.blockDim.x)",
         f"_next = _wide({ast.unparse(first)}) + _cuda.threadIdx.x",
@@ -251,18 +252,16 @@ def _shares(loop: ast.For, shared: Shared) -> list[ast.stmt]:
         *(lane.start for lane in lanes),
         # Only a place that is not negative needs no look whether it counts from the end.
         *([] if _is_natural(first) else ["while _next < _min(_stop, 0):", f"    {variable} = _next", "    _next += _lanes"]),
-        # What is behind the end by up to four warps fits 32 bits too.
-        *(["_next = _short(_max(_next, 0))", "_stop = _short(_max(_stop, 0))"] if shared.narrow else []),
+        # As unsigned numbers, since what is behind the end by up to four warps shall fit too.
+        *([f"{name} = _word({value})" for name, value in _NARROWED] if shared.narrow else []),
         "while _next < _stop:",
-        f"    _end = {narrow}(_stop - 1)",
         # A lane that has fewer repeats the last one, and forgets what comes of it: no load waits for a branch.
         f"    for _part in _range({_AT_ONCE}):",
-        f"        _at = {narrow}(_next + _part * _lanes)",
-        f"        {variable} = _at_least(_min(_at, _end), 0)",
+        f"        {variable} = _at_least(_wide(_min(_next, _stop - 1)), 0)",
         *(f"        {lane.other} = {lane.local}" for lane in lanes),
-        "        if _at >= _stop:",
+        "        if _next >= _stop:",
         *(f"            {lane.local} = {lane.other}" for lane in lanes),
-        f"    _next = {narrow}(_next + _lanes * {_AT_ONCE})",
+        "        _next += _lanes",
         "_offset = _cuda.blockDim.x >> 1",
         "while _offset > 0:",
         *(f"    {lane.other} = _across({lane.local}, _offset)" for lane in lanes),
@@ -274,7 +273,8 @@ def _shares(loop: ast.For, shared: Shared) -> list[ast.stmt]:
     body = [_Renamed({lane.name: lane.local for lane in lanes}).visit(each) for each in copied(loop.body)]
     *negative, turns, _ = (each for each in statements if isinstance(each, ast.While))
     (part,) = (each for each in turns.body if isinstance(each, ast.For))
-    part.body[-1:-1] = body
+    # Before the value is forgotten, and the next place.
+    part.body[-2:-2] = body
     for each in negative:
         each.body[-1:-1] = copied(body)
     return statements

@@ -40,9 +40,9 @@ def strictly_at_least(value, bound):
     return value
 
 
-def strictly_short(value):
-    assert 0 <= value < 2**32
-    return value
+def word(value):
+    assert 0 <= value < 2**31
+    return np.uint32(value)
 
 
 class Watched(np.ndarray):
@@ -59,7 +59,7 @@ def launch(lanes, groups, dtype=np.int32, first=0):
     ((_, code, function),) = Kernels(plan, CUDA, {}).of(plan.nodes[0])
     assert code.lanes
     threads = Threads()
-    words = {"_wide": int, "_at_least": strictly_at_least, "_short": strictly_short}
+    words = {"_wide": int, "_at_least": strictly_at_least, "_word": word}
     names = {**function.names, "_cuda": threads, **words, **Barriers.NAMES}
     tree = Barriers(CUDA, {**function.names, "_cuda": CUDA}).visit(copied(function.tree))
     kernel = python_function(Function(function.name, tree, names, function.file))
@@ -104,7 +104,7 @@ def test_bounds_of_32_bits_are_counted_in_32():
     for dtype, narrow in [(np.int32, True), (np.uint16, True), (np.int64, False), (np.uint32, False)]:
         plan = qgraph.kernel(csr).plan(*arguments(dtype))
         ((_, code, _),) = Kernels(plan, None, {}).of(plan.nodes[0])
-        assert ("_short" in code.source) is narrow
+        assert ("_word" in code.source) is narrow
 
 
 def test_a_group_without_an_iteration_reads_no_inner_one():
