@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from qgraph import language
 from qgraph.accumulating import Combining
@@ -31,6 +32,10 @@ _IDEMPOTENT = frozenset({"min", "max", "&", "|"})
 _STARTS = {"+": "_empty_sum", "^": "_empty_sum", "*": "_empty_product"}
 # What has 32 bits where bounds have.
 _NARROWED = (("_next", "_max(_next, 0)"), ("_stop", "_max(_stop, 0)"), ("_lanes", "_lanes"))
+# A longer body is run once at a time: it has operations enough, and there would be several copies of it.
+_LIGHT = 200
+# What the place of an element is made of where nothing but numbers decides it.
+_PLACE = (ast.Name, ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 _LEAVES = (ast.Return, ast.Break, ast.Continue)
 
 
@@ -254,14 +259,7 @@ def _shares(loop: ast.For, shared: Shared) -> list[ast.stmt]:
         *([] if _is_natural(first) else ["while _next < _min(_stop, 0):", f"    {variable} = _next", "    _next += _lanes"]),
         # As unsigned numbers, since what is behind the end by up to four warps shall fit too.
         *([f"{name} = _word({value})" for name, value in _NARROWED] if shared.narrow else []),
-        "while _next < _stop:",
-        # A lane that has fewer repeats the last one, and forgets what comes of it: no load waits for a branch.
-        f"    for _part in _range({_AT_ONCE}):",
-        f"        {variable} = _at_least(_wide(_min(_next, _stop - 1)), 0)",
-        *(f"        {lane.other} = {lane.local}" for lane in lanes),
-        "        if _next >= _stop:",
-        *(f"            {lane.local} = {lane.other}" for lane in lanes),
-        "        _next += _lanes",
+        "while _next < _stop: pass",
         "_offset = _cuda.blockDim.x >> 1",
         "while _offset > 0:",
         *(f"    {lane.other} = _across({lane.local}, _offset)" for lane in lanes),
@@ -272,12 +270,66 @@ def _shares(loop: ast.For, shared: Shared) -> list[ast.stmt]:
     statements = generated("\n".join(lines))
     body = [_Renamed({lane.name: lane.local for lane in lanes}).visit(each) for each in copied(loop.body)]
     *negative, turns, _ = (each for each in statements if isinstance(each, ast.While))
-    (part,) = (each for each in turns.body if isinstance(each, ast.For))
-    # Before the value is forgotten, and the next place.
-    part.body[-2:-2] = body
+    turns.body = _turn(variable, body, lanes)
     for each in negative:
         each.body[-1:-1] = copied(body)
     return statements
+
+
+def _turn(variable: str, body: Sequence[ast.stmt], lanes: Sequence[_Lane]) -> list[ast.stmt]:
+    """Several of a lane's inner iterations. One that has fewer repeats the last one, and forgets what comes of it.
+
+    So no load waits for a branch, and what no other load decides is loaded for all of them before anything waits for it.
+    """
+    often = _AT_ONCE if sum(1 for statement in body for _ in ast.walk(statement)) <= _LIGHT else 1
+    early = _Early(variable, _stored(body))
+    body = [early.visit(each) for each in copied(list(body))]
+    first: list[ast.stmt] = []
+    then: list[ast.stmt] = []
+    for part in range(often):
+        names = {variable: f"_k{part}", **{name: f"{name}_{part}" for name in early.loads}}
+        first += generated(f"_k{part} = _at_least(_wide(_min(_next, _stop - 1)), 0)\n_at{part} = _next\n_next += _lanes")
+        loads = [ast.Assign([ast.Name(name, ast.Store())], load) for name, load in early.loads.items()]
+        first += [_Renamed(names).visit(load) for load in copied(loads)]
+        then += generated(f"{variable} = _k{part}")
+        then += generated("\n".join(f"{lane.other} = {lane.local}" for lane in lanes))
+        then += [_Renamed({name: names[name] for name in early.loads}).visit(each) for each in copied(body)]
+        then += generated("\n".join([f"if _at{part} >= _stop:", *(f"    {lane.local} = {lane.other}" for lane in lanes)]))
+    return [*first, *then]
+
+
+class _Early(ast.NodeTransformer):
+    """Takes out loads that every inner iteration does, at places that its number alone decides; ``loads`` are by new name."""
+
+    def __init__(self, variable: str, stored: frozenset[str]) -> None:
+        self._variable = variable
+        self._stored = stored
+        self.loads: dict[str, ast.expr] = {}
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        parts = list(ast.walk(node.slice))
+        names = {part.id for part in parts if isinstance(part, ast.Name)}
+        if self._variable not in names or names & self._stored or not all(isinstance(part, _PLACE) for part in parts):
+            self.generic_visit(node)
+            return node
+        found = next(
+            (name for name, load in self.loads.items() if ast.dump(load) == ast.dump(node)), f"_early{len(self.loads)}"
+        )
+        self.loads.setdefault(found, node)
+        return ast.copy_location(ast.Name(found, ast.Load()), node)
+
+    def visit_If(self, node: ast.If) -> ast.If:
+        node.test = self.visit(node.test)
+        return node
+
+    def _perhaps(self, node: ast.expr) -> ast.expr:
+        # What is in it may not be computed, and then need not exist.
+        return node
+
+    visit_IfExp = visit_BoolOp = _perhaps
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        return node if len(node.ops) > 1 else cast("ast.expr", self.generic_visit(node))
 
 
 def _is_natural(node: ast.expr) -> bool:

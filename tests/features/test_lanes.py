@@ -189,6 +189,28 @@ def test_bits_and_products(check, dtype):
     check(bits, lambda: matrix(LENGTHS["hundreds"], dtype=dtype))
 
 
+def with_edges(y, a):
+    n = a.shape[1]
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(n):
+            s += a[i, k] - (a[i, k + 1] if k + 1 < n else 0.0)
+            if k + 2 < n:
+                s += 3 * a[i, k + 2]
+            if k + 3 < n and a[i, k + 3] > 0.5:
+                s += 5.0
+            if 0 < n - k - 4 < a[i, k + 4]:
+                s += 7.0
+        y[i] = s
+
+
+@pytest.mark.parametrize("columns", [13, 32, 67])
+def test_nothing_is_read_that_is_not_there(check, columns):
+    a = 99 * np.random.default_rng(4).random((5, columns))
+    kernel = check(with_edges, lambda: (np.full(5, 7.0), a.copy()))
+    assert shares(kernel, np.full(5, 7.0), a)
+
+
 def counting(y, counts, a):
     for i in range(a.shape[0]):
         s = 0.0
