@@ -141,7 +141,7 @@ def _code(
         plane = "tiles" if several and turns(program, task) else "rows"
         # What a row loads must wait for what the row before it stores: then as many threads as rows are faster.
         several = several and (plane == "tiles" or not _loads_what_it_stores(task))
-    shared = None if bins or node.first or node.then else shared_loop(program, task)
+    shared = None if node.first or node.then else shared_loop(program, task)
     # Only from here on: both kernels of a node must have the same launch shape.
     selections = task.selections if arrays else ()
     task = _stores_last(program, node, replace(task, selections=()) if arrays else task, bins)

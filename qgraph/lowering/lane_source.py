@@ -16,6 +16,7 @@ from qgraph import language
 from qgraph.accumulating import Combining
 from qgraph.compiled import WARP
 from qgraph.language import SHORT_LIMIT
+from qgraph.lowering.bin_source import bins_of
 from qgraph.lowering.element_reads import Looking, looking_at, names_stored
 from qgraph.lowering.reduction_source import applied
 from qgraph.lowering.slot_source import CASTS, Dtypes, generated, indented
@@ -53,7 +54,8 @@ class Shared:
 
 def shared_loop(program: Program, task: Task) -> Shared | None:
     """How the lanes of a group share the loop inside ``task``; None where there is none that they can."""
-    if not task.inner_length:
+    # Bins have a use for the whole block.
+    if not task.inner_length or bins_of(program, task):
         return None
     before, loop, after = _parts(task.body)
     looking = looking_at(program, task)

@@ -418,6 +418,14 @@ def with_atomic(y, a, x):
         qgraph.atomic_add(y, 2, s)
 
 
+def counted_in_bins(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * x[k]
+        y[int(s) % 5] += 1.0
+
+
 def last_value_read(y, a, x):
     for i in range(a.shape[0]):
         s = 0.0
@@ -587,7 +595,7 @@ def starts_from_what_is_written(y, a, x):
 
 
 PLAIN = [
-    *(with_break, with_continue, with_store, with_atomic, last_value_read, last_place_read, horner, prefix),
+    *(with_break, with_continue, with_store, with_atomic, counted_in_bins, last_value_read, last_place_read, horner, prefix),
     *(from_the_one_before, sometimes_kept, two_operations, taken_from, last_stored, where_the_least_is, with_step),
     *(with_else, two_loops, skips_before, stores_before, columns_of, window, starts_from_what_is_written),
 ]
