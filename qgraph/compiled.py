@@ -74,8 +74,11 @@ class TaskCode:
     along x have the last axis, those along y and z the others together, each a row, or as many as ``several`` says), ``tiles``
     (a block has ``TILE_ROWS`` rows, and a column for every ``TILE_HEIGHT`` of its threads). ``constant`` are the array
     parameters that nothing changes meanwhile. ``reduces``: it runs right with any number of blocks from 1 to
-    ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads. ``arrays``: of each parameter that is another array from copy to
-    copy of an unrolled loop its name, and the leaf that it is in copy 0, 1, ..., until that begins again.
+    ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads. ``lanes`` names the host value that says how many iterations the
+    loop inside has on average, where neighbouring threads can share these: threads along x have one iteration of the outer loop
+    together, a power of two that divides ``WARP``, and those along y have one each. ``arrays``: of each parameter that is
+    another array from copy to copy of an unrolled loop its name, and the leaf that it is in copy 0, 1, ..., until that begins
+    again.
     """
 
     task: Task
@@ -89,6 +92,7 @@ class TaskCode:
     plane: Literal["", "rows", "tiles"] = ""
     constant: frozenset[str] = frozenset()
     reduces: bool = False
+    lanes: str = ""
     arrays: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property

@@ -358,6 +358,25 @@ def step(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
     return value if value != 0 else 2**62
 
 
+def across(value: Any, offset: int) -> Any:
+    """The ``value`` of the thread that is ``offset``, a power of two, before or behind in pairs of stretches of that length.
+
+    All threads of a warp call it together.
+    """
+    raise AssertionError("generated code for CUDA calls this, and in the simulator the threads pause here")
+
+
+def empty_sum(value: Any) -> Any:
+    """The number, of the type of ``value``, that changes no sum: of floats -0.0, since x + -0.0 is x for zeros too."""
+    zero = value.__class__(0)
+    return zero if isinstance(value, numbers.Integral | np.bool_) else -zero
+
+
+def empty_product(value: Any) -> Any:
+    """The number, of the type of ``value``, that changes no product."""
+    return value.__class__(1)
+
+
 def call_host(address: int, data: Any) -> int:
     """Call the C function at ``address`` with the address of the array ``data``, or with ``data``; gives its result."""
     raise AssertionError("generated code for the CPU calls this")

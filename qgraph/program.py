@@ -351,6 +351,9 @@ class Task:
     # The loops as written, in order, that became this one; and why this one was not joined with the loop before it.
     joined: tuple[Task, ...] = ()
     note: str = ""
+    # The host value that says how many iterations the one loop inside has on average, where threads that share these would find
+    # neighbouring elements; empty elsewhere.
+    inner_length: str = ""
     # Of a task that only lets names of arrays change places: for each slot, the slot that its number is from, or the number.
     moves: tuple[tuple[Slot, Slot | int], ...] = ()
 

@@ -11,6 +11,7 @@ from qgraph.frontend import assignments, branches, loops, slices, temporaries
 from qgraph.frontend.bindings import Binding, LeafRef, ScalarRef, bind_type
 from qgraph.frontend.calls import enter_function, pruned
 from qgraph.frontend.frames import Frame, Structure
+from qgraph.frontend.inner_loops import with_inner_lengths
 from qgraph.frontend.joining import join_loops
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.ranks import rank
@@ -90,6 +91,8 @@ def _built(
     pairs = tuple((a, b) for a, b, _ in aliases)
     if fuse:
         body = join_loops(unit, pairs, body)
+    # Last: whose loops are inside is not known before those that can be are axes, and joined.
+    body = with_inner_lengths(unit, body)
     return Program(
         name=source.name,
         span=source.span,

@@ -8,7 +8,6 @@ For an array element that fails, nothing changes: the race analysis judges it. F
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import cast
 
 import numpy as np
 
+from qgraph.accumulating import Combining, Match
 from qgraph.errors import DataRaceError
 from qgraph.frontend.accesses import Access, Accesses, LoopFacts
 from qgraph.frontend.affine import Poly
@@ -25,7 +25,7 @@ from qgraph.frontend.ranks import parts_of
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.walk import collect
 from qgraph.frontend.wording import user_text
-from qgraph.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Cast, Effects, Reduction, Slot, Verdict, itemsize
+from qgraph.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Effects, Reduction, Slot, Verdict, itemsize
 from qgraph.source import Span, copied
 
 _HINT = (
@@ -33,17 +33,6 @@ _HINT = (
     "`{0} = {0} or e`, `if e < {0}: {0} = e` with companions, or one constant; not more than one of these, and no other use. "
     "To run the iterations in order, use `qgraph.serial({1})`"
 )
-_OPERATORS: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "+",
-    ast.Mult: "*",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-}
-_EXTREMES = {builtins.min: "min", builtins.max: "max", np.minimum: "min", np.maximum: "max"}
-_TESTS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 # What an index that does not vary is made of.
 _INDEX = (
     *(ast.Constant, ast.Name, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.Attribute, ast.Subscript),
@@ -90,26 +79,14 @@ def find_reductions(body: Body, facts: LoopFacts) -> Found | None:
     return finder.found()
 
 
-@dataclass(frozen=True, slots=True)
-class _Match:
-    """One statement that combines: the places that it assigns (the compared one first), and the nodes that may name them."""
-
-    statement: ast.stmt
-    operator: str
-    keys: tuple[str, ...]
-    own: frozenset[int]
-    test: str = ""
-    constant: str = ""
-
-
-class _Finder:
+class _Finder(Combining):
     """Collects the statements that combine, by place. The key of a scalar is its name, of an element its source."""
 
     def __init__(self, body: Body, facts: LoopFacts) -> None:
+        super().__init__(body.names.values)
         self.body = body
         self.unit = body.unit
         self.facts = facts
-        self.matches: list[_Match] = []
         private = names_assigned(facts.body).keys() - body.assigned.keys()
         self.varying = {*private, facts.index_tuple, *(axis.variable for axis in facts.axes)} | body.assigned.keys()
 
@@ -133,97 +110,10 @@ class _Finder:
                 return False
         return True
 
-    def keys(self, node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-        """Every place that is named under ``node``, with the node that does."""
-        for child in ast.walk(node):
-            key = self.key(child)
-            if key:
-                yield key, child
-
-    # --- statements ---
-
-    def block(self, statements: Iterable[ast.AST]) -> None:
-        """Match every statement, those inside others too."""
-        for statement in statements:
-            match = self.match(statement) if isinstance(statement, ast.stmt) else None
-            if match is not None:
-                self.matches.append(match)
-            else:
-                children = (c for c in ast.iter_child_nodes(statement) if isinstance(c, (ast.stmt, ast.match_case)))
-                self.block(children)
-
-    def match(self, node: ast.stmt) -> _Match | None:
-        match node:
-            case ast.AugAssign(target=target, op=op):
-                key, operator = self.key(target), _OPERATORS.get(type(op), "")
-                return self._made(node, operator, [key], [target]) if key and operator else None
-            case ast.Assign(targets=[target]) if self.key(target):
-                return self._assigned(node, target, self.operand(node.value))
-            case ast.If(orelse=[]):
-                return self._chosen(node)
-        return None
-
-    def _made(self, node: ast.stmt, operator: str, keys: Sequence[str], own: Iterable[ast.AST], **more: str) -> _Match:
-        return _Match(node, operator, tuple(keys), frozenset(map(id, (node, *own))), **more)
-
-    def operand(self, value: ast.expr) -> ast.expr:
-        """A value without the conversion to a kernel scalar's type around it."""
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-            cast = self.body.names.values.get(value.func.id)
-            if isinstance(cast, Cast):
-                return value.args[0]
-        return value
-
-    def _assigned(self, node: ast.stmt, target: ast.expr, value: ast.expr) -> _Match | None:
-        key = self.key(target)
-        match value:
-            case ast.BinOp():
-                operator, place = self._chain(value, key)
-                if place is not None:
-                    return self._made(node, operator, [key], [target, place])
-            case ast.Call(func=ast.Name(id=name), args=[_, _, *more], keywords=[]):
-                word = self.body.names.values.get(name)
-                places = [argument for argument in value.args if self.key(argument) == key]
-                extreme = next((sign for function, sign in _EXTREMES.items() if word is function), "")
-                if extreme and len(places) == 1 and not (more and isinstance(word, np.ufunc)):
-                    return self._made(node, extreme, [key], [target, *places])
-            case ast.BoolOp():
-                places = [operand for operand in value.values if self.key(operand) == key]
-                word = "and" if isinstance(value.op, ast.And) else "or"
-                if len(places) == 1 and self._is_bool(key):
-                    return self._made(node, word, [key], [target, *places])
-            case ast.IfExp():
-                symbol, places = self._choice(value, key)
-                if symbol:
-                    return self._made(node, "min" if symbol == "<" else "max", [key], [target, *places])
-        if self._is_constant(value):
-            return self._made(node, "store", [key], [target], constant=ast.dump(value))
-        return None
-
-    def _chain(self, value: ast.BinOp, key: str) -> tuple[str, ast.expr | None]:
-        """The operator of ``s + a - b`` or ``a * s``, and the node that is ``s``."""
-        operator = _OPERATORS.get(type(value.op), "")
-        if self.key(value.right) == key and not isinstance(value.op, ast.Sub):
-            return operator, value.right if operator else None
-        left: ast.expr = value
-        while isinstance(left, ast.BinOp) and _OPERATORS.get(type(left.op), "") == operator:
-            left = left.left
-        return operator, left if operator and self.key(left) == key else None
-
-    def _choice(self, value: ast.IfExp, key: str) -> tuple[str, list[ast.expr]]:
-        """Of ``e if e < s else s`` and its kin: which of the two it is, "<" or ">", and the nodes that are ``s``."""
-        _, place, symbol, other = self._comparison(value.test, {key: None})
-        same = ast.dump(other)
-        if place is not None and ast.dump(value.body) == same and self.key(value.orelse) == key:
-            return symbol[0], [place, value.orelse]
-        if place is not None and ast.dump(value.orelse) == same and self.key(value.body) == key:
-            return _TURNED[symbol][0], [place, value.body]
-        return "", []
-
-    def _is_bool(self, key: str) -> bool:
+    def is_bool(self, key: str) -> bool:
         return self.dtype(key) in ("bool", "")
 
-    def _is_constant(self, value: ast.expr) -> bool:
+    def is_constant(self, value: ast.expr) -> bool:
         """Whether every iteration computes the same value, from constants and scalars."""
         for child in ast.walk(value):
             if isinstance(child, ast.Call) and not self._converts(child):
@@ -236,50 +126,6 @@ class _Finder:
         word = self.body.names.values.get(call.func.id) if isinstance(call.func, ast.Name) else None
         return any(word is kind for kind in (np.float32, np.complex64, float, int, bool))
 
-    def _chosen(self, node: ast.If) -> _Match | None:
-        """``if e < s: s = e`` and its kin, with companions."""
-        pairs = list(self._pairs(node.body))
-        if not pairs or None in pairs:
-            return None
-        assigned = {key: (target, value) for key, target, value in cast("list[tuple[str, ast.expr, ast.expr]]", pairs)}
-        tests = node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else [node.test]
-        for test in tests:
-            best, place, symbol, value = self._comparison(test, assigned)
-            if place is None or ast.dump(self.operand(assigned[best][1])) != ast.dump(value) or len(assigned) != len(pairs):
-                continue
-            keys = [best, *(key for key in assigned if key != best)]
-            own = [place, *(target for target, _ in assigned.values())]
-            if len(keys) == 1:
-                return self._made(node, "min" if symbol in "<=" else "max", keys, own)
-            return self._made(node, "last" if "=" in symbol else "first", keys, own, test=symbol)
-        return None
-
-    def _pairs(self, statements: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr, ast.expr] | None]:
-        """What assignments assign: (place, target, value) of each; None for any other statement."""
-        for statement in statements:
-            match statement:
-                case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(values):
-                    parts = list(zip(targets, values, strict=True))
-                case ast.Assign(targets=[target], value=value):
-                    parts = [(target, value)]
-                case _:
-                    parts = []
-            if not parts:
-                yield None
-            for target, value in parts:
-                key = self.key(target)
-                yield (key, target, value) if key else None
-
-    def _comparison(self, test: ast.expr, assigned: Mapping[str, object]) -> tuple[str, ast.expr | None, str, ast.expr]:
-        """Of ``e < s`` or ``s > e``: the place, its node, the comparison as ``e ? s``, and ``e``."""
-        if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _TESTS:
-            symbol, (right,) = _TESTS[type(test.ops[0])], test.comparators
-            if self.key(right) in assigned:
-                return self.key(right), right, symbol, test.left
-            if self.key(test.left) in assigned:
-                return self.key(test.left), test.left, _TURNED[symbol], right
-        return "", None, "", test
-
     # --- judging ---
 
     def found(self) -> Found | None:
@@ -291,7 +137,7 @@ class _Finder:
                 if id(node) not in own:
                     stray.setdefault(key, node)
         self._drop({key for key in self._elements() if key in stray or not self._alone(key, touched)})
-        self._drop({key for key in self._elements() if self._conflict(key) is not None})
+        self._drop({key for key in self._elements() if self.conflict(key) is not None})
         for key in self.body.assigned:
             self._check_scalar(key, stray)
         return self._made_reductions(touched) if self.matches else None
@@ -324,15 +170,6 @@ class _Finder:
         place = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(node, ast.Assign) else node
         return self.key(place)
 
-    def _conflict(self, key: str) -> tuple[_Match, _Match] | None:
-        """Two statements that combine one place in different ways."""
-        first, *rest = (match for match in self.matches if key in match.keys)
-        for other in rest:
-            same_places = first.keys[0] == other.keys[0] and set(first.keys) == set(other.keys)
-            if (first.operator, first.test, first.constant) != (other.operator, other.test, other.constant) or not same_places:
-                return first, other
-        return None
-
     def _check_scalar(self, key: str, stray: Mapping[str, ast.AST]) -> None:
         name = self._text(key)
         matched = [match for match in self.matches if key in match.keys]
@@ -342,7 +179,7 @@ class _Finder:
             places = [node for statement in self.facts.body for found, node in self.keys(statement) if found == key]
             stores = [node for node in places if isinstance(getattr(node, "ctx", None), ast.Store)]
             self._refuse(name, stores[0], ())
-        conflict = self._conflict(key)
+        conflict = self.conflict(key)
         if conflict is not None:
             first, other = conflict
             what = "set to two values" if first.operator == other.operator == "store" else "combined in two ways"
@@ -353,7 +190,7 @@ class _Finder:
                 hint=_HINT.format(name, self.facts.text),
             )
 
-    def _refuse(self, name: str, node: ast.AST, matched: Sequence[_Match]) -> None:
+    def _refuse(self, name: str, node: ast.AST, matched: Sequence[Match]) -> None:
         if matched:
             also = ("it is combined here", Span.of(matched[0].statement, self.facts.file))
             what = "assigned" if isinstance(getattr(node, "ctx", None), ast.Store) else "used"
@@ -374,7 +211,7 @@ class _Finder:
         return type_.dtype
 
     def _made_reductions(self, touched: Accesses) -> Found:
-        groups: dict[frozenset[str], list[_Match]] = {}
+        groups: dict[frozenset[str], list[Match]] = {}
         for match in self.matches:
             groups.setdefault(frozenset(match.keys), []).append(match)
         locals_: dict[str, str] = {}

@@ -9,6 +9,7 @@ from qgraph.lowering.dependencies import edges_of, places_of
 from qgraph.lowering.fills import mark_fills_and_copies
 from qgraph.lowering.folding import fold_statements
 from qgraph.lowering.joins import add_joins
+from qgraph.lowering.lane_source import lane_notes
 from qgraph.lowering.one_block import consider_one_block
 from qgraph.lowering.side_by_side import put_side_by_side
 from qgraph.lowering.unrolling import unroll_loops
@@ -46,7 +47,7 @@ def build_plan(program: Program, *, fuse: bool = False, one_block: bool = False)
     )
     # Fills first: what is no kernel takes no statements. Joins last: they stand between nodes, whatever kind those are.
     plan = fold_statements(mark_fills_and_copies(plan))
-    plan = unroll_loops(add_joins(put_side_by_side(plan) if fuse else plan))
+    plan = lane_notes(unroll_loops(add_joins(put_side_by_side(plan) if fuse else plan)))
     return consider_one_block(plan) if one_block else plan
 
 

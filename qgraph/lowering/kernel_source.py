@@ -11,6 +11,7 @@ from typing import Literal
 from qgraph.combining import Taken, apart_from
 from qgraph.compiled import COPIED, SEVERAL, TILE_HEIGHT, TILE_ROWS, WARP, Parameter, TaskCode
 from qgraph.lowering.bin_source import Bins, bin_names, binning, bins_of, strided
+from qgraph.lowering.lane_source import by_lanes, lane_names, shared_loop
 from qgraph.lowering.reduction_source import cuda_finish, identities, numbered, reduction_names
 from qgraph.lowering.slot_source import Dtypes
 from qgraph.lowering.slot_source import generated as _statements
@@ -23,6 +24,7 @@ from qgraph.lowering.task_source import (
     index_tuple,
     make_function,
     one_thread_body,
+    operations,
     parameters_of,
     product,
     prologue,
@@ -139,6 +141,7 @@ def _code(
         plane = "tiles" if several and turns(program, task) else "rows"
         # What a row loads must wait for what the row before it stores: then as many threads as rows are faster.
         several = several and (plane == "tiles" or not _loads_what_it_stores(task))
+    shared = None if node.first or node.then else shared_loop(program, task)
     # Only from here on: both kernels of a node must have the same launch shape.
     selections = task.selections if arrays else ()
     task = _stores_last(program, node, replace(task, selections=()) if arrays else task, bins)
@@ -158,19 +161,19 @@ def _code(
         body = _binning(task, counts, dtypes, bins)
     elif task.on_device:
         body = [*prologue(task, dtypes), *_grid_stride(task, counts)]
-    elif plane == "tiles":
-        body = _in_tiles(task, counts, dtypes)
-    elif plane == "rows":
-        body = _by_rows(task, counts, dtypes, several=several)
-    elif several:
-        body = _several(task, counts, dtypes)
+    elif plane:
+        body = _in_tiles(task, counts, dtypes) if plane == "tiles" else _by_rows(task, counts, dtypes, several=several)
+    elif shared is not None:
+        names |= lane_names()
+        body = by_lanes(task, shared, counts, dtypes)
     else:
-        body = _one_thread(task, counts, dtypes)
+        body = _several(task, counts, dtypes) if several else _one_thread(task, counts, dtypes)
     how = _How(
         counts=() if task.on_device or not counts else (tuple(_name_of(count) for count in counts),),
         several=several,
         plane=plane,
         reduces=bool(task.reductions or bins),
+        lanes=task.inner_length if shared is not None else "",
         arrays=arrays,
         selections=selections,
     )
@@ -185,6 +188,7 @@ class _How:
     several: bool = False
     plane: Literal["", "rows", "tiles"] = ""
     reduces: bool = False
+    lanes: str = ""
     arrays: Arrays = ()
     selections: tuple[Selection, ...] = ()
 
@@ -211,6 +215,7 @@ def _finished(
         plane=how.plane,
         constant=constant_arrays(program, parameters, node.tasks) - _changing(program, parameters, how.selections),
         reduces=how.reduces,
+        lanes=how.lanes,
         arrays=how.arrays,
     )
     return code, function
@@ -280,18 +285,9 @@ def _changing(program: Program, parameters: Sequence[Parameter], selections: Seq
 
 def _is_light(task: Task) -> bool:
     """Whether an iteration is a few operations: then memory is the limit, and a thread should have several in flight."""
-    nodes = list(_operations(task.body, task.names))
+    nodes = list(operations(task.body, task.names))
     most = _LIGHT * min(len(task.written), _MOST_LIGHT)
     return len(nodes) <= most and not any(isinstance(node, (ast.For, ast.While)) for node in nodes)
-
-
-def _operations(statements: Sequence[ast.stmt], names: Mapping[str, object]) -> Iterator[ast.AST]:
-    """The syntax tree of statements, with the bodies of the functions that they call."""
-    for node in (child for statement in statements for child in ast.walk(statement)):
-        yield node
-        called = names.get(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
-        if isinstance(called, Function):
-            yield from _operations(called.tree.body, called.names)
 
 
 def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:

@@ -24,11 +24,13 @@ from qgraph.compiled import PROGRAMMATIC
 from qgraph.errors import BackendError
 from qgraph.lowering.atomics import (
     PEEKED,
+    across_word,
     atomic_word,
     bound_word,
     cast_word,
     condition_word,
     division_word,
+    empty_word,
     is_over_word,
     match_word,
     peek_spread_word,
@@ -165,6 +167,9 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.special[id(language.quotient)] = division_word("quotient")
     typing.special[id(language.remainder)] = division_word("remainder")
     typing.special[id(language.short)] = short_word()
+    typing.special[id(language.across)] = across_word()
+    typing.special[id(language.empty_sum)] = empty_word("empty_sum")
+    typing.special[id(language.empty_product)] = empty_word("empty_product")
     typing.special[id(language.power)] = power_word()
     typing.special[id(language.divisor)] = divisor_word("divisor")
     typing.special[id(language.step)] = divisor_word("step")
@@ -442,7 +447,8 @@ def simulator_kernel(function: Function) -> _SimulatedKernel:
     threads = Threads()
     # All barriers are in the kernel itself, none in what it calls.
     tree = Barriers(cuda_module(), _with_cuda(function)).visit(copied(function.tree))
-    return _SimulatedKernel(_simulated(replace(function, tree=tree), {}, threads), threads)
+    names = {**function.names, **Barriers.NAMES}
+    return _SimulatedKernel(_simulated(replace(function, tree=tree, names=names), {}, threads), threads)
 
 
 def _with_cuda(function: Function) -> dict[str, object]:

@@ -150,10 +150,15 @@ def _combine_one(reduction: Reduction, dtypes: Dtypes) -> list[str]:
 
 def _apply(reduction: Reduction, place: str, value: str, cast: str) -> list[str]:
     """Lines that combine ``place`` with ``value``, for an operator without ``at``."""
-    symbol = _CHOOSES.get(reduction.operator)
+    return applied(reduction.operator, place, value, cast)
+
+
+def applied(operator: str, place: str, value: str, cast: str = "") -> list[str]:
+    """Lines that combine ``place`` with ``value``; ``cast`` converts to the type of the place."""
+    symbol = _CHOOSES.get(operator)
     if symbol is not None:
         return [f"if {value} {symbol} {place}:", f"    {place} = {value}"]
-    operator = {"and": "&", "or": "|"}.get(reduction.operator, reduction.operator)
+    operator = {"and": "&", "or": "|"}.get(operator, operator)
     return [f"{place} = {cast}({place} {operator} {value})"]
 
 

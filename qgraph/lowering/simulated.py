@@ -10,9 +10,11 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+
+from qgraph import language
 
 # Along x, or along x, y and z.
 Extents = int | tuple[int, ...]
@@ -79,19 +81,36 @@ class Threads:
                     self.threadIdx = lane
                     function(*arguments)
 
-    def _take_turns(self, waiting: dict[_Index, Generator[tuple[int, int], int | None, None]]) -> None:
-        answer: int | None = None
+    def _take_turns(self, waiting: dict[_Index, Generator[tuple[int, Any], Any, None]]) -> None:
+        answers: dict[_Index, Any] = dict.fromkeys(waiting)
         while waiting:
-            said: dict[_Index, tuple[int, int]] = {}
+            said: dict[_Index, tuple[int, Any]] = {}
             for lane, thread in waiting.items():
                 self.threadIdx = lane
                 try:
-                    said[lane] = thread.send(answer)
+                    said[lane] = thread.send(answers[lane])
                 except StopIteration:
                     continue
             assert len({barrier for barrier, _ in said.values()}) <= 1, "threads of one block wait at different barriers"
             waiting = {lane: waiting[lane] for lane in said}
-            answer = int(any(vote for _, vote in said.values()))
+            answers = self._answers({lane: told for lane, (_, told) in said.items()})
+
+    def _answers(self, said: Mapping[_Index, Any]) -> dict[_Index, Any]:
+        """What each thread is told at a barrier: how all have voted, or what another one has."""
+        if not any(isinstance(told, _Shown) for told in said.values()):
+            return dict.fromkeys(said, int(any(said.values())))
+        numbers = {lane.x + lane.y * self.blockDim.x: told for lane, told in said.items()}
+        # A shuffle asks all threads of a warp, which a block of the simulator stands for.
+        assert len(numbers) == self.blockDim.x * self.blockDim.y, "a thread has left before a shuffle"
+        return {lane: numbers[(lane.x + lane.y * self.blockDim.x) ^ told.offset].value for lane, told in said.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What a thread shows in a shuffle, and how far away the one is whose value it wants."""
+
+    value: Any
+    offset: int
 
 
 def _index(extents: Extents) -> _Index:
@@ -103,10 +122,17 @@ def _places(extents: _Index) -> list[_Index]:
 
 
 class Barriers(ast.NodeTransformer):
-    """Calls of the barriers of ``cuda``, by whatever name, to ``yield barrier, vote``: what that gives is what all voted."""
+    """Calls of the barriers of ``cuda``, by whatever name, to ``yield barrier, vote``: what that gives is what all voted.
+
+    Those of ``language.across`` to ``yield barrier, shown``, which gives what the other one has shown.
+    """
+
+    SHOWN: ClassVar[str] = "_qgraph_shown"
+    NAMES: ClassVar[dict[str, object]] = {SHOWN: _Shown}
 
     def __init__(self, cuda: object, names: Mapping[str, object]) -> None:
         self._modules = {name for name, value in names.items() if value is cuda}
+        self._shuffles = {name for name, value in names.items() if value is language.across}
         self._count = 0
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -114,8 +140,12 @@ class Barriers(ast.NodeTransformer):
         self.generic_visit(node)
         match node.func:
             case ast.Attribute(ast.Name(module), name) if module in self._modules and name in _BARRIERS:
-                self._count += 1
-                vote = node.args[0] if node.args else ast.Constant(0)
-                said = ast.Tuple([ast.Constant(self._count), vote], ast.Load())
-                return ast.fix_missing_locations(ast.copy_location(ast.Yield(said), node))
+                return self._pause(node, node.args[0] if node.args else ast.Constant(0))
+            case ast.Name(name) if name in self._shuffles:
+                return self._pause(node, ast.Call(ast.Name(self.SHOWN, ast.Load()), node.args, []))
         return node
+
+    def _pause(self, node: ast.Call, told: ast.expr) -> ast.expr:
+        self._count += 1
+        said = ast.Tuple([ast.Constant(self._count), told], ast.Load())
+        return ast.fix_missing_locations(ast.copy_location(ast.Yield(said), node))

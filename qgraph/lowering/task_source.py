@@ -7,7 +7,7 @@ begin with an underscore are generated.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from qgraph import language
 from qgraph.compiled import Parameter
@@ -183,3 +183,12 @@ def replace_continue(statements: list[ast.stmt]) -> list[ast.stmt]:
 def product(counts: Sequence[ast.expr]) -> str:
     """The code of the number of iterations of axes with these counts."""
     return " * ".join(f"({ast.unparse(count)})" if len(counts) > 1 else ast.unparse(count) for count in counts)
+
+
+def operations(statements: Sequence[ast.stmt], names: Mapping[str, object]) -> Iterator[ast.AST]:
+    """The syntax tree of statements, with the bodies of the functions that they call."""
+    for node in (child for statement in statements for child in ast.walk(statement)):
+        yield node
+        called = names.get(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+        if isinstance(called, Function):
+            yield from operations(called.tree.body, called.names)

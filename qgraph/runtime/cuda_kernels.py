@@ -22,7 +22,7 @@ from qgraph.program import FAULT_WORDS, FAULTS, MAX_PARTIALS, TURNS, ArrayType, 
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.cuda_driver import DeviceContext, FarArrays, call, driver, failure, outside_captures
 from qgraph.runtime.formats import FORMATS
-from qgraph.runtime.launch_shapes import MAX_GRID, MAX_GRID_DOWN, Shape, by_rows, in_tiles
+from qgraph.runtime.launch_shapes import MAX_GRID, MAX_GRID_DOWN, Shape, by_lanes, by_rows, in_tiles
 
 DEFAULT_BLOCK_SIZE = 256
 _WORD = 8
@@ -430,7 +430,7 @@ class KernelNode:
     """
 
     __slots__ = (
-        *("_counts", "_loop", "_many", "_most", "_resident", "bit", "block", "code", "copy", "early", "executable"),
+        *("_counts", "_inside", "_loop", "_many", "_most", "_resident", "bit", "block", "code", "copy", "early", "executable"),
         *("form", "function", "handle", "index", "launch", "pointers", "shape"),
     )
 
@@ -453,6 +453,7 @@ class KernelNode:
         self.shape = Shape(self._most if code.on_device else 1, self.block)
         # For each loop of the kernel, the host values that make its extent.
         self._counts = tuple(tuple(setting.host_index[name] for name in names) for names in code.counts)
+        self._inside = setting.host_index[code.lanes] if code.lanes else None
         # From here on each thread of a light loop has several iterations: the device stays full.
         self._many = setting.device.multiprocessors * _RESIDENT_THREADS * SEVERAL
         # What the parameter of this meaning is.
@@ -498,13 +499,18 @@ class KernelNode:
         several = self.code.several and (self.code.reduces or threads >= self._many)
         if self.code.plane:
             return self._over_plane([host[index] for index in self._counts[0]], SEVERAL if several else 1)
+        if self._inside is not None:
+            return self._checked(by_lanes(max(threads, 1), host[self._inside], self.block), threads)
         share = self.block * SEVERAL if several else self.block
         grid = -(-threads // share) if threads > 0 else 1
         if self.code.reduces:
             return Shape(min(grid, self._most), self.block)
-        if grid > MAX_GRID:
+        return self._checked(Shape(grid, self.block), threads)
+
+    def _checked(self, shape: Shape, threads: int) -> Shape:
+        if shape.blocks > MAX_GRID:
             raise self._too_long(f"this loop has {threads} iterations, and a launch holds {MAX_GRID * self.block}")
-        return Shape(grid, self.block)
+        return shape
 
     def _over_plane(self, extents: Sequence[int], share: int) -> Shape:
         shape = in_tiles(extents, self.block) if self.code.plane == "tiles" else by_rows(extents, self.block, share)

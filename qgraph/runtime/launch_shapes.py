@@ -13,6 +13,9 @@ MAX_GRID = 2**31 - 1
 MAX_GRID_DOWN = 65535
 # A block is no narrower than this many columns, a sector of float32, if there are so many.
 _NARROW = 8
+# Iterations of an inner loop that are not shared, and that a thread has, about, where they are.
+_FEW_INSIDE = 12
+_INSIDE = 4
 # Idle threads at the end of each row, for one with work, that are no reason for a narrower block.
 _FEW_IDLE = 1 / 8
 
@@ -60,6 +63,28 @@ def in_tiles(extents: Sequence[int], threads: int) -> Shape:
     down = -(-rows // TILE_ROWS)
     times = -(-down // MAX_GRID_DOWN)
     return Shape(-(-columns // across), across * TILE_HEIGHT, -(-down // times), 1, times)
+
+
+def by_lanes(iterations: int, inside: int, threads: int, warp: int = WARP) -> Shape:
+    """The shape for a loop of which neighbouring threads share each iteration: x along the one, y along all.
+
+    Args:
+        iterations: of the loop.
+        inside: iterations of the loop inside it, on average.
+        threads: of a block.
+        warp: threads that can share one at most; where blocks are no whole warps, each thread has one of its own.
+
+    Returns:
+        A shape with as many threads along x as share an iteration.
+    """
+    lanes = 1
+    if inside >= _FEW_INSIDE and threads % warp == 0:
+        # The power of two that is nearest, as a factor.
+        while lanes < warp and 2 * (lanes * _INSIDE) ** 2 < inside**2:
+            lanes *= 2
+    if lanes > 1 and -(-iterations // (threads // lanes)) > MAX_GRID:
+        lanes = 1
+    return Shape(-(-iterations // (threads // lanes)), lanes, threads_down=threads // lanes)
 
 
 def _across(columns: int) -> int:

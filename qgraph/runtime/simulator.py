@@ -16,7 +16,7 @@ from qgraph.runtime.array_view import ArrayView, view_of_host
 from qgraph.runtime.call import Call
 from qgraph.runtime.faults import FaultReader
 from qgraph.runtime.host_calls import Numbers, call_plainly
-from qgraph.runtime.launch_shapes import Shape, by_rows, in_tiles
+from qgraph.runtime.launch_shapes import Shape, by_lanes, by_rows, in_tiles
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
@@ -129,6 +129,8 @@ class SimulatorExecutable:
         (count,) = extents
         if code.reduces:
             return Shape(min(max(1, -(-count // (_BLOCK * (SEVERAL if code.several else 1)))), _STRIDED_GRID), _BLOCK)
+        if code.lanes:
+            return by_lanes(count, call.host[self._hosts[code.lanes]], _BLOCK, _BLOCK)
         several = code.several and count > _BLOCK * SEVERAL
         if code.plane and count:
             axes = [call.host[self._hosts[name]] for name in code.counts[0]]

@@ -1,0 +1,607 @@
+"""Loops inside that only add up: where they are long, neighbouring threads share one, and the answer is the same."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import qgraph
+
+POISON = 77
+
+
+def matrix(lengths, columns=50, dtype="float32"):
+    """A sparse matrix whose rows have so many entries: values, columns, starts; and a vector, and room for the product."""
+    rng = np.random.default_rng(3)
+    starts = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=starts[1:])
+    kind = np.dtype(dtype).kind
+    values, x = (rng.integers(-99 if kind == "i" else 1, 99, n).astype(dtype) for n in (int(starts[-1]), columns))
+    if kind in "fc":
+        values, x = values / np.array(99, dtype), x / np.array(99, dtype)
+    places = rng.integers(0, columns, int(starts[-1])).astype(np.int32)
+    return np.full(len(lengths), POISON, dtype), values, places, starts, x
+
+
+LENGTHS = {
+    "one row": [40],
+    "one entry": [13, 1, 40],
+    "empty rows": [0, 0, 60, 0, 45, 0, 0, 31, 0, 0, 0, 90, 0],
+    "hundreds": [300, 1, 0, 2, 17, 16, 15, 33, 32, 31, 8],
+    "all alike": [32] * 19,
+    "few lanes": [13] * 9,
+    "two lanes": [12] * 17,
+    "short rows": [5, 4, 0, 3, 5, 5, 1],
+    "no entries": [0] * 9,
+    "no rows": [],
+}
+
+
+def csr(y, values, columns, starts, x):
+    for i in range(y.shape[0]):
+        s = 0.0
+        for k in range(starts[i], starts[i + 1]):
+            s += values[k] * x[columns[k]]
+        y[i] = s
+
+
+def csr_of_integers(y, values, columns, starts, x):
+    for i in range(y.shape[0]):
+        s = x[0]
+        for k in range(starts[i], starts[i + 1]):
+            s += values[k] * x[columns[k]]
+        y[i] = s
+
+
+def backwards(y, values, columns, starts, x):
+    n = y.shape[0]
+    for i in range(n - 1, -1, -1):
+        first = starts[i]
+        s = x[i % x.shape[0]]
+        for k in range(first, starts[i + 1]):
+            value = values[k]
+            s = s - value * x[columns[k]]
+        y[i] = s / 2
+        y[i] += first
+
+
+def several_sums(y, values, columns, starts, x):
+    for i in range(y.shape[0]):
+        s = 0.0
+        p = 1.0
+        least = 5.0
+        most = -5.0
+        for k in range(starts[i], starts[i + 1]):
+            v = values[k] * x[columns[k]]
+            s += v
+            p *= 1 - v / 4
+            least = min(least, v)
+            if v > most:
+                most = v
+        if starts[i] == starts[i + 1]:
+            continue
+        y[i] = s + 10 * p + 100 * least + 1000 * most
+
+
+def guarded(y, values, columns, starts, x):
+    for i in range(y.shape[0]):
+        s = 0.0
+        for k in range(starts[i], starts[i + 1]):
+            if columns[k] % 3 == 1:
+                s += values[k] * x[columns[k]]
+            else:
+                c = columns[k]
+                s -= x[c]
+        y[i] = s
+
+
+def from_the_end(y, values, columns, starts, x):
+    for i in range(y.shape[0]):
+        s = 0.0
+        for k in range(starts[i] - values.shape[0], starts[i + 1] - values.shape[0]):
+            s += values[k] * x[columns[k]]
+        y[i] = s
+
+
+def across_zero(y, values, columns, starts, x):
+    for i in range(y.shape[0]):
+        s = 0.0
+        for k in range(starts[i] - starts[y.shape[0]] // 2, starts[i + 1] - starts[y.shape[0]] // 2):
+            s += values[k] * x[columns[k]]
+        y[i] = s
+
+
+@qgraph.func
+def weighted(a, b):
+    return a * b + a
+
+
+def through_a_function(y, values, columns, starts, x):
+    for i in range(y.shape[0]):
+        s = 0.0
+        for k in range(starts[i], starts[i + 1]):
+            s += weighted(values[k], x[columns[k]])
+        y[i] = math.sqrt(abs(s))
+
+
+def adds_to_what_is_there(y, values, columns, starts, x):
+    for i in range(y.shape[0]):
+        s = y[i]
+        for k in range(starts[i], starts[i + 1]):
+            s -= values[k] * x[columns[k]]
+        y[i] = s
+
+
+def some_way_back(y, values, columns, starts, x):
+    for i in range(y.shape[0]):
+        first = starts[i]
+        s = 0.0
+        for k in range(first, starts[i + 1]):
+            back = min(columns[k], k - first)
+            s += values[k - back] * x[back]
+        y[i] = s
+
+
+FLOATS = [
+    csr,
+    some_way_back,
+    backwards,
+    several_sums,
+    guarded,
+    from_the_end,
+    across_zero,
+    through_a_function,
+    adds_to_what_is_there,
+]
+
+
+def shares(kernel, *args):
+    return "threads share it where it is long" in str(kernel.plan(*args))
+
+
+def long(lengths):
+    return any(lengths) and sum(lengths) // len(lengths) >= 12
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("function", FLOATS)
+def test_sums_of_floats(check, function, lengths):
+    same = not lengths or (not any(lengths) and function in (several_sums, adds_to_what_is_there))
+    kernel = check(function, lambda: matrix(lengths), tolerance=1e-4, noop=same)
+    assert shares(kernel, *matrix(lengths))
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint8", "int16", "uint64"])
+def test_sums_of_integers_are_the_same_to_the_bit(check, dtype, lengths):
+    kernel = check(csr_of_integers, lambda: matrix(lengths, dtype=dtype), noop=not lengths)
+    assert shares(kernel, *matrix(lengths, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex64", "complex128"])
+def test_other_floats(check, dtype):
+    check(csr_of_integers, lambda: matrix(LENGTHS["hundreds"], dtype=dtype), tolerance=1e-4 if dtype == "complex64" else 1e-11)
+
+
+@pytest.mark.needs("float16", "float16_math")
+def test_halves(check):
+    check(csr_of_integers, lambda: matrix([40, 3, 0, 12], dtype="float16"), tolerance=0.05)
+
+
+def bits(y, values, columns, starts, x):
+    for i in range(y.shape[0]):
+        a = values[0]
+        b = x[1]
+        c = x[2]
+        p = values[1]
+        for k in range(starts[i], starts[i + 1]):
+            a &= values[k]
+            b |= values[k]
+            c ^= values[k] * x[columns[k]]
+            p *= values[k]
+        y[i] = a + 3 * b + 5 * c + 7 * p
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint16"])
+def test_bits_and_products(check, dtype):
+    check(bits, lambda: matrix(LENGTHS["hundreds"], dtype=dtype))
+
+
+def with_edges(y, a):
+    n = a.shape[1]
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(n):
+            s += a[i, k] - (a[i, k + 1] if k + 1 < n else 0.0)
+            if k + 2 < n:
+                s += 3 * a[i, k + 2]
+            if k + 3 < n and a[i, k + 3] > 0.5:
+                s += 5.0
+            if 0 < n - k - 4 < a[i, k + 4]:
+                s += 7.0
+        y[i] = s
+
+
+@pytest.mark.parametrize("columns", [13, 32, 67])
+def test_nothing_is_read_that_is_not_there(check, columns):
+    a = 99 * np.random.default_rng(4).random((5, columns))
+    kernel = check(with_edges, lambda: (np.full(5, 7.0), a.copy()))
+    assert shares(kernel, np.full(5, 7.0), a)
+
+
+def counting(y, counts, a):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k]
+        qgraph.atomic_add(counts, (0, i % 3), 1)
+        y[i] = s
+
+
+def test_what_follows_is_done_once(check):
+    a = np.random.default_rng(4).random((30, 50))
+    kernel = check(counting, lambda: (np.full(30, 7.0), np.zeros((1, 3), np.int64), a.copy()))
+    assert shares(kernel, np.full(30, 7.0), np.zeros((1, 3), np.int64), a)
+
+
+def negative_zeros(y, x):
+    for i in range(x.shape[0]):
+        s = -0.0
+        for k in range(x.shape[1]):
+            s += x[i, k]
+        y[i] = s
+
+
+def test_a_sum_of_negative_zeros_is_one(rig):
+    x, y = np.full((5, 40), -0.0, np.float32), np.ones(5, np.float32)
+    rig.run(rig.kernel(negative_zeros), y, x)
+    assert np.signbit(y).all()
+
+
+def nan_spreads(y, x):
+    for i in range(x.shape[0]):
+        least = x[0, 0]
+        most = x[0, 0]
+        for k in range(x.shape[1]):
+            least = np.minimum(least, x[i, k])
+            most = np.maximum(x[i, k], most)
+        y[i] = least + most
+
+
+def test_numpys_nan_wins_wherever_it_is(rig):
+    x, y = np.random.default_rng(1).random((40, 40)), np.zeros(40)
+    x[np.arange(1, 40), np.arange(1, 40)] = np.nan
+    rig.run(rig.kernel(nan_spreads), y, x)
+    assert np.isnan(y).tolist() == [False] + [True] * 39
+
+
+# --- dense ------------------------------------------------------------------------------------------------------------
+
+
+def dense(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * x[k]
+        y[i] = s
+
+
+def part_of_a_row(y, a, x):
+    for i in range(1, a.shape[0], 2):
+        s = 0.0
+        for k in range(2, a.shape[1] - 1):
+            s += a[i, k - 1] * x[k + 1] - a[i, k]
+        y[i] = s
+
+
+def rows_of(rows, columns, order="C"):
+    rng = np.random.default_rng(2)
+    a = np.asarray(rng.random((rows, columns)), order=order)
+    return np.full(rows, float(POISON)), a, rng.random(columns)
+
+
+@pytest.mark.parametrize("shape", [(1, 300), (9, 64), (40, 13), (7, 8), (0, 30), (5, 0), (33, 100)])
+@pytest.mark.parametrize("function", [dense, part_of_a_row])
+def test_dense_products(check, function, shape):
+    nothing = shape[0] == 0 or (function is part_of_a_row and shape[0] == 1)
+    kernel = check(function, lambda: rows_of(*shape), noop=nothing)
+    assert shares(kernel, *rows_of(*shape))
+
+
+def test_in_fortran_order_the_rows_are_neighbours(check):
+    kernel = check(dense, lambda: rows_of(20, 40, "F"))
+    assert not shares(kernel, *rows_of(20, 40, "F"))
+
+
+@pytest.mark.parametrize("options", [{"fuse": True}, {"block_size": 8}, {"block_size": 96}, {"fastmath": True}], ids=str)
+def test_options(check, options):
+    check(dense, lambda: rows_of(30, 70), tolerance=1e-9, **options)
+
+
+def power_method(y, a, x, steps):
+    for _ in qgraph.serial(range(steps)):
+        for i in range(a.shape[0]):
+            s = 0.0
+            for k in range(a.shape[1]):
+                s += a[i, k] * x[k]
+            y[i] = s
+        total = 0.0
+        for i in range(x.shape[0]):
+            total += y[i] * y[i]
+        for i in range(x.shape[0]):
+            x[i] = y[i] / math.sqrt(total)
+
+
+def changing_places(y, a, x, steps):
+    for _ in qgraph.serial(range(steps)):
+        for i in range(a.shape[0]):
+            s = 0.0
+            for k in range(a.shape[1]):
+                s += a[i, k] * x[k]
+            y[i] = s / a.shape[1]
+        x, y = y, x
+
+
+def until_small(y, a, x, steps):
+    total = 1.0
+    while total > 1e-3:
+        for i in range(a.shape[0]):
+            s = 0.0
+            for k in range(a.shape[1]):
+                s += a[i, k] * x[k]
+            y[i] = s / a.shape[1]
+        total = 0.0
+        for i in range(x.shape[0]):
+            x[i] = y[i]
+            total = max(total, abs(y[i]))
+
+
+@pytest.mark.parametrize("function", [power_method, changing_places, until_small])
+@pytest.mark.parametrize("n", [1, 24, 41])
+@pytest.mark.parametrize("options", [{}, {"fuse": True}], ids=str)
+def test_in_device_loops(check, function, n, options):
+    kernel = check(function, lambda: (*rows_of(n, n), 5), tolerance=1e-9, **options)
+    if not options:
+        assert shares(kernel, *rows_of(n, n), 5)
+
+
+def test_lengths_may_change_from_call_to_call(rig):
+    kernel = rig.kernel(csr)
+    for lengths in (*LENGTHS.values(), *reversed(LENGTHS.values())):
+        args, expected = matrix(lengths), matrix(lengths)
+        rig.run(kernel, *args)
+        kernel.reference(*expected)
+        np.testing.assert_allclose(args[0], expected[0], rtol=1e-4, atol=1e-5)
+    assert kernel.stats.compilations == 1
+
+
+# --- loops that stay as they are ---------------------------------------------------------------------------------------
+
+
+def with_break(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            if s > 5:
+                break
+            s += a[i, k] * x[k]
+        y[i] = s
+
+
+def with_continue(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            if a[i, k] > 0.5:
+                continue
+            s += a[i, k] * x[k]
+        y[i] = s
+
+
+def with_store(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * x[k]
+            a[i, k] = 0.0
+        y[i] = s
+
+
+def with_atomic(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * x[k]
+            qgraph.atomic_add(y, k % 2, 1.0)
+        qgraph.atomic_add(y, 2, s)
+
+
+def counted_in_bins(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * x[k]
+        y[int(s) % 5] += 1.0
+
+
+def last_value_read(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        v = 0.0
+        for k in range(a.shape[1]):
+            v = a[i, k] * x[k]
+            s += v
+        y[i] = s + 100 * v
+
+
+def last_place_read(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        k = 0
+        for k in range(a.shape[1]):
+            s += a[i, k] * x[k]
+        y[i] = s + k
+
+
+def horner(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            s = s * 0.5 + a[i, k]
+        y[i] = s
+
+
+def prefix(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        t = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k]
+            t += s
+        y[i] = t
+
+
+def from_the_one_before(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        v = 1.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * v
+            v = x[k]
+        y[i] = s
+
+
+def sometimes_kept(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        v = 1.0
+        for k in range(a.shape[1]):
+            if a[i, k] > 0.5:
+                v = x[k]
+            s += a[i, k] * v
+        y[i] = s
+
+
+def two_operations(y, a, x):
+    for i in range(a.shape[0]):
+        s = 1.0
+        for k in range(a.shape[1]):
+            s += a[i, k]
+            s *= x[k]
+        y[i] = s
+
+
+def taken_from(y, a, x):
+    for i in range(a.shape[0]):
+        s = 1.0
+        for k in range(a.shape[1]):
+            s = a[i, k] - s
+        y[i] = s
+
+
+def last_stored(y, a, x):
+    for i in range(a.shape[0]):
+        s = 1.0
+        for k in range(a.shape[1]):
+            if a[i, k] > 0.5:
+                s = x[k]
+        y[i] = s
+
+
+def where_the_least_is(y, a, x):
+    for i in range(a.shape[0]):
+        least = 2.0
+        where = -1
+        for k in range(a.shape[1]):
+            if a[i, k] < least:
+                least = a[i, k]
+                where = k
+        y[i] = where
+
+
+def with_step(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(0, a.shape[1], 2):
+            s += a[i, k] * x[k]
+        y[i] = s
+
+
+def with_else(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * x[k]
+        else:
+            s += 1
+        y[i] = s
+
+
+def two_loops(y, a, x):
+    for i in range(a.shape[0]):
+        most = 0.0
+        for k in range(a.shape[1]):
+            most = max(most, a[i, k])
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] / most
+        y[i] = s
+
+
+def skips_before(y, a, x):
+    for i in range(a.shape[0]):
+        if a[i, 0] > 0.5:
+            continue
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * x[k]
+        y[i] = s
+
+
+def stores_before(y, a, x):
+    for i in range(a.shape[0]):
+        y[i] += 1.0
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * x[k]
+        y[i] += s
+
+
+def columns_of(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[0]):
+            s += a[k, i] * x[k]
+        y[i] = s
+
+
+def window(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[0]):
+            s += x[i + k] * a[0, k]
+        y[i] = s
+
+
+def starts_from_what_is_written(y, a, x):
+    for i in range(a.shape[0]):
+        first = int(y[i]) % 2
+        s = 0.0
+        for k in range(first, a.shape[1]):
+            s += a[i, k] * x[k]
+        y[i] = s
+
+
+PLAIN = [
+    *(with_break, with_continue, with_store, with_atomic, counted_in_bins, last_value_read, last_place_read, horner, prefix),
+    *(from_the_one_before, sometimes_kept, two_operations, taken_from, last_stored, where_the_least_is, with_step),
+    *(with_else, two_loops, skips_before, stores_before, columns_of, window, starts_from_what_is_written),
+]
+
+
+@pytest.mark.parametrize("function", PLAIN)
+def test_what_is_no_sum_stays_as_it_is(check, function):
+    kernel = check(function, lambda: rows_of(19, 40), tolerance=1e-9)
+    assert not shares(kernel, *rows_of(19, 40))
