@@ -32,7 +32,7 @@ _AT_ONCE = 4
 _IDEMPOTENT = frozenset({"min", "max", "&", "|"})
 _STARTS = {"+": "_empty_sum", "^": "_empty_sum", "*": "_empty_product"}
 # What has 32 bits where bounds have.
-_NARROWED = (("_next", "_max(_next, 0)"), ("_stop", "_max(_stop, 0)"), ("_lanes", "_lanes"))
+_NARROWED = (("_inside", "_max(_inside, 0)"), ("_stop", "_max(_stop, 0)"), ("_lanes", "_lanes"))
 # A longer body is run once at a time: it has operations enough, and there would be several copies of it.
 _LIGHT = 200
 # What the place of an element is made of where nothing but numbers decides it.
@@ -253,15 +253,19 @@ def _shares(loop: ast.For, shared: Shared) -> list[ast.stmt]:
     lanes = [_Lane(name, operator) for name, operator in shared.accumulators.items()]
     lines = [
         "_lanes = _wide(_cuda.blockDim.x)",
-        f"_next = _wide({ast.unparse(first)}) + _cuda.threadIdx.x",
+        f"_inside = _wide({ast.unparse(first)}) + _cuda.threadIdx.x",
         f"_stop = _wide({ast.unparse(stop)})",
-        "if _place != _t: _stop = _next",
+        "if _place != _t: _stop = _inside",
         *(lane.start for lane in lanes),
         # Only a place that is not negative needs no look whether it counts from the end.
-        *([] if _is_natural(first) else ["while _next < _min(_stop, 0):", f"    {variable} = _next", "    _next += _lanes"]),
+        *(
+            []
+            if _is_natural(first)
+            else ["while _inside < _min(_stop, 0):", f"    {variable} = _inside", "    _inside += _lanes"]
+        ),
         # As unsigned numbers, since what is behind the end by up to four warps shall fit too.
         *([f"{name} = _word({value})" for name, value in _NARROWED] if shared.narrow else []),
-        "while _next < _stop: pass",
+        "while _inside < _stop: pass",
         "_offset = _cuda.blockDim.x >> 1",
         "while _offset > 0:",
         *(f"    {lane.other} = _across({lane.local}, _offset)" for lane in lanes),
@@ -290,7 +294,7 @@ def _turn(variable: str, body: Sequence[ast.stmt], lanes: Sequence[_Lane]) -> li
     then: list[ast.stmt] = []
     for part in range(often):
         names = {variable: f"_k{part}", **{name: f"{name}_{part}" for name in early.loads}}
-        first += generated(f"_k{part} = _at_least(_wide(_min(_next, _stop - 1)), 0)\n_at{part} = _next\n_next += _lanes")
+        first += generated(f"_k{part} = _at_least(_wide(_min(_inside, _stop - 1)), 0)\n_at{part} = _inside\n_inside += _lanes")
         loads = [ast.Assign([ast.Name(name, ast.Store())], load) for name, load in early.loads.items()]
         first += [_Renamed(names).visit(load) for load in copied(loads)]
         then += generated(f"{variable} = _k{part}")

@@ -91,7 +91,12 @@ def make_function(
 
 def parameters_of(program: Program, task: Task, body: Sequence[ast.stmt]) -> tuple[Parameter, ...]:
     """What ``body`` reads from outside: leaves, host values, slots and the like, in one fixed order."""
-    return ordered(program, {child.id for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)})
+    names = [child for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)]
+    parameters = ordered(program, {name.id for name in names})
+    stored = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    taken = {parameter.name for parameter in parameters if parameter.kind != "leaf"} & stored
+    assert not taken, f"generated code assigns to its parameters: {taken}"
+    return parameters
 
 
 def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
