@@ -13,7 +13,6 @@ _WHY = {
     ("programs", "boltzmann", "CuPy"): (
         "as for fdtd; and its kernel counts one place up from array to array, where qgraph computes each of its own"
     ),
-    ("memory_bound", "csr, varied", "CuPy"): "a row belongs to one thread; cuSPARSE shares out long rows",
     ("ladders", "chain, 1:", "CuPy"): "with one node the call counts, and a replay of CuPy's looks at no arguments",
     ("ladders", "chain, 1:", "Warp"): "with one node the call counts, and a launch of Warp's graph looks at no arguments",
     ("ladders", "changed, 1:", "Warp"): "it launches its one kernel anew, and has no graph to patch",
