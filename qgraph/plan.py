@@ -139,7 +139,7 @@ class Unrolling:
     def long(self, form: Form) -> int:
         """From how many iterations on that graph is faster than the plain one."""
         if self.counted is None:
-            return 2 * self.copies
+            return self.copies
         return 4 * self.counted.few if form == "large" else min(self.counted.copies, _LONG)
 
     def form(self, number: int) -> Form | None:

@@ -478,9 +478,9 @@ def scratch_of(kernel):
 
 def adapted():
     kernel = Kernel(do_while, *arguments(do_while, 3))
-    plain = kernel.agrees(*arguments(do_while, 15))
-    assert kernel.agrees(*arguments(do_while, 15)) is plain
-    assert kernel.agrees(*arguments(do_while, 16, n=30), stream=5) is plain
+    plain = kernel.agrees(*arguments(do_while, 7))
+    assert kernel.agrees(*arguments(do_while, 7)) is plain
+    assert kernel.agrees(*arguments(do_while, 8, n=30), stream=5) is plain
     assert "unrolled" not in kernel.executable.reason
     # What ran long is seen before the next launch. That one comes after it, on whatever stream.
     del driver.waited[:]
