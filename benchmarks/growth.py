@@ -28,7 +28,7 @@ TITLES = {
     "loops": f"so many loops in a row, each over {N:,} float32, us a call",
     "elements": "one loop x[i] += a over so many float32, us a call",
     "nesting": "4,096 iterations in so many nested do-whiles, us a call",
-    "leaves": f"a dataclass of so many arrays, of which a loop reads two; new: one of {MAX_RECENT * 2} in turn",
+    "leaves": f"a dataclass of so many arrays, two of them read; new: one of {MAX_RECENT * 2} in turn",
 }
 SIZES = {
     "loops": (1, 10, 100, 1000),

@@ -11,8 +11,11 @@ _WHY = {
         "some steps together are a turn of the while node, and kernels of the last turns look whether a step is left for them"
     ),
     ("programs", "boltzmann", "CuPy"): (
-        "as for fdtd; and its kernel counts one place up from array to array, where qgraph computes each of its own"
+        "its graph has the number of steps built in; in qgraph's, which runs any number, some steps are a turn of the while "
+        "node, and steps of the last turns look whether they are left. Its kernel counts one place up from array to array, "
+        "where qgraph's computes each of its own"
     ),
+    ("programs", "pagerank", "Warp"): "the two take the same time; both wait for the memory in which rows find their elements",
     ("ladders", "chain, 1:", "CuPy"): "with one node the call counts, and a replay of CuPy's looks at no arguments",
     ("ladders", "chain, 1:", "Warp"): "with one node the call counts, and a launch of Warp's graph looks at no arguments",
     ("ladders", "changed, 1:", "Warp"): "it launches its one kernel anew, and has no graph to patch",
