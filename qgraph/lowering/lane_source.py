@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+import numpy as np
+
 from qgraph import language
 from qgraph.accumulating import Combining
 from qgraph.compiled import WARP
@@ -165,7 +167,18 @@ class _Accumulators(Combining):
                 operators.setdefault(key, match.operator)
                 if match.operator not in (*_STARTS, *_IDEMPOTENT) or self.conflict(key) is not None:
                     return None
+            if match.operator in ("min", "max") and self._forgets(match.statement):
+                return None
         return operators if operators.keys() == self._carried else None
+
+    def _forgets(self, statement: ast.stmt) -> bool:
+        """Whether Python lets go of all values so far where a nan comes: ``max(e, s)`` gives e unless s is greater."""
+        match self.operand(statement.value) if isinstance(statement, ast.Assign) else None:
+            case ast.Call(func=ast.Name(id=name), args=[first, *_]):
+                return not isinstance(self.names.get(name), np.ufunc) and not self.key(first)
+            case ast.IfExp(body=body):
+                return bool(self.key(body))
+        return False
 
 
 def _disturbed(

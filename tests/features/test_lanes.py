@@ -605,3 +605,37 @@ PLAIN = [
 def test_what_is_no_sum_stays_as_it_is(check, function):
     kernel = check(function, lambda: rows_of(19, 40), tolerance=1e-9)
     assert not shares(kernel, *rows_of(19, 40))
+
+
+def least_kept(y, x):
+    for i in range(x.shape[0]):
+        a = b = c = 3.0
+        for k in range(x.shape[1]):
+            a = min(a, x[i, k])
+            b = x[i, k] if x[i, k] < b else b
+            if c > x[i, k]:
+                c = x[i, k]
+        y[i] = a + 10.0 * b + 100.0 * c
+
+
+def least_forgotten(y, x):
+    for i in range(x.shape[0]):
+        a = b = 3.0
+        for k in range(x.shape[1]):
+            a = min(x[i, k], a)
+            b = b if b < x[i, k] else x[i, k]
+        y[i] = a + 10.0 * b
+
+
+@pytest.mark.parametrize(("function", "shared"), [(least_kept, True), (least_forgotten, False)])
+def test_pythons_minimum_with_a_nan(function, shared, rig):
+    """A nan that comes first is returned, and then the next value, whatever was less before."""
+    x = np.random.default_rng(7).normal(size=(12, 41))
+    x[np.arange(12), 3 * np.arange(12)] = np.nan
+    y = np.zeros(12)
+    kernel = rig.kernel(function)
+    assert ("threads share it" in str(kernel.plan(y, x))) is shared
+    rig.run(kernel, y, x)
+    expected = np.zeros(12)
+    kernel.reference(expected, x)
+    np.testing.assert_allclose(y, expected, rtol=1e-12)
