@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from qgraph.errors import BackendError, CudaError
-from qgraph.runtime.call import Call
+from qgraph.runtime.array_view import ArrayView, changed_in_place
+from qgraph.runtime.call import Again, Call
 from qgraph.specialisation import Executable, Specialisation, Variant
 
 _Launch = Callable[[], Any]
@@ -28,7 +29,7 @@ class _Kernel(Protocol):
 
     def _run(self, values: tuple[Any, ...]) -> Any: ...
 
-    def _recover(self, error: CudaError) -> None: ...
+    def _recover(self, error: CudaError, variant: Variant | None = None) -> None: ...
 
 
 class Bound:
@@ -106,7 +107,8 @@ class _Arguments:
         self.executable = kernel._executable(self.specialisation)
         again = self.specialisation.again(self.executable, self.call, held=True)
         if again is None:
-            return functools.partial(kernel._run, self.values)
+            run = functools.partial(_launch_as_bound, self.executable, self.call)
+            again = Again((), {"run": run}, lambda _arrays: ["numbers = run()"])
         names = {
             **again.names,
             "arguments": self,
@@ -145,7 +147,7 @@ class _Arguments:
 
     def make_good(self, error: CudaError) -> None:
         """Build anew what a failure took away; raises it where nothing can be done."""
-        self._kernel._recover(error)
+        self._kernel._recover(error, self._variant)
         self._new_launcher()
 
     def _new_launcher(self) -> _Launch:
@@ -154,6 +156,13 @@ class _Arguments:
         if bound is not None:
             bound.launch = launch
         return launch
+
+
+def _launch_as_bound(executable: Executable, call: Call) -> Any:
+    """Launch ``call``, unless the arrays of the host that it has were changed in place."""
+    if any(isinstance(value, ArrayView) and value.is_stale() for value in call.values):
+        raise changed_in_place()
+    return executable.launch(call)
 
 
 def _nobody() -> None:

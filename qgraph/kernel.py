@@ -241,27 +241,28 @@ class Kernel(Looking):
         try:
             numbers = (specialisation.executable or self._executable(specialisation)).launch(call)
         except CudaError as error:
-            self._recover(error)
+            self._recover(error, variant)
             specialisation = self._specialisation(variant, aliases)
             numbers = self._executable(specialisation).launch(call)
         self._ran.specialisation = specialisation
         return specialisation, call, None if numbers is None else specialisation.value(numbers)
 
-    def _recover(self, error: CudaError) -> None:
+    def _recover(self, error: CudaError, variant: Variant | None = None) -> None:
         """After the primary context was reset, everything is built anew; any other failure is the caller's to see.
 
-        What another thread evicted or cleared meanwhile is built anew, too, and what is too small for its arrays.
+        What another thread evicted or cleared meanwhile is built anew, too, and what cannot tell apart the elements of arrays
+        that ``variant`` got.
         """
         from qgraph.runtime.cuda_driver import Closed, ContextLost, FarArrays
 
         if isinstance(error, Closed):
             return
-        if isinstance(error, FarArrays):
+        if isinstance(error, FarArrays) and variant is not None:
             with self._lock:
+                variant.far = True
                 self._forget_recent()
                 for specialisation in self._specialisations.values():
-                    if specialisation.plan is error.plan and not specialisation.far:
-                        specialisation.far = True
+                    if specialisation.variant is variant and not specialisation.far:
                         self._retire(specialisation)
             return
         if not isinstance(error, ContextLost):

@@ -78,6 +78,8 @@ class Variant:
         self.backend, self.device, self.options = backend, device, options
         # Whether code that another process compiled may be used.
         self.reads_disk = reads_disk
+        # Whether an array came that has more elements than the code for most arrays can tell apart (``CudaPlan.far``).
+        self.far = False
         # The module that knows the streams of calls; only the cuda backend may import it.
         self.streams: Any = importlib.import_module("qgraph.runtime.streams") if backend == "cuda" and runs else None
         if backend == "cpu":
@@ -162,7 +164,7 @@ class Specialisation:
         self.host_values = HostValues(self.plan.program).of if aliases else variant.host_values
         self.executable: Executable | None = None
         self._launched: LastLaunch | None = None
-        # Whether it is compiled for arrays with more elements than most have: ``CudaPlan`` says how many.
+        # Whether the executable is for arrays with more elements than most have, as ``variant.far`` was when it was built.
         self.far = False
         # What the kernel returns, from the numbers of a launch.
         self.value: Callable[[tuple[Any, ...] | None], Any] = assembler(self.plan.program.result)
@@ -171,8 +173,9 @@ class Specialisation:
     def build(self) -> Executable:
         """Compile, and make the executable of the path that fits."""
         variant = self.variant
-        executable = _EXECUTABLES[variant.backend](self.plan, variant, self.far)
-        self.executable = executable
+        far = variant.far
+        executable = _EXECUTABLES[variant.backend](self.plan, variant, far)
+        self.far, self.executable = far, executable
         return executable
 
     @property

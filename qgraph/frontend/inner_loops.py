@@ -175,17 +175,17 @@ def _known_length(unit: Unit, inner: InnerLoop) -> ast.expr | None:
 
 
 def _on_host(unit: Unit, node: ast.expr) -> ast.expr | None:
-    """A bound in a body as an expression of the host: integers, shapes and their sums and products, which cannot fail."""
+    """A bound in a body as an expression of the host: Python integers, and their sums and products, which cannot fail."""
     values: Mapping[str, str] = {value.name: value.source for value in unit.host_values}
     match node:
         case ast.Constant(value=int()):
             return copied(node)
         case ast.Name(id=name) if name in values:
-            return ast.parse(values[name], mode="eval").body
+            return ast.parse(f"int({values[name]})", mode="eval").body
         case ast.Name(id=name) if name in unit.leaves:
             type_ = unit.leaves[name].type
             integer = not isinstance(type_, ArrayType) and np.dtype(type_.dtype).kind in "iu"
-            return copied(node) if integer else None
+            return ast.parse(f"int({name})", mode="eval").body if integer else None
         case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=ast.Constant(value=int(axis))):
             leaf = unit.leaves.get(name)
             shape = None if leaf is None else unit.shape_of(unit.host_name(leaf))

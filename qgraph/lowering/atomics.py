@@ -486,11 +486,14 @@ def empty_word(name: Literal["empty_sum", "empty_product"]) -> CodeWord:
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         check_scalar(context, args[0])
+        if isinstance(args[0], types.IntegerLiteral):
+            # A literal, too: it takes the type of what it is combined with.
+            return context.make_signature(types.literal(int(number)), args[0])
         value = plain(args[0])
         return context.make_signature(value, value)
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        kind = sig.return_type
+        kind = plain(sig.return_type)
         if isinstance(kind, types.Complex):
             result = context.make_complex(builder, kind)
             result.real = context.get_constant(kind.underlying_float, number)

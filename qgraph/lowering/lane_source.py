@@ -328,7 +328,10 @@ class _Early(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         parts = list(ast.walk(node.slice))
         names = {part.id for part in parts if isinstance(part, ast.Name)}
-        if self._variable not in names or names & self._stored or not all(isinstance(part, _PLACE) for part in parts):
+        # An array, or a tuple that was there before the loop.
+        known = isinstance(node.value, ast.Name) and node.value.id not in self._stored
+        alone = self._variable in names and not names & self._stored
+        if not (known and alone and all(isinstance(part, _PLACE) for part in parts)):
             self.generic_visit(node)
             return node
         found = next(

@@ -12,6 +12,8 @@ from typing import Literal
 
 import numpy
 
+from qgraph.errors import ArgumentError
+
 Layout = Literal["C", "F", "A"]
 
 
@@ -48,6 +50,15 @@ class ArrayView:
             self.pointer, self.shape, self.strides, self.dtype, self.readonly, self.device, None, self.stream, self.layout
         )
 
+    def is_stale(self) -> bool:
+        """Whether the array of the host that this view is of has another place, shape or type by now."""
+        array = self.host
+        # Another owner's memory is seen through an array of our own, which nobody changes.
+        if array is None or array is not self.owner:
+            return False
+        place = (host_pointer(array), array.shape, array.strides, array.dtype)
+        return place != (self.pointer, self.shape, self.strides, self.dtype) or not (self.readonly or array.flags.writeable)
+
     @property
     def ndim(self) -> int:
         """The number of axes."""
@@ -73,6 +84,12 @@ class ArrayView:
         if self.layout != "A":
             return self.pointer, self.pointer + math.prod(self.shape) * self.dtype.itemsize
         return span_of(self.pointer, self.shape, self.strides, self.dtype.itemsize)
+
+
+def changed_in_place() -> ArgumentError:
+    """What a launch of a bound kernel raises where a view is stale."""
+    found = "an array that the kernel is bound to has another shape, dtype or memory now, or may not be written any more"
+    return ArgumentError(found, hint="bind the kernel again, or call it")
 
 
 def span_of(pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:

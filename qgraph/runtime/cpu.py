@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from qgraph.compiled import CpuPlan, slots_dtype
-from qgraph.errors import ArgumentError
 from qgraph.program import HostCall
-from qgraph.runtime.array_view import ArrayView, host_pointer
+from qgraph.runtime.array_view import ArrayView, changed_in_place, host_pointer
 from qgraph.runtime.call import CHANGED, Again, Call
 from qgraph.runtime.faults import FaultReader
 from qgraph.runtime.host_calls import CheckedFunction
@@ -86,7 +85,7 @@ class CpuExecutable:
         if not held:
             return Again(arrays, names, found.statements)
         mine = {f"array{number}": array for number, array in enumerate(arrays)}
-        return Again((), {**names, **mine, "changed": _changed}, lambda _arrays: found.statements(list(mine)))
+        return Again((), {**names, **mine, "changed": changed_in_place}, lambda _arrays: found.statements(list(mine)))
 
     def _plain_arrays(self, call: Call) -> list[np.ndarray] | None:
         """The arrays that the compiled code takes, in order; None where a call needs more than them."""
@@ -140,11 +139,6 @@ class CpuExecutable:
 
     def close(self) -> None:
         """Nothing to free: the code lives as long as its plan."""
-
-
-def _changed() -> ArgumentError:
-    found = "an array that the kernel is bound to has another shape, dtype or memory now, or may not be written any more"
-    return ArgumentError(found, hint="bind the kernel again, or call it")
 
 
 class _Scratch:

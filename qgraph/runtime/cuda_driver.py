@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from qgraph.errors import BackendError, CudaError
-from qgraph.plan import GraphPlan
 from qgraph.runtime.host_calls import Kept
 
 try:
@@ -52,11 +51,7 @@ class ContextLost(CudaError):  # noqa: N818 - what happened, to be answered by a
 
 
 class FarArrays(CudaError):  # noqa: N818 - what happened, to be answered by a rebuild
-    """An array of several dimensions has more elements than the code of ``plan`` can tell apart; nothing ran."""
-
-    def __init__(self, found: str, plan: GraphPlan) -> None:
-        super().__init__(found)
-        self.plan = plan
+    """An array of several dimensions has more elements than the code can tell apart; nothing ran."""
 
 
 class Closed(CudaError):  # noqa: N818 - what happened, to be answered by a rebuild

@@ -206,7 +206,7 @@ class Parameters:
 
     def __init__(self, plan: CudaPlan, slots_pointer: int, faults_pointer: int = 0, turns_pointer: int = 0) -> None:
         program = plan.plan.program
-        self._plan, self._far = plan.plan, plan.far
+        self._far = plan.far
         self._float_type = program.float_type
         self._places: dict[tuple[str, str], _Place] = {}
         self._arrays: list[_ArrayLeaf] = []
@@ -413,7 +413,7 @@ class Parameters:
         # Unknown, should an interrupt come before they are noted.
         array.shape = None
         if len(shape) > 1 and head[2] >= _FAR and not self._far:
-            raise FarArrays(f"{array.path} has {head[2]} elements", self._plan)
+            raise FarArrays(f"{array.path} has {head[2]} elements")
         array.layout.pack_into(self._bytes, array.offset, *head, *shape, *strides)
         array.pointer, array.shape, array.strides = pointer, shape, strides
 

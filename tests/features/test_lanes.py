@@ -639,3 +639,94 @@ def test_pythons_minimum_with_a_nan(function, shared, rig):
     expected = np.zeros(12)
     kernel.reference(expected, x)
     np.testing.assert_allclose(y, expected, rtol=1e-12)
+
+
+# --- what an inner iteration makes, and what it starts from ------------------------------------------------------------
+
+
+def pairs_picked(y, a, x):
+    for i in range(a.shape[0]):
+        s, t = 0.0, (0.0, 0.0)
+        for j in range(a.shape[1]):
+            t = (a[i, j], x[j])
+            s += t[j % 2]
+        y[i] = s
+
+
+def pairs_made(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for j in range(a.shape[1]):
+            w = a[i, j] * 2
+            s += (w, x[j])[j % 2]
+        y[i] = s
+
+
+def known_pair(y, a, x):
+    for i in range(a.shape[0]):
+        s, t = 0.0, (x[0], x[1])
+        for j in range(a.shape[1]):
+            s += t[j % 2] * a[i, j]
+        y[i] = s
+
+
+@pytest.mark.parametrize("function", [pairs_picked, pairs_made, known_pair])
+def test_items_of_tuples(function, rig):
+    rng = np.random.default_rng(11)
+    y, a, x = np.zeros(7), rng.normal(size=(7, 45)), rng.normal(size=45)
+    kernel = rig.kernel(function)
+    rig.run(kernel, y, a, x)
+    expected = np.zeros(7)
+    kernel.reference(expected, a, x)
+    np.testing.assert_allclose(y, expected, rtol=1e-12, atol=1e-12)
+
+
+def from_zero(y, a):
+    for i in range(a.shape[0]):
+        s = 0
+        for j in range(a.shape[1]):
+            s += a[i, j]
+        y[i] = s
+
+
+def from_one(y, a):
+    for i in range(a.shape[0]):
+        s = 1
+        for j in range(a.shape[1]):
+            s *= a[i, j]
+        y[i] = s
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("columns", [5, 40])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "uint32"])
+@pytest.mark.parametrize("function", [from_zero, from_one])
+def test_a_literal_takes_the_type_of_what_is_combined_with_it(function, dtype, columns, rig):
+    """So it wraps as numbers of the array do, whether threads share the loop or not."""
+    largest = np.iinfo(dtype).max
+    a, y = np.full((9, columns), largest - largest // 5, dtype), np.zeros(9)
+    kernel = rig.kernel(function)
+    rig.run(kernel, y, a)
+    expected = np.zeros(9)
+    kernel.reference(expected, a)
+    np.testing.assert_array_equal(y, expected)
+
+
+def bounded(y, a, first, last):
+    for i in range(y.shape[0]):
+        s = 0.0
+        for j in range(first, last):
+            s += a[i, j + 100]
+        y[i] = s
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [(-3, np.uint8(20)), (np.uint8(5), np.uint8(3)), (np.int8(-100), np.int8(100)), (0, np.uint64(20)), (np.uint64(2), 30)],
+)
+def test_bounds_of_any_integer_type(first, last, rig):
+    a, y = np.random.default_rng(12).normal(size=(6, 220)), np.zeros(6)
+    kernel = rig.kernel(bounded)
+    rig.run(kernel, y, a, first, last)
+    np.testing.assert_allclose(y, a[:, int(first) + 100 : max(int(last), int(first)) + 100].sum(axis=1), rtol=1e-12, atol=1e-12)

@@ -180,3 +180,16 @@ def test_plans_and_explanations_say_so():
     text = f"the loop at line {line} only combines values in `s`: up to 32 threads share it where it is long"
     assert text in str(qgraph.kernel(csr).plan(*args))
     assert text in str(qgraph.kernel(csr).explain(*args))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32"])
+def test_a_literal_start_stays_as_narrow_as_what_is_added(dtype):
+    def kernel(y, a):
+        for i in range(a.shape[0]):
+            s = 0
+            for k in range(a.shape[1]):
+                s += a[i, k]
+            y[i] = s
+
+    (ptx,) = qgraph.kernel(kernel).ptx(np.zeros(3), np.zeros((3, 40), dtype)).values()
+    assert ptx.count("shfl.sync.bfly.b32") == 1

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph import specialisation
 from qgraph.errors import CudaError
 from qgraph.lowering.compile import compile_cuda
 from qgraph.options import Options
@@ -44,19 +45,28 @@ def test_strided_arrays_have_strides_of_64_bits():
     assert WIDE.search(ptx)
 
 
-def test_a_kernel_is_compiled_again_for_arrays_that_are_far():
+def test_a_kernel_is_compiled_again_for_arrays_that_are_far(monkeypatch):
+    built = []
+    plainly = specialisation._EXECUTABLES["cpu"]
+    monkeypatch.setitem(specialisation._EXECUTABLES, "cpu", lambda *args: (built.append(args[-1]), plainly(*args))[1])
     kernel = qgraph.kernel(backend="cpu")(moved)
     x, y = np.ones((2, 2)), np.zeros((2, 2))
     kernel(x, y)
-    specialisation = kernel._latest
-    kernel._recover(FarArrays("x has many elements", kernel.plan(x[:1], y[:1])))
-    assert not specialisation.far
-    kernel._recover(FarArrays("x has many elements", specialisation.plan))
-    assert specialisation.far
-    assert specialisation.executable is None
-    y[...] = 0
-    kernel(x, y)
-    assert (y[1] == 2).all()
-    assert kernel.stats.compilations == 2
-    with pytest.raises(CudaError, match="something else"):
-        kernel._recover(CudaError("something else"))
+    latest = kernel._latest
+    kernel._recover(FarArrays("x has many elements"), latest.variant)
+    assert latest.executable is None
+    # Another one of the same types, as after an eviction, needs not find it out again.
+    kernel._specialisations.clear()
+    for number in range(2):
+        y[...] = 0
+        kernel(x, y)
+        assert (y[1] == 2).all()
+        assert kernel.stats.compilations == 2
+        assert built == [False, True]
+        assert kernel._latest.far
+        # What was built so stays.
+        kernel._recover(FarArrays("x has many elements"), kernel._latest.variant)
+        assert kernel._latest.executable is not None, number
+    for error in (CudaError("something else"), FarArrays("arrays of nobody knows what")):
+        with pytest.raises(CudaError, match=str(error)):
+            kernel._recover(error)

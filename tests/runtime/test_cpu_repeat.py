@@ -400,7 +400,25 @@ def test_an_array_that_is_bound_and_changed_in_place(change, why):
     np.testing.assert_array_equal(x, before)
 
 
-def test_what_is_bound_with_temporaries_is_looked_at_like_any_call():
+@dataclass
+class Scaling:
+    x: Any
+    y: Any
+    factor: float
+
+
+def scaled_shift(pair):
+    t = qgraph.zeros(pair.y.shape[0], np.float64)
+    t[:-1] = pair.y[1:] + pair.y[:-1]
+    pair.x[:] = t * pair.factor
+
+
+def scaled(pair):
+    for i in range(pair.x.shape[0]):
+        pair.x[i] = pair.y[i] * pair.factor
+
+
+def test_what_is_bound_with_temporaries_is_refused_when_it_was_changed_in_place():
     x, y = np.zeros(6), np.arange(6.0)
     bound = qgraph.kernel(backend="cpu")(shifted).bind(x, y)
     for _ in range(3):
@@ -408,7 +426,19 @@ def test_what_is_bound_with_temporaries_is_looked_at_like_any_call():
         bound.launch()
         np.testing.assert_array_equal(x, [2, 6, 10, 14, 18, 0])
     y.resize(3, refcheck=False)
-    x.resize(3, refcheck=False)
-    x[:] = 0
-    bound.launch()
-    np.testing.assert_array_equal(x, [2, 6, 0])
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match="memory"):
+            bound.launch()
+
+
+@pytest.mark.parametrize(("function", "expected"), [(scaled, [0, 2, 4, 6]), (scaled_shift, [2, 6, 10, 0])])
+def test_what_was_bound_is_launched_whatever_became_of_the_struct(function, expected):
+    x = np.zeros(4)
+    pair = Scaling(x, np.arange(4.0), 2.0)
+    bound = qgraph.kernel(backend="cpu")(function).bind(pair)
+    pair.x, pair.factor = np.full(4, 77.0), 10.0
+    for _ in range(2):
+        x[:] = 0
+        bound.launch()
+        np.testing.assert_array_equal(x, expected)
+        assert (pair.x == 77).all()
