@@ -38,7 +38,10 @@ def unroll_loops(plan: GraphPlan) -> GraphPlan:
         note = f"unrolled {copies} times while it runs long, by the device or by a host that drives it"
         counted = _counted(plan, node, places)
         if counted is not None:
-            note = f"unrolled {counted.copies} times while it runs long, and counted once in so many; by a host {copies} times"
+            note = (
+                f"unrolled {counted.copies} times while it runs long, and counted once in so many; on large grids "
+                f"{counted.whole} times while more iterations are left, then {counted.few}; by a host {copies} times"
+            )
         carried = _carried(plan, node, _body(plan, node), places)
         nodes[node.index] = replace(node, copies=copies, carried=carried, counted=counted, note=note)
     return replace(plan, nodes=tuple(nodes))

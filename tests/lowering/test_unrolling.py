@@ -205,8 +205,9 @@ def test_how_many_copies_are_counted_at_once(loops, copies, whole, few, tmp_path
     counted = unrolling.counted
     assert (counted.copies, counted.whole, counted.few) == (copies, whole, few)
     assert (counted.period, counted.arrays) == (1, ())
-    text = f"unrolled {copies} times while it runs long, and counted once in so many; by a host {unrolling.copies} times"
+    text = f"unrolled {copies} times while it runs long, and counted once in so many; on large grids {whole} times while more"
     assert text in str(plan)
+    assert f"more iterations are left, then {few}; by a host {unrolling.copies} times" in str(plan)
     assert all(counted.node not in edge for edge in counted.carried)
     # Every copy has a number of its own, whatever graph it is in.
     numbers = [number for form in ("many", "whole", "large", "plain") for number in unrolling.counted_numbers(form)]
