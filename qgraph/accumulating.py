@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -37,7 +38,7 @@ class Match:
     constant: str = ""
 
 
-class Combining:
+class Combining(ABC):
     """Collects the statements that combine, by place. What a place is, and its key, says ``key``.
 
     ``names`` are the globals of the statements.
@@ -47,17 +48,17 @@ class Combining:
         self.names = names
         self.matches: list[Match] = []
 
+    @abstractmethod
     def key(self, node: ast.AST) -> str:
         """The place that ``node`` names, or ""."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_bool(self, key: str) -> bool:
         """Whether a place may hold a boolean, so that ``and`` and ``or`` combine."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_constant(self, value: ast.expr) -> bool:
         """Whether every iteration stores the same ``value``."""
-        raise NotImplementedError
 
     def conflict(self, key: str) -> tuple[Match, Match] | None:
         """Two statements that combine one place in different ways."""
