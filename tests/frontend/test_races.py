@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qgraph import language
@@ -477,12 +477,23 @@ def scalars_of(values: list[tuple[int, int, int]]) -> list[dict[str, int]]:
 
 
 SAMPLES = scalars_of([(0, 1, 0), (1, 3, -1), (2, 2, 1), (3, 1, -2), (4, 4, -4), (5, 3, 2), (-2, 4, -5), (7, 6, -7)])
-# A range counts as long whichever way it runs.
+# A range counts as long whichever way it runs; the last ones are for those from one variable to the other.
 LONG = scalars_of([(n, m, lo) for lo in (1, -80, 80) for n in (40, -40) for m in (38, -42)])
+LONG += scalars_of([(n, m, lo) for lo in (1, -80, 80) for n, m in ((-40, -80), (40, 80), (-80, -40), (80, 40), (-40, 40))])
+
+
+LONG_BETWEEN_TWO = """\
+for i, j in ndrange((m, 0), (n, 0)):
+  begin(i, j)
+  r = x
+  for q in range(i + 1, n, 1):
+    x[j + q] = r[n]
+"""
 
 
 @settings(max_examples=25, deadline=None)
 @given(source=loops(symbolic=True), same=st.sampled_from(["", "", "y=x"]))
+@example(source=LONG_BETWEEN_TWO, same="")
 def test_what_is_proved_for_all_sizes_is_true_for_some(source: str, same: str) -> None:
     check_sound(source, same, SAMPLES, LONG)
 
