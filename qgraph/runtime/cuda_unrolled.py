@@ -53,23 +53,22 @@ class CopiesLayout(Layout):
             if form != "plain" or (each.counted is not None and each.counted.period > 1)
         }
         guards = {index: each for body, each in self._bodies.items() for index in plan.regions[body].nodes}
+
+        def copies_of(index: int, form: Form) -> list[KernelNode]:
+            variant = variants.get(index, kernels[index])
+            return [variant.copied(number, parameters, form) for number in _numbers(guards.get(index), index, form)]
+
         # By node, its copies: one of what is in no such body, and in the plain graph itself.
-        self._copies: dict[int, list[KernelNode]] = {}
-        for index, kernel in kernels.items():
-            variant, numbers = variants.get(index, kernel), _numbers(guards.get(index), index, form)
-            copied = index in guards or form != "plain"
-            self._copies[index] = [variant.copied(number, parameters, form) for number in numbers] if copied else [kernel]
+        self._copies = {
+            index: copies_of(index, form) if index in guards or form != "plain" else [kernel]
+            for index, kernel in kernels.items()
+        }
         # The same of those that look at no guard, by body.
-        self._whole: dict[int, dict[int, list[KernelNode]]] = {}
-        for body, each in self._bodies.items():
-            if form == "large" and each.counted is not None:
-                self._whole[body] = {
-                    index: [
-                        variants.get(index, kernels[index]).copied(number, parameters, "whole")
-                        for number in _numbers(each, index, "whole")
-                    ]
-                    for index in plan.regions[body].nodes
-                }
+        self._whole = {
+            body: {index: copies_of(index, "whole") for index in plan.regions[body].nodes}
+            for body, each in self._bodies.items()
+            if form == "large" and each.counted is not None
+        }
         groups = (self._copies, *self._whole.values())
         self._waits_inside = waits_inside
         self.kernels = [kernel for group in groups for copies in group.values() for kernel in copies]
@@ -80,10 +79,7 @@ class CopiesLayout(Layout):
         def set_handle(node: int, handle: int) -> None:
             parameters.set_handle(node, handle, form)
 
-        def set_whole(node: int, handle: int) -> None:
-            parameters.set_handle(node, handle, "whole")
-
-        self._set_whole = set_whole
+        self._parameters = parameters
         # By body, the handle of its turns without guards.
         self._conditions: dict[int, Any] = {}
         super().__init__(plan, {**firsts[0], **others.nodes}, programmatic, set_handle)
@@ -100,7 +96,7 @@ class CopiesLayout(Layout):
     def _condition(self, root: Any, node: Node) -> Any:
         for body in self._whole.keys() & set(node.bodies):
             self._conditions[body] = new_condition(root)
-            self._set_whole(node.index, int(self._conditions[body]))
+            self._parameters.set_handle(node.index, int(self._conditions[body]), "whole")
         return super()._condition(root, node)
 
     def _before(self, graph: Any, node: Node) -> Any:

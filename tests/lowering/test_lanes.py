@@ -11,6 +11,8 @@ import qgraph
 from qgraph.lowering.kernel_source import Kernels
 from qgraph.lowering.numbers import python_function
 from qgraph.lowering.simulated import Barriers, Threads
+from qgraph.lowering.slot_source import GUARD, NEXT, SLOTS, generated
+from qgraph.lowering.task_source import parameters_of
 from qgraph.program import Function
 from qgraph.runtime.launch_shapes import by_lanes
 from qgraph.source import copied
@@ -193,3 +195,13 @@ def test_a_literal_start_stays_as_narrow_as_what_is_added(dtype):
 
     (ptx,) = qgraph.kernel(kernel).ptx(np.zeros(3), np.zeros((3, 40), dtype)).values()
     assert ptx.count("shfl.sync.bfly.b32") == 1
+
+
+def test_generated_code_never_assigns_to_its_parameters():
+    """A local of that name would take the place of the parameter, which only a launch on CUDA shows."""
+    plan = qgraph.kernel(csr).plan(*arguments())
+    task = plan.nodes[0].task
+    for parameter in (NEXT, SLOTS, GUARD):
+        with pytest.raises(AssertionError, match=parameter.name):
+            parameters_of(plan.program, task, generated(f"{parameter.name} = 1"))
+    assert parameters_of(plan.program, task, generated(f"_inside = {NEXT.name}")) == (NEXT,)

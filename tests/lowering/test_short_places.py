@@ -57,6 +57,7 @@ def test_a_kernel_is_compiled_again_for_arrays_that_are_far(monkeypatch):
     assert latest.executable is None
     # Another one of the same types, as after an eviction, needs not find it out again.
     kernel._specialisations.clear()
+    kernel._latest = None
     for number in range(2):
         y[...] = 0
         kernel(x, y)

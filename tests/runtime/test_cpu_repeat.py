@@ -425,6 +425,11 @@ def test_what_is_bound_with_temporaries_is_refused_when_it_was_changed_in_place(
         x[:] = 0
         bound.launch()
         np.testing.assert_array_equal(x, [2, 6, 10, 14, 18, 0])
+    x.setflags(write=False)
+    with pytest.raises(ArgumentError, match="written"):
+        bound.launch()
+    x.setflags(write=True)
+    bound.launch()
     y.resize(3, refcheck=False)
     for _ in range(2):
         with pytest.raises(ArgumentError, match="memory"):
