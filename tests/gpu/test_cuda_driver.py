@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from numba import cuda
 
 from qgraph.errors import ArgumentError, BackendError, CudaError
 from qgraph.runtime.cuda_driver import call, check, current_device, device, device_count, driver, driver_version
@@ -230,6 +231,9 @@ def test_pinned_words_take_copies(gpu):
 
 
 def test_a_buffer_may_be_dropped_during_a_capture(gpu):
+    # Numba's own arrays, left by other tests, are freed with cuMemFree, which no capture survives.
+    gc.collect()
+    cuda.current_context().deallocations.clear()
     buffer = Buffer(gpu, 1 << 20)
     stream = call(driver.cuStreamCreate, 1)
     call(driver.cuStreamBeginCapture, stream, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL)
