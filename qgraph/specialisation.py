@@ -29,10 +29,13 @@ class Executable(Protocol):
     path: str
     reason: str
     nodes: int
-    replays: int
     argument_updates: int
     # Graphs built after the first one, for memory of another size.
     rebuilds: int
+
+    @property
+    def replays(self) -> int:
+        """Launches so far."""
 
     def launch(self, call: Any, /) -> tuple[Any, ...] | None:
         """Run with the values of a ``runtime.call.Call``; gives the numbers that the kernel returns, if it returns any."""

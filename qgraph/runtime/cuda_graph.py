@@ -17,6 +17,7 @@ from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Again, Call
 from qgraph.runtime.cuda_arena import Arena
 from qgraph.runtime.cuda_block import BlockForm
+from qgraph.runtime.cuda_direct import Counter
 from qgraph.runtime.cuda_driver import Closed, ContextLost, DeviceContext, call, driver, failure
 from qgraph.runtime.cuda_faults import DeviceFaults
 from qgraph.runtime.cuda_kept import KEEP_AFTER, KeptGraphs
@@ -41,7 +42,6 @@ class CudaExecutable(ABC):
         path: how it runs, as in ``last_launch.path``.
         reason: why it runs that way, as a sentence.
         nodes: nodes of the plan's graph, bodies of loops included.
-        replays: launches so far.
         reinstantiations: how often a graph was made executable again, for a fill or copy of another shape.
         argument_updates: launches so far that had to patch arguments or sizes (the first one only fills them in).
         rebuilds: how often a graph was built again, since memory that it takes itself has another size.
@@ -60,7 +60,7 @@ class CudaExecutable(ABC):
     __slots__ = (
         *("__dict__", "__weakref__", "_block", "_context_id", "_instance", "_kernels", "_launch_graph", "_launched", "_lock"),
         *("_only_kernels", "_others", "_parameters", "_placed", "_ready", "_resources", "_results", "_token"),
-        *("argument_updates", "replays"),
+        *("_launches", "_repeats", "argument_updates"),
     )
 
     def __init__(self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None, reason: str) -> None:
@@ -70,7 +70,8 @@ class CudaExecutable(ABC):
         self.nodes = len(plan.plan.nodes)
         # What is told of the plan's graph, while it runs as one block.
         self._as_whole = self.nodes, reason
-        self.replays = 0
+        # Launches of the long way, and of the short one.
+        self._launches, self._repeats = 0, Counter()
         self.argument_updates = 0
         self.reinstantiations = 0
         self.rebuilds = 0
@@ -95,6 +96,11 @@ class CudaExecutable(ABC):
                 raise
         self._finalizer = weakref.finalize(self, device.retire, self._resources.release)
         self._finalizer.atexit = False  # the driver takes everything back when the process ends
+
+    @property
+    def replays(self) -> int:
+        """Launches so far."""
+        return self._launches + self._repeats.value
 
     def _prepare(self, plan: CudaPlan, block_size: int | None) -> None:
         resources = self._resources
@@ -225,7 +231,7 @@ class CudaExecutable(ABC):
                 if not came_back:
                     self._patch(request)
                 self._run_chosen(request.stream)
-                self.replays += 1
+                self._launches += 1
                 if self._results is not None:
                     return self._read(self._results, request.stream)
                 if repeat is not None and not pushed:
@@ -245,7 +251,9 @@ class CudaExecutable(ABC):
     def _make_ready(self, repeat: Repeat, stream: int, came_back: bool) -> None:
         # To make it takes a while, so not at the first time.
         if came_back:
-            self._ready = repeat.ready = self._repeatable(stream)
+            ready = self._ready = self._repeatable(stream)
+            if ready is not None:
+                repeat.go = ready.go
             return
         repeat.changes += 1
         if repeat.changes > KEEP_AFTER:
@@ -298,7 +306,7 @@ class CudaExecutable(ABC):
             finally:
                 if pushed:
                     self.device.pop()
-            self.replays += 1
+            self._launches += 1
 
     def graph(self, request: Call) -> RawGraph:
         """The graph, with these arguments.
@@ -544,9 +552,9 @@ class CudaGraphExecutable(CudaExecutable):
     def _repeatable(self, stream: int) -> Ready | None:
         block = self._block
         if block is not None and block.chosen:
-            return make_ready(stream, self._context_id, block.executable, driver.cuGraphLaunch, None)
+            return make_ready(stream, self._context_id, block.executable, driver.cuGraphLaunch, None, self._repeats)
         executable, settled = self._running()
-        return make_ready(stream, self._context_id, executable, self._launch_graph, settled)
+        return make_ready(stream, self._context_id, executable, self._launch_graph, settled, self._repeats)
 
     def _keep(self, repeat: Repeat, stream: int) -> None:
         if self._block is not None and self._block.chosen:
@@ -558,7 +566,7 @@ class CudaGraphExecutable(CudaExecutable):
                 return
             shared = self.plan.plan.scratch_words > 0
             kept = self._resources.kept = KeptGraphs(self._instance, [*self._kernels.values()], shared=shared)
-        kept.keep(repeat, stream, self._context_id, self._launch_graph)
+        kept.keep(repeat, stream, self._context_id, self._launch_graph, self._repeats)
 
     def _running(self) -> tuple[Any, Callable[[], bool] | None]:
         """The graph that ``_run`` launched, and what tells that it would do so again; None: it always would."""

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from qgraph.errors import CudaError
+from qgraph.runtime.cuda_direct import Counter
 from qgraph.runtime.cuda_driver import call, driver, outside_captures
 from qgraph.runtime.cuda_kernels import KernelNode, patch_kernels
 from qgraph.runtime.cuda_layout import GraphInstance
-from qgraph.runtime.cuda_repeat import Ready, Repeat, make_ready, stop
+from qgraph.runtime.cuda_repeat import Ready, Repeat, can_repeat, make_ready, stop
 from qgraph.runtime.cuda_stream import LASTING
 
 # A call gets a graph of its own when it came so often while the executable had the arguments of another one: to make one takes
@@ -25,6 +26,7 @@ MAX_KEPT = 8
 @dataclass(frozen=True, slots=True, eq=False)
 class _Entry:
     repeat: weakref.ref[Repeat]
+    executable: Any
     ready: Ready
 
 
@@ -51,29 +53,39 @@ class KeptGraphs:
         """What can be launched past the lock."""
         return [entry.ready for entry in self._entries]
 
-    def keep(self, repeat: Repeat, stream: int, context: int | None, launch: Callable[[Any, Any], tuple[Any, ...]]) -> None:
-        """Make ``repeat``, whose arguments the kernels have, ready to run a graph of its own; where it cannot, do nothing."""
+    def keep(
+        self,
+        repeat: Repeat,
+        stream: int,
+        context: int | None,
+        launch: Callable[[Any, Any], tuple[Any, ...]],
+        counter: Counter,
+    ) -> None:
+        """Make ``repeat``, whose arguments the kernels have, ready to run a graph of its own; where it cannot, do nothing.
+
+        ``counter`` counts its launches.
+        """
         # A stream's handle may be that of an earlier stream, whose launches may still use scratch memory.
         if self._ended or (self._shared and stream not in LASTING):
             return
         gone = [entry for entry in self._entries if entry.repeat() in (None, repeat)]
-        full = len(self._entries) - len(gone) >= MAX_KEPT
-        ready = None if full else make_ready(stream, context, None, launch, None)
-        if ready is None:
+        if len(self._entries) - len(gone) >= MAX_KEPT or not can_repeat():
             # Each call that finds no room comes here: it must not take long.
             return
         with outside_captures():
             self._forget(gone)
             try:
-                ready.executable = call(driver.cuGraphInstantiate, self._instance.graph, 0)
+                executable = call(driver.cuGraphInstantiate, self._instance.graph, 0)
             except CudaError:  # no room for another one: it would only save time, and the launch has been made
                 self._ended = True
                 return
+            ready = make_ready(stream, context, executable, launch, None, counter)
+            assert ready is not None
             self._place = threading.get_ident(), stream
-            self._entries.append(_Entry(weakref.ref(repeat), ready))
+            self._entries.append(_Entry(weakref.ref(repeat), executable, ready))
             # It has the arguments that the definition was made with.
-            patch_kernels(self._kernels, -1, ready.executable)
-        repeat.ready = ready
+            patch_kernels(self._kernels, -1, executable)
+        repeat.go = ready.go
 
     def about_to_launch(self, stream: int) -> None:
         """A launch is to come: on another stream, or from another thread, than those of kept graphs, it may wait for them."""
@@ -98,4 +110,4 @@ class KeptGraphs:
         self._entries = [entry for entry in self._entries if entry not in entries]
         for entry in entries:
             # Launches in flight finish: the driver frees it after them.
-            call(driver.cuGraphExecDestroy, entry.ready.executable)
+            call(driver.cuGraphExecDestroy, entry.executable)

@@ -9,49 +9,140 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from qgraph.errors import CudaError
+from qgraph.runtime import cuda_direct
 from qgraph.runtime.call import Again, Call
+from qgraph.runtime.cuda_direct import Counter
 from qgraph.runtime.cuda_driver import driver, failure
 
 _ONE_AT_A_TIME: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 # Between two looks at whether another thread is done: it calls the driver, which may wait for room in its queue.
 _PAUSE = 2e-5
+# After so many launches of one graph machine code launches it, for which a compiler may have to be loaded. That takes a tenth
+# of a second, which this many launches take at least.
+_OFTEN = 50_000
+
+_Launch = Callable[[Any, Any], tuple[Any, ...]]
 
 
-@dataclass(slots=True, eq=False)
-class Ready:
+class Ready(ABC):
     """A launch that is ready to be repeated: an executable graph that has the arguments of one call, on the same stream.
 
     Attributes:
-        stream: the stream of the call.
-        context: the number of the context in which it ran, which is current on the thread.
-        executable: the graph.
-        launch: what launches it, as ``cuGraphLaunch`` does.
-        handle: the stream, as the driver's bindings take it without a conversion.
-        settled: whether the next launch still runs this graph; None where it does for sure.
         thread: the one that may repeat it.
-        busy: whether that thread is about to. No other thread writes it.
-        open: whether it still may. Who holds the lock writes it.
+        go: ``go(stream)`` launches and counts it; gives the driver's code, 0 for success. None, and nothing ran, where this is
+            another stream, thread or context, or it was stopped.
     """
 
-    stream: int
-    context: int | None
-    executable: Any
-    launch: Callable[[Any, Any], tuple[Any, ...]]
-    handle: Any
-    settled: Callable[[], bool] | None
-    thread: int
-    busy: bool = False
-    open: bool = True
+    __slots__ = ("go", "thread")
+
+    def __init__(self, go: Callable[[int], Any]) -> None:
+        self.thread = threading.get_ident()
+        self.go = go
+
+    @property
+    @abstractmethod
+    def busy(self) -> bool:
+        """Whether its thread is about to launch. No other thread changes it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let it not be launched any more. Who holds the lock does."""
+
+
+class _Checked(Ready):
+    """What Python looks at, and whatever launches.
+
+    Args:
+        settled: whether the next launch still runs this graph; None where it does for sure.
+        times: after so many launches it is stopped, for something better to take its place; None: never.
+    """
+
+    __slots__ = ("_busy", "_context", "_counter", "_executable", "_handle", "_launch", "_left", "_open", "_settled", "_stream")
+
+    def __init__(
+        self,
+        stream: int,
+        context: int | None,
+        executable: Any,
+        launch: _Launch,
+        settled: Callable[[], bool] | None,
+        counter: Counter,
+        times: int | None,
+    ) -> None:
+        super().__init__(self._go)
+        self._stream, self._context, self._executable = stream, context, executable
+        self._launch, self._settled, self._counter, self._left = launch, settled, counter, times
+        # The stream, as the driver's bindings take it without a conversion.
+        self._handle = driver.CUstream(stream)
+        self._busy, self._open = False, True
+
+    @property
+    def busy(self) -> bool:
+        return self._busy
+
+    def close(self) -> None:
+        self._open = False
+
+    def _go(self, stream: int) -> Any:
+        # Whether it is open comes last of the conditions: only when ``busy`` can be seen. A signal's handler or a finaliser may
+        # call while this very thread is on the way: then it still is afterwards. The number of the current context is that of
+        # no other one, and there is none where no context is current, or where it was reset.
+        if stream != self._stream or threading.get_ident() != self.thread:
+            return None
+        before, self._busy = self._busy, True
+        try:
+            if driver.cuCtxGetId(None)[1] != self._context or not (self._settled is None or self._settled()) or not self._open:
+                return None
+            code = self._launch(self._executable, self._handle)[0]
+            if not code:
+                self._counter.add()
+                if self._left is not None:
+                    self._count_down(self._left - 1)
+            return code
+        finally:
+            self._busy = before
+
+    def _count_down(self, left: int) -> None:
+        self._left = left
+        if left == 0:
+            cuda_direct.want()
+            self.close()
+
+
+class _Direct(Ready):
+    """What machine code looks at and launches: the same, but that no Python runs in between."""
+
+    __slots__ = ("_words",)
+
+    def __init__(self, stream: int, context: int, executable: Any, counter: Counter) -> None:
+        buffer, self._words = cuda_direct.new_words(
+            [
+                (cuda_direct.STREAM, stream),
+                (cuda_direct.CONTEXT, context),
+                (cuda_direct.THREAD, threading.get_ident()),
+                (cuda_direct.EXECUTABLE, int(executable)),
+                (cuda_direct.GET_CONTEXT, cuda_direct.address_of("cuCtxGetId")),
+                (cuda_direct.LAUNCH, cuda_direct.address_of("cuGraphLaunch")),
+                (cuda_direct.OPEN, 1),
+            ]
+        )
+        super().__init__(cuda_direct.direct(buffer, counter))
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._words[cuda_direct.BUSY])
+
+    def close(self) -> None:
+        self._words[cuda_direct.OPEN] = 0
 
 
 class Repeated(Protocol):
     """An executable whose launches can be repeated."""
-
-    replays: int
 
     def launch(self, request: Call, repeat: Repeat | None = None) -> tuple[Any, ...] | None:
         """Run, nothing assumed; makes ``repeat`` ready where it can."""
@@ -61,16 +152,16 @@ class Repeat:
     """A call that comes back; it holds no array, so whoever lets it run knows that they are alive.
 
     Attributes:
-        ready: how to launch it, if that can be repeated.
+        go: ``Ready.go`` of what can be repeated; gives None where nothing can.
         changes: how often it came when the executable had the arguments of another call.
     """
 
-    __slots__ = ("__weakref__", "_owner", "_request", "changes", "ready")
+    __slots__ = ("__weakref__", "_owner", "_request", "changes", "go")
 
     def __init__(self, owner: Repeated, request: Call) -> None:
         self._owner = owner
         self._request = request.without_owners()
-        self.ready: Ready | None = None
+        self.go: Callable[[int], Any] = _not_ready
         self.changes = 0
 
     def launch(self, stream: int) -> tuple[Any, ...] | None:
@@ -79,47 +170,59 @@ class Repeat:
         return self._owner.launch(request if stream == request.stream else request.on(stream), self)
 
 
+def _not_ready(_stream: int) -> None:
+    return None
+
+
+def can_repeat() -> bool:
+    """Whether there is a short way: not where threads run at once."""
+    return _ONE_AT_A_TIME
+
+
 def make_ready(
     stream: int,
     context: int | None,
     executable: Any,
-    launch: Callable[[Any, Any], tuple[Any, ...]],
+    launch: _Launch,
     settled: Callable[[], bool] | None,
+    counter: Counter,
 ) -> Ready | None:
-    """What lets this thread launch ``executable`` on ``stream`` again; None where threads run at once."""
+    """What lets this thread launch ``executable`` on ``stream`` again; None where there is no short way.
+
+    Args:
+        stream: the stream of the call.
+        context: the number of the context in which it ran, which is current on the thread.
+        executable: the graph.
+        launch: what launches it, as ``cuGraphLaunch`` does.
+        settled: whether the next launch still runs this graph; None where it does for sure.
+        counter: counts the launches.
+    """
     if not _ONE_AT_A_TIME:
         return None
-    return Ready(stream, context, executable, launch, driver.CUstream(stream), settled, threading.get_ident())
+    plain = settled is None and launch is driver.cuGraphLaunch and context is not None
+    if plain and context is not None and cuda_direct.is_worth_it():
+        return _Direct(stream, context, executable, counter)
+    return _Checked(stream, context, executable, launch, settled, counter, _OFTEN if plain else None)
 
 
 def stop(launches: Iterable[Ready]) -> None:
     """Let nobody repeat these launches from here on; called with the executable's lock held."""
     for ready in launches:
         # Who was busy before that still launches. Who is busy after it finds that it may not any more.
-        ready.open = False
+        ready.close()
         while ready.busy and ready.thread != threading.get_ident():
             time.sleep(_PAUSE)
 
 
-# ``ready.open`` comes last of the conditions: only when ``busy`` can be seen. A signal's handler or a finaliser may call while
-# this very thread is on the way: then it still is afterwards. The number of the current context is that of no other one, and
-# there is none where no context is current, or where it was reset.
 _STATEMENTS = """\
-ready, stream = repeat.ready, find_stream()
-if ready is None or ready.stream != stream or ready.thread != this_thread():
+stream = find_stream()
+code = repeat.go(stream)
+if code is None:
     numbers = repeat.launch(stream)
+elif code:
+    raise refused(code)
 else:
-    before, ready.busy = ready.busy, True
-    try:
-        launched = current_context(None)[1] == ready.context and (ready.settled is None or ready.settled()) and ready.open
-        if launched:
-            code = ready.launch(ready.executable, ready.handle)[0]
-            if code:
-                raise failure(code, "cuGraphLaunch")
-            owner.replays += 1
-    finally:
-        ready.busy = before
-    numbers = None if launched else repeat.launch(stream)
+    numbers = None
 """.splitlines()
 
 
@@ -128,16 +231,13 @@ def again(owner: Repeated, request: Call, find_stream: Callable[[], int]) -> Aga
 
     Where its last launch can be repeated, nothing but the driver's is left of it.
     """
-    names = {
-        "owner": owner,
-        "repeat": Repeat(owner, request),
-        "find_stream": find_stream,
-        "this_thread": threading.get_ident,
-        "current_context": driver.cuCtxGetId,
-        "failure": failure,
-    }
+    names = {"repeat": Repeat(owner, request), "find_stream": find_stream, "refused": _refused}
 
     def statements(_arrays: Sequence[str]) -> list[str]:
         return _STATEMENTS
 
     return Again((), names, statements)
+
+
+def _refused(code: int) -> CudaError:
+    return failure(driver.CUresult(code), "cuGraphLaunch")

@@ -8,15 +8,12 @@ branches apart; here launches are.
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any
 
+from qgraph.runtime.cuda_direct import ONE_DEFAULT
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, outside_captures
 from qgraph.runtime.cuda_stream import DEFAULT_STREAM, LEGACY, Event
-
-# With this setting of cuda.bindings each thread has a default stream of its own.
-_ONE_DEFAULT = os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") in ("", "0")
 
 
 class Turns:
@@ -39,7 +36,7 @@ class Turns:
 
     def launch(self, executable: Any, stream: Any) -> tuple[Any, ...]:
         """``cuGraphLaunch``, after all earlier launches; gives what that gives. The context must be current."""
-        default = _ONE_DEFAULT and int(stream) <= LEGACY
+        default = ONE_DEFAULT and int(stream) <= LEGACY
         with self._lock:
             if self._inside:
                 return self._launch_between(executable, stream)

@@ -1,34 +1,42 @@
-"""The short way past the lock of an executable: who may take it, and that who holds the lock waits for who is on it."""
+"""The short way past the lock of an executable: who may take it, and that who holds the lock waits for who is on it.
+
+Each test runs for launches that Python looks at, and for those of machine code.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import qgraph
 from qgraph.errors import CudaError
-from qgraph.runtime import cuda_repeat
+from qgraph.runtime import cuda_direct, cuda_repeat
 from qgraph.runtime.call import Again, Call
+from qgraph.runtime.cuda_direct import Counter
 from qgraph.runtime.cuda_driver import Closed
 from qgraph.runtime.cuda_repeat import again, make_ready, stop
 from tests.running_again import function_of
 
-CONTEXT = 7
+CONTEXT, GRAPH = 7, 1234
 
 
 class Driver:
-    """Launches are noted; ``during`` is called in the midst of one."""
+    """Launches are noted; ``during`` is called in the midst of one, ``before`` when it looks for the context."""
 
     def __init__(self):
         self.launched = []
         self.context = 0, CONTEXT
         self.code = 0
-        self.during = lambda: None
+        self.before = self.during = lambda: None
 
     def cuCtxGetId(self, _context):
+        self.before()
         return self.context
 
     def cuGraphLaunch(self, executable, stream):
@@ -37,7 +45,35 @@ class Driver:
         return (self.code,)
 
     def CUstream(self, stream):
-        return f"stream {stream}"
+        return stream
+
+    def CUresult(self, code):
+        return code
+
+
+class MachineDriver(Driver):
+    """The same for machine code, which calls it by addresses."""
+
+    def __init__(self):
+        super().__init__()
+        launch = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(self._launch)
+        get = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64))(self._get)
+        # One object, as a function of a module is.
+        self.cuGraphLaunch = super().cuGraphLaunch
+        self.functions = {"cuGraphLaunch": launch, "cuCtxGetId": get}
+
+    def _launch(self, executable, stream):
+        return self.cuGraphLaunch(executable, stream or 0)[0]
+
+    def _get(self, context, place):
+        assert context is None
+        code, number = self.cuCtxGetId(context)
+        # Whoever does not look at the code must not take this for a context.
+        place[0] = number if code == 0 else CONTEXT
+        return code
+
+    def address_of(self, name):
+        return ctypes.cast(self.functions[name], ctypes.c_void_p).value
 
 
 class Owner:
@@ -45,22 +81,23 @@ class Owner:
 
     def __init__(self):
         self.ready = None
-        self.replays = 0
         self.lock = threading.Lock()
         self.settled = None
         self.looked = []
+        self.counter = Counter()
 
     def launch(self, request, repeat):
         with self.lock:
             self.stop()
             self.looked.append(request)
-            self.replays += 1
             self.make_ready(repeat, request.stream, self.settled)
         return None
 
     def make_ready(self, repeat, stream, settled=None):
-        made = make_ready(stream, CONTEXT, "graph", cuda_repeat.driver.cuGraphLaunch, settled)
-        self.ready = repeat.ready = made
+        launch = cuda_repeat.driver.cuGraphLaunch
+        self.ready = make_ready(stream, CONTEXT, GRAPH, launch, settled, self.counter)
+        if self.ready is not None:
+            repeat.go = self.ready.go
 
     def stop(self):
         if self.ready is not None:
@@ -73,10 +110,13 @@ def runner(owner, request, find_stream):
     return function_of(again(owner, request, find_stream))
 
 
-@pytest.fixture
-def driver(monkeypatch):
-    made = Driver()
+@pytest.fixture(params=["Python", "machine code"])
+def driver(request, monkeypatch):
+    made = Driver() if request.param == "Python" else MachineDriver()
     monkeypatch.setattr(cuda_repeat, "driver", made)
+    if request.param == "machine code":
+        monkeypatch.setattr(cuda_direct, "address_of", made.address_of)
+        monkeypatch.setattr(cuda_direct, "is_worth_it", lambda: True)
     monkeypatch.setattr(cuda_repeat, "failure", lambda code, name: CudaError(f"{name} failed with {code}"))
     return made
 
@@ -95,8 +135,69 @@ def test_the_same_launch_is_the_drivers_alone(driver, owner):
     for _ in range(4):
         assert run() is None
     assert len(owner.looked) == 1
-    assert driver.launched == [("graph", "stream 3")] * 3
-    assert owner.replays == 4
+    assert driver.launched == [(GRAPH, 3)] * 3
+    assert owner.counter.value == 3
+
+
+def test_who_looks(driver, owner):
+    runner(owner, call(), lambda: 0)()
+    assert isinstance(owner.ready, cuda_repeat._Direct if isinstance(driver, MachineDriver) else cuda_repeat._Checked)
+
+
+@pytest.mark.parametrize("driver", ["machine code"], indirect=True)
+def test_launches_that_come_often_are_made_directly(driver, owner, monkeypatch):
+    code = replace(cuda_direct._CODE, wanted=False)
+    monkeypatch.setattr(cuda_direct, "_CODE", code)
+    monkeypatch.setattr(cuda_direct, "is_worth_it", lambda: code.wanted)
+    monkeypatch.setattr(cuda_repeat, "_OFTEN", 3)
+    run = runner(owner, call(), lambda: 0)
+    kinds = []
+    for _ in range(7):
+        run()
+        kinds.append(type(owner.ready))
+    assert kinds == [cuda_repeat._Checked] * 4 + [cuda_repeat._Direct] * 3
+    assert (len(owner.looked), len(driver.launched), owner.counter.value) == (2, 5, 5)
+
+
+@pytest.mark.parametrize("driver", ["machine code"], indirect=True)
+def test_the_machine_code(driver, owner):
+    runner(owner, call(), lambda: 0)()
+    go = owner.ready.go
+    with pytest.raises(TypeError, match="integer"):
+        go("stream")
+    assert go(-1) is None
+    assert go(0) == 0
+    driver.code = 719
+    assert go(0) == 719
+    owner.stop()
+    gc.collect()
+    # What it looks at lives as long as it does.
+    assert go(0) is None
+    assert owner.counter.value == 1
+    nones = sys.getrefcount(None)
+    for _ in range(1000):
+        go(0)
+    assert sys.getrefcount(None) > nones - 500
+
+
+@pytest.mark.parametrize("driver", ["machine code"], indirect=True)
+def test_other_threads_run_while_the_driver_is_called(driver, owner, monkeypatch):
+    usleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p).value
+    monkeypatch.setattr(cuda_direct, "address_of", lambda name: usleep if name == "cuGraphLaunch" else driver.address_of(name))
+    ready = make_ready(0, CONTEXT, 500_000, driver.cuGraphLaunch, None, owner.counter)
+    done, ticks = threading.Event(), []
+
+    def tick():
+        while not done.wait(0.001):
+            ticks.append(ready.busy)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    assert ready.go(0) == 0
+    done.set()
+    thread.join(10)
+    assert any(ticks)
+    assert not ready.busy
 
 
 def test_another_call_in_between(driver, owner):
@@ -118,7 +219,7 @@ def test_another_stream(driver, owner):
     assert [looked.stream for looked in owner.looked] == [0, 9]
     first, second = (looked.token for looked in owner.looked)
     assert first is second is not None
-    assert driver.launched == [("graph", "stream 9")]
+    assert driver.launched == [(GRAPH, 9)]
 
 
 @pytest.mark.parametrize("context", [(0, CONTEXT + 1), (201, None)])
@@ -177,7 +278,15 @@ def test_who_holds_the_lock_waits(driver, owner):
 def test_a_wait_that_is_interrupted_is_the_next_ones(owner, driver, monkeypatch):
     runner(owner, call(), lambda: 0)()
     ready = owner.ready
-    ready.thread, ready.busy = -1, True
+    ready.thread = -1
+
+    def make_busy(busy):
+        if isinstance(ready, cuda_repeat._Direct):
+            ready._words[cuda_direct.BUSY] = busy
+        else:
+            ready._busy = bool(busy)
+
+    make_busy(1)
 
     def interrupted(_seconds):
         raise KeyboardInterrupt
@@ -189,7 +298,7 @@ def test_a_wait_that_is_interrupted_is_the_next_ones(owner, driver, monkeypatch)
 
     def waited(seconds):
         waits.append(seconds)
-        ready.busy = False
+        make_busy(0)
 
     monkeypatch.setattr(cuda_repeat.time, "sleep", waited)
     owner.stop()
@@ -201,32 +310,37 @@ def test_stopped_between_the_first_look_and_the_launch(driver, owner):
     run = runner(owner, call(), lambda: 0)
     run()
 
-    class Contexts(tuple):
-        __slots__ = ()
-
-        def __getitem__(self, index):
-            owner.stop()
-            return CONTEXT
-
-    driver.context = Contexts()
+    driver.before = owner.stop
     run()
     assert (len(owner.looked), driver.launched) == (2, [])
 
 
-@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
-def test_a_launch_that_fails_keeps_nobody_waiting(driver, owner, error):
+def test_a_launch_that_fails_keeps_nobody_waiting(driver, owner):
     run = runner(owner, call(), lambda: 0)
     run()
     driver.code = 1
+    with pytest.raises(CudaError, match="cuGraphLaunch failed with 1"):
+        run()
+    assert owner.counter.value == 0
+    nobody_waits(owner)
+
+
+@pytest.mark.parametrize("driver", ["Python"], indirect=True)
+def test_a_launch_that_is_interrupted_keeps_nobody_waiting(driver, owner):
+    run = runner(owner, call(), lambda: 0)
+    run()
 
     def during():
-        if error is not None:
-            raise error
+        raise KeyboardInterrupt
 
     driver.during = during
-    with pytest.raises(error or CudaError):
+    with pytest.raises(KeyboardInterrupt):
         run()
-    assert owner.replays == 1
+    assert owner.counter.value == 0
+    nobody_waits(owner)
+
+
+def nobody_waits(owner):
     waiting = threading.Thread(target=owner.stop, daemon=True)
     waiting.start()
     waiting.join(10)

@@ -139,7 +139,7 @@ def test_default_streams_of_threads(monkeypatch):
     """Where each thread has a default stream of its own, the end of what is on one is marked, too."""
     driver = Driver()
     patched(monkeypatch, driver)
-    monkeypatch.setattr(cuda_turns, "_ONE_DEFAULT", False)
+    monkeypatch.setattr(cuda_turns, "ONE_DEFAULT", False)
     turns = Turns(Device())
     for _ in range(3):
         turns.launch("graph", 0)
