@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NoReturn
 
@@ -121,6 +121,55 @@ def _watch_torch(value: Any) -> tuple[str, ...]:
     return ".data_ptr()", ".dtype", ".shape", ".is_contiguous()" if value.is_contiguous() else ".stride()"
 
 
+# One look at several arrays, given in order, and what to ask each for besides.
+Guard = tuple[Callable[..., bool], tuple[str, ...]]
+
+
+def guards_of(value: Any) -> Callable[[Sequence[Any]], Guard] | None:
+    """What makes one look at live arrays like ``value``, ``value`` among them, that tells whether they are as they are now.
+
+    With what it leaves to be asked it sees all that ``watch_of`` names, and it does not hold the arrays. None where there is no
+    such look.
+    """
+    make = _tensor_guards(sys.modules.get("torch")) if adopter_of(type(value)) is _adopt_torch else None
+    return None if make is None else lambda values: (make(values), (".data_ptr()",))
+
+
+@lru_cache(maxsize=1)
+def _tensor_guards(torch: Any) -> Callable[[Sequence[Any]], Callable[..., bool]] | None:
+    # What ``torch.compile`` looks at its arguments with takes a third of the time of asking for each attribute. It is nothing
+    # that PyTorch promises, so it must show that it sees each change.
+    guards = getattr(getattr(getattr(torch, "_C", None), "_dynamo", None), "guards", None)
+    kind = getattr(guards, "TensorGuards", None)
+    if kind is None:
+        return None
+
+    def make(values: Sequence[Any]) -> Callable[..., bool]:
+        check: Callable[..., bool] = kind(*values, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+        return check
+
+    def sees(change: Callable[[Any], object]) -> bool:
+        first, second = torch.zeros(2, 3), torch.zeros(2, 3)
+        check = make((first, second))
+        before = check(first, second)
+        change(second)
+        return before is True and check(first, second) is False
+
+    changes: list[Callable[[Any], object]] = [
+        lambda x: x.resize_(3, 2),
+        lambda x: x.resize_(2, 2),
+        lambda x: x.t_(),
+        lambda x: x.unsqueeze_(0),
+        lambda x: x.as_strided_((2, 3), (1, 2)),
+        lambda x: setattr(x, "data", torch.zeros(2, 3, dtype=torch.float64)),
+        lambda x: setattr(x, "data", torch._neg_view(x.detach().clone())),
+    ]
+    try:
+        return make if all(map(sees, changes)) else None
+    except (TypeError, AttributeError, RuntimeError):  # another version's, with other arguments
+        return None
+
+
 def stream_finder(value: object) -> StreamFinder | None:
     """What tells, whenever it is called, on which stream the library of ``value`` works then. It does not hold ``value``.
 
@@ -161,7 +210,7 @@ def _torch_stream(value: Any) -> StreamFinder | None:
 
 def _cupy_stream(value: Any) -> StreamFinder | None:
     current = sys.modules["cupy"].cuda.get_current_stream
-    return lambda: int(current().ptr)
+    return lambda: current().ptr
 
 
 # --- dtypes ------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 
 from qgraph.program import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
-from qgraph.runtime.adopt import DTYPE_NAMES, IDENTICAL, WEAKLY, adopt, adopter_of, watch_of
+from qgraph.runtime.adopt import DTYPE_NAMES, IDENTICAL, WEAKLY, Guard, adopt, adopter_of, guards_of, watch_of
 from qgraph.runtime.arguments import HIGHEST, LOWEST, WEAK, Arguments, kind_of
 from qgraph.runtime.array_view import ArrayView, host_pointer
 from qgraph.runtime.call import CHANGED, Again, Value
@@ -37,6 +37,9 @@ class _Source:
         self._lapses = lapses
         self._lines: list[str] = []
         self._names = 0
+        # Arrays that are looked at together, by name, and what makes that look.
+        self.together: dict[str, Any] = {}
+        self.guards: Callable[[Sequence[Any]], Guard] | None = None
         self.namespace: dict[str, Any] = {}
 
     def constant(self, value: object) -> str:
@@ -330,6 +333,7 @@ class Unchanged:
         except _CannotWatch:
             self.check = _never
             return
+        _watch_together(source)
         source.line("return True")
         self.check = source.compile("unchanged")
 
@@ -376,6 +380,7 @@ def repeater(
             _watch(source, name, value, watch_array)
     except _CannotWatch:
         return None
+    _watch_together(source)
     return source.compile("again", [*call.statements([given[id(array)].pop(0) for array in call.arrays]), *done])
 
 
@@ -393,9 +398,29 @@ def _watch_array(source: _Source, name: str, value: Any) -> None:
         raise _CannotWatch
     if hasattr(type(value), "__qgraph_identity__"):
         # It tells as much as a weak reference does, and takes a fifth of the time.
-        conditions = [f"{name}.__qgraph_identity__ is {source.constant(value.__qgraph_identity__)}"]
+        source.require(f"{name}.__qgraph_identity__ is {source.constant(value.__qgraph_identity__)}")
     else:
-        conditions = [f"{source.constant(_weakly(value))}() is {name}"]
+        source.require(f"{source.constant(_weakly(value))}() is {name}")
+    guards = guards_of(value)
+    if guards is None:
+        _watch_attributes(source, name, value, attributes)
+    else:
+        source.guards = guards
+        source.together[name] = value
+
+
+def _watch_together(source: _Source) -> None:
+    """Behind the other checks: one look at those arrays for which there is one."""
+    if source.guards is None:
+        return
+    guard, attributes = source.guards([*source.together.values()])
+    source.require(f"{source.constant(guard)}({', '.join(source.together)})")
+    for name, value in source.together.items():
+        _watch_attributes(source, name, value, attributes)
+
+
+def _watch_attributes(source: _Source, name: str, value: Any, attributes: Sequence[str]) -> None:
+    conditions = []
     for read in attributes:
         found = eval(f"value{read}", {"value": value})
         if read in WEAKLY:
@@ -406,7 +431,8 @@ def _watch_array(source: _Source, name: str, value: Any) -> None:
             found = copy.deepcopy(found)
         same = "is" if read in IDENTICAL else "=="
         conditions.append(f"{name}{read} {same} {source.constant(found)}")
-    source.require(*conditions)
+    if conditions:
+        source.require(*conditions)
 
 
 def _watch(source: _Source, name: str, value: Any, watch_array: Callable[[_Source, str, Any], None] = _watch_array) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 from qgraph.compiled import WARP
 from qgraph.plan import GraphPlan
 from qgraph.runtime.cuda_driver import call, driver, failure, outside_captures
-from qgraph.runtime.cuda_kernels import KernelNode, patch_kernels
+from qgraph.runtime.cuda_kernels import KernelNode
+from qgraph.runtime.cuda_patches import patch_kernels
 from qgraph.runtime.cuda_stream import PER_THREAD
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from qgraph.plan import GraphPlan, Unrolling
-from qgraph.runtime.cuda_kernels import KernelNode, patch_kernels
+from qgraph.runtime.cuda_kernels import KernelNode
 from qgraph.runtime.cuda_layout import GraphInstance, add_node, connect
+from qgraph.runtime.cuda_patches import Patches
 
 # Each kernel, copies once, with those that wait for it inside.
 Followed = Sequence[tuple[KernelNode, Sequence[KernelNode]]]
@@ -69,11 +70,15 @@ class GraphOfForm:
     kernels: Sequence[KernelNode]
     followed: Followed = ()
     stale: int = 0
+    _patches: Patches = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._patches = Patches(self.kernels)
 
     def bring_up_to_date(self) -> None:
         """Patch what is stale."""
         if self.stale:
-            patch_kernels(self.kernels, self.stale)
+            self._patches.patch(self.instance.executable, self.stale)
             # Only now: what an exception kept from the graph is patched by the next launch.
             self.stale = 0
 

@@ -1,6 +1,7 @@
-"""``cuGraphLaunch`` straight from machine code: to go through Python's bindings takes a fifth of the time of the launch itself.
+"""Calls of the driver straight from machine code: to go through Python's bindings takes as long as a part of the call itself.
 
-A function for Python, built once a process with llvmlite, that looks whether everything is as it was, and launches.
+Functions for Python, compiled once a process with llvmlite: one looks whether everything is as it was, and launches a graph;
+another patches many kernel nodes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from qgraph.runtime.cuda_driver import call, driver
@@ -17,13 +19,15 @@ from qgraph.runtime.cuda_driver import call, driver
 # With this setting of cuda.bindings each thread has a default stream of its own.
 ONE_DEFAULT = os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") in ("", "0")
 
-# What the function finds in its words, one of 64 bits each: what must be as it was, what to launch, and what others look at.
+# What a launch finds in its words, one of 64 bits each: what must be as it was, what to launch, and what others look at.
 STREAM, CONTEXT, THREAD, EXECUTABLE, GET_CONTEXT, LAUNCH, OPEN, BUSY = range(8)
-_WORDS = 8
-_METH_O = 0x0008
+# What a patch finds: then come the nodes, each with the address of its parameters.
+COUNT, SET_PARAMETERS, PATCHED, NODES = range(4)
+_METH_NOARGS, _METH_O = 0x0004, 0x0008
 
-# CPython's interpreter lock is held but for the launch itself, so nobody changes a word between the looks and the launch. Calls
-# of the driver that do not wait are made under the lock. The function's `self` is a tuple of the words and the counter's cell.
+# The driver is called without CPython's interpreter lock: it has locks of its own, and whoever holds one of those may wait for
+# a thread that needs the interpreter. Who launches has said under the lock that it is busy, and nobody closes it before it is
+# done. The `self` of a launch is a tuple of its words and of the counter's cell; that of a patch is its words.
 _SOURCE = f"""
 declare ptr @PyTuple_GetItem(ptr, i64)
 declare ptr @PyByteArray_AsString(ptr)
@@ -63,36 +67,39 @@ on.stream:
   br i1 %same.thread, label %on.thread, label %other
 
 on.thread:
-  %get.word = getelementptr i64, ptr %words, i64 {GET_CONTEXT}
-  %get = load ptr, ptr %get.word
-  %get.code = call i32 %get(ptr null, ptr %id.place)
-  %there.is.one = icmp eq i32 %get.code, 0
-  br i1 %there.is.one, label %with.context, label %other
-
-with.context:
-  %id.word = getelementptr i64, ptr %words, i64 {CONTEXT}
-  %id.then = load i64, ptr %id.word
-  %id = load i64, ptr %id.place
-  %same.context = icmp eq i64 %id, %id.then
-  br i1 %same.context, label %in.context, label %other
-
-in.context:
   %open.word = getelementptr i64, ptr %words, i64 {OPEN}
   %open = load i64, ptr %open.word
   %is.open = icmp ne i64 %open, 0
   br i1 %is.open, label %go, label %other
 
 go:
-  %executable.word = getelementptr i64, ptr %words, i64 {EXECUTABLE}
-  %executable = load ptr, ptr %executable.word
-  %launch.word = getelementptr i64, ptr %words, i64 {LAUNCH}
-  %launch = load ptr, ptr %launch.word
-  %handle = inttoptr i64 %stream to ptr
   %busy.word = getelementptr i64, ptr %words, i64 {BUSY}
   %busy = load i64, ptr %busy.word
   %busier = add i64 %busy, 1
   store i64 %busier, ptr %busy.word
   %state = call ptr @PyEval_SaveThread()
+  %get.word = getelementptr i64, ptr %words, i64 {GET_CONTEXT}
+  %get = load ptr, ptr %get.word
+  %get.code = call i32 %get(ptr null, ptr %id.place)
+  %there.is.one = icmp eq i32 %get.code, 0
+  %id.word = getelementptr i64, ptr %words, i64 {CONTEXT}
+  %id.then = load i64, ptr %id.word
+  %id = load i64, ptr %id.place
+  %same.id = icmp eq i64 %id, %id.then
+  %same.context = and i1 %there.is.one, %same.id
+  br i1 %same.context, label %in.context, label %elsewhere
+
+elsewhere:
+  call void @PyEval_RestoreThread(ptr %state)
+  store i64 %busy, ptr %busy.word
+  br label %other
+
+in.context:
+  %executable.word = getelementptr i64, ptr %words, i64 {EXECUTABLE}
+  %executable = load ptr, ptr %executable.word
+  %launch.word = getelementptr i64, ptr %words, i64 {LAUNCH}
+  %launch = load ptr, ptr %launch.word
+  %handle = inttoptr i64 %stream to ptr
   %code = call i32 %launch(ptr %executable, ptr %handle)
   call void @PyEval_RestoreThread(ptr %state)
   store i64 %busy, ptr %busy.word
@@ -119,6 +126,44 @@ other:
 
 failed:
   ret ptr null
+}}
+
+define ptr @patch(ptr %self, ptr %nothing) {{
+entry:
+  %words = call ptr @PyByteArray_AsString(ptr %self)
+  %count.word = getelementptr i64, ptr %words, i64 {COUNT}
+  %count = load i64, ptr %count.word
+  %set.word = getelementptr i64, ptr %words, i64 {SET_PARAMETERS}
+  %set = load ptr, ptr %set.word
+  %executable.word = getelementptr i64, ptr %words, i64 {PATCHED}
+  %executable = load ptr, ptr %executable.word
+  %state = call ptr @PyEval_SaveThread()
+  br label %next
+
+next:
+  %number = phi i64 [ 0, %entry ], [ %following, %one ]
+  %is.one = icmp slt i64 %number, %count
+  br i1 %is.one, label %one, label %done
+
+one:
+  %twice = mul i64 %number, 2
+  %node.number = add i64 %twice, {NODES}
+  %node.word = getelementptr i64, ptr %words, i64 %node.number
+  %node = load ptr, ptr %node.word
+  %parameters.number = add i64 %node.number, 1
+  %parameters.word = getelementptr i64, ptr %words, i64 %parameters.number
+  %parameters = load ptr, ptr %parameters.word
+  %code = call i32 %set(ptr %executable, ptr %node, ptr %parameters)
+  %following = add i64 %number, 1
+  %went.well = icmp eq i32 %code, 0
+  br i1 %went.well, label %next, label %done
+
+done:
+  %last = phi i32 [ 0, %next ], [ %code, %one ]
+  call void @PyEval_RestoreThread(ptr %state)
+  %wide = sext i32 %last to i64
+  %result = call ptr @PyLong_FromLong(i64 %wide)
+  ret ptr %result
 }}
 """
 
@@ -152,7 +197,7 @@ class _Code:
 
     # Whether launches come so often that the compiler is worth loading.
     wanted: bool = False
-    method: _MethodDef | None = None
+    methods: dict[str, _MethodDef] = field(default_factory=dict)
     engine: Any = None
     addresses: dict[str, int] = field(default_factory=dict)
 
@@ -166,11 +211,11 @@ def want() -> None:
 
 
 def is_worth_it() -> bool:
-    """Whether to make a direct launch takes no longer than it gains: a process that compiled nothing has to load llvmlite."""
-    return _CODE.method is not None or _CODE.wanted or "llvmlite.binding" in sys.modules
+    """Whether this takes no longer than it gains: a process that compiled nothing has to load llvmlite."""
+    return isinstance(driver, ModuleType) and (bool(_CODE.methods) or _CODE.wanted or "llvmlite.binding" in sys.modules)
 
 
-def direct(words: bytearray, counter: Counter) -> Callable[[int], int | None]:
+def launcher(words: bytearray, counter: Counter) -> Callable[[int], int | None]:
     """A function of a stream's handle that launches on it, and counts the launch, where all is as the words say.
 
     It gives the driver's code, 0 for success. None, and nothing ran, where the stream, thread or context is another one, or the
@@ -180,20 +225,29 @@ def direct(words: bytearray, counter: Counter) -> Callable[[int], int | None]:
         words: a buffer of ``STREAM`` ... ``BUSY``; the function holds it.
         counter: counts the launches.
     """
-    method = _CODE.method or _compile()
-    # The function's own `self`: what it uses lives as long as it does, also while it is being called.
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    made: Callable[[int], int | None] = make(ctypes.addressof(method), (words, counter.cell), None)
+    made: Callable[[int], int | None] = _function("launch", (words, counter.cell))
     return made
 
 
-def new_words(values: Sequence[tuple[int, int]]) -> tuple[bytearray, Any]:
-    """A buffer with these words set, each a number and its value, and an array that is the same memory."""
-    buffer = bytearray(8 * _WORDS)
-    words = (ctypes.c_int64 * _WORDS).from_buffer(buffer)
-    for number, value in values:
-        words[number] = value
+def patcher(executable: Any, nodes: Sequence[tuple[Any, Any]]) -> Callable[[], int]:
+    """A function that gives kernel nodes of ``executable`` their parameters; gives the driver's code, 0 for success.
+
+    Args:
+        executable: a CUgraphExec.
+        nodes: each with its ``CUDA_KERNEL_NODE_PARAMS``, which are read at each call; the caller keeps them.
+    """
+    pairs = [int(value) for node, parameters in nodes for value in (node, parameters.getPtr())]
+    head = {COUNT: len(nodes), SET_PARAMETERS: address_of("cuGraphExecKernelNodeSetParams"), PATCHED: int(executable)}
+    words, _ = new_words([*(head[number] for number in range(NODES)), *pairs])
+    made: Callable[[], int] = _function("patch", words)
+    return made
+
+
+def new_words(values: Sequence[int]) -> tuple[bytearray, Any]:
+    """A buffer of words with these values, and an array that is the same memory."""
+    buffer = bytearray(8 * len(values))
+    words = (ctypes.c_int64 * len(values)).from_buffer(buffer)
+    words[:] = [*values]
     return buffer, words
 
 
@@ -208,7 +262,16 @@ def address_of(name: str) -> int:
     return found
 
 
-def _compile() -> _MethodDef:
+def _function(name: str, own: object) -> Any:
+    if not _CODE.methods:
+        _compile()
+    # What the function uses is its own `self`: it lives as long as the function does, also while that is being called.
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    return make(ctypes.addressof(_CODE.methods[name]), own, None)
+
+
+def _compile() -> None:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -218,7 +281,9 @@ def _compile() -> _MethodDef:
     machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
-    method = _MethodDef(b"launch", engine.get_function_address("launch"), _METH_O, None)
     # The code lives as long as the engine.
-    _CODE.engine, _CODE.method = engine, method
-    return method
+    _CODE.engine = engine
+    _CODE.methods = {
+        name: _MethodDef(name.encode(), engine.get_function_address(name), flags, None)
+        for name, flags in (("launch", _METH_O), ("patch", _METH_NOARGS))
+    }

@@ -21,11 +21,12 @@ from qgraph.runtime.cuda_direct import Counter
 from qgraph.runtime.cuda_driver import Closed, ContextLost, DeviceContext, call, driver, failure
 from qgraph.runtime.cuda_faults import DeviceFaults
 from qgraph.runtime.cuda_kept import KEEP_AFTER, KeptGraphs
-from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters, patch_kernels
+from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
 from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph, add_node, node_of_task
 from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out, fill
 from qgraph.runtime.cuda_nodes import OtherNodes
 from qgraph.runtime.cuda_other import OtherNode
+from qgraph.runtime.cuda_patches import Patches, patch_kernels
 from qgraph.runtime.cuda_repeat import Ready, Repeat, again, make_ready, stop
 from qgraph.runtime.cuda_resources import Resources
 from qgraph.runtime.cuda_turns import Turns
@@ -455,6 +456,7 @@ class CudaGraphExecutable(CudaExecutable):
         return node_of_task(plan)
 
     def _build(self) -> None:
+        self._patches = Patches([*self._kernels.values()])
         # A graph with conditional nodes takes turns with those of others.
         decides = any(node.control is not None for node in self.plan.plan.nodes)
         self._launch_graph = self.device.once(Turns).launch if decides else driver.cuGraphLaunch
@@ -567,6 +569,9 @@ class CudaGraphExecutable(CudaExecutable):
             shared = self.plan.plan.scratch_words > 0
             kept = self._resources.kept = KeptGraphs(self._instance, [*self._kernels.values()], shared=shared)
         kept.keep(repeat, stream, self._context_id, self._launch_graph, self._repeats)
+
+    def _apply(self, changed: int) -> None:
+        self._patches.patch(self._instance.executable, changed)
 
     def _running(self) -> tuple[Any, Callable[[], bool] | None]:
         """The graph that ``_run`` launched, and what tells that it would do so again; None: it always would."""

@@ -11,8 +11,9 @@ from typing import Any
 from qgraph.errors import CudaError
 from qgraph.runtime.cuda_direct import Counter
 from qgraph.runtime.cuda_driver import call, driver, outside_captures
-from qgraph.runtime.cuda_kernels import KernelNode, patch_kernels
+from qgraph.runtime.cuda_kernels import KernelNode
 from qgraph.runtime.cuda_layout import GraphInstance
+from qgraph.runtime.cuda_patches import patch_kernels
 from qgraph.runtime.cuda_repeat import Ready, Repeat, can_repeat, make_ready, stop
 from qgraph.runtime.cuda_stream import LASTING
 

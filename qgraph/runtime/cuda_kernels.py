@@ -10,7 +10,7 @@ import copy
 import ctypes
 import math
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from qgraph.language import SHORT_LIMIT
 from qgraph.plan import UNROLLED, Form, Unrolling
 from qgraph.program import FAULT_WORDS, FAULTS, MAX_PARTIALS, TURNS, ArrayType, Leaf, ScalarType, itemsize
 from qgraph.runtime.array_view import ArrayView
-from qgraph.runtime.cuda_driver import DeviceContext, FarArrays, call, driver, failure, outside_captures
+from qgraph.runtime.cuda_driver import DeviceContext, FarArrays, call, driver, outside_captures
 from qgraph.runtime.formats import FORMATS
 from qgraph.runtime.launch_shapes import MAX_GRID, MAX_GRID_DOWN, Shape, by_lanes, by_rows, in_tiles
 
@@ -545,15 +545,3 @@ class KernelSetting:
         attribute = driver.CUfunction_attribute(_MAX_THREADS_PER_BLOCK)
         most = int(call(driver.cuFuncGetAttribute, attribute, function))
         return min(self.block_size or DEFAULT_BLOCK_SIZE, most)
-
-
-def patch_kernels(kernels: Iterable[KernelNode], changed: int, executable: Any = None) -> None:
-    """Give the kernels that the mask ``changed`` names their parameters: in ``executable``, or where they are."""
-    set_params = driver.cuGraphExecKernelNodeSetParams
-    for kernel in kernels:
-        graph = executable or kernel.executable
-        if changed & kernel.bit and graph is not None:
-            # Affects later launches only; those in flight keep their parameters.
-            code = set_params(graph, kernel.handle, kernel.launch)[0]
-            if code != 0:
-                raise failure(code, "cuGraphExecKernelNodeSetParams")

@@ -120,18 +120,18 @@ class _Direct(Ready):
     __slots__ = ("_words",)
 
     def __init__(self, stream: int, context: int, executable: Any, counter: Counter) -> None:
-        buffer, self._words = cuda_direct.new_words(
-            [
-                (cuda_direct.STREAM, stream),
-                (cuda_direct.CONTEXT, context),
-                (cuda_direct.THREAD, threading.get_ident()),
-                (cuda_direct.EXECUTABLE, int(executable)),
-                (cuda_direct.GET_CONTEXT, cuda_direct.address_of("cuCtxGetId")),
-                (cuda_direct.LAUNCH, cuda_direct.address_of("cuGraphLaunch")),
-                (cuda_direct.OPEN, 1),
-            ]
-        )
-        super().__init__(cuda_direct.direct(buffer, counter))
+        values = {
+            cuda_direct.STREAM: stream,
+            cuda_direct.CONTEXT: context,
+            cuda_direct.THREAD: threading.get_ident(),
+            cuda_direct.EXECUTABLE: int(executable),
+            cuda_direct.GET_CONTEXT: cuda_direct.address_of("cuCtxGetId"),
+            cuda_direct.LAUNCH: cuda_direct.address_of("cuGraphLaunch"),
+            cuda_direct.OPEN: 1,
+            cuda_direct.BUSY: 0,
+        }
+        buffer, self._words = cuda_direct.new_words([values[number] for number in range(len(values))])
+        super().__init__(cuda_direct.launcher(buffer, counter))
 
     @property
     def busy(self) -> bool:

@@ -27,6 +27,7 @@ from qgraph.lowering.compile import compile_simulator
 from qgraph.program import ArrayType
 from qgraph.runtime import (
     cuda_arena,
+    cuda_direct,
     cuda_driver,
     cuda_graph,
     cuda_kept,
@@ -35,6 +36,7 @@ from qgraph.runtime import (
     cuda_memory,
     cuda_memory_nodes,
     cuda_nodes,
+    cuda_patches,
     cuda_repeat,
     cuda_resources,
     cuda_stream,
@@ -314,6 +316,7 @@ def add_dependencies(graph, befores, afters, data, count):
 def install():
     for module in (
         cuda_arena,
+        cuda_direct,
         cuda_driver,
         cuda_graph,
         cuda_kept,
@@ -323,6 +326,7 @@ def install():
         cuda_memory,
         cuda_memory_nodes,
         cuda_nodes,
+        cuda_patches,
         cuda_repeat,
         cuda_resources,
         cuda_stream,

@@ -608,6 +608,69 @@ def test_torch_tensors_changed_in_place():
     assert reader((torch.zeros(5, 3, dtype=torch.int32),)) is None
 
 
+TENSOR_CHANGES = {
+    "resized": lambda torch, x: x.resize_(3, 2),
+    "smaller": lambda torch, x: x.resize_(2, 2),
+    "transposed": lambda torch, x: x.t_(),
+    "another axis": lambda torch, x: x.unsqueeze_(0),
+    "other strides": lambda torch, x: x.as_strided_((2, 3), (1, 2)),
+    "other memory": lambda torch, x: setattr(x, "data", torch.zeros(2, 3)),
+    "memory of another type": lambda torch, x: setattr(x, "data", torch.zeros(2, 3, dtype=torch.float64)),
+    "memory set": lambda torch, x: x.set_(torch.zeros(2, 3)),
+    "part of the same memory": lambda torch, x: setattr(x, "data", x.detach()[1:]),
+}
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+@pytest.mark.parametrize("change", TENSOR_CHANGES)
+@pytest.mark.parametrize("which", [0, 1])
+def test_any_tensor_may_change_in_any_way(change, guarded, which, monkeypatch):
+    torch = pytest.importorskip("torch")
+    if not guarded:
+        monkeypatch.setattr(adopt, "_tensor_guards", lambda _torch: None)
+    tensors = (torch.zeros(2, 3), torch.zeros(2, 3).t())[:: 1 - 2 * which]
+    base = np.zeros(3)
+    assert (adopt.guards_of(tensors[0]) is not None) is guarded
+    same = Unchanged((*tensors, base))
+    assert same((*tensors, base))
+    assert not same((*tensors[::-1], base))
+    # The second one is wider than it is high where it comes first, and the other way round.
+    changed = tensors[1]
+    TENSOR_CHANGES[change](torch, changed if changed.shape == (2, 3) else changed.t_())
+    assert not same((*tensors, base))
+
+
+def test_tensors_are_not_held_by_what_watches_them():
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(3)
+    same, held = Unchanged((x,)), weakref.ref(x)
+    assert same((x,))
+    del x
+    assert held() is None
+
+
+@pytest.mark.parametrize("broken", ["blind", "other arguments", "always false", "missing"])
+def test_a_look_at_tensors_that_does_not_see_is_not_taken(broken, monkeypatch):
+    torch = pytest.importorskip("torch")
+    real = torch._C._dynamo.guards.TensorGuards
+
+    class Blind:
+        def __init__(self, *tensors, dynamic_dims_sizes, dynamic_dims_strides):
+            # One change, that of strides, is not seen.
+            self.shapes = [(x.shape, x.dtype) for x in tensors]
+
+        def check(self, *tensors):
+            return self.shapes == [(x.shape, x.dtype) for x in tensors]
+
+    class False_(Blind):  # noqa: N801
+        def check(self, *tensors):
+            return False
+
+    kinds = {"blind": Blind, "other arguments": lambda *tensors: real(*tensors), "always false": False_, "missing": None}
+    monkeypatch.setattr(torch._C._dynamo.guards, "TensorGuards", kinds[broken])
+    assert adopt._tensor_guards.__wrapped__(torch) is None
+
+
 def test_jax_arrays_that_were_donated():
     jax = pytest.importorskip("jax")
     x = jax.numpy.zeros(3)

@@ -306,6 +306,7 @@ def test_a_wait_that_is_interrupted_is_the_next_ones(owner, driver, monkeypatch)
     assert owner.ready is None
 
 
+@pytest.mark.parametrize("driver", ["Python"], indirect=True)
 def test_stopped_between_the_first_look_and_the_launch(driver, owner):
     run = runner(owner, call(), lambda: 0)
     run()

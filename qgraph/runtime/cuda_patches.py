@@ -1,0 +1,52 @@
+"""Kernel nodes of executable graphs get the parameters that their kernels have now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from qgraph.runtime import cuda_direct
+from qgraph.runtime.cuda_driver import driver, failure
+from qgraph.runtime.cuda_kernels import KernelNode
+
+
+def patch_kernels(kernels: Iterable[KernelNode], changed: int, executable: Any = None) -> None:
+    """Give the kernels that the mask ``changed`` names their parameters: in ``executable``, or where they are."""
+    set_params = driver.cuGraphExecKernelNodeSetParams
+    for kernel in kernels:
+        graph = executable or kernel.executable
+        if changed & kernel.bit and graph is not None:
+            # Affects later launches only; those in flight keep their parameters.
+            code = set_params(graph, kernel.handle, kernel.launch)[0]
+            if code != 0:
+                raise failure(code, "cuGraphExecKernelNodeSetParams")
+
+
+class Patches:
+    """Patches the kernels of one executable again and again.
+
+    Where the same ones come twice in a row they mostly come again: machine code patches them from then on.
+    """
+
+    __slots__ = ("_changed", "_executable", "_kernels", "_run")
+
+    def __init__(self, kernels: Sequence[KernelNode]) -> None:
+        self._kernels = kernels
+        # What was patched last, and the machine code for it. To hold the executable keeps it from being taken for a later one.
+        self._executable: Any = None
+        self._changed = 0
+        self._run: Callable[[], int] | None = None
+
+    def patch(self, executable: Any, changed: int) -> None:
+        """Give the kernels that the mask ``changed`` names their parameters in ``executable``, where all of them are."""
+        if executable is not self._executable or changed != self._changed:
+            self._executable, self._changed, self._run = executable, changed, None
+        elif self._run is None and executable is not None and cuda_direct.is_worth_it():
+            chosen = [(kernel.handle, kernel.launch) for kernel in self._kernels if changed & kernel.bit]
+            self._run = cuda_direct.patcher(executable, chosen)
+        if self._run is None:
+            patch_kernels(self._kernels, changed, executable)
+            return
+        code = self._run()
+        if code:
+            raise failure(driver.CUresult(code), "cuGraphExecKernelNodeSetParams")
