@@ -128,8 +128,8 @@ Guard = tuple[Callable[..., bool], tuple[str, ...]]
 def guards_of(value: Any) -> Callable[[Sequence[Any]], Guard] | None:
     """What makes one look at live arrays like ``value``, ``value`` among them, that tells whether they are as they are now.
 
-    With what it leaves to be asked it sees all that ``watch_of`` names, and it does not hold the arrays. None where there is no
-    such look.
+    With what it leaves to be asked it sees everything that a kernel depends on: another array that is the same in all of it is
+    as good. It does not hold the arrays. None where there is no such look.
     """
     make = _tensor_guards(sys.modules.get("torch")) if adopter_of(type(value)) is _adopt_torch else None
     return None if make is None else lambda values: (make(values), (".data_ptr()",))

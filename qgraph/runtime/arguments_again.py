@@ -311,7 +311,7 @@ def _read_event(source: _Source, name: str, value: object) -> str:
 
 
 class Unchanged:
-    """Tells whether a later call passes the very arrays and scalars of this one, and nothing about them changed.
+    """Tells whether a later call passes the arrays and scalars of this one, and nothing about them changed.
 
     Holds arrays, and everything that may hold one, weakly. Arrays it cannot hold weakly or watch are never unchanged.
 
@@ -396,21 +396,24 @@ def _watch_array(source: _Source, name: str, value: Any) -> None:
     attributes = watch_of(value)
     if attributes is None:
         raise _CannotWatch
+    guards = guards_of(value)
+    if guards is not None:
+        source.guards = guards
+        source.together[name] = value
+        return
     if hasattr(type(value), "__qgraph_identity__"):
         # It tells as much as a weak reference does, and takes a fifth of the time.
         source.require(f"{name}.__qgraph_identity__ is {source.constant(value.__qgraph_identity__)}")
     else:
         source.require(f"{source.constant(_weakly(value))}() is {name}")
-    guards = guards_of(value)
-    if guards is None:
-        _watch_attributes(source, name, value, attributes)
-    else:
-        source.guards = guards
-        source.together[name] = value
+    _watch_attributes(source, name, value, attributes)
 
 
 def _watch_together(source: _Source) -> None:
-    """Behind the other checks: one look at those arrays for which there is one."""
+    """Behind the other checks: one look at those arrays for which there is one.
+
+    It tells everything about them, so another array with the same elements in the same places is as good.
+    """
     if source.guards is None:
         return
     guard, attributes = source.guards([*source.together.values()])
