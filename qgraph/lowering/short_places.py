@@ -80,8 +80,23 @@ def _element(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> 
             negative = builder.icmp_signed("<", place, ir.Constant(place.type, 0))
             place = builder.select(negative, builder.add(place, extent), place)
         axes.append((builder.trunc(place, _SHORT), builder.trunc(extent, _SHORT)))
-    (offset, _), *inner = axes if kind.layout == "C" else reversed(axes)
-    for place, extent in inner:
-        offset = builder.add(builder.mul(offset, extent), place)
+    # The strides, which are the same for all elements of the array, and not sums of products that differ in each.
+    *outer, (offset, stride) = axes if kind.layout == "C" else reversed(axes)
+    if outer[1:]:
+        stride = _kept_short(builder, stride)
+    for place, extent in reversed(outer):
+        offset = builder.add(builder.mul(place, stride), offset)
+        stride = builder.mul(stride, extent)
     # With its sign: LLVM then takes constants out of sums as parts of addresses.
     return builder.gep(array.data, [builder.sext(offset, ir.IntType(64))])
+
+
+def _kept_short(builder: Any, value: ir.Value) -> ir.Value:
+    """The same number: its four bytes put in order, which NVVM does not see through.
+
+    Where it knows that factors are the lower halves of numbers of 64 bits, it multiplies those, and cuts the product.
+    """
+    name = "llvm.nvvm.prmt"
+    found = builder.module.globals.get(name)
+    permute = found or ir.Function(builder.module, ir.FunctionType(_SHORT, [_SHORT] * 3), name)
+    return builder.call(permute, [value, ir.Constant(_SHORT, 0), ir.Constant(_SHORT, 0x3210)])

@@ -9,14 +9,23 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.errors import CudaError
+from qgraph.runtime import cuda_direct, cuda_repeat
 from qgraph.runtime.cuda_driver import call, device, driver
 from tests.processes import printed_by
 
 N = 5000
 
 
+@pytest.fixture(params=["machine code", "Python"])
+def way(request, monkeypatch):
+    """How the driver is called when a call comes back."""
+    monkeypatch.setattr(cuda_direct, "is_worth_it", lambda: request.param == "machine code")
+    return request.param
+
+
 @pytest.fixture
-def context():
+def context(way):
     made = device(0)
     with made.activate():
         yield made
@@ -46,9 +55,13 @@ def on_device(array):
     return qgraph.asarray(array, backend="cuda")
 
 
+def executable_of(kernel):
+    return next(iter(kernel._specialisations.values())).executable
+
+
 def looks_of(kernel):
     """Counts the launches of the kernel's executable that are more than the driver's."""
-    executable = next(iter(kernel._specialisations.values())).executable
+    executable = executable_of(kernel)
     plainly, looked = executable.launch, []
 
     def launch(request, repeat=None):
@@ -66,7 +79,7 @@ def halved(start, calls):
 
 
 @pytest.mark.parametrize("bound", [False, True])
-def test_the_same_call(context, bound):
+def test_the_same_call(context, way, bound):
     kernel = qgraph.kernel(backend="cuda")(scale)
     x, y = on_device(np.full(N, 64.0)), on_device(np.zeros(N))
     run = kernel.bind(x, 1.0).launch if bound else lambda: kernel(x, 1.0)
@@ -76,6 +89,7 @@ def test_the_same_call(context, bound):
     for _ in range(5):
         run()
     assert not looked
+    assert isinstance(executable_of(kernel)._ready, cuda_repeat._Direct) == (way == "machine code")
     kernel(y, 3.0)
     run()
     assert len(looked) == 2
@@ -93,6 +107,51 @@ def test_numbers_that_change_and_come_back(context):
         kernel(x, a)
         expected = expected * 0.5 + a
     np.testing.assert_array_equal(x.numpy(), expected)
+
+
+def chain(x, y):
+    for i in range(x.shape[0]):
+        y[i] = x[i] + 1.0
+    for i in range(x.shape[0]):
+        x[i] = y[i] * 0.5
+    for i in range(y.shape[0]):
+        y[i] += x[i]
+
+
+@pytest.mark.parametrize("size", [7, N])
+def test_new_arrays_each_time(context, way, size):
+    kernel = qgraph.kernel(backend="cuda")(chain)
+    random = np.random.default_rng(size)
+    sent = [random.standard_normal((2, size)) for _ in range(12)]
+    arrays = [(on_device(x), on_device(y)) for x, y in sent]
+    # One launch is in flight while the next one is patched.
+    for pair in arrays:
+        kernel(*pair)
+    assert (executable_of(kernel)._patches._run is not None) == (way == "machine code")
+    for (x, _), (dx, dy) in zip(sent, arrays, strict=True):
+        expected = (x + 1.0) * 0.5
+        np.testing.assert_array_equal(dx.numpy(), expected)
+        np.testing.assert_allclose(dy.numpy(), x + 1.0 + expected, rtol=1e-15)
+
+
+def test_a_launch_that_the_driver_refuses(context):
+    kernel = qgraph.kernel(backend="cuda")(scale)
+    x = on_device(np.zeros(N))
+    bound = kernel.bind(x, 1.0)
+    for _ in range(3):
+        bound.launch()
+    qgraph.synchronize()
+    before = kernel.stats.replays
+    # The default stream would have to wait for this one.
+    stream = call(driver.cuStreamCreate, 0)
+    call(driver.cuStreamBeginCapture, stream, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL)
+    with pytest.raises(CudaError, match="cuGraphLaunch failed with CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"):
+        bound.launch()
+    driver.cuStreamEndCapture(stream)
+    call(driver.cuStreamDestroy, stream)
+    assert kernel.stats.replays == before
+    bound.launch()
+    np.testing.assert_array_equal(x.numpy(), halved(0.0, [1.0] * 4))
 
 
 def test_loops_that_become_long_and_short_again(context):
@@ -211,6 +270,8 @@ def test_a_tensor_on_streams_in_turn(context):
 AFTER_A_RESET = """
 import numpy as np
 import qgraph
+from qgraph.errors import CudaError
+from qgraph.runtime import cuda_direct, cuda_repeat
 from qgraph.runtime.cuda_driver import call, device, driver
 
 @qgraph.kernel(backend="cuda")
