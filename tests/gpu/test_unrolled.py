@@ -299,8 +299,8 @@ def three_times(x, y, turns):
 
 def test_sizes_and_arguments_change_between_launches(form):
     kernel = cuda_kernel(three)
-    for n in (10, 300_000, 1000, 70_000, 5, 2_000_000):
-        for turns in (40, 1, 40, 40, 2):
+    for n in (10, 300_000, 1000, 2_000_000):
+        for turns in (40, 1, 40, 2):
             agrees(kernel, ints(n, turns), np.full(n, 77), np.array(turns), expected=three_times)
     assert kernel.stats.graph_builds == 1
 
@@ -308,8 +308,8 @@ def test_sizes_and_arguments_change_between_launches(form):
 def test_many_launches_in_flight(form):
     kernel = cuda_kernel(one)
     launches = []
-    for number in range(60):
-        turns = (1, 100, 30, 2)[number // 5 % 4]
+    for number in range(24):
+        turns = (1, 100, 30, 2)[number // 3 % 4]
         x = ints(500 + number, number)
         launches.append((x, on_device(x), on_device(np.array(turns)), turns))
     for _, dx, dt, _ in launches:
@@ -328,8 +328,8 @@ def test_launches_on_several_streams(form):
         streams = [int(call(driver.cuStreamCreate, 1)) for _ in range(3)]
     kernel = cuda_kernel(three)
     launches = []
-    for number in range(45):
-        turns = (1, 60, 60, 2, 100)[number // 6 % 5]
+    for number in range(25):
+        turns = (1, 60, 60, 2, 100)[number // 5]
         x = ints(2000, number)
         launches.append((x, turns, *(on_device(each) for each in (x, np.full(2000, 77), np.array(turns)))))
     qgraph.synchronize()
