@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NoReturn
 
@@ -17,6 +17,7 @@ import numpy
 from qgraph.errors import ArgumentError
 from qgraph.runtime import cuda_driver
 from qgraph.runtime.array_view import ArrayView, contiguous_strides, layout_of, view_of_host
+from qgraph.runtime.tensor_looks import can_look
 
 Adopter = Callable[[Any, str], ArrayView]
 StreamFinder = Callable[[], int]
@@ -118,56 +119,13 @@ def _numba_arrays() -> tuple[type, ...]:
 
 def _watch_torch(value: Any) -> tuple[str, ...]:
     # Where elements lie without gaps their places follow from the shape, and that costs less to ask.
-    return ".data_ptr()", ".dtype", ".shape", ".is_contiguous()" if value.is_contiguous() else ".stride()"
+    lazily = (".is_conj()",) if value.is_complex() else () if value.is_contiguous() and value.numel() > 1 else (".is_neg()",)
+    return ".data_ptr()", ".dtype", ".shape", ".is_contiguous()" if value.is_contiguous() else ".stride()", *lazily
 
 
-# One look at several arrays, given in order, and what to ask each for besides.
-Guard = tuple[Callable[..., bool], tuple[str, ...]]
-
-
-def guards_of(value: Any) -> Callable[[Sequence[Any]], Guard] | None:
-    """What makes one look at live arrays like ``value``, ``value`` among them, that tells whether they are as they are now.
-
-    With what it leaves to be asked it sees everything that a kernel depends on: another array that is the same in all of it is
-    as good. It does not hold the arrays. None where there is no such look.
-    """
-    make = _tensor_guards(sys.modules.get("torch")) if adopter_of(type(value)) is _adopt_torch else None
-    return None if make is None else lambda values: (make(values), (".data_ptr()",))
-
-
-@lru_cache(maxsize=1)
-def _tensor_guards(torch: Any) -> Callable[[Sequence[Any]], Callable[..., bool]] | None:
-    # What ``torch.compile`` looks at its arguments with takes a third of the time of asking for each attribute. It is nothing
-    # that PyTorch promises, so it must show that it sees each change.
-    guards = getattr(getattr(getattr(torch, "_C", None), "_dynamo", None), "guards", None)
-    kind = getattr(guards, "TensorGuards", None)
-    if kind is None:
-        return None
-
-    def make(values: Sequence[Any]) -> Callable[..., bool]:
-        check: Callable[..., bool] = kind(*values, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
-        return check
-
-    def sees(change: Callable[[Any], object]) -> bool:
-        first, second = torch.zeros(2, 3), torch.zeros(2, 3)
-        check = make((first, second))
-        before = check(first, second)
-        change(second)
-        return before is True and check(first, second) is False
-
-    changes: list[Callable[[Any], object]] = [
-        lambda x: x.resize_(3, 2),
-        lambda x: x.resize_(2, 2),
-        lambda x: x.t_(),
-        lambda x: x.unsqueeze_(0),
-        lambda x: x.as_strided_((2, 3), (1, 2)),
-        lambda x: setattr(x, "data", torch.zeros(2, 3, dtype=torch.float64)),
-        lambda x: setattr(x, "data", torch._neg_view(x.detach().clone())),
-    ]
-    try:
-        return make if all(map(sees, changes)) else None
-    except (TypeError, AttributeError, RuntimeError):  # another version's, with other arguments
-        return None
+def are_seen_together(value: Any) -> bool:
+    """Whether ``tensor_looks.look_at`` sees all that ``watch_of`` names of the live array ``value``."""
+    return adopter_of(type(value)) is _adopt_torch and can_look(value)
 
 
 def stream_finder(value: object) -> StreamFinder | None:

@@ -19,11 +19,12 @@ from typing import Any
 import numpy
 
 from qgraph.program import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
-from qgraph.runtime.adopt import DTYPE_NAMES, IDENTICAL, WEAKLY, Guard, adopt, adopter_of, guards_of, watch_of
+from qgraph.runtime.adopt import DTYPE_NAMES, IDENTICAL, WEAKLY, adopt, adopter_of, are_seen_together, watch_of
 from qgraph.runtime.arguments import HIGHEST, LOWEST, WEAK, Arguments, kind_of
 from qgraph.runtime.array_view import ArrayView, host_pointer
 from qgraph.runtime.call import CHANGED, Again, Value
 from qgraph.runtime.events import event_handle
+from qgraph.runtime.tensor_looks import look_at
 
 
 class _Source:
@@ -37,9 +38,8 @@ class _Source:
         self._lapses = lapses
         self._lines: list[str] = []
         self._names = 0
-        # Arrays that are looked at together, by name, and what makes that look.
+        # Arrays that are looked at together, behind everything else.
         self.together: dict[str, Any] = {}
-        self.guards: Callable[[Sequence[Any]], Guard] | None = None
         self.namespace: dict[str, Any] = {}
 
     def constant(self, value: object) -> str:
@@ -396,9 +396,7 @@ def _watch_array(source: _Source, name: str, value: Any) -> None:
     attributes = watch_of(value)
     if attributes is None:
         raise _CannotWatch
-    guards = guards_of(value)
-    if guards is not None:
-        source.guards = guards
+    if are_seen_together(value):
         source.together[name] = value
         return
     if hasattr(type(value), "__qgraph_identity__"):
@@ -410,16 +408,10 @@ def _watch_array(source: _Source, name: str, value: Any) -> None:
 
 
 def _watch_together(source: _Source) -> None:
-    """Behind the other checks: one look at those arrays for which there is one.
-
-    It tells everything about them, so another array with the same elements in the same places is as good.
-    """
-    if source.guards is None:
-        return
-    guard, attributes = source.guards([*source.together.values()])
-    source.require(f"{source.constant(guard)}({', '.join(source.together)})")
-    for name, value in source.together.items():
-        _watch_attributes(source, name, value, attributes)
+    """Look at the arrays for which one look is enough; another array with the same elements in the same places is as good."""
+    if source.together:
+        same = source.constant(look_at([*source.together.values()]))
+        source.require(f"{same}({', '.join(source.together)})")
 
 
 def _watch_attributes(source: _Source, name: str, value: Any, attributes: Sequence[str]) -> None:

@@ -1,20 +1,18 @@
 """Calls of the driver straight from machine code: to go through Python's bindings takes as long as a part of the call itself.
 
-Functions for Python, compiled once a process with llvmlite: one looks whether everything is as it was, and launches a graph;
-another patches many kernel nodes.
+One function looks whether everything is as it was, and launches a graph; another patches many kernel nodes.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 from qgraph.runtime.cuda_driver import call, driver
+from qgraph.runtime.machine_code import NO_ARGUMENT, ONE_ARGUMENT, MachineCode, new_words
 
 # With this setting of cuda.bindings each thread has a default stream of its own.
 ONE_DEFAULT = os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") in ("", "0")
@@ -23,7 +21,6 @@ ONE_DEFAULT = os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") 
 STREAM, CONTEXT, THREAD, EXECUTABLE, GET_CONTEXT, LAUNCH, OPEN, BUSY = range(8)
 # What a patch finds: then come the nodes, each with the address of its parameters.
 COUNT, SET_PARAMETERS, PATCHED, NODES = range(4)
-_METH_NOARGS, _METH_O = 0x0004, 0x0008
 
 # The driver is called without CPython's interpreter lock: it has locks of its own, and whoever holds one of those may wait for
 # a thread that needs the interpreter. Who launches has said under the lock that it is busy, and nobody closes it before it is
@@ -187,32 +184,18 @@ class Counter:
         self._number.value += 1
 
 
-class _MethodDef(ctypes.Structure):
-    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
-
-
-@dataclass(slots=True)
-class _Code:
-    """The machine code of this process, and the driver's functions that it calls."""
-
-    # Whether launches come so often that the compiler is worth loading.
-    wanted: bool = False
-    methods: dict[str, _MethodDef] = field(default_factory=dict)
-    engine: Any = None
-    addresses: dict[str, int] = field(default_factory=dict)
-
-
-_CODE = _Code()
+_CODE = MachineCode(_SOURCE, {"launch": ONE_ARGUMENT, "patch": NO_ARGUMENT})
+_ADDRESSES: dict[str, int] = {}
 
 
 def want() -> None:
     """Launches come so often that it pays to load the compiler, in a process that has not compiled anything."""
-    _CODE.wanted = True
+    _CODE.want()
 
 
 def is_worth_it() -> bool:
-    """Whether this takes no longer than it gains: a process that compiled nothing has to load llvmlite."""
-    return isinstance(driver, ModuleType) and (bool(_CODE.methods) or _CODE.wanted or "llvmlite.binding" in sys.modules)
+    """Whether this takes no longer than it gains."""
+    return isinstance(driver, ModuleType) and _CODE.at_hand
 
 
 def launcher(words: bytearray, counter: Counter) -> Callable[[int], int | None]:
@@ -225,7 +208,7 @@ def launcher(words: bytearray, counter: Counter) -> Callable[[int], int | None]:
         words: a buffer of ``STREAM`` ... ``BUSY``; the function holds it.
         counter: counts the launches.
     """
-    made: Callable[[int], int | None] = _function("launch", (words, counter.cell))
+    made: Callable[[int], int | None] = _CODE.function("launch", (words, counter.cell))
     return made
 
 
@@ -239,51 +222,16 @@ def patcher(executable: Any, nodes: Sequence[tuple[Any, Any]]) -> Callable[[], i
     pairs = [int(value) for node, parameters in nodes for value in (node, parameters.getPtr())]
     head = {COUNT: len(nodes), SET_PARAMETERS: address_of("cuGraphExecKernelNodeSetParams"), PATCHED: int(executable)}
     words, _ = new_words([*(head[number] for number in range(NODES)), *pairs])
-    made: Callable[[], int] = _function("patch", words)
+    made: Callable[[], int] = _CODE.function("patch", words)
     return made
-
-
-def new_words(values: Sequence[int]) -> tuple[bytearray, Any]:
-    """A buffer of words with these values, and an array that is the same memory."""
-    buffer = bytearray(8 * len(values))
-    words = (ctypes.c_int64 * len(values)).from_buffer(buffer)
-    words[:] = [*values]
-    return buffer, words
 
 
 def address_of(name: str) -> int:
     """Where the driver's function lies that ``cuda.bindings`` calls by this name."""
-    found = _CODE.addresses.get(name)
+    found = _ADDRESSES.get(name)
     if found is None:
         kinds = driver.CUdriverProcAddress_flags
         kind = kinds.CU_GET_PROC_ADDRESS_LEGACY_STREAM if ONE_DEFAULT else kinds.CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
         pointer, _ = call(driver.cuGetProcAddress, name.encode(), 12000, kind)
-        found = _CODE.addresses[name] = int(pointer)
+        found = _ADDRESSES[name] = int(pointer)
     return found
-
-
-def _function(name: str, own: object) -> Any:
-    if not _CODE.methods:
-        _compile()
-    # What the function uses is its own `self`: it lives as long as the function does, also while that is being called.
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    return make(ctypes.addressof(_CODE.methods[name]), own, None)
-
-
-def _compile() -> None:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(_SOURCE)
-    module.verify()
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    # The code lives as long as the engine.
-    _CODE.engine = engine
-    _CODE.methods = {
-        name: _MethodDef(name.encode(), engine.get_function_address(name), flags, None)
-        for name, flags in (("launch", _METH_O), ("patch", _METH_NOARGS))
-    }

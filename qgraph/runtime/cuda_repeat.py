@@ -18,6 +18,7 @@ from qgraph.runtime import cuda_direct
 from qgraph.runtime.call import Again, Call
 from qgraph.runtime.cuda_direct import Counter
 from qgraph.runtime.cuda_driver import driver, failure
+from qgraph.runtime.machine_code import new_words
 
 _ONE_AT_A_TIME: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 # Between two looks at whether another thread is done: it calls the driver, which may wait for room in its queue.
@@ -130,7 +131,7 @@ class _Direct(Ready):
             cuda_direct.OPEN: 1,
             cuda_direct.BUSY: 0,
         }
-        buffer, self._words = cuda_direct.new_words([values[number] for number in range(len(values))])
+        buffer, self._words = new_words([values[number] for number in range(len(values))])
         super().__init__(cuda_direct.launcher(buffer, counter))
 
     @property

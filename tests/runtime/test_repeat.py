@@ -9,7 +9,6 @@ import ctypes
 import gc
 import sys
 import threading
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from qgraph.runtime.call import Again, Call
 from qgraph.runtime.cuda_direct import Counter
 from qgraph.runtime.cuda_driver import Closed
 from qgraph.runtime.cuda_repeat import again, make_ready, stop
+from qgraph.runtime.machine_code import MachineCode
 from tests.running_again import function_of
 
 CONTEXT, GRAPH = 7, 1234
@@ -146,9 +146,9 @@ def test_who_looks(driver, owner):
 
 @pytest.mark.parametrize("driver", ["machine code"], indirect=True)
 def test_launches_that_come_often_are_made_directly(driver, owner, monkeypatch):
-    code = replace(cuda_direct._CODE, wanted=False)
+    code = MachineCode(cuda_direct._CODE._text, cuda_direct._CODE._calls)
     monkeypatch.setattr(cuda_direct, "_CODE", code)
-    monkeypatch.setattr(cuda_direct, "is_worth_it", lambda: code.wanted)
+    monkeypatch.setattr(cuda_direct, "is_worth_it", lambda: code._wanted)
     monkeypatch.setattr(cuda_repeat, "_OFTEN", 3)
     run = runner(owner, call(), lambda: 0)
     kinds = []

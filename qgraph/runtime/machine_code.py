@@ -1,0 +1,69 @@
+"""Functions for Python from machine code: LLVM's text, compiled once a process with llvmlite.
+
+For what every call does, where a line of Python takes as long as all of it. Each such function holds what it reads, and has a
+slower twin in Python for processes that have compiled nothing: to import llvmlite takes a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# How CPython calls a function: without an argument, with one, with an array and the number of them.
+NO_ARGUMENT, ONE_ARGUMENT, ARGUMENTS = 0x0004, 0x0008, 0x0080
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
+
+
+class MachineCode:
+    """Some functions: their text, and by name how each is called. They are ``ptr (ptr self, ...)``, as CPython has it."""
+
+    def __init__(self, text: str, calls: Mapping[str, int]) -> None:
+        self._text, self._calls = text, calls
+        self._wanted = False
+        # The code lives as long as the engine.
+        self._engine: Any = None
+        self._methods: dict[str, _MethodDef] = {}
+
+    def want(self) -> None:
+        """It is worth loading the compiler."""
+        self._wanted = True
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether it can be had without a wait."""
+        return self._wanted or bool(self._methods) or "llvmlite.binding" in sys.modules
+
+    def function(self, name: str, own: object) -> Any:
+        """A function for Python whose ``self`` is ``own``: that lives as long as it does, also while it is being called."""
+        if not self._methods:
+            self._compile()
+        make = ctypes.pythonapi.PyCFunction_NewEx
+        make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+        return make(ctypes.addressof(self._methods[name]), own, None)
+
+    def _compile(self) -> None:
+        import llvmlite.binding as llvm
+
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        module = llvm.parse_assembly(self._text)
+        module.verify()
+        machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
+        self._engine = engine = llvm.create_mcjit_compiler(module, machine)
+        engine.finalize_object()
+        self._methods = {
+            name: _MethodDef(name.encode(), engine.get_function_address(name), how, None) for name, how in self._calls.items()
+        }
+
+
+def new_words(values: Sequence[int]) -> tuple[bytearray, Any]:
+    """A buffer of 64-bit words with these values, and an array that is the same memory."""
+    buffer = bytearray(8 * len(values))
+    words = (ctypes.c_int64 * len(values)).from_buffer(buffer)
+    words[:] = [*values]
+    return buffer, words
