@@ -12,8 +12,8 @@ _WHY = {
     ),
     ("programs", "boltzmann", "CuPy"): (
         "its graph has the number of steps built in; in qgraph's, which runs any number, some steps are a turn of the while "
-        "node, and steps of the last turns look whether they are left. Its kernel counts one place up from array to array, "
-        "where qgraph's computes each of its own"
+        "node, and steps of the last turns look whether they are left. qgraph's kernel has more instructions: it compares "
+        "places as numbers of 64 bits"
     ),
     ("programs", "pagerank", "Warp"): "the two take the same time, within a thousandth",
     ("ladders", "chain, 1:", "CuPy"): "with one node the call counts, and a replay of CuPy's looks at no arguments",
@@ -21,9 +21,7 @@ _WHY = {
     ("ladders", "changed, 1:", "Warp"): "it launches its one kernel anew, and has no graph to patch",
     ("ladders", "chain, 1:", "raw C"): "with one node the call counts, which comes from Python and looks at its arguments",
     ("ladders", "changed", "CuPy"): "it launches its one kernel anew, and has no graph to patch",
-    ("ladders", "changed", "raw C"): (
-        "a call comes from Python, which looks at each array and patches each node through cuda.bindings"
-    ),
+    ("ladders", "changed", "raw C"): "a call comes from Python, which looks at each array",
     ("ladders", "branches", "CuPy"): "it records them as a chain, and such kernels gain nothing beside each other",
     ("ladders", "branches", "PyTorch graph"): "it is the same graph, and a replay looks at no arguments",
     ("ladders", "branches", "Warp"): "it is the same graph, and a launch looks at no arguments",
