@@ -162,7 +162,8 @@ class Kernel(Looking):
                 self._recover(error)
             else:
                 if result is not CHANGED:
-                    self._last = known
+                    if known is not last:
+                        self._last = known
                     return result
         return self._call(args, kwargs)
 

@@ -6,11 +6,12 @@ array of that type costs one look-up.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy
 
@@ -46,9 +47,8 @@ _REFUSED_KINDS = {
 }
 
 
-# What ``watch_of`` names that is compared otherwise.
-IDENTICAL = frozenset({".dtype"})
-WEAKLY = frozenset({".gpu_data"})
+# How an attribute is compared with what it was: by value, by identity, or by identity without holding it.
+Comparison = Literal["==", "is", "weakly"]
 
 
 def adopt(value: object, path: str) -> ArrayView | None:
@@ -89,24 +89,23 @@ def _adopter_of_instance(value: object) -> Adopter | None:
     return _adopt_interface if hasattr(value, "__cuda_array_interface__") and not isinstance(value, type) else None
 
 
-def watch_of(value: Any) -> tuple[str, ...] | None:
+def watch_of(value: Any) -> Mapping[str, Comparison] | None:
     """What can change of the live array ``value``, as attributes and calls to put behind it; None: nobody knows.
 
-    Each is compared by value; by identity what ``IDENTICAL`` has, and without holding it what ``WEAKLY`` has. The memory of a
-    NumPy array cannot be replaced while a weak reference to it exists: NumPy refuses to resize it then.
+    The memory of a NumPy array cannot be replaced while a weak reference to it exists: NumPy refuses to resize it then.
     """
     adopter = adopter_of(type(value))
     if adopter is _adopt_torch:
         return _watch_torch(value)
     if adopter is _adopt_cupy and value.ndim == 1:
         # Only a shape can be changed in place, and the number of elements stays.
-        return (".ndim",)
+        return {".ndim": "=="}
     if adopter is _adopt_interface and isinstance(value, _numba_arrays()):
         # To make the interface takes 2 us.
-        return ".shape", ".stream", ".gpu_data"
+        return {".shape": "is", ".stream": "is", ".gpu_data": "weakly"}
     if adopter is _adopt_numpy and (value.flags.c_contiguous or value.flags.f_contiguous):
         # As long as the flags say so, the places of its elements follow from the shape.
-        return ".shape", ".dtype", ".flags.num"
+        return {".shape": "==", ".dtype": "is", ".flags.num": "=="}
     return None if adopter is None else _WATCHED.get(adopter)
 
 
@@ -117,10 +116,17 @@ def _numba_arrays() -> tuple[type, ...]:
     return () if found is None else (found,)
 
 
-def _watch_torch(value: Any) -> tuple[str, ...]:
+def _watch_torch(value: Any) -> Mapping[str, Comparison]:
     # Where elements lie without gaps their places follow from the shape, and that costs less to ask.
-    lazily = (".is_conj()",) if value.is_complex() else () if value.is_contiguous() and value.numel() > 1 else (".is_neg()",)
-    return ".data_ptr()", ".dtype", ".shape", ".is_contiguous()" if value.is_contiguous() else ".stride()", *lazily
+    contiguous = value.is_contiguous()
+    watched: dict[str, Comparison] = {".data_ptr()": "==", ".dtype": "is", ".shape": "=="}
+    watched[".is_contiguous()" if contiguous else ".stride()"] = "=="
+    if value.is_complex():
+        watched[".is_conj()"] = "=="
+    elif not contiguous or value.numel() < 2:
+        # The imaginary part of a complex tensor.
+        watched[".is_neg()"] = "=="
+    return watched
 
 
 def are_seen_together(value: Any) -> bool:
@@ -167,6 +173,17 @@ def _torch_stream(value: Any) -> StreamFinder | None:
 
 
 def _cupy_stream(value: Any) -> StreamFinder | None:
+    # What CuPy itself launches on; the public accessor takes twice as long.
+    backend = sys.modules.get("cupy_backends.cuda.stream")
+    capsule = getattr(backend, "__pyx_capi__", {}).get("get_current_stream_ptr")
+    if capsule is not None:
+        pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        try:
+            # A function that raises what Python raises. Its name is its signature.
+            return ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(pointer_of(capsule, b"intptr_t (void)"))
+        except ValueError:  # another signature
+            pass
     current = sys.modules["cupy"].cuda.get_current_stream
     return lambda: current().ptr
 
@@ -413,11 +430,11 @@ _STREAMS: dict[tuple[str, str], Callable[[Any], StreamFinder | None]] = {
     ("cupy", "ndarray"): _cupy_stream,
 }
 
-_WATCHED: dict[Adopter, tuple[str, ...]] = {
-    _adopt_numpy: (".shape", ".strides", ".dtype", ".flags.num"),
+_WATCHED: dict[Adopter, Mapping[str, Comparison]] = {
+    _adopt_numpy: {".shape": "==", ".strides": "==", ".dtype": "is", ".flags.num": "=="},
     # Whoever launches sees whether the context still is the one that its memory lies in.
-    _adopt_own: (),
-    _adopt_cupy: (".shape", ".strides"),
-    _adopt_jax: (".is_deleted()",),
-    _adopt_interface: (".__cuda_array_interface__",),
+    _adopt_own: {},
+    _adopt_cupy: {".shape": "==", ".strides": "=="},
+    _adopt_jax: {".is_deleted()": "=="},
+    _adopt_interface: {".__cuda_array_interface__": "=="},
 }

@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 
 from qgraph.program import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
-from qgraph.runtime.adopt import DTYPE_NAMES, IDENTICAL, WEAKLY, adopt, adopter_of, are_seen_together, watch_of
+from qgraph.runtime.adopt import DTYPE_NAMES, Comparison, adopt, adopter_of, are_seen_together, watch_of
 from qgraph.runtime.arguments import HIGHEST, LOWEST, WEAK, Arguments, kind_of
 from qgraph.runtime.array_view import ArrayView, host_pointer
 from qgraph.runtime.call import CHANGED, Again, Value
@@ -414,18 +414,17 @@ def _watch_together(source: _Source) -> None:
         source.require(f"{same}({', '.join(source.together)})")
 
 
-def _watch_attributes(source: _Source, name: str, value: Any, attributes: Sequence[str]) -> None:
+def _watch_attributes(source: _Source, name: str, value: Any, attributes: Mapping[str, Comparison]) -> None:
     conditions = []
-    for read in attributes:
+    for read, how in attributes.items():
         found = eval(f"value{read}", {"value": value})
-        if read in WEAKLY:
+        if how == "weakly":
             conditions.append(f"{name}{read} is {source.constant(_weakly(found))}()")
             continue
         if isinstance(found, dict):
             # The interface of an array, which may be one that it keeps and changes.
             found = copy.deepcopy(found)
-        same = "is" if read in IDENTICAL else "=="
-        conditions.append(f"{name}{read} {same} {source.constant(found)}")
+        conditions.append(f"{name}{read} {how} {source.constant(found)}")
     if conditions:
         source.require(*conditions)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import types
 import warnings
@@ -12,7 +13,7 @@ import pytest
 
 from qgraph.errors import ArgumentError
 from qgraph.runtime import cuda_driver
-from qgraph.runtime.adopt import adopt, current_stream, watch_of
+from qgraph.runtime.adopt import adopt, current_stream, stream_finder, watch_of
 from qgraph.runtime.array_view import ArrayView, contiguous_strides, host_pointer
 from qgraph.runtime.dlpack import export, exports
 
@@ -175,7 +176,7 @@ def test_the_interface_may_be_a_property():
 
     assert view(Array()).pointer == 4096
     assert adopt(Array, "x") is None
-    assert watch_of(Array()) == (".__cuda_array_interface__",)
+    assert watch_of(Array()) == {".__cuda_array_interface__": "=="}
 
 
 # --- DLPack -------------------------------------------------------------------------------------------------------------
@@ -359,6 +360,35 @@ def test_requires_grad_warns_once(torch, monkeypatch):
 
 
 # --- libraries that are installed ---------------------------------------------------------------------------------------
+
+
+def capsule(pointer, name):
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    return make(pointer, name, None)
+
+
+@pytest.mark.parametrize("signature", [b"intptr_t (void)", b"int (void)", None])
+def test_the_stream_of_cupy(monkeypatch, signature):
+    class Array:
+        pass
+
+    Array.__module__, Array.__name__ = "cupy", "ndarray"
+    streams = [3, 4]
+    backend = types.ModuleType("cupy_backends.cuda.stream")
+    current = ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(lambda: streams[0])
+    if signature is not None:
+        backend.__pyx_capi__ = {"get_current_stream_ptr": capsule(ctypes.cast(current, ctypes.c_void_p), signature)}
+    cupy = types.ModuleType("cupy")
+    cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=streams[1]))
+    monkeypatch.setitem(sys.modules, "cupy_backends.cuda.stream", backend)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    find = stream_finder(Array())
+    # A function of another signature is not called.
+    which = 0 if signature == b"intptr_t (void)" else 1
+    assert find() == streams[which]
+    streams[which] = 0
+    assert find() == 0
 
 
 def test_what_is_an_array_by_an_attribute_of_its_own_is_watched_by_nobody():
