@@ -21,11 +21,12 @@ from qgraph.runtime.cuda_direct import Counter
 from qgraph.runtime.cuda_driver import Closed, ContextLost, DeviceContext, call, driver, failure
 from qgraph.runtime.cuda_faults import DeviceFaults
 from qgraph.runtime.cuda_kept import KEEP_AFTER, KeptGraphs
-from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode, Parameters
+from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode
 from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph, add_node, node_of_task
 from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_out, fill
 from qgraph.runtime.cuda_nodes import OtherNodes
 from qgraph.runtime.cuda_other import OtherNode
+from qgraph.runtime.cuda_parameters import Parameters
 from qgraph.runtime.cuda_patches import Patches, patch_kernels
 from qgraph.runtime.cuda_repeat import Ready, Repeat, again, make_ready, stop
 from qgraph.runtime.cuda_resources import Resources

@@ -15,9 +15,10 @@ from qgraph.plan import UNROLLED, Form, GraphPlan, Node, Unrolling
 from qgraph.runtime.cuda_copies import GraphOfForm, add_copies, add_counted_copies, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_graph import CudaGraphExecutable
-from qgraph.runtime.cuda_kernels import KernelNode, Parameters
+from qgraph.runtime.cuda_kernels import KernelNode
 from qgraph.runtime.cuda_layout import GraphInstance, Layout, RawGraph, add_conditional, new_condition
 from qgraph.runtime.cuda_nodes import OtherNodes
+from qgraph.runtime.cuda_parameters import Parameters
 
 # Blocks of a grid from which on it takes a while to do nothing, as copies behind the end of a loop do, and to look whether that
 # is so: most blocks start when others have ended.

@@ -15,7 +15,7 @@ from qgraph.lowering.block_source import block_code
 from qgraph.lowering.compile import compile_cuda
 from qgraph.lowering.infer import scalar_types
 from qgraph.options import Options
-from qgraph.runtime.cuda_kernels import Parameters
+from qgraph.runtime.cuda_parameters import Parameters
 
 FUSED = Options(fuse=True)
 

@@ -36,6 +36,7 @@ from qgraph.runtime import (
     cuda_memory,
     cuda_memory_nodes,
     cuda_nodes,
+    cuda_parameters,
     cuda_patches,
     cuda_repeat,
     cuda_resources,
@@ -139,7 +140,7 @@ def run_kernel(code, kernel, grid, block, values):
             raw = (ctypes.c_byte * size).from_address(pointer)
             arguments.append(numba_cuda.simulator_array(np.ndarray(shape, dtype, raw, 0, strides)))
         elif parameter.kind == "leaf":
-            form = FORMATS[cuda_kernels.scalar_dtype(parameter.type, "float64")]
+            form = FORMATS[cuda_parameters.scalar_dtype(parameter.type, "float64")]
             arguments.append(np.frombuffer(next(left), form)[0].item())
         else:
             arguments.append(int.from_bytes(next(left), "little", signed=parameter.kind not in ("handle", "whole")))
@@ -717,7 +718,7 @@ def copied(x, y):
 
 def far():
     """Arrays with more elements than the code can tell apart are refused before anything runs."""
-    cuda_kernels._FAR = 20
+    cuda_parameters._FAR = 20
     kernel = Plain(copied, np.ones((4, 4)), np.zeros((4, 4)))
     kernel.agrees(np.ones((4, 4)), np.zeros((4, 4)))
     x, y = np.ones((4, 5)), np.full((4, 5), 7.0)
