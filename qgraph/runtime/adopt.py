@@ -18,6 +18,7 @@ import numpy
 from qgraph.errors import ArgumentError
 from qgraph.runtime import cuda_driver
 from qgraph.runtime.array_view import ArrayView, contiguous_strides, layout_of, view_of_host
+from qgraph.runtime.dlpack import pointer_in
 from qgraph.runtime.tensor_looks import can_look
 
 Adopter = Callable[[Any, str], ArrayView]
@@ -123,8 +124,8 @@ def _watch_torch(value: Any) -> Mapping[str, Comparison]:
     watched[".is_contiguous()" if contiguous else ".stride()"] = "=="
     if value.is_complex():
         watched[".is_conj()"] = "=="
-    elif not contiguous or value.numel() < 2:
-        # The imaginary part of a complex tensor.
+    else:
+        # As the imaginary part of a conjugated tensor is.
         watched[".is_neg()"] = "=="
     return watched
 
@@ -177,11 +178,9 @@ def _cupy_stream(value: Any) -> StreamFinder | None:
     backend = sys.modules.get("cupy_backends.cuda.stream")
     capsule = getattr(backend, "__pyx_capi__", {}).get("get_current_stream_ptr")
     if capsule is not None:
-        pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
-        pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
         try:
             # A function that raises what Python raises. Its name is its signature.
-            return ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(pointer_of(capsule, b"intptr_t (void)"))
+            return ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(pointer_in(capsule, b"intptr_t (void)"))
         except ValueError:  # another signature
             pass
     current = sys.modules["cupy"].cuda.get_current_stream

@@ -1,7 +1,7 @@
 """Short cuts for the arguments of later calls: generated functions of straight-line checks, without loops or look-ups.
 
-A ``Reader`` re-reads the leaves of arguments that have the types of those that ``describe`` saw, and ``Unchanged`` tells that
-nothing changed at all; ``key_maker`` finds the one to ask.
+A ``Reader`` re-reads the leaves of arguments that have the types of those that ``describe`` saw, and a
+``repeater`` runs a call again if nothing changed at all; ``key_maker`` finds the one to ask.
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ def _read_scalar(source: _Source, name: str, value: object) -> str:
     return result
 
 
-# Numbers are the same where type and value are; arrays where the object is.
+# Numbers are the same where type and value are, any other value where the object is.
 _NUMBERS = frozenset({bool, int, float, complex, *(numpy.dtype(name).type for name in DTYPE_NAMES)})
 
 
@@ -293,7 +293,7 @@ def numbers_among(values: Sequence[object]) -> tuple[int, ...]:
 def key_maker(count: int, numbers: Sequence[int]) -> Callable[..., tuple[Any, ...]]:
     """A function of ``count`` values that gives a key: equal for equal numbers at ``numbers``, and for the same objects.
 
-    Other values may have the same key (0.0 and -0.0, or an object made in the place of another): ``Unchanged`` can tell.
+    Other values may have the same key (0.0 and -0.0, or an object made in the place of another): a ``repeater`` can tell.
     """
     names = [f"v{index}" for index in range(count)]
     parts = [
@@ -310,38 +310,6 @@ def _read_event(source: _Source, name: str, value: object) -> str:
     return f"{source.constant(numpy.uint64)}({source.constant(event_handle)}({name}))"
 
 
-class Unchanged:
-    """Tells whether a later call passes the arrays and scalars of this one, and nothing about them changed.
-
-    Holds arrays, and everything that may hold one, weakly. Arrays it cannot hold weakly or watch are never unchanged.
-
-    Args:
-        values: the arguments of a call, one for each parameter; another number of values is never the same.
-    """
-
-    __slots__ = ("check",)
-
-    def __init__(self, values: Sequence[object]) -> None:
-        # Who asks need not have counted them.
-        source = _Source("False", "(AttributeError, ValueError)")
-        names = source.unpack("values", len(values))
-        self.check: Callable[[Sequence[object]], bool]
-        """``check(values)`` is what calling this object does, without the detour of a method call."""
-        try:
-            for name, value in zip(names, values, strict=True):
-                _watch(source, name, value)
-        except _CannotWatch:
-            self.check = _never
-            return
-        _watch_together(source)
-        source.line("return True")
-        self.check = source.compile("unchanged")
-
-    def __call__(self, values: Sequence[object]) -> bool:
-        """Whether ``values`` are what they were."""
-        return self.check(values)
-
-
 def repeater(
     values: Sequence[object],
     call: Again,
@@ -352,11 +320,12 @@ def repeater(
 ) -> Callable[[Sequence[object]], Any] | None:
     """A function of later values that runs a call again, or returns ``CHANGED`` where that would be another call.
 
-    It holds no array, and everything that may hold one weakly. None where nobody could tell.
+    It holds no array, and everything that may hold one weakly. An array must be the same object, of which nothing but elements
+    changed, or a tensor with the elements in the same place. None where nobody could tell.
 
     Args:
         values: the arguments of the call.
-        call: runs it again. All values but the arrays that it takes must be as ``Unchanged`` has it.
+        call: runs it again; it looks at the arrays that it takes itself.
         conditions: expressions that must hold besides.
         done: what to do then: statements with the ``numbers`` that ``run`` returned, of which the last one returns.
         names: what the names in ``conditions`` and ``done`` stand for.
@@ -388,10 +357,6 @@ class _CannotWatch(Exception):  # noqa: N818 - an answer, never an error
     """Some value can change without being seen to, or cannot be held weakly."""
 
 
-def _never(values: Sequence[object]) -> bool:
-    return False
-
-
 def _watch_array(source: _Source, name: str, value: Any) -> None:
     attributes = watch_of(value)
     if attributes is None:
@@ -408,10 +373,10 @@ def _watch_array(source: _Source, name: str, value: Any) -> None:
 
 
 def _watch_together(source: _Source) -> None:
-    """Look at the arrays for which one look is enough; another array with the same elements in the same places is as good."""
+    """Look at the tensors of which one look tells where they are; another one in the same place is as good."""
     if source.together:
         same = source.constant(look_at([*source.together.values()]))
-        source.require(f"{same}({', '.join(source.together)})")
+        source.require(f"{same}({', '.join(source.together)})", *(f"not {name}.is_neg()" for name in source.together))
 
 
 def _watch_attributes(source: _Source, name: str, value: Any, attributes: Mapping[str, Comparison]) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
+from qgraph.errors import CudaError
 from qgraph.runtime.cuda_driver import call, driver
 from qgraph.runtime.machine_code import NO_ARGUMENT, ONE_ARGUMENT, MachineCode, new_words
 
@@ -194,8 +196,20 @@ def want() -> None:
 
 
 def is_worth_it() -> bool:
-    """Whether this takes no longer than it gains."""
-    return isinstance(driver, ModuleType) and _CODE.at_hand
+    """Whether this takes no longer than it gains, and works."""
+    return isinstance(driver, ModuleType) and _CODE.at_hand and _works()
+
+
+@lru_cache(maxsize=1)
+def _works() -> bool:
+    # Whoever asks has launched already, and an error would be taken for one of the launch; there is a slower way.
+    try:
+        _CODE.compile()
+        for name in ("cuCtxGetId", "cuGraphLaunch", "cuGraphExecKernelNodeSetParams"):
+            address_of(name)
+    except (CudaError, RuntimeError):
+        return False
+    return True
 
 
 def launcher(words: bytearray, counter: Counter) -> Callable[[int], int | None]:

@@ -86,7 +86,7 @@ class CudaExecutable(ABC):
         device.free_retired()
         with device.activate():
             self._resources = Resources(device, device.epoch)
-            # Of the context in which all of it lives; None once it is closed.
+            # Of the context in which all of it lives.
             self._context_id: int | None = device.context_id
             try:
                 self._prepare(plan, block_size)
@@ -428,7 +428,8 @@ class CudaExecutable(ABC):
             self._stop_repeating()
             if self._resources.kept is not None:
                 stop(self._resources.kept.readies)
-            self._context_id = None
+            # Not that of any context, nor what the driver says where there is none.
+            self._context_id = -1
             self._finalizer.detach()
             self._resources.release()
 
@@ -507,8 +508,6 @@ class CudaGraphExecutable(CudaExecutable):
             self.rebuilds += 1
         self._sizes = None
         self._resources.start_again()
-        for kernel in self._kernels.values():
-            kernel.executable = None
         self._others.forget()
         self._instance = self._begin()
         self._unfinished = True

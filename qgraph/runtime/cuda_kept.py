@@ -13,7 +13,7 @@ from qgraph.runtime.cuda_direct import Counter
 from qgraph.runtime.cuda_driver import call, driver, outside_captures
 from qgraph.runtime.cuda_kernels import KernelNode
 from qgraph.runtime.cuda_layout import GraphInstance
-from qgraph.runtime.cuda_patches import patch_kernels
+from qgraph.runtime.cuda_patches import patch_in
 from qgraph.runtime.cuda_repeat import Ready, Repeat, can_repeat, make_ready, stop
 from qgraph.runtime.cuda_stream import LASTING
 
@@ -85,7 +85,7 @@ class KeptGraphs:
             self._place = threading.get_ident(), stream
             self._entries.append(_Entry(weakref.ref(repeat), executable, ready))
             # It has the arguments that the definition was made with.
-            patch_kernels(self._kernels, -1, executable)
+            patch_in(executable, self._kernels)
         repeat.go = ready.go
 
     def about_to_launch(self, stream: int) -> None:

@@ -82,9 +82,8 @@ class GraphInstance:
             if self.exclusive:
                 # Such a graph has one executable at a time, and that of a launch in flight counts.
                 call(driver.cuCtxSynchronize)
-            old, self.executable = self.executable, None
-            for member in self._nodes:
-                member.executable = None
+            old = self.executable
+            self._forget()
             if old is not None:
                 call(driver.cuGraphExecDestroy, old)
             self.instantiate(self._nodes)
@@ -95,15 +94,23 @@ class GraphInstance:
     def destroy(self) -> None:
         """Executable first, then the graph. Launches in flight finish: the driver frees the executable after them."""
         if self.executable is not None:
-            call(driver.cuGraphExecDestroy, self.executable)
-            self.executable = None
+            executable = self.executable
+            self._forget()
+            call(driver.cuGraphExecDestroy, executable)
         if self.graph is not None:
             call(driver.cuGraphDestroy, self.graph)
             self.graph = None
 
     def abandon(self) -> None:
         """The context died: no handle may reach the driver again."""
-        self.executable = self.graph = None
+        self._forget()
+        self.graph = None
+
+    def _forget(self) -> None:
+        # Before it is destroyed: no node may be patched in it any more.
+        self.executable = None
+        for node in self._nodes:
+            node.executable = None
 
 
 def add_node(graph: Any, kernel: KernelNode | OtherNode) -> Any:

@@ -10,16 +10,24 @@ from qgraph.runtime.cuda_driver import driver, failure
 from qgraph.runtime.cuda_kernels import KernelNode
 
 
-def patch_kernels(kernels: Iterable[KernelNode], changed: int, executable: Any = None) -> None:
-    """Give the kernels that the mask ``changed`` names their parameters: in ``executable``, or where they are."""
-    set_params = driver.cuGraphExecKernelNodeSetParams
+def patch_kernels(kernels: Iterable[KernelNode], changed: int) -> None:
+    """Give the kernels that the mask ``changed`` names their parameters where they are; those that are nowhere have them."""
     for kernel in kernels:
-        graph = executable or kernel.executable
-        if changed & kernel.bit and graph is not None:
-            # Affects later launches only; those in flight keep their parameters.
-            code = set_params(graph, kernel.handle, kernel.launch)[0]
-            if code != 0:
-                raise failure(code, "cuGraphExecKernelNodeSetParams")
+        if changed & kernel.bit and kernel.executable is not None:
+            _patch(kernel.executable, kernel)
+
+
+def patch_in(executable: Any, kernels: Iterable[KernelNode]) -> None:
+    """Give these kernels their parameters in another executable of their graph than the one they know."""
+    for kernel in kernels:
+        _patch(executable, kernel)
+
+
+def _patch(executable: Any, kernel: KernelNode) -> None:
+    # Affects later launches only; those in flight keep their parameters.
+    code = driver.cuGraphExecKernelNodeSetParams(executable, kernel.handle, kernel.launch)[0]
+    if code != 0:
+        raise failure(code, "cuGraphExecKernelNodeSetParams")
 
 
 class Patches:
@@ -38,14 +46,19 @@ class Patches:
         self._run: Callable[[], int] | None = None
 
     def patch(self, executable: Any, changed: int) -> None:
-        """Give the kernels that the mask ``changed`` names their parameters in ``executable``, where all of them are."""
+        """Give the kernels that the mask ``changed`` names their parameters in ``executable``, where all of them are.
+
+        Before there is one, and after it was destroyed, it is None, and there is nothing to do.
+        """
+        if executable is None:
+            return
         if executable is not self._executable or changed != self._changed:
             self._executable, self._changed, self._run = executable, changed, None
-        elif self._run is None and executable is not None and cuda_direct.is_worth_it():
+        elif self._run is None and cuda_direct.is_worth_it():
             chosen = [(kernel.handle, kernel.launch) for kernel in self._kernels if changed & kernel.bit]
             self._run = cuda_direct.patcher(executable, chosen)
         if self._run is None:
-            patch_kernels(self._kernels, changed, executable)
+            patch_in(executable, [kernel for kernel in self._kernels if changed & kernel.bit])
             return
         code = self._run()
         if code:

@@ -23,8 +23,8 @@ from qgraph.runtime.machine_code import new_words
 _ONE_AT_A_TIME: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 # Between two looks at whether another thread is done: it calls the driver, which may wait for room in its queue.
 _PAUSE = 2e-5
-# After so many launches of one graph machine code launches it, for which a compiler may have to be loaded. That takes a tenth
-# of a second, which this many launches take at least.
+# After so many launches of a ``_Checked`` machine code takes its place, for which a compiler may have to be loaded. That takes
+# a tenth of a second, which this many launches take at least.
 _OFTEN = 50_000
 
 _Launch = Callable[[Any, Any], tuple[Any, ...]]
@@ -35,15 +35,20 @@ class Ready(ABC):
 
     Attributes:
         thread: the one that may repeat it.
-        go: ``go(stream)`` launches and counts it; gives the driver's code, 0 for success. None, and nothing ran, where this is
-            another stream, thread or context, or it was stopped.
     """
 
-    __slots__ = ("go", "thread")
+    __slots__ = ("thread",)
 
-    def __init__(self, go: Callable[[int], Any]) -> None:
+    def __init__(self) -> None:
         self.thread = threading.get_ident()
-        self.go = go
+
+    @property
+    @abstractmethod
+    def go(self) -> Callable[[int], Any]:
+        """``go(stream)`` launches and counts it; gives the driver's code, 0 for success.
+
+        None, and nothing ran, where this is another stream, thread or context, or it was stopped.
+        """
 
     @property
     @abstractmethod
@@ -75,12 +80,16 @@ class _Checked(Ready):
         counter: Counter,
         times: int | None,
     ) -> None:
-        super().__init__(self._go)
+        super().__init__()
         self._stream, self._context, self._executable = stream, context, executable
         self._launch, self._settled, self._counter, self._left = launch, settled, counter, times
         # The stream, as the driver's bindings take it without a conversion.
         self._handle = driver.CUstream(stream)
         self._busy, self._open = False, True
+
+    @property
+    def go(self) -> Callable[[int], Any]:
+        return self._go
 
     @property
     def busy(self) -> bool:
@@ -118,13 +127,14 @@ class _Checked(Ready):
 class _Direct(Ready):
     """What machine code looks at and launches: the same, but that no Python runs in between."""
 
-    __slots__ = ("_words",)
+    __slots__ = ("_launch", "_words")
 
     def __init__(self, stream: int, context: int, executable: Any, counter: Counter) -> None:
+        super().__init__()
         values = {
             cuda_direct.STREAM: stream,
             cuda_direct.CONTEXT: context,
-            cuda_direct.THREAD: threading.get_ident(),
+            cuda_direct.THREAD: self.thread,
             cuda_direct.EXECUTABLE: int(executable),
             cuda_direct.GET_CONTEXT: cuda_direct.address_of("cuCtxGetId"),
             cuda_direct.LAUNCH: cuda_direct.address_of("cuGraphLaunch"),
@@ -132,7 +142,11 @@ class _Direct(Ready):
             cuda_direct.BUSY: 0,
         }
         buffer, self._words = new_words([values[number] for number in range(len(values))])
-        super().__init__(cuda_direct.launcher(buffer, counter))
+        self._launch = cuda_direct.launcher(buffer, counter)
+
+    @property
+    def go(self) -> Callable[[int], Any]:
+        return self._launch
 
     @property
     def busy(self) -> bool:
@@ -200,7 +214,7 @@ def make_ready(
     """
     if not _ONE_AT_A_TIME:
         return None
-    plain = settled is None and launch is driver.cuGraphLaunch and context is not None
+    plain = settled is None and launch is driver.cuGraphLaunch
     if plain and context is not None and cuda_direct.is_worth_it():
         return _Direct(stream, context, executable, counter)
     return _Checked(stream, context, executable, launch, settled, counter, _OFTEN if plain else None)

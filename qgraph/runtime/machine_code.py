@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 # How CPython calls a function: without an argument, with one, with an array and the number of them.
 NO_ARGUMENT, ONE_ARGUMENT, ARGUMENTS = 0x0004, 0x0008, 0x0080
+
+
+_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
 
 
 class _MethodDef(ctypes.Structure):
@@ -25,9 +31,10 @@ class MachineCode:
     def __init__(self, text: str, calls: Mapping[str, int]) -> None:
         self._text, self._calls = text, calls
         self._wanted = False
-        # The code lives as long as the engine.
-        self._engine: Any = None
-        self._methods: dict[str, _MethodDef] = {}
+        # A signal's handler may want it while this very thread compiles.
+        self._lock = threading.RLock()
+        # Code lives as long as its engine, and functions look at methods: nothing leaves this list, and the first is used.
+        self._made: list[tuple[Any, dict[str, _MethodDef]]] = []
 
     def want(self) -> None:
         """It is worth loading the compiler."""
@@ -36,17 +43,22 @@ class MachineCode:
     @property
     def at_hand(self) -> bool:
         """Whether it can be had without a wait."""
-        return self._wanted or bool(self._methods) or "llvmlite.binding" in sys.modules
+        return self._wanted or bool(self._made) or "llvmlite.binding" in sys.modules
 
     def function(self, name: str, own: object) -> Any:
         """A function for Python whose ``self`` is ``own``: that lives as long as it does, also while it is being called."""
-        if not self._methods:
-            self._compile()
-        make = ctypes.pythonapi.PyCFunction_NewEx
-        make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-        return make(ctypes.addressof(self._methods[name]), own, None)
+        if not self._made:
+            self.compile()
+        # As its module it holds this object.
+        return _new_function(ctypes.addressof(self._made[0][1][name]), own, self)
 
-    def _compile(self) -> None:
+    def compile(self) -> None:
+        """Compile it, unless that was done."""
+        with self._lock:
+            if not self._made:
+                self._made.append(self._compiled())
+
+    def _compiled(self) -> tuple[Any, dict[str, _MethodDef]]:
         import llvmlite.binding as llvm
 
         llvm.initialize_native_target()
@@ -54,9 +66,9 @@ class MachineCode:
         module = llvm.parse_assembly(self._text)
         module.verify()
         machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
-        self._engine = engine = llvm.create_mcjit_compiler(module, machine)
+        engine = llvm.create_mcjit_compiler(module, machine)
         engine.finalize_object()
-        self._methods = {
+        return engine, {
             name: _MethodDef(name.encode(), engine.get_function_address(name), how, None) for name, how in self._calls.items()
         }
 

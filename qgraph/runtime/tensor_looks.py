@@ -11,19 +11,24 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from qgraph.runtime.dlpack import pointer_in
 from qgraph.runtime.machine_code import ARGUMENTS, MachineCode, new_words
 
 _CAPSULE = b"dlpack_exchange_api"
 # The major version of the table is the lower half of its first word; the function is the sixth one.
 _MAJOR, _FROM_OBJECT = 1, 5
 # Words of a ``DLTensor``: address, device, number of axes and dtype, pointers to extents and strides, offset in bytes.
+# There are strides where there are axes, since DLPack 1.2.
 _DATA, _DEVICE, _KIND, _SHAPE, _STRIDES, _OFFSET = range(6)
 _KNOWN_WORDS = 6
 # What the function finds in its words: how many arrays, the function; then of each its class, address, device, axes and dtype,
-# how many axes, extents and strides.
+# how many axes, extents and strides. Its `self` is a tuple of them and of the classes.
 _HEAD = 2
+# Where an object says of which class it is: in the last word of those that all objects have.
+_CLASS = object.__basicsize__ // 8 - 1
 
 _TEXT = f"""
+declare ptr @PyTuple_GetItem(ptr, i64)
 declare ptr @PyByteArray_AsString(ptr)
 declare void @PyErr_Clear()
 declare void @Py_IncRef(ptr)
@@ -31,7 +36,8 @@ declare void @Py_IncRef(ptr)
 define ptr @same(ptr %self, ptr %arguments, i64 %given) {{
 entry:
   %tensor = alloca [{_KNOWN_WORDS} x i64]
-  %words = call ptr @PyByteArray_AsString(ptr %self)
+  %buffer = call ptr @PyTuple_GetItem(ptr %self, i64 0)
+  %words = call ptr @PyByteArray_AsString(ptr %buffer)
   %count = load i64, ptr %words
   %as.many = icmp eq i64 %given, %count
   br i1 %as.many, label %begin, label %no
@@ -51,7 +57,7 @@ next:
 one:
   %argument.place = getelementptr ptr, ptr %arguments, i64 %number
   %argument = load ptr, ptr %argument.place
-  %class.place = getelementptr i64, ptr %argument, i64 1
+  %class.place = getelementptr i64, ptr %argument, i64 {_CLASS}
   %class = load i64, ptr %class.place
   %class.then = load i64, ptr %place
   %same.class = icmp eq i64 %class, %class.then
@@ -94,8 +100,7 @@ shape:
   %extents = load ptr, ptr %shape.place
   %strides.place = getelementptr i64, ptr %tensor, i64 {_STRIDES}
   %strides = load ptr, ptr %strides.place
-  %has.strides = icmp ne ptr %strides, null
-  br i1 %has.strides, label %axis, label %no
+  br label %axis
 
 axis:
   %at = phi i64 [ 0, %shape ], [ %after, %same.axis ]
@@ -144,18 +149,16 @@ _CODE = MachineCode(_TEXT, {"same": ARGUMENTS})
 
 
 def can_look(value: Any) -> bool:
-    """Whether ``look_at`` sees all that a kernel depends on of the live tensor ``value``, and takes no longer than it gains.
+    """Whether ``look_at`` sees the live tensor ``value``, and takes no longer than it gains.
 
-    DLPack does not tell whether elements are negated or conjugated when they are read. Those of real tensors that lie without
-    gaps are not: such views are the imaginary parts of complex ones.
+    DLPack does not tell whether elements are conjugated or negated when they are read. Real ones are not conjugated; whether
+    ``is_neg()`` is as it was is left to be asked.
     """
-    if not _CODE.at_hand or _function_of(type(value)) == 0:
-        return False
-    return not value.is_complex() and value.numel() > 1 and value.is_contiguous() and not value.is_neg()
+    return _CODE.at_hand and _function_of(type(value)) != 0 and not value.is_complex()
 
 
 def look_at(values: Sequence[Any]) -> Callable[..., bool]:
-    """A function of as many objects: whether they are tensors with the same elements in the same places as ``values`` now.
+    """A function of as many objects: whether they are tensors with elements of the same types in the same places as these now.
 
     It does not hold them. Each must be one that ``can_look`` said yes to, and all of one library.
     """
@@ -166,9 +169,9 @@ def look_at(values: Sequence[Any]) -> Callable[..., bool]:
         ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(look)(value, ctypes.addressof(tensor))
         axes = tensor[_KIND] & 0xFFFFFFFF
         words += [id(type(value)), tensor[_DATA] + tensor[_OFFSET], tensor[_DEVICE], tensor[_KIND], axes]
-        for pointer in (tensor[_SHAPE], tensor[_STRIDES]):
+        for pointer in (tensor[_SHAPE], tensor[_STRIDES]) if axes else ():
             words += (ctypes.c_int64 * axes).from_address(pointer)
-    made: Callable[..., bool] = _CODE.function("same", new_words(words)[0])
+    made: Callable[..., bool] = _CODE.function("same", (new_words(words)[0], *map(type, values)))
     return made
 
 
@@ -177,11 +180,9 @@ def _find_function(cls: type) -> int:
     capsule = getattr(cls, "__dlpack_c_exchange_api__", None)
     if capsule is None:
         return 0
-    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     try:
-        table = (ctypes.c_uint64 * (_FROM_OBJECT + 1)).from_address(pointer_of(capsule, _CAPSULE))
-    except (TypeError, ValueError):  # no capsule, or another one
+        table = (ctypes.c_uint64 * (_FROM_OBJECT + 1)).from_address(pointer_in(capsule, _CAPSULE))
+    except ValueError:  # no capsule, or another one
         return 0
     return table[_FROM_OBJECT] if table[0] & 0xFFFFFFFF == _MAJOR else 0
 

@@ -23,6 +23,20 @@ def moved(x, y):
         y[i, -j] = x[i - 1, j] + 1
 
 
+@qgraph.func
+def streamed(x, y, i, j):
+    a = x[1, i, j - 1] if j > 0 else x[3, i, j]
+    b = x[3, i, j + 1] if j < x.shape[2] - 1 else x[1, i, j]
+    c = x[5, i - 1, j - 1] if i > 0 and j > 0 else x[7, i, j]
+    y[0, i, j] = x[0, i, j] + a
+    y[1, i, j] = b - c
+
+
+def planes(x, y):
+    for i, j in qgraph.ndrange(x.shape[1], x.shape[2]):
+        streamed(x, y, i, j)
+
+
 def compiled(function, *args, far):
     pytest.importorskip("cuda.bindings")
     return compile_cuda(qgraph.kernel(function).plan(*args), (9, 0), Options(), far=far)
@@ -36,6 +50,15 @@ def test_products_are_short_unless_arrays_are_far(order, dtype):
         found = compiled(moved, x, y, far=far)
         assert found.far == far
         (ptx,) = found.ptx.values()
+        assert bool(WIDE.search(ptx)) == far, ptx
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_so_are_products_of_strides(order):
+    x, y = (np.zeros((8, 4, 5), np.float32, order) for _ in range(2))
+    for far in (False, True):
+        (ptx,) = compiled(planes, x, y, far=far).ptx.values()
+        # Else NVVM multiplies numbers of 64 bits, and cuts the product.
         assert bool(WIDE.search(ptx)) == far, ptx
 
 

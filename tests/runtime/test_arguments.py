@@ -21,8 +21,9 @@ from qgraph.program import ArrayType, ConstantType, ScalarType, StructType
 from qgraph.runtime import adopt, tensor_looks
 from qgraph.runtime.aliasing import alias_pattern
 from qgraph.runtime.arguments import describe
-from qgraph.runtime.arguments_again import Reader, Unchanged, key_maker, numbers_among
+from qgraph.runtime.arguments_again import Reader, key_maker, numbers_among, repeater
 from qgraph.runtime.array_view import ArrayView, view_of_host
+from qgraph.runtime.call import CHANGED, Again
 
 
 class Pair(NamedTuple):
@@ -176,7 +177,7 @@ def test_paths_lead_to_the_values_and_names_are_distinct_identifiers(values):
     again = describe(parameters, values)
     assert again.types == found.types and again.leaves == found.leaves
     assert Reader(parameters, values, found)(values) == found.values
-    assert Unchanged(values)(values)
+    assert unchanged(values)(values)
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------------
@@ -360,16 +361,23 @@ def test_reader_reads_memory_that_moved():
     assert view.shape == (4000,)
 
 
-# --- Unchanged ----------------------------------------------------------------------------------------------------------
+# --- unchanged ----------------------------------------------------------------------------------------------------------
+
+
+def unchanged(values):
+    """Whether later values would run a call with these again."""
+    call = Again((), {}, lambda _arrays: ["pass"])
+    run = repeater(values, call, conditions=[], done=["return None"], names={})
+    return lambda later: run is not None and run(later) is not CHANGED
 
 
 def test_the_same_arrays_and_scalars_are_unchanged():
     state = State(Grid(X, 0.5), (X.T, Pair(2, None), "s", Slotted(np.zeros(3), Mode.FAST)))
     values = (X, state, 3, 2.5, True, np.float32(1), len, 1j)
-    same = Unchanged(values)
+    same = unchanged(values)
     assert same(values) is True
     assert same(list(values)) is True
-    assert same.check(values) is True
+    assert same(values) is True
 
 
 @pytest.mark.parametrize(
@@ -397,9 +405,9 @@ def test_the_same_arrays_and_scalars_are_unchanged():
     ],
 )
 def test_other_values_are_changed(first, other):
-    assert not Unchanged((first, 1))((other, 1))
+    assert not unchanged((first, 1))((other, 1))
     if first is not other:
-        assert Unchanged((first, 1))((first, 1))
+        assert unchanged((first, 1))((first, 1))
 
 
 class Identified:
@@ -418,7 +426,7 @@ Identified.__qgraph_identity__ = None
 
 def test_an_array_that_says_which_one_it_is():
     x, y = Identified(), Identified()
-    same = Unchanged((x,))
+    same = unchanged((x,))
     assert same((x,))
     assert not same((y,))
     assert not same((x.held,))
@@ -440,7 +448,7 @@ class FromNumba:
 def test_an_array_of_numba_is_asked_for_what_can_change(monkeypatch):
     monkeypatch.setattr(adopt, "_numba_arrays", lambda: (FromNumba,))
     x = FromNumba()
-    same = Unchanged((x,))
+    same = unchanged((x,))
     assert same((x,))
     assert not same((FromNumba(),))
     for name, other in (("shape", (4,)), ("stream", 7), ("gpu_data", Identified())):
@@ -456,13 +464,13 @@ def test_an_array_of_numba_is_asked_for_what_can_change(monkeypatch):
 
 
 def test_equal_scalars_of_new_objects_are_unchanged():
-    same = Unchanged((10**6, 0.1, np.float32(0.5), "text"))
+    same = unchanged((10**6, 0.1, np.float32(0.5), "text"))
     assert same((int("1000000"), float("0.1"), np.float32("0.5"), "".join("text")))
 
 
 def test_a_field_of_a_mutable_dataclass():
     state = State(Grid(X, 1.0), (Slotted(X),))
-    same = Unchanged((state,))
+    same = unchanged((state,))
     assert same((state,))
     # An equal structure of the same arrays is as good.
     assert same((State(Grid(X, 1.0), (Slotted(X),)),))
@@ -478,7 +486,7 @@ def test_a_field_of_a_mutable_dataclass():
 
 def test_an_array_changed_in_place():
     x = np.zeros((2, 6))
-    same = Unchanged((x,))
+    same = unchanged((x,))
     x[0, 0] = 1.0
     assert same((x,))
     x.shape = (3, 4)
@@ -506,7 +514,7 @@ def test_an_array_changed_in_place():
 def test_strides_that_are_set_in_place(make, strides):
     x = make()
     before = x.strides
-    same = Unchanged((x,))
+    same = unchanged((x,))
     assert same((x,))
     x.strides = strides
     assert not same((x,))
@@ -515,9 +523,9 @@ def test_strides_that_are_set_in_place(make, strides):
 
 
 def test_numpy_does_not_move_memory_that_is_watched():
-    # Unchanged relies on this: resize refuses while there is a weak reference.
+    # What watches arrays relies on this: resize refuses while there is a weak reference.
     x = np.zeros(4)
-    same = Unchanged((x,))
+    same = unchanged((x,))
     with pytest.raises(ValueError, match="resize"):
         x.resize(8, refcheck=False)
     assert same((x,))
@@ -530,7 +538,7 @@ def test_arrays_are_not_kept_alive():
 
     alive, values = make()
     holder = weakref.ref(values[0])
-    same = Unchanged(values)
+    same = unchanged(values)
     assert same(values)
     del values
     gc.collect()
@@ -555,7 +563,7 @@ class Interface:
 
 def test_arrays_known_by_their_interface_alone():
     value = Interface()
-    same = Unchanged((value,))
+    same = unchanged((value,))
     assert same((value,))
     assert not same((Interface(),))
     value.interface = dict(value.interface)
@@ -572,8 +580,8 @@ def test_arrays_known_by_their_interface_alone():
 
 @pytest.mark.parametrize("others", [(), (1,), (1, 2, 3)])
 def test_another_number_of_values(others):
-    assert not Unchanged((1, 2))(others)
-    assert not Unchanged(())((1, 2))
+    assert not unchanged((1, 2))(others)
+    assert not unchanged(())((1, 2))
 
 
 def test_what_cannot_be_watched_is_never_unchanged():
@@ -582,17 +590,17 @@ def test_what_cannot_be_watched_is_never_unchanged():
         __cuda_array_interface__ = {"version": 3, "shape": (2,), "typestr": "<f8", "data": (4096, False)}
 
     value = Device()
-    assert not Unchanged((value,))((value,))
+    assert not unchanged((value,))((value,))
 
     # Each look-up makes another bound method; the one that was passed is gone.
     grid = Grid(X)
-    assert not Unchanged((grid.__repr__,))((grid.__repr__,))
+    assert not unchanged((grid.__repr__,))((grid.__repr__,))
 
 
 def test_torch_tensors_changed_in_place():
     torch = pytest.importorskip("torch")
     x = torch.arange(4.0).reshape(2, 2)
-    same = Unchanged((x, 1))
+    same = unchanged((x, 1))
     assert same((x, 1))
     x[0, 0] = 5.0
     assert same((x, 1))
@@ -641,8 +649,8 @@ def test_any_tensor_may_change_in_any_way(change, together, which, compiler, mon
         monkeypatch.setattr(adopt, "can_look", lambda _value: False)
     tensors = torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(3, 2).t()
     base = np.zeros(3)
-    assert [adopt.are_seen_together(x) for x in tensors] == [together, together, False]
-    same = Unchanged((*tensors, base))
+    assert [adopt.are_seen_together(x) for x in tensors] == [together] * 3
+    same = unchanged((*tensors, base))
     assert same((*tensors, base))
     assert not same((*tensors[::-1], base))
     TENSOR_CHANGES[change](torch, tensors[which])
@@ -652,7 +660,7 @@ def test_any_tensor_may_change_in_any_way(change, together, which, compiler, mon
 def test_another_tensor_in_the_same_place_is_as_good(compiler):
     torch = pytest.importorskip("torch")
     x = torch.zeros(2, 3)
-    same = Unchanged((x,))
+    same = unchanged((x,))
     assert same((x[:],))
     for other in (x[1:], x.t(), x.view(3, 2), x.view(torch.int32), x.clone(), x.view(6), torch.nn.Parameter(x), x.numpy()):
         assert not same((other,))
@@ -660,21 +668,39 @@ def test_another_tensor_in_the_same_place_is_as_good(compiler):
         assert not same(others)
 
 
-def test_elements_that_are_negated_when_they_are_read(compiler):
+@pytest.mark.parametrize("together", [True, False])
+def test_elements_that_are_negated_when_they_are_read(together, compiler, monkeypatch):
     torch = pytest.importorskip("torch")
-    z = torch.ones(2, 3, dtype=torch.complex64)
-    for x, other in ((z.imag, z.conj().imag), (z, z.conj()), (z[:1, :1].imag, z[:1, :1].conj().imag)):
-        assert not adopt.are_seen_together(x)
-        same = Unchanged((x,))
+    if not together:
+        monkeypatch.setattr(adopt, "can_look", lambda _value: False)
+    z = torch.tensor([[1 + 2j, 3 + 4j]])
+    without_gaps = torch.view_as_real(z).view(-1)[1:3], z.conj().imag.as_strided((2,), (1,))
+    assert without_gaps[1].is_contiguous()
+    assert without_gaps[1].data_ptr() == without_gaps[0].data_ptr()
+    for x, other in (without_gaps, (z.imag, z.conj().imag), (z, z.conj()), (z[:1, :1].imag, z[:1, :1].conj().imag)):
+        assert adopt.are_seen_together(x) == (together and not x.is_complex())
+        same = unchanged((x,))
         assert same((x,))
+        assert not same((other,))
         x.data = other
         assert not same((x,))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 0, 2), (1, 1)])
+def test_tensors_of_few_elements(compiler, shape):
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(shape)
+    same = unchanged((x, x))
+    assert same((x, x))
+    assert not same((x, x.unsqueeze(0)))
+    assert not same((x, x.view(torch.int32)))
+    assert same((x, x.view(shape)))
 
 
 def test_tensors_are_not_held_by_what_watches_them(compiler):
     torch = pytest.importorskip("torch")
     x = torch.zeros(3)
-    same, held = Unchanged((x,)), weakref.ref(x)
+    same, held = unchanged((x,)), weakref.ref(x)
     assert same((x,))
     del x
     assert held() is None
@@ -700,10 +726,26 @@ def test_a_look_that_fails_is_no_error():
     x = torch.zeros(2, 3)
     look = tensor_looks.look_at((x, x))
     assert look(x, x) is True
-    # The library itself finds that this is not one of its tensors.
     assert look(x, torch.Tensor) is False
+    # The library itself finds that this has no elements in a row.
     assert look(x.to_sparse(), x) is False
     assert look(x) is look(x, x, x) is False
+
+
+def test_a_look_holds_the_classes_that_it_compares(compiler):
+    torch = pytest.importorskip("torch")
+
+    class Mine(torch.Tensor):
+        pass
+
+    x = torch.zeros(3).as_subclass(Mine)
+    look, held = tensor_looks.look_at((x,)), weakref.ref(Mine)
+    assert look(x)
+    del x, Mine
+    tensor_looks._function_of.cache_clear()
+    gc.collect()
+    assert held() is not None
+    assert not look(torch.zeros(3))
 
 
 def test_addresses_are_sums():
@@ -737,14 +779,14 @@ def test_addresses_are_sums():
 def test_jax_arrays_that_were_donated():
     jax = pytest.importorskip("jax")
     x = jax.numpy.zeros(3)
-    same = Unchanged((x,))
+    same = unchanged((x,))
     assert same((x,))
     x.delete()
     assert not same((x,))
 
 
 def test_no_arguments():
-    assert Unchanged(())(())
+    assert unchanged(())(())
     assert Reader((), (), describe((), ()))(()) == ()
 
 
@@ -808,7 +850,7 @@ def test_keys_go_by_the_values_of_numbers():
 
 def test_a_field_that_is_gone_is_a_change():
     state = State(Grid(X, 1.0))
-    check = Unchanged((state,)).check
+    check = unchanged((state,))
     del state.grid.x
     assert check((state,)) is False
 

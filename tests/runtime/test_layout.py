@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import types
 
 import pytest
 
@@ -42,3 +43,19 @@ def test_a_conditional_node(monkeypatch, kind, number, count):
     node, bodies = add_conditional("graph", kind, bindings.CUgraphConditionalHandle(0x55), count)
     assert node == "node"
     assert [int(body) for body in bodies] == list(graphs)
+
+
+@pytest.mark.parametrize("end", ["destroy", "abandon"])
+def test_no_node_is_patched_in_what_is_gone(monkeypatch, end):
+    called = []
+    names = ("cuGraphCreate", "cuGraphInstantiate", "cuGraphExecDestroy", "cuGraphDestroy")
+    monkeypatch.setattr(cuda_layout, "driver", types.SimpleNamespace(**{name: name for name in names}))
+    monkeypatch.setattr(cuda_layout, "call", lambda name, *_: called.append((name, kernel.executable)) or object())
+    kernel = types.SimpleNamespace(executable=None)
+    instance = cuda_layout.GraphInstance()
+    instance.instantiate([kernel])
+    assert kernel.executable is instance.executable is not None
+    getattr(instance, end)()
+    assert kernel.executable is instance.executable is instance.graph is None
+    expected = [("cuGraphExecDestroy", None), ("cuGraphDestroy", None)] if end == "destroy" else []
+    assert called[2:] == expected

@@ -9,13 +9,14 @@ import ctypes
 import gc
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
 
 import qgraph
 from qgraph.errors import CudaError
-from qgraph.runtime import cuda_direct, cuda_repeat
+from qgraph.runtime import cuda_direct, cuda_graph, cuda_repeat
 from qgraph.runtime.call import Again, Call
 from qgraph.runtime.cuda_direct import Counter
 from qgraph.runtime.cuda_driver import Closed
@@ -447,3 +448,29 @@ def test_what_another_thread_closed_is_built_again(bound):
     run()
     assert specialisation.executable is not plainly
     np.testing.assert_array_equal(x, 2)
+
+
+def test_an_executable_that_was_closed_meanwhile_is_not_launched(monkeypatch):
+    """By a thread without a context, of which the driver says that it has none."""
+    monkeypatch.setattr(cuda_graph, "driver", types.SimpleNamespace(cuCtxGetId=lambda _context: (201, None)))
+
+    class Executable(cuda_graph.CudaExecutable):
+        def _build(self):
+            raise AssertionError
+
+        def _run(self, stream):
+            raise AssertionError
+
+        def _patch(self, request):
+            raise AssertionError
+
+        def _enter(self):
+            raise Closed("this executable was closed")
+
+    executable = object.__new__(Executable)
+    executable._lock, executable._ready, executable._context_id = threading.Lock(), None, CONTEXT
+    executable._resources = types.SimpleNamespace(kept=None, release=lambda: None)
+    executable._finalizer = types.SimpleNamespace(detach=lambda: None)
+    executable.close()
+    with pytest.raises(Closed):
+        executable.launch(call())

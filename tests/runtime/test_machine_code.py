@@ -1,0 +1,102 @@
+"""Functions for Python from LLVM's text."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+import threading
+
+import pytest
+
+from qgraph.runtime.machine_code import NO_ARGUMENT, ONE_ARGUMENT, MachineCode, new_words
+
+TEXT = """
+declare ptr @PyByteArray_AsString(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+declare void @Py_IncRef(ptr)
+
+define ptr @first(ptr %self, ptr %nothing) {
+  %words = call ptr @PyByteArray_AsString(ptr %self)
+  %number = load i64, ptr %words
+  %result = call ptr @PyLong_FromLongLong(i64 %number)
+  ret ptr %result
+}
+
+define ptr @given(ptr %self, ptr %argument) {
+  call void @Py_IncRef(ptr %argument)
+  ret ptr %argument
+}
+"""
+
+
+def made():
+    return MachineCode(TEXT, {"first": NO_ARGUMENT, "given": ONE_ARGUMENT})
+
+
+def test_functions():
+    buffer, words = new_words([-5, 7])
+    code = made()
+    first, given = code.function("first", buffer), code.function("given", None)
+    assert first() == -5
+    words[0] = 2**62
+    assert first() == 2**62
+    assert given(words) is words
+    with pytest.raises(TypeError):
+        first(1)
+    with pytest.raises(TypeError):
+        given()
+
+
+def test_a_function_holds_what_it_needs():
+    first = made().function("first", new_words([3])[0])
+    gc.collect()
+    assert first() == 3
+
+
+def test_what_is_at_hand(monkeypatch):
+    monkeypatch.delitem(sys.modules, "llvmlite.binding", raising=False)
+    code = made()
+    assert not code.at_hand
+    code.want()
+    assert code.at_hand
+
+
+def test_threads_that_compile_at_once():
+    for _ in range(5):
+        code, found, together = made(), [], threading.Barrier(4)
+
+        def work(code=code, found=found, together=together):
+            together.wait(30)
+            first = code.function("first", new_words([len(found)])[0])
+            gc.collect()
+            found.append((first, first()))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert len(found) == 4
+        assert all(first() == number for first, number in found)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no such signals here")
+def test_a_signal_handler_that_compiles_meanwhile():
+    found = []
+    for delay in (0.0005, 0.002, 0.005, 0.01):
+        code = made()
+
+        def handler(_number, _frame, code=code):
+            found.append(code.function("first", new_words([11])[0]))
+
+        before = signal.signal(signal.SIGALRM, handler)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, delay)
+            mine = code.function("first", new_words([12])[0])
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        gc.collect()
+        assert mine() == 12
+    assert all(first() == 11 for first in found)
