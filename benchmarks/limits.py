@@ -29,7 +29,7 @@ _WHY = {
         "the driver is asked which context is current, the context variable which stream; and threads are kept apart"
     ),
     ("argument_cost", "PyTorch: the last", ""): (
-        "a tensor's address, type, shape and strides can all be changed in place, and each is asked for"
+        "PyTorch is asked where each tensor lies, and whether it is negated when it is read"
     ),
     (
         "argument_cost",
