@@ -197,17 +197,15 @@ def want() -> None:
 
 def is_worth_it() -> bool:
     """Whether this takes no longer than it gains, and works."""
-    return isinstance(driver, ModuleType) and _CODE.at_hand and _works()
+    return isinstance(driver, ModuleType) and _CODE.usable and _driver_has_all()
 
 
 @lru_cache(maxsize=1)
-def _works() -> bool:
-    # Whoever asks has launched already, and an error would be taken for one of the launch; there is a slower way.
+def _driver_has_all() -> bool:
     try:
-        _CODE.compile()
         for name in ("cuCtxGetId", "cuGraphLaunch", "cuGraphExecKernelNodeSetParams"):
             address_of(name)
-    except (CudaError, RuntimeError):
+    except CudaError:
         return False
     return True
 

@@ -30,7 +30,7 @@ class MachineCode:
 
     def __init__(self, text: str, calls: Mapping[str, int]) -> None:
         self._text, self._calls = text, calls
-        self._wanted = False
+        self._wanted = self._fails = False
         # A signal's handler may want it while this very thread compiles.
         self._lock = threading.RLock()
         # Code lives as long as its engine, and functions look at methods: nothing leaves this list, and the first is used.
@@ -41,19 +41,29 @@ class MachineCode:
         self._wanted = True
 
     @property
-    def at_hand(self) -> bool:
-        """Whether it can be had without a wait."""
-        return self._wanted or bool(self._made) or "llvmlite.binding" in sys.modules
+    def usable(self) -> bool:
+        """Whether it can be had without a wait, and compiles here.
+
+        To be asked first: an error of the compiler would be taken for one of the call that is to be made faster.
+        """
+        if self._made:
+            return True
+        if self._fails or not (self._wanted or "llvmlite.binding" in sys.modules):
+            return False
+        try:
+            self._compile()
+        except (ImportError, RuntimeError):
+            self._fails = True
+        return not self._fails
 
     def function(self, name: str, own: object) -> Any:
         """A function for Python whose ``self`` is ``own``: that lives as long as it does, also while it is being called."""
         if not self._made:
-            self.compile()
+            self._compile()
         # As its module it holds this object.
         return _new_function(ctypes.addressof(self._made[0][1][name]), own, self)
 
-    def compile(self) -> None:
-        """Compile it, unless that was done."""
+    def _compile(self) -> None:
         with self._lock:
             if not self._made:
                 self._made.append(self._compiled())

@@ -154,7 +154,7 @@ def can_look(value: Any) -> bool:
     DLPack does not tell whether elements are conjugated or negated when they are read. Real ones are not conjugated; whether
     ``is_neg()`` is as it was is left to be asked.
     """
-    return _CODE.at_hand and _function_of(type(value)) != 0 and not value.is_complex()
+    return _CODE.usable and _function_of(type(value)) != 0 and not value.is_complex()
 
 
 def look_at(values: Sequence[Any]) -> Callable[..., bool]:

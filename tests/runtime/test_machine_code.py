@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import signal
-import sys
 import threading
+import types
 
 import pytest
 
+from qgraph.runtime import machine_code
 from qgraph.runtime.machine_code import NO_ARGUMENT, ONE_ARGUMENT, MachineCode, new_words
 
 TEXT = """
@@ -54,12 +55,26 @@ def test_a_function_holds_what_it_needs():
     assert first() == 3
 
 
-def test_what_is_at_hand(monkeypatch):
-    monkeypatch.delitem(sys.modules, "llvmlite.binding", raising=False)
+def test_what_is_usable(monkeypatch):
+    # As in a process that compiled nothing.
+    monkeypatch.setattr(machine_code, "sys", types.SimpleNamespace(modules={}))
     code = made()
-    assert not code.at_hand
+    assert not code.usable
     code.want()
-    assert code.at_hand
+    assert code.usable
+
+
+def test_what_does_not_compile_is_not_usable(monkeypatch):
+    import llvmlite.binding
+
+    broken, asked = MachineCode("define ptr @first(", {"first": NO_ARGUMENT}), []
+    broken.want()
+    monkeypatch.setattr(llvmlite.binding, "initialize_native_target", lambda: asked.append(1))
+    assert not broken.usable
+    assert not broken.usable
+    assert len(asked) == 1
+    with pytest.raises(RuntimeError):
+        broken.function("first", None)
 
 
 def test_threads_that_compile_at_once():
