@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -105,6 +106,49 @@ def test_torch_storage_may_change_between_calls(torch):
     x.data = torch.full((2, 2), 10.0, device="cuda")
     transpose_add(x, y)
     assert y.cpu().tolist() == [[10.0, 13.0], [13.0, 16.0]]
+
+
+def test_torch_tensors_that_change_while_calls_come_back(torch):
+    """Whatever a tensor is now counts, however often the call came with the same one before."""
+    order, side = random.Random(3), 4
+
+    def fresh():
+        return torch.rand(side, side, device="cuda")
+
+    changes = [
+        lambda x: x.t_(),
+        lambda x: setattr(x, "data", fresh()),
+        lambda x: setattr(x, "data", x.detach().t()),
+        lambda x: x.set_(fresh()),
+        lambda x: x.as_strided_((side, side), (1, side)),
+        lambda x: x.add_(1.0),
+    ]
+    x, y, z = fresh(), fresh(), torch.zeros(side, side, dtype=torch.complex64, device="cuda")
+    z.real, z.imag = fresh(), fresh()
+    for _ in range(60):
+        for _ in range(order.randrange(1, 5)):
+            expected = y + x.t()
+            transpose_add(x, y)
+            assert torch.equal(y, expected)
+        what = order.randrange(5)
+        if what == 0:
+            order.choice(changes)(x)
+        elif what == 1:
+            order.choice(changes)(y)
+        elif what == 2:
+            # The same memory, and what lies in it is another number.
+            plain, negated = z.imag, z.conj().imag
+            for _ in range(4):
+                expected = y + plain.t()
+                transpose_add(plain, y)
+                assert torch.equal(y, expected)
+            with pytest.raises(ArgumentError, match="negated"):
+                transpose_add(negated, y)
+            assert torch.equal(y, expected)
+        elif what == 3:
+            x = x[:]
+        else:
+            x = fresh()
 
 
 def test_torch_requires_grad(torch):
