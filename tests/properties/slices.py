@@ -98,8 +98,9 @@ class Slices:
             length += 1
             self.state.may_fail = True
         text = self._stretch(other, scope, length)
-        if length != whole and target.partition("[")[2][0].isdigit() and text.partition("[")[2][0].isdigit():
-            # The host knows both, and repeats no length of 1 that is not written so.
+        # Behind the name of the array: a number that is read in a kernel is an element.
+        if length != whole and not any("[" in each.partition("[")[2] for each in (target, text)):
+            # The host may know both, and repeats no length of 1 that is not written so.
             text = self._stretch(other, scope, whole)
         if self.state.features.real and kind == "float":
             return f"{target} = {text}"
