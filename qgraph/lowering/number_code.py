@@ -320,6 +320,28 @@ def _extreme_of_two(largest: bool, *, nan_wins: bool) -> Emitter:
     return emit
 
 
+def mixed_extreme(*, largest: bool) -> Emitter:
+    """``min`` or ``max`` of integers of 64 bits, some with a sign and some without; the result has its bits."""
+
+    def emit(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        best = below = None
+        for kind, value in zip(sig.args, args, strict=True):
+            zero = ir.Constant(value.type, 0)
+            negative = builder.icmp_signed("<", value, zero) if is_signed(kind) else ir.Constant(_I1, 0)
+            if best is None:
+                best, below = value, negative
+                continue
+            # Of numbers with the same sign the order is that of their bits.
+            symbol = ">" if largest else "<"
+            better = builder.select(
+                builder.xor(negative, below), below if largest else negative, builder.icmp_unsigned(symbol, value, best)
+            )
+            best, below = builder.select(better, value, best), builder.select(better, negative, below)
+        return best
+
+    return emit
+
+
 builtin_min, builtin_max = _extreme_of_many(largest=False), _extreme_of_many(largest=True)
 minimum, maximum = _extreme_of_two(largest=False, nan_wins=True), _extreme_of_two(largest=True, nan_wins=True)
 fmin, fmax = _extreme_of_two(largest=False, nan_wins=False), _extreme_of_two(largest=True, nan_wins=False)

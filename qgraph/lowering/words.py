@@ -175,16 +175,33 @@ def _exact(item: Any) -> Any:
     return types.int64 if item.signed else types.uint64
 
 
-def _extreme(emit: Emitter) -> Rule:
+def _extreme(emit: Emitter, *, largest: bool) -> Rule:
     """Builtin ``min`` and ``max`` of two or more numbers."""
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
         if len(args) < 2:
             raise NumberError("min and max take two numbers or more: of one there is nothing to choose")
         _refuse_complex(args)
-        return _same(join_all(args), len(args), emit)
+        return _choice_of_one(args, emit, largest=largest)
 
     return rule
+
+
+def _extreme_of_two(emit: Emitter, *, largest: bool) -> Rule:
+    """NumPy's ``minimum`` and its kin."""
+
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        return _choice_of_one(args, emit, largest=largest) if len(args) == 2 else None
+
+    return rule
+
+
+def _choice_of_one(args: _Types, emit: Emitter, *, largest: bool) -> Choice:
+    joined = join_all(args)
+    if joined == types.uint64 and any(is_integral(arg) and _exact(arg) == types.int64 for arg in args):
+        # Python integers, which may be negative, with numbers that have no sign.
+        return Choice(tuple(map(_exact, args)), joined, code.mixed_extreme(largest=largest))
+    return _same(joined, len(args), emit)
 
 
 def _joined(emit: Emitter, count: int) -> Rule:
@@ -458,8 +475,8 @@ def _operators() -> Iterable[tuple[object, Meaning]]:
 
 
 def _builtins() -> Iterable[tuple[object, Meaning]]:
-    yield builtins.min, _extreme(code.builtin_min)
-    yield builtins.max, _extreme(code.builtin_max)
+    yield builtins.min, _extreme(code.builtin_min, largest=False)
+    yield builtins.max, _extreme(code.builtin_max, largest=True)
     yield builtins.abs, _unary(code.absolute)
     yield builtins.float, _to_float
     yield builtins.int, _to_integer(None)
@@ -527,10 +544,10 @@ def _gcd(a, b):  # type: ignore[no-untyped-def]
 
 
 def _numpy() -> Iterable[tuple[object, Meaning]]:
-    yield np.minimum, _joined(code.minimum, 2)
-    yield np.maximum, _joined(code.maximum, 2)
-    yield np.fmin, _joined(code.fmin, 2)
-    yield np.fmax, _joined(code.fmax, 2)
+    yield np.minimum, _extreme_of_two(code.minimum, largest=False)
+    yield np.maximum, _extreme_of_two(code.maximum, largest=True)
+    yield np.fmin, _extreme_of_two(code.fmin, largest=False)
+    yield np.fmax, _extreme_of_two(code.fmax, largest=True)
     yield np.clip, _joined(code.clip, 3)
     yield np.where, _where
     yield np.fmod, _arithmetic(code.remainder)

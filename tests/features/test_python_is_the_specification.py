@@ -206,3 +206,36 @@ def test_a_loop_in_an_if_is_parallel(rig):
     loops = [task for task in kernel.plan(np.full(9, 77), np.array([1])).tasks if task.role == "loop"]
     assert len(loops) == 1
     assert loops[0].verdict.kind == "independent"
+
+
+# What `int` makes of an element of uint64 has no sign; the other Python integers here have one.
+
+
+def the_least_of_python_integers(x, n):
+    for i in range(x.shape[0]):
+        x[i] = min(~n, int(x[i] % 2048)) % 2048
+
+
+def the_most_of_python_integers(x, n):
+    for i in range(x.shape[0]):
+        x[i] = max(n - 9, int(x[i] % 2048), ~n, n - 5) % 2048
+
+
+def the_least_of_four(x, n):
+    s = int(x[0] % 2048)
+    for i in range(x.shape[0]):
+        x[i] = min(s, ~n - 5, int(x[i] % 7), ~n) % 2048
+
+
+def the_least_that_is_not_negative(x, n):
+    for i in range(x.shape[0]):
+        x[i] = min(n + 4, int(x[i] % 2048), n + 3)
+
+
+@pytest.mark.parametrize("n", [0, 4])
+@pytest.mark.parametrize(
+    "kernel",
+    [the_least_of_python_integers, the_most_of_python_integers, the_least_of_four, the_least_that_is_not_negative],
+)
+def test_the_least_and_the_most_of_integers_with_and_without_a_sign(check, kernel, n):
+    check(kernel, lambda: (np.array([6, 2, 3, 2**63 + 1, 2**64 - 1], np.uint64), n))
