@@ -8,7 +8,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from qgraph.lowering.atomics import CodeWord
+from qgraph.lowering.code_word import CodeWord
 from qgraph.lowering.number_code import is_signed, types
 from qgraph.lowering.numbers import is_integral, plain
 

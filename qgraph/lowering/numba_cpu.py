@@ -27,24 +27,16 @@ from numba.core.typing import Context, signature
 from numba.np.numpy_support import from_dtype
 
 from qgraph import language
-from qgraph.lowering.atomics import (
-    CodeWord,
-    atomic_word,
-    bound_word,
-    cast_word,
-    check_scalar,
-    condition_word,
-    division_word,
-    host_word,
-    match_word,
-    stack_word,
-)
+from qgraph.lowering.atomics import atomic_word
+from qgraph.lowering.code_word import CodeWord, check_scalar
 from qgraph.lowering.cpu_calls import Wrapper, start_threads
+from qgraph.lowering.graph_words import condition_word, host_word
 from qgraph.lowering.meaning import meaning
 from qgraph.lowering.noting_words import divisor_word, power_word
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, plain, python_function
+from qgraph.lowering.value_words import bound_word, cast_word, division_word, match_word, stack_word
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Cast, Function, ParallelFunction
 

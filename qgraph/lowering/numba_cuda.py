@@ -22,23 +22,9 @@ from numba.np.numpy_support import from_dtype
 from qgraph import language
 from qgraph.compiled import PROGRAMMATIC
 from qgraph.errors import BackendError
-from qgraph.lowering.atomics import (
-    PEEKED,
-    across_word,
-    atomic_word,
-    bound_word,
-    cast_word,
-    condition_word,
-    division_word,
-    empty_word,
-    is_over_word,
-    match_word,
-    peek_spread_word,
-    peek_word,
-    short_word,
-    split_word,
-)
+from qgraph.lowering.atomics import atomic_word, split_word
 from qgraph.lowering.garbage import garbage_kept
+from qgraph.lowering.graph_words import PEEKED, condition_word, is_over_word, peek_spread_word, peek_word
 from qgraph.lowering.noting_words import divisor_word, power_word
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
@@ -46,8 +32,10 @@ from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_
 from qgraph.lowering.ptx_names import canonical, without_results, without_unread_parameters
 from qgraph.lowering.registries import RefreshedOnce, ResolvedOnce, SearchedOnce
 from qgraph.lowering.short_places import ShortPlaces
+from qgraph.lowering.shuffles import across_word
 from qgraph.lowering.simulated import Barriers, Extents, Threads
 from qgraph.lowering.slot_source import slots_name
+from qgraph.lowering.value_words import bound_word, cast_word, division_word, empty_word, match_word, short_word
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Cast, Function
 from qgraph.source import copied

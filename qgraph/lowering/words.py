@@ -260,7 +260,7 @@ def _rounding(emit: Emitter) -> Rule:
 
 
 def _to_integer(name: str | None) -> Rule:
-    """``math.floor`` and its kin, ``int``: an int64 of a float; integers keep their value."""
+    """``math.floor`` and its kin, ``int``: Python's integers, which are int64; they keep the bits of a uint64."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         value = code.call_library(context, builder, name, sig.args[0], args) if name else args[0]
@@ -271,8 +271,7 @@ def _to_integer(name: str | None) -> Rule:
             return None
         kind = types.float32 if args[0] == types.float16 else plain(args[0])
         if is_integral(kind):
-            kind = types.uint64 if kind == types.uint64 else types.int64
-            return Choice((kind,), kind, code.identity)
+            return Choice((types.int64,), types.int64, code.identity)
         return Choice((kind,), types.int64, emit) if is_real(kind) else None
 
     return rule

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -208,17 +210,27 @@ def test_a_loop_in_an_if_is_parallel(rig):
     assert loops[0].verdict.kind == "independent"
 
 
-# What `int` makes of an element of uint64 has no sign; the other Python integers here have one.
+# An element of uint64 has no sign; a Python integer has one, and so has what `int` makes of an element.
+
+
+def the_most_with_and_without_a_sign(x, n):
+    for i in range(x.shape[0]):
+        x[i] = max(n - 9, x[i] % 2048, ~n) + 1
+
+
+def the_most_of_elements_last(x, n):
+    for i in range(x.shape[0]):
+        x[i] = max(~n, n - 5, x[i] % 7)
+
+
+def the_least_without_a_negative(x, n):
+    for i in range(x.shape[0]):
+        x[i] = min(n + 4, x[i], n + 3)
 
 
 def the_least_of_python_integers(x, n):
     for i in range(x.shape[0]):
         x[i] = min(~n, int(x[i] % 2048)) % 2048
-
-
-def the_most_of_python_integers(x, n):
-    for i in range(x.shape[0]):
-        x[i] = max(n - 9, int(x[i] % 2048), ~n, n - 5) % 2048
 
 
 def the_least_of_four(x, n):
@@ -227,15 +239,50 @@ def the_least_of_four(x, n):
         x[i] = min(s, ~n - 5, int(x[i] % 7), ~n) % 2048
 
 
-def the_least_that_is_not_negative(x, n):
-    for i in range(x.shape[0]):
-        x[i] = min(n + 4, int(x[i] % 2048), n + 3)
+UNSIGNED = np.array([6, 2, 3, 2**63 + 1, 2**64 - 1], np.uint64)
 
 
 @pytest.mark.parametrize("n", [0, 4])
 @pytest.mark.parametrize(
     "kernel",
-    [the_least_of_python_integers, the_most_of_python_integers, the_least_of_four, the_least_that_is_not_negative],
+    [
+        *(the_most_with_and_without_a_sign, the_most_of_elements_last, the_least_without_a_negative),
+        *(the_least_of_python_integers, the_least_of_four),
+    ],
 )
 def test_the_least_and_the_most_of_integers_with_and_without_a_sign(check, kernel, n):
-    check(kernel, lambda: (np.array([6, 2, 3, 2**63 + 1, 2**64 - 1], np.uint64), n))
+    check(kernel, lambda: (UNSIGNED.copy(), n))
+
+
+def below_zero(x, y, n):
+    s = int(x[1]) - int(x[0])
+    for i in range(x.shape[0]):
+        k = n - int(x[i])
+        y[i, 0] = k < 0
+        y[i, 1] = k // 3
+        y[i, 2] = k % 5
+        y[i, 3] = k >> 1
+        y[i, 4] = abs(k)
+        y[i, 5] = s + i
+        y[i, 6] = min(k, s) // 2
+        y[i, 7] = math.floor(x[i]) - 10
+        y[i, 8] = float(k) / 2
+    return s
+
+
+def far_below_zero(x, y, n):
+    total = 0
+    for i in range(x.shape[0]):
+        total += int(x[i]) - n
+    k = 0
+    while total < 0:
+        total += int(x[1])
+        k += 1
+    y[0] = k
+    return total
+
+
+@pytest.mark.parametrize("dtype", ["uint64", "uint32", "uint8", "int64"])
+def test_python_integers_made_of_elements_have_a_sign(check, dtype):
+    check(below_zero, lambda: (np.array([6, 2, 3, 200], dtype), np.full((4, 9), 77.0), 4))
+    check(far_below_zero, lambda: (np.array([6, 2, 3], dtype), np.full(1, 77), 40))

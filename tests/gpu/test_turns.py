@@ -128,14 +128,20 @@ def while_nodes(tmp_path_factory):
     return program
 
 
-@pytest.mark.parametrize(("streams", "loops"), [(1, 1), (1, 12), (8, 1), (8, 12)])
-def test_the_driver_runs_loops_one_after_another(while_nodes, streams, loops):
+@pytest.mark.parametrize(
+    ("streams", "loops", "launches"), [(1, 1, 1), (1, 12, 1), (8, 1, 1), (8, 12, 1), (1, 1, 24), (3, 2, 24)]
+)
+def test_the_driver_runs_loops_one_after_another(while_nodes, streams, loops, launches):
     """What qgraph relies on; without ``apart`` the program fails on driver 580.159 from three loops on.
 
     It may fail with ``apart`` where other processes use the GPU at the same time.
     """
     done = subprocess.run(
-        [str(while_nodes), str(streams), str(loops), "2", "apart"], capture_output=True, text=True, timeout=60, check=False
+        [str(while_nodes), str(streams), str(loops), "2", "apart", str(launches)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stdout
     assert "rounds were right" in done.stdout

@@ -12,6 +12,16 @@ from qgraph.runtime import cuda_host_loop, cuda_unrolled
 from qgraph.runtime.cuda_driver import call, device, driver
 from tests.loop_kernels import COUNTED, independent, leaving, swapping, trading
 
+# memcheck (of CUDA 13.0) goes astray where a graph with a while node is launched while earlier launches of it run, without
+# anything of ours, too: see the Makefile.
+ONE_BY_ONE_OR_IN_FLIGHT = pytest.mark.parametrize(
+    "in_flight",
+    [
+        pytest.param(False, id="one by one"),
+        pytest.param(True, id="in flight", marks=pytest.mark.unsanitized(reason="memcheck loses while nodes in flight")),
+    ],
+)
+
 TURNS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16, 17, 18, 19, 100)
 OPTIONS = {"backend": "cuda", "conditional": "device"}
 
@@ -305,7 +315,8 @@ def test_sizes_and_arguments_change_between_launches(form):
     assert kernel.stats.graph_builds == 1
 
 
-def test_many_launches_in_flight(form):
+@ONE_BY_ONE_OR_IN_FLIGHT
+def test_many_launches(form, in_flight):
     kernel = cuda_kernel(one)
     launches = []
     for number in range(24):
@@ -314,6 +325,8 @@ def test_many_launches_in_flight(form):
         launches.append((x, on_device(x), on_device(np.array(turns)), turns))
     for _, dx, dt, _ in launches:
         kernel(dx, dt)
+        if not in_flight:
+            qgraph.synchronize()
     for x, dx, dt, turns in launches:
         with np.errstate(over="ignore"):
             for _ in range(turns):
@@ -322,7 +335,8 @@ def test_many_launches_in_flight(form):
         assert qgraph.to_numpy(dt) == 0
 
 
-def test_launches_on_several_streams(form):
+@ONE_BY_ONE_OR_IN_FLIGHT
+def test_launches_on_several_streams(form, in_flight):
     streams = []
     with device().activate():
         streams = [int(call(driver.cuStreamCreate, 1)) for _ in range(3)]
@@ -336,6 +350,8 @@ def test_launches_on_several_streams(form):
     for number, (_, _, dx, dy, dt) in enumerate(launches):
         with qgraph.stream(streams[number % 3]):
             kernel(dx, dy, dt)
+        if not in_flight:
+            qgraph.synchronize()
     qgraph.synchronize()
     for x, turns, dx, _, _ in launches:
         y = np.full(2000, 77)

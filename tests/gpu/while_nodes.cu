@@ -1,10 +1,11 @@
 // How many while nodes may run at the same time? Nothing but CUDA's runtime: each loop counts to 100 with one thread.
 //
 //   nvcc -arch=native -rdc=true -O2 while_nodes.cu -o while_nodes -lcudadevrt
-//   ./while_nodes STREAMS LOOPS SECONDS [apart]
+//   ./while_nodes STREAMS LOOPS SECONDS [apart [LAUNCHES]]
 //
 // One graph with LOOPS while nodes for each of STREAMS streams, all launched at once, again and again. With "apart" the loops of
-// a graph follow one another, and so do the graphs. Prints what went wrong, or how many rounds were right.
+// a graph follow one another, and so do the graphs; each is launched LAUNCHES times (1) without waiting in between. Prints what
+// went wrong, or how many rounds were right.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -77,6 +78,7 @@ int main(int argc, char **argv) {
   if (argc < 4) return 2;
   const int streams = atoi(argv[1]), loops = atoi(argv[2]);
   const bool apart = argc > 4 && strcmp(argv[4], "apart") == 0;
+  const int launches = argc > 5 ? atoi(argv[5]) : 1;
   std::vector<Loops> graphs;
   for (int k = 0; k < streams; k++) graphs.emplace_back(loops, apart);
   const time_t end = time(nullptr) + atol(argv[3]);
@@ -87,7 +89,7 @@ int main(int argc, char **argv) {
     }
     for (int k = 0; k < streams; k++) {
       if (apart && k > 0) CHECK(cudaStreamWaitEvent(graphs[k].stream, graphs[k - 1].end, 0));
-      CHECK(cudaGraphLaunch(graphs[k].executable, graphs[k].stream));
+      for (int launch = 0; launch < launches; launch++) CHECK(cudaGraphLaunch(graphs[k].executable, graphs[k].stream));
       CHECK(cudaEventRecord(graphs[k].end, graphs[k].stream));
     }
     CHECK(cudaDeviceSynchronize());
