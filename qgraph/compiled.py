@@ -19,6 +19,9 @@ TILE_ROWS = TILE_HEIGHT * SEVERAL
 COPIED = "_copied"
 # The first compute capability whose kernels can start before those that they wait for have ended.
 PROGRAMMATIC = (9, 0)
+# What the parameter ``early`` of such a kernel says: it lets others start first of all, or when it has waited itself; and it
+# waits last, not first.
+LETS_FIRST, LETS_LATER, WAITS_LAST = 1, 2, 4
 # Loops side by side begin at a multiple of so many threads.
 WARP = 32
 # The most threads of a block that combines values.
@@ -41,8 +44,9 @@ class Parameter:
     ``copy``; a grid of no more than ``peeks`` blocks looks before it waits, at the words that are spread. ``next``: int64, for
     the kernel with the condition of such a loop the word that guards what comes after it; 0 where that is not guarded.
     ``turns``: int64 words that the host reads too, where unrolled loops tell how many iterations they had. ``early``: uint32,
-    not 0 where the kernels that wait for this one may start beside it, 1 at once and 2 when it has waited itself; the last
-    parameter of every CUDA kernel.
+    not 0 where the kernels behind this one may start beside it, at once (``LETS_FIRST``) or when it has waited itself
+    (``LETS_LATER``), and where it waits when it is done, and not before (``WAITS_LAST``); the last parameter of every CUDA
+    kernel.
     """
 
     kind: Literal[

@@ -44,6 +44,9 @@ class Explanation:
             for before in plan.predecessors(index):
                 inside = " (waits inside, where GPUs can)" if (before, index) in plan.programmatic else ""
                 yield f"{pad}    after n{before}{inside}: {self.edges[before, index]}"
+            if index in plan.row[1:]:
+                before = plan.row[plan.row.index(index) - 1]
+                yield f"{pad}    no order with n{before}: started behind it, where GPUs can, which is faster than both at once"
             for number, body in enumerate(node.bodies):
                 if len(node.bodies) > 1:
                     yield f"{pad}  case {number}:"

@@ -81,15 +81,17 @@ def _all_ptx(
     texts: dict[str, Callable[[], str]] = {}
     compiled: dict[object, TaskCode] = {}
     kernels = Kernels(plan, "numba.cuda", dtypes)
+    row = frozenset(plan.row)
     with garbage_kept():
         for node in plan.nodes:
             if node.task is None or node.task.name in without:
                 continue
             for name, code, function in kernels.of(node):
                 # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
-                twin = compiled.setdefault(_twin(code, function), code)
+                waits_last = node.index in row
+                twin = compiled.setdefault((_twin(code, function), waits_last), code)
                 if twin is code:
-                    texts[name] = _ptx(plan, code, function, capability, options, saved, beside, far=far)
+                    texts[name] = _ptx(plan, code, function, capability, options, saved, beside, far=far, waits_last=waits_last)
                     search()
                 else:
                     texts[name] = texts[twin.entry]
@@ -182,6 +184,7 @@ def _ptx(
     beside: Beside,
     *,
     far: bool,
+    waits_last: bool = False,
 ) -> Callable[[], str]:
     """What waits for the PTX of a task, to be called once."""
     # All that the compiler is told besides the function and its types, so that the disk's keys say all of it.
@@ -193,6 +196,7 @@ def _ptx(
         "launch_bound": max(options.block_size, TILE_HEIGHT) if options.block_size is not None else None,
         "constant": tuple(parameter.name in code.constant for parameter in code.parameters),
         "far": far,
+        "waits_last": waits_last,
     }
     known = saved.ptx(code, function, settings) if saved is not None else None
     if known is not None:

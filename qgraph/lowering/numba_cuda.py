@@ -20,7 +20,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.np.numpy_support import from_dtype
 
 from qgraph import language
-from qgraph.compiled import PROGRAMMATIC
+from qgraph.compiled import LETS_FIRST, LETS_LATER, PROGRAMMATIC, WAITS_LAST
 from qgraph.errors import BackendError
 from qgraph.lowering.atomics import atomic_word, split_word
 from qgraph.lowering.garbage import garbage_kept
@@ -234,8 +234,21 @@ def _nvvm_options(fastmath: bool) -> dict[str, Any]:
 
 # What a kernel does first where it can start before those that it depends on have ended: it lets others start, before or
 # after it has waited itself.
-_START = "{ .reg .pred %early; setp.eq.u32 %early, $0, 1; @%early griddepcontrol.launch_dependents; }"
-_WAIT = "{ .reg .pred %late; griddepcontrol.wait; setp.eq.u32 %late, $0, 2; @%late griddepcontrol.launch_dependents; }"
+_START = f"{{ .reg .pred %early; setp.eq.u32 %early, $0, {LETS_FIRST}; @%early griddepcontrol.launch_dependents; }}"
+_WAIT = (
+    f"{{ .reg .pred %late; griddepcontrol.wait; setp.eq.u32 %late, $0, {LETS_LATER}; "
+    "@%late griddepcontrol.launch_dependents; }"
+)
+# The same where it may depend on none of those: then it waits last of all, so that it does not end before them.
+_START_IN_ROW = (
+    f"{{ .reg .pred %early; .reg .b32 %bit; and.b32 %bit, $0, {LETS_FIRST}; setp.ne.u32 %early, %bit, 0; "
+    "@%early griddepcontrol.launch_dependents; }"
+)
+_WAIT_IN_ROW = (
+    f"{{ .reg .pred %first, %late; setp.lt.u32 %first, $0, {WAITS_LAST}; @%first griddepcontrol.wait; "
+    f"setp.eq.u32 %late, $0, {LETS_LATER}; @%late griddepcontrol.launch_dependents; }}"
+)
+_WAIT_LAST = "griddepcontrol.wait;"
 
 _TOUCHES_MEMORY = re.compile(r"\b(ld|st|atom|red)\.(?!param)[\w.]*")
 # Comments, instructions on registers and parameters alone, and the load of ``language.peek``, but no other volatile one.
@@ -257,6 +270,7 @@ def compile_ptx(
     launch_bound: int | None,
     constant: Sequence[bool] = (),
     far: bool = False,
+    waits_last: bool = False,
 ) -> Callable[[], str]:
     """What gives the PTX of one kernel, whose only visible name is ``entry``. The same text in every process for one source.
 
@@ -271,6 +285,7 @@ def compile_ptx(
         launch_bound: the most threads a block will have, if that is fixed.
         constant: for each argument, whether it is an array that nothing changes while the kernel runs.
         far: whether arrays of several dimensions may have ``language.SHORT_LIMIT`` elements or more.
+        waits_last: whether it may be told to wait for earlier kernels when it is done, and not before.
 
     Raises:
         KernelTypeError: Numba cannot compile it.
@@ -292,7 +307,7 @@ def compile_ptx(
             result = _compile(compiler.typing, compiler.target, python, argument_types, types.void, flags)
         finally:
             compiler.typing.session = None
-        unit = _unit(result, capability, launch_bound, fastmath, _parts(argument_types, constant))
+        unit = _unit(result, capability, launch_bound, fastmath, _parts(argument_types, constant), waits_last)
     name = result.fndesc.llvm_func_name
     return lambda: _finished(unit, capability, name, entry)
 
@@ -350,17 +365,24 @@ def _narrow(kernel: ir.Function, positions: Sequence[int]) -> None:
                 instruction.value = narrow
 
 
-def _wait_for_earlier(kernel: ir.Function) -> None:
+def _wait_for_earlier(kernel: ir.Function, waits_last: bool) -> None:
     """First of all, wait until the kernels that this one depends on are done and their writes can be seen.
 
-    Before that, where the last argument says so, let those that depend on this one start. They wait in turn for this one.
+    Before that, where the last argument says so, let those that depend on this one start. They wait in turn for this one. With
+    ``waits_last`` that argument may say, too, that it depends on none: then it waits at its end.
     """
     builder = ir.IRBuilder(kernel.blocks[0])
     builder.position_at_start(kernel.blocks[0])
     early = kernel.args[-1]
     # The memory clobber keeps loads behind it.
-    for text in (_START, _WAIT):
+    for text in (_START_IN_ROW, _WAIT_IN_ROW) if waits_last else (_START, _WAIT):
         builder.asm(ir.FunctionType(ir.VoidType(), [early.type]), text, "r,~{memory}", [early], True)
+    if waits_last:
+        # All threads do it, however they leave: those of no iteration, too.
+        for block in kernel.blocks:
+            if isinstance(block.terminator, ir.instructions.Ret):
+                builder.position_before(block.terminator)
+                builder.asm(ir.FunctionType(ir.VoidType(), []), _WAIT_LAST, "~{memory}", [], True)
 
 
 def _check_waits_first(ptx: str) -> None:
@@ -382,7 +404,9 @@ def _wait_late(ptx: str) -> str:
     return "\n".join([*lines[:wait], *lines[wait + 1 : behind], lines[wait], *lines[behind:]])
 
 
-def _unit(result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool, parts: _Parts) -> Any:
+def _unit(
+    result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool, parts: _Parts, waits_last: bool
+) -> Any:
     """What Numba made of a kernel, as a program of NVVM that is still to be compiled."""
     from numba.cuda.compiler import kernel_fixup
     from numba.cuda.cudadrv import nvrtc, nvvm
@@ -402,7 +426,7 @@ def _unit(result: Any, capability: tuple[int, int], launch_bound: int | None, fa
     for position in parts.constants:
         kernel.args[position].add_attribute("noalias")
     if capability >= PROGRAMMATIC:
-        _wait_for_earlier(kernel)
+        _wait_for_earlier(kernel, waits_last)
     return _nvvm(library.llvm_strs, {**_nvvm_options(fastmath), "arch": nvrtc.get_arch_option(*capability)})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -52,8 +53,8 @@ class CudaExecutable(ABC):
     path: str
     # Whether nodes live in graphs: fills and copies are kernels where they are launched one by one.
     _in_graphs = True
-    # Whether there is one graph, in which nodes can take and free memory.
-    _allocates = False
+    # Whether the whole plan is one graph: then nodes can take and free memory, and kernels of the root can stand in a row.
+    _one_graph = False
     # Whether the graph was begun, and waits for its nodes to know what they work on.
     _unfinished = False
     # Where the whole plan can run as one block: its kernel, and the other graph that is just this kernel.
@@ -146,11 +147,13 @@ class CudaExecutable(ABC):
             (kernel, [self._kernels[after] for before, after in self._programmatic if before == index])
             for index, kernel in self._kernels.items()
         ]
+        self._row = self._row_edges(plan)
+        self._heads = frozenset(before for before, _ in self._row)
         self._let_start_early(self._followed)
 
     def _make_others(self, scratch: int) -> OtherNodes:
         plan, in_graphs = self.plan, self._in_graphs
-        return OtherNodes(plan.plan, plan.dtypes, self.device, scratch, with_boxes=in_graphs, allocates=self._allocates)
+        return OtherNodes(plan.plan, plan.dtypes, self.device, scratch, with_boxes=in_graphs, allocates=self._one_graph)
 
     def _make_kernels(self, plan: CudaPlan, loaded: LoadedCode, block_size: int | None) -> None:
         host_index = {value.name: index for index, value in enumerate(plan.plan.program.host_values)}
@@ -162,7 +165,7 @@ class CudaExecutable(ABC):
                 bit = 1 << len(self._kernels)
                 loop = None if node.decision is None else loops.get(node.decision.name)
                 self._kernels[node.index] = KernelNode(node.index, code, bit, loop, setting)
-        if plan.block and self._allocates:
+        if plan.block and self._one_graph:
             # One number and one bit more than the nodes of the plan have.
             index, bit = len(plan.plan.nodes), 1 << len(self._kernels)
             wide = replace(setting, block_size=BLOCK_THREADS)
@@ -178,11 +181,18 @@ class CudaExecutable(ABC):
             if before in self._kernels and after in self._kernels and self._kernels[after].code.waits
         }
 
+    def _row_edges(self, plan: CudaPlan) -> Set[tuple[int, int]]:
+        """Those between neighbours of a row (``GraphPlan.row``), where kernels can wait inside, and one graph has them all."""
+        if plan.capability < PROGRAMMATIC or not self._one_graph:
+            return frozenset()
+        return frozenset(itertools.pairwise(plan.plan.row))
+
     def _let_start_early(self, followed: Iterable[tuple[KernelNode, Sequence[KernelNode]]]) -> None:
-        # A kernel that starts early takes room: it gains where its blocks fit beside those of the one before it, and loses
-        # where they do not.
+        # A kernel that starts early and waits takes room: it gains where its blocks fit beside those of the one before it, and
+        # loses where they do not. One that is in a row has something to do meanwhile.
         for kernel, later in followed:
-            early = bool(later) and kernel.share + sum(each.share for each in later) <= 1
+            fits = not later or kernel.share + sum(each.share for each in later) <= 1
+            early = fits and (bool(later) or kernel.index in self._heads)
             if early != kernel.early:
                 self._parameters.set_early(kernel, early)
                 kernel.early = early
@@ -442,7 +452,7 @@ class CudaGraphExecutable(CudaExecutable):
     """The whole plan as ONE graph; loops and branches are conditional nodes, decided on the device."""
 
     path = "cuda-graph"
-    _allocates = True
+    _one_graph = True
 
     def __init__(
         self,
@@ -485,7 +495,7 @@ class CudaGraphExecutable(CudaExecutable):
 
     def _complete(self) -> None:
         instance = self._instance
-        layout = Layout(self.plan.plan, self._nodes, self._programmatic, self._parameters.set_handle)
+        layout = Layout(self.plan.plan, self._nodes, self._programmatic, self._parameters.set_handle, self._row)
         layout.fill(instance.graph, instance.graph, 0)
         instance.instantiate(self._nodes.values())
 

@@ -170,6 +170,7 @@ class Layout:
         nodes: what stands at each node that decides nothing.
         programmatic: the edges over which kernels wait inside.
         set_handle: is told the conditional handle of each conditional node, before any kernel is added.
+        row: edges between kernels of the root that have no order, over which the later ones wait at their end.
     """
 
     def __init__(
@@ -178,11 +179,13 @@ class Layout:
         nodes: Mapping[int, KernelNode | OtherNode],
         programmatic: Set[tuple[int, int]],
         set_handle: Callable[[int, int], None],
+        row: Set[tuple[int, int]],
     ) -> None:
         self._plan = plan
         self._nodes = nodes
         self._programmatic = programmatic
         self._set_handle = set_handle
+        self._row = row
 
     def fill(self, root: Any, graph: Any, region: int) -> None:
         """Add a region of the plan to ``graph`` (a CUgraph), the root itself or a body below it."""
@@ -206,6 +209,8 @@ class Layout:
                 connect(graph, [(before, handles[node.index])], programmatic=False)
                 first[node.index] = before
         add_edges(graph, plan.edges, handles, self._programmatic, first)
+        if region == 0:
+            connect(graph, [(handles[before], handles[after]) for before, after in sorted(self._row)], programmatic=True)
 
     def _before(self, graph: Any, node: Node) -> Any:
         """Add to ``graph`` what runs before a conditional node, and after all that this waits for; None where nothing does."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from qgraph.compiled import CudaPlan, Parameter, TaskCode, slots_dtype
+from qgraph.compiled import LETS_FIRST, LETS_LATER, WAITS_LAST, CudaPlan, Parameter, TaskCode, slots_dtype
 from qgraph.errors import ArgumentError
 from qgraph.language import SHORT_LIMIT
 from qgraph.plan import UNROLLED, Form, Unrolling
@@ -202,6 +202,11 @@ class Parameters:
         self._leaf_users.update({leaves[array.index].name: array for array in self._arrays})
         self._leaf_users.update({scalar.leaf.name: scalar for scalar in self._scalars})
         self.changed = 0
+        # All of a row but the first, which comes after nothing.
+        self._behind = frozenset(plan.plan.row[1:])
+        for form in forms:
+            for index in self._behind:
+                self._set_early(form, index, 0)
         for name, word in slots_words.items():
             size = itemsize(slots_dtype(views[name]))
             count = plan.plan.scratch_words * _WORD // size
@@ -252,7 +257,7 @@ class Parameters:
         struct.pack_into("=Q", self._bytes, self._handle_words[form, loop] * _WORD, handle)
 
     def set_early(self, kernel: FollowedKernel, early: bool) -> None:
-        """Whether the kernels that wait for ``kernel`` may start beside it."""
+        """Whether the kernels behind ``kernel`` may start beside it."""
         self.changed |= kernel.bit
         if kernel.form != "plain" and kernel.index in self._guards:
             # Those behind a leader look at the guard before they wait, so it must have waited for whoever writes it. In a chain
@@ -261,7 +266,12 @@ class Parameters:
             late = unrolling.counted is not None or kernel.index in unrolling.leaders
         else:
             late = kernel.index % _AHEAD == 0
-        self._integers[self._early_words[kernel.form][kernel.index]] = (2 if late else 1) if early else 0
+        self._set_early(kernel.form, kernel.index, (LETS_LATER if late else LETS_FIRST) if early else 0)
+
+    def _set_early(self, form: Form, index: int, what: int) -> None:
+        if index in self._behind and what != LETS_LATER:
+            what |= WAITS_LAST
+        self._integers[self._early_words[form][index]] = what
 
     def bind(
         self, index: int, bit: int, code: TaskCode, loop: int | None, copy: int | None = None, form: Form = "plain"

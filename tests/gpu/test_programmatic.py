@@ -130,3 +130,109 @@ def test_several_that_wait_for_several():
         kernel(*arrays)
         first, second = a * 3 + 1, b * 5 + 2
         np.testing.assert_array_equal(qgraph.to_numpy(arrays[0]), (first - second[::-1]) * (first[::-1] + second)[::-1])
+
+
+def unequal(a, b, c, d, rounds):
+    for i in range(a.shape[0]):
+        s = a[i]
+        for _ in range(rounds):
+            s = s * 3 + 1
+        a[i] = s
+    for i in range(b.shape[0]):
+        b[i] = b[i] * 5 + 2
+    for i in range(c.shape[0]):
+        c[i] = c[i] * 7 + 3
+    for i in range(d.shape[0]):
+        d[i] = d[i] * 9 + b[b.shape[0] - 1 - i % b.shape[0]] if b.shape[0] > 0 else 4
+
+
+def after_unequal(a, b, c, d, rounds):
+    for _ in range(rounds):
+        a = a * 3 + 1
+    b = b * 5 + 2
+    c = c * 7 + 3
+    d = d * 9 + b[::-1][np.arange(len(d)) % len(b)] if len(b) else np.full_like(d, 4)
+    return a, b, c, d
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1, 1, 1, 1), (300, 1000, 7, 1000), (64, 100_000, 3, 5), (2_000_000, 10, 2_000_000, 9), (5, 0, 0, 8)]
+)
+@pytest.mark.parametrize("rounds", [0, 20_000])
+def test_a_row_ends_when_all_of_it_has_ended(sizes, rounds):
+    rounds = rounds if max(sizes) <= 100_000 else rounds // 1000
+    kernel = qgraph.kernel(backend="cuda")(unequal)
+    rng = np.random.default_rng(7)
+    plain = [rng.integers(-100, 100, n) for n in sizes]
+    arrays = [qgraph.asarray(each, backend="cuda") for each in plain]
+    # The first is long, and nothing in the graph waits for it, but the next launch does.
+    for _ in range(6):
+        kernel(*arrays, rounds)
+        with np.errstate(over="ignore"):
+            plain = after_unequal(*plain, rounds)
+    # Read behind the launch on its stream, the long one's first.
+    for mine, each in zip(arrays, plain, strict=True):
+        np.testing.assert_array_equal(qgraph.to_numpy(mine), each)
+    assert kernel.plan(*arrays, rounds).row == (0, 1, 2)
+
+
+def many_of(count):
+    """A kernel of so many independent loops, and one that reads what the first and the last of them wrote."""
+    names = [f"x{k}" for k in range(count)]
+    lines = [f"def many({', '.join(names)}, y):"]
+    for k, name in enumerate(names):
+        lines += [f"    for i in range({name}.shape[0]):", f"        {name}[i] = {name}[i] * 3 + {k}"]
+    lines += ["    for i in range(y.shape[0]):", f"        y[i] = y[i] * 5 + x0[i] - {names[-1]}[y.shape[0] - 1 - i]"]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("count", [2, 9, 33])
+def test_long_rows(count, tmp_path):
+    file = tmp_path / "many.py"
+    file.write_text(many_of(count))
+    names = {}
+    exec(compile(file.read_text(), str(file), "exec"), names)  # noqa: S102 - written above
+    kernel = qgraph.kernel(backend="cuda")(names["many"])
+    rng = np.random.default_rng(count)
+    for n in (1000, 1, 300_000, 33_000, 10):
+        plain = [rng.integers(-100, 100, n) for _ in range(count)]
+        y = rng.integers(-100, 100, n)
+        arrays = [qgraph.asarray(each, backend="cuda") for each in (*plain, y)]
+        for _ in range(20):
+            kernel(*arrays)
+            with np.errstate(over="ignore"):
+                plain = [each * 3 + k for k, each in enumerate(plain)]
+                y = y * 5 + plain[0] - plain[-1][::-1]
+        for mine, each in zip(arrays, (*plain, y), strict=True):
+            np.testing.assert_array_equal(qgraph.to_numpy(mine), each)
+    assert edge_types(kernel, *arrays) == [PROGRAMMATIC] * (count - 1 + 2)
+    assert kernel.stats.graph_builds == 1
+
+
+@pytest.mark.parametrize("conditional", ["device", "host"])
+def test_a_row_before_and_beside_a_loop(conditional):
+    @qgraph.kernel(backend="cuda", conditional=conditional)
+    def kernel(a, b, c, turns):
+        for i in range(a.shape[0]):
+            a[i] = a[i] * 3 + 1
+        for i in range(b.shape[0]):
+            b[i] = b[i] * 5 + 2
+        while qgraph.graph_do_while(turns):
+            for i in range(a.shape[0]):
+                a[i] = a[i] * 7 + b[i]
+            turns[()] -= 1
+        for i in range(c.shape[0]):
+            c[i] = c[i] * 9 + 3
+
+    for n, turns in ((1000, 3), (10, 100), (1000, 100), (200_000, 50)):
+        rng = np.random.default_rng(n + turns)
+        a, b, c = (rng.integers(-100, 100, n) for _ in range(3))
+        arrays = [qgraph.asarray(each, backend="cuda") for each in (a, b, c)]
+        for _ in range(3):
+            kernel(*arrays, qgraph.asarray(np.array(turns), backend="cuda"))
+            with np.errstate(over="ignore"):
+                a, b, c = a * 3 + 1, b * 5 + 2, c * 9 + 3
+                for _ in range(turns):
+                    a = a * 7 + b
+        for mine, each in zip(arrays, (a, b, c), strict=True):
+            np.testing.assert_array_equal(qgraph.to_numpy(mine), each)

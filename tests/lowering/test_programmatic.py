@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 
 import numpy as np
 import pytest
@@ -37,6 +38,62 @@ def test_every_kernel_waits_before_it_touches_memory():
         assert "%tid.x" in before
         assert "%tid.x" not in after
         assert "global." not in before.replace("cvta.to.global.", "")
+
+
+@qgraph.kernel
+def beside(x, y):
+    for i in range(x.shape[0]):
+        x[i] = x[i] * 2
+    for i in range(y.shape[0]):
+        if y[i] > 3:
+            y[i] = y[i] * 3
+    for i in range(x.shape[0]):
+        x[i] += y[i]
+
+
+@pytest.mark.needs("compiler")
+def test_a_kernel_of_a_row_may_wait_last():
+    texts = list(beside.ptx(*ARRAYS).values())
+    assert len(texts) == 3
+    for text in texts[:2]:
+        first, *rest = text[text.index(".entry") :].split("griddepcontrol.wait")
+        assert "global." not in first.replace("cvta.to.global.", "")
+        assert first.endswith("@%first ")
+        # However it ends: whatever leads to the one return comes from a wait.
+        lines = [line.strip() for line in text.split("\n") if line.strip() and not line.strip().startswith("//")]
+        end = lines.index("ret;")
+        label = lines[end - 1].removesuffix(":")
+        ways = [number for number, line in enumerate(lines) if re.search(rf"bra\S*\s+{re.escape(label)};", line)]
+        assert all(lines[number - 1] == "griddepcontrol.wait;" for number in (*ways, end - 1))
+        assert len(rest) == 1 + len(ways) + 1
+        assert text.count("ret;") == 1
+    assert texts[2].count("griddepcontrol.wait") == 1
+
+
+@pytest.mark.needs("compiler")
+def test_loops_alike_are_one_kernel_in_a_row_and_another_elsewhere():
+    @qgraph.kernel
+    def kernel(x, y, z):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 2
+        for i in range(y.shape[0]):
+            y[i] = y[i] * 2
+        for i in range(z.shape[0]):
+            z[i] += x[i]
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 2
+
+    texts = list(kernel.ptx(*ARRAYS, np.ones(4)).values())
+    assert texts[0] == texts[1]
+    assert [text.count("@%first griddepcontrol.wait") for text in texts] == [1, 1, 0, 0]
+
+
+def test_kernels_that_come_after_nothing_stand_in_a_row():
+    plan = beside.plan(*ARRAYS)
+    assert plan.edges == ((0, 2), (1, 2))
+    assert plan.row == (0, 1)
+    assert "no order with n0: started behind it" in str(beside.explain(*ARRAYS))
+    assert chain.plan(*ARRAYS).row == ()
 
 
 @pytest.mark.needs("compiler")
