@@ -37,7 +37,8 @@ class Stats:
         compilations: specialisations compiled; one whose code came off the disk counts too, so that the numbers do not depend
             on what other processes did.
         graph_builds: executables built, one a specialisation unless it was evicted, reset or cleared; and on CUDA one each time
-            that a temporary with ``alloc=True`` has another size. The second graph of loops that run long is not counted.
+            that a temporary with ``alloc=True`` has another size. The second graph of loops that run long is not counted, nor
+            that of independent loops which have grown.
         executables: executables alive now.
         replays: launches.
         argument_updates: launches that had to patch parameters.

@@ -293,11 +293,15 @@ class GraphPlan:
 
     @property
     def row(self) -> tuple[int, ...]:
-        """The kernels of the root that come after nothing. Where the GPU can they start one behind the other, which takes less
-        time than to start all of them at once; each waits for the one before it when it is done itself, and not before.
+        """The kernels that come after nothing, in a graph without loops and branches.
+
+        While all of them are small they start one behind the other, where the GPU can, which takes less time than to start them
+        all at once; each waits for the one before it when it is done itself, and not before.
         """
+        if any(node.control is not None for node in self.nodes):
+            return ()
         later = {after for _, after in self.edges}
-        found = tuple(index for index in self.regions[0].nodes if self.nodes[index].kind == "kernel" and index not in later)
+        found = tuple(node.index for node in self.nodes if node.kind == "kernel" and node.index not in later)
         return found if len(found) > 1 else ()
 
     @property

@@ -35,6 +35,11 @@ from qgraph.runtime.cuda_turns import Turns
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
+# How much of the device each kernel of a row fills at most. Such that need more run faster at once: on an H200 sixteen loops of
+# 1,024 float32 took 9.8 us in a row and 14.2 at once, of 65,536 (a quarter of the device) 13.6 and 15.7, but eight of 262,144
+# (all of it) 14.0 and 13.4.
+_ROW = 1 / 3
+
 
 class CudaExecutable(ABC):
     """A compiled plan on one device, ready to be launched again and again; safe to call from several threads.
@@ -55,8 +60,8 @@ class CudaExecutable(ABC):
     _in_graphs = True
     # Whether the whole plan is one graph: then nodes can take and free memory, and kernels of the root can stand in a row.
     _one_graph = False
-    # Whether the graph was begun, and waits for its nodes to know what they work on.
-    _unfinished = False
+    # Whether the graph was begun, and waits for its nodes to know what they work on; and whether some of them are in it.
+    _unfinished = _half_built = False
     # Where the whole plan can run as one block: its kernel, and the other graph that is just this kernel.
     _block_kernel: KernelNode | None = None
     # What each launch reads and writes, in places that take no look-up: the dictionary has too many entries to be fast.
@@ -147,9 +152,7 @@ class CudaExecutable(ABC):
             (kernel, [self._kernels[after] for before, after in self._programmatic if before == index])
             for index, kernel in self._kernels.items()
         ]
-        self._row = self._row_edges(plan)
-        self._heads = frozenset(before for before, _ in self._row)
-        self._let_start_early(self._followed)
+        self._set_row(self._row_edges(plan))
 
     def _make_others(self, scratch: int) -> OtherNodes:
         plan, in_graphs = self.plan, self._in_graphs
@@ -186,6 +189,14 @@ class CudaExecutable(ABC):
         if plan.capability < PROGRAMMATIC or not self._one_graph:
             return frozenset()
         return frozenset(itertools.pairwise(plan.plan.row))
+
+    def _set_row(self, row: Set[tuple[int, int]]) -> None:
+        """Before a graph is made."""
+        self._row, self._heads = row, frozenset(before for before, _ in row)
+        self._parameters.set_row(frozenset(after for _, after in row))
+        for kernel in self._kernels.values():
+            kernel.early = False
+        self._let_start_early(self._followed)
 
     def _let_start_early(self, followed: Iterable[tuple[KernelNode, Sequence[KernelNode]]]) -> None:
         # A kernel that starts early and waits takes room: it gains where its blocks fit beside those of the one before it, and
@@ -475,7 +486,9 @@ class CudaGraphExecutable(CudaExecutable):
         # The bytes of the memory that the graph takes, in the order of its allocation nodes; None where there is no graph.
         self._sizes: tuple[int, ...] | None = None
         self._instance = self._begin()
-        if not self._others.allocations:
+        # Sizes decide whether there is a row.
+        self._unfinished = bool(self._row)
+        if not self._others.allocations and not self._row:
             self._complete()
         if self._block_kernel is not None:
             self._block = self._block_form(self._block_kernel)
@@ -517,21 +530,38 @@ class CudaGraphExecutable(CudaExecutable):
         if self._sizes is not None:
             self.rebuilds += 1
         self._sizes = None
-        self._resources.start_again()
+        self._resources.start_again(self._instance)
         self._others.forget()
         self._instance = self._begin()
-        self._unfinished = True
+        self._unfinished, self._half_built = True, False
+
+    def _resize(self, host: tuple[int, ...]) -> None:
+        super()._resize(host)
+        if self._row and max(self._kernels[index].share for index in self.plan.plan.row) > _ROW:
+            self._leave_row()
+
+    def _leave_row(self) -> None:
+        """The kernels of the row have grown: from now on they start at once."""
+        self._set_row(frozenset())
+        if not self._unfinished:
+            # Before anything else: should something interrupt, the next launch begins again, whatever sizes it has.
+            self._unfinished, self._half_built, self._placed, self._token = True, True, None, None
+            self._begin_again()
+            self._resources.kept = None
 
     def _finish_building(self) -> None:
+        if self._half_built:
+            self._begin_again()
+        self._half_built = True
         try:
             self._complete()
         except BaseException:
             # The next call begins again.
             self._sizes = None
             raise
-        self._unfinished = False
-        # Each node was just made with what it works on.
-        self._parameters.changed = 0
+        self._unfinished = self._half_built = False
+        # Each node was just made with what it works on; the one that is a graph of its own is none of them.
+        self._parameters.changed &= 0 if self._block is None else self._block.bit
         for node in self._others.nodes.values():
             node.rejected = False
 
@@ -557,6 +587,8 @@ class CudaGraphExecutable(CudaExecutable):
             if self._block.chosen:
                 self.nodes, self.reason = self._as_whole
             self._block = self._token = None
+        if self._row:
+            self._leave_row()
 
     def _raw(self) -> RawGraph:
         return RawGraph(self._instance.graph, self._instance.executable)

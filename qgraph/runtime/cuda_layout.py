@@ -170,7 +170,7 @@ class Layout:
         nodes: what stands at each node that decides nothing.
         programmatic: the edges over which kernels wait inside.
         set_handle: is told the conditional handle of each conditional node, before any kernel is added.
-        row: edges between kernels of the root that have no order, over which the later ones wait at their end.
+        row: edges between kernels of the root without an order, over which the later ones wait at their ends.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Layout:
         nodes: Mapping[int, KernelNode | OtherNode],
         programmatic: Set[tuple[int, int]],
         set_handle: Callable[[int, int], None],
-        row: Set[tuple[int, int]],
+        row: Set[tuple[int, int]] = frozenset(),
     ) -> None:
         self._plan = plan
         self._nodes = nodes

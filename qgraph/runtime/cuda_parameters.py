@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -202,11 +202,8 @@ class Parameters:
         self._leaf_users.update({leaves[array.index].name: array for array in self._arrays})
         self._leaf_users.update({scalar.leaf.name: scalar for scalar in self._scalars})
         self.changed = 0
-        # All of a row but the first, which comes after nothing.
-        self._behind = frozenset(plan.plan.row[1:])
-        for form in forms:
-            for index in self._behind:
-                self._set_early(form, index, 0)
+        # The kernels that wait at their ends.
+        self._behind: Set[int] = frozenset()
         for name, word in slots_words.items():
             size = itemsize(slots_dtype(views[name]))
             count = plan.plan.scratch_words * _WORD // size
@@ -266,12 +263,17 @@ class Parameters:
             late = unrolling.counted is not None or kernel.index in unrolling.leaders
         else:
             late = kernel.index % _AHEAD == 0
-        self._set_early(kernel.form, kernel.index, (LETS_LATER if late else LETS_FIRST) if early else 0)
-
-    def _set_early(self, form: Form, index: int, what: int) -> None:
-        if index in self._behind and what != LETS_LATER:
+        what = (LETS_LATER if late else LETS_FIRST) if early else 0
+        # Who lets others start when it has waited must wait first.
+        if kernel.index in self._behind and what != LETS_LATER:
             what |= WAITS_LAST
-        self._integers[self._early_words[form][index]] = what
+        self._integers[self._early_words[kernel.form][kernel.index]] = what
+
+    def set_row(self, behind: Set[int]) -> None:
+        """The kernels ``behind``, by their indices, wait when they are done, and no others; none lets others start, for now."""
+        self._behind = behind
+        for index, word in enumerate(self._early_words["plain"]):
+            self._integers[word] = WAITS_LAST if index in behind else 0
 
     def bind(
         self, index: int, bit: int, code: TaskCode, loop: int | None, copy: int | None = None, form: Form = "plain"

@@ -72,11 +72,11 @@ class Resources:
             if memory is not None:
                 memory.free()
 
-    def start_again(self) -> None:
-        """Destroy the graphs only: others follow."""
-        graphs, self.graphs = self.graphs, []
+    def start_again(self, graph: GraphInstance) -> None:
+        """Destroy ``graph``, and those that keep arguments: others follow."""
+        self.graphs = [each for each in self.graphs if each is not graph]
         with outside_captures():
-            self._destroy(graphs)
+            self._destroy([graph])
 
     def _destroy(self, graphs: list[GraphInstance]) -> None:
         # Executables may be destroyed while they run; code, and memory that a graph takes, may not.

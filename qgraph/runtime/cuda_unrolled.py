@@ -42,7 +42,6 @@ class CopiesLayout(Layout):
         variants: Mapping[int, KernelNode],
         others: OtherNodes,
         programmatic: Set[tuple[int, int]],
-        row: Set[tuple[int, int]],
         parameters: Parameters,
         *,
         waits_inside: bool,
@@ -84,7 +83,7 @@ class CopiesLayout(Layout):
         self._parameters = parameters
         # By body, the handle of its turns without guards.
         self._conditions: dict[int, Any] = {}
-        super().__init__(plan, {**firsts[0], **others.nodes}, programmatic, set_handle, row)
+        super().__init__(plan, {**firsts[0], **others.nodes}, programmatic, set_handle)
 
     def fill(self, root: Any, graph: Any, region: int) -> None:
         """Add a region of the plan, copies included."""
@@ -168,7 +167,6 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
             self._variants(),
             others,
             self._programmatic,
-            self._row,
             self._parameters,
             waits_inside=self.plan.capability >= PROGRAMMATIC,
             form=form,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.runtime.cuda_driver import device, driver
+from qgraph.runtime.cuda_driver import call, device, driver
 
 PROGRAMMATIC = int(driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
 
@@ -30,11 +30,11 @@ class EdgeData(ctypes.Structure):
     )
 
 
-def edge_types(kernel, *args):
+def edge_types(handle):
     """The types of the edges of the root of a CUDA graph, as the driver tells them."""
     # Not through cuda.bindings 13.3, which gives the same data for every edge.
     get = ctypes.CDLL("libcuda.so.1").cuGraphGetEdges_v2
-    graph, count = ctypes.c_void_p(int(kernel.bind(*args).graph.handle)), ctypes.c_size_t()
+    graph, count = ctypes.c_void_p(int(handle)), ctypes.c_size_t()
     with device().activate():
         assert get(graph, None, None, None, ctypes.byref(count)) == 0
         befores, afters = ((ctypes.c_void_p * count.value)() for _ in range(2))
@@ -105,8 +105,8 @@ def test_the_edges_of_the_graph_are_programmatic_between_kernels():
         x[:] = 0
 
     arrays = [qgraph.asarray(np.ones(100, np.int64), backend="cuda") for _ in range(2)]
-    assert edge_types(qgraph.kernel(backend="cuda")(scramble), *arrays) == [PROGRAMMATIC] * 3
-    assert edge_types(qgraph.kernel(backend="cuda")(kernel), *arrays) == [0] + [PROGRAMMATIC] * 3
+    assert edge_types(qgraph.kernel(backend="cuda")(scramble).bind(*arrays).graph.handle) == [PROGRAMMATIC] * 3
+    assert edge_types(qgraph.kernel(backend="cuda")(kernel).bind(*arrays).graph.handle) == [0] + [PROGRAMMATIC] * 3
 
 
 def test_several_that_wait_for_several():
@@ -194,7 +194,7 @@ def test_long_rows(count, tmp_path):
     exec(compile(file.read_text(), str(file), "exec"), names)  # noqa: S102 - written above
     kernel = qgraph.kernel(backend="cuda")(names["many"])
     rng = np.random.default_rng(count)
-    for n in (1000, 1, 300_000, 33_000, 10):
+    for n in (1000, 1, 80_000, 33_000, 500_000, 10):
         plain = [rng.integers(-100, 100, n) for _ in range(count)]
         y = rng.integers(-100, 100, n)
         arrays = [qgraph.asarray(each, backend="cuda") for each in (*plain, y)]
@@ -205,8 +205,28 @@ def test_long_rows(count, tmp_path):
                 y = y * 5 + plain[0] - plain[-1][::-1]
         for mine, each in zip(arrays, (*plain, y), strict=True):
             np.testing.assert_array_equal(qgraph.to_numpy(mine), each)
-    assert edge_types(kernel, *arrays) == [PROGRAMMATIC] * (count - 1 + 2)
+        edges = edge_types(kernel.bind(*arrays)._arguments.executable._instance.graph)
+        # Once there was a large one, there is no row any more.
+        assert edges == [PROGRAMMATIC] * (2 if n in (500_000, 10) else count - 1 + 2)
     assert kernel.stats.graph_builds == 1
+
+
+def test_whoever_launches_the_graph_gets_that_of_the_plan():
+    kernel = qgraph.kernel(backend="cuda")(unequal)
+    plain = [np.arange(n) for n in (300, 1000, 7, 1000)]
+    arrays = [qgraph.asarray(each, backend="cuda") for each in plain]
+    for launches in range(3):
+        bound = kernel.bind(*arrays, 5)
+        if launches:
+            bound.launch()
+        raw = bound.graph
+        assert edge_types(raw.handle) == [PROGRAMMATIC]
+        with device().activate():
+            call(driver.cuGraphLaunch, raw.executable, 0)
+        for _ in range(2 if launches else 1):
+            plain = after_unequal(*plain, 5)
+        for mine, each in zip(arrays, plain, strict=True):
+            np.testing.assert_array_equal(qgraph.to_numpy(mine), each)
 
 
 @pytest.mark.parametrize("conditional", ["device", "host"])

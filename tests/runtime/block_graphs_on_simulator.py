@@ -105,10 +105,27 @@ def stale():
     assert all((array == array[0]).all() and array[0] > 0 for array in arrays.values())
 
 
+def in_a_row(x, z, a):
+    for i in range(x.shape[0]):
+        x[i] = x[i] * 3 + a
+    z[0] = z[0] * 5 + a
+
+
+def row():
+    """A graph whose kernels stand in a row is complete, and the block has its arguments, whichever runs first."""
+    for sizes in ((5, 20, 5, 200, 5, 20), (20, 5, 200, 5), (200, 5, 20)):
+        kernel = Kernel(in_a_row, np.zeros(5), np.zeros(1), 1, unrolled=False)
+        assert kernel.plan.row == (0, 1)
+        for a, n in enumerate(sizes, 2):
+            kernel.agrees(np.arange(float(n)), np.array([4.0]), a)
+            assert (kernel.executable.nodes == 1) == (n <= LIMIT)
+        kernel.executable.close()
+
+
 if __name__ == "__main__":
     install()
-    if sys.argv[1:] == ["stale"]:
-        stale()
+    if sys.argv[1:] in (["stale"], ["row"]):
+        globals()[sys.argv[1]]()
     else:
         forms({"do_while": do_while, "nested": nested}[sys.argv[1]], sys.argv[2] == "unrolled")
     print("as plain Python")

@@ -20,7 +20,7 @@ import numpy as np
 
 import qgraph
 from qgraph import language
-from qgraph.compiled import CudaPlan, slots_dtype
+from qgraph.compiled import LETS_FIRST, LETS_LATER, WAITS_LAST, CudaPlan, slots_dtype
 from qgraph.errors import CudaError
 from qgraph.lowering import numba_cuda
 from qgraph.lowering.compile import compile_simulator
@@ -352,14 +352,14 @@ class Kernel:
 
     executables = cuda_unrolled.CudaUnrollingExecutable
 
-    def __init__(self, function, *args, far=False, **options):
+    def __init__(self, function, *args, far=False, capability=(9, 0), **options):
         self.kernel = qgraph.kernel(function)
         plan = self.kernel.plan(*args)
         compiled = compile_simulator(plan)
         driver.plan, driver.kernels = compiled, compiled.kernels
         self.plan = plan
         self.host_values = HostValues(plan.program).of
-        made = CudaPlan(plan, compiled.codes, {}, b"", (9, 0), True, compiled.dtypes, far=far)
+        made = CudaPlan(plan, compiled.codes, {}, b"", capability, True, compiled.dtypes, far=far)
         self.executable = self.executables(made, Device(), block_size=8, **options)
 
     def __call__(self, *args, stream=0):
@@ -746,6 +746,121 @@ def graph_at_first():
     for turn in range(2):
         kernel.executable.graph(request).executable.run()
         np.testing.assert_array_equal(x, np.arange(1.0, 6) * 4.0 ** (turn + 1))
+    # Nor does it change any more: there is no row.
+    for before in (False, True):
+        args = np.arange(4.0), np.arange(3.0), np.arange(2.0), np.zeros(3), 2.0
+        kernel = Plain(independent, *args)
+        wanted = [each.copy() for each in args[:4]]
+        for _ in range(1 + before):
+            kernel.kernel.reference(*wanted, 2.0)
+        if before:
+            kernel(*args)
+        values = (*(view_of_host(each, each) for each in args[:4]), 2.0)
+        raw = kernel.executable.graph(Call(values, kernel.host_values(values), 0))
+        assert len(raw.handle.edges) == 2
+        raw.executable.run()
+        for mine, each in zip(args, wanted, strict=False):
+            np.testing.assert_array_equal(mine, each)
+        kernel.agrees(np.arange(100.0), *(np.arange(3.0) for _ in range(3)), 2.0)
+        assert kernel.executable._instance.executable is raw.executable
+
+
+def independent(x, y, z, out, a):
+    for i in range(x.shape[0]):
+        x[i] = x[i] * 3 + a
+    for i in range(y.shape[0]):
+        y[i] = y[i] * 5 + a
+    for i in range(z.shape[0]):
+        z[i] = z[i] * 7 + a
+    for i in range(out.shape[0]):
+        out[i] = out[i] * 2 + x[0] - z[0]
+
+
+def rows():
+    """Kernels without an order stand in a row until one of them needs more of the device, and from then on never again."""
+
+    def sets(n, m=4):
+        return np.arange(float(n)), np.arange(float(m)) + 1, np.arange(2.0), np.arange(3.0), 2.0 + n
+
+    def looks(kernel):
+        """The edges, and what each kernel is told in the launched graph."""
+        graph = kernel.executable._instance.graph
+        assert driver.launched[-1].graph is graph
+        place = {id(node): number for number, node in enumerate(graph.nodes)}
+        edges = sorted((place[id(before)], place[id(after)]) for before, after in graph.edges)
+        told = [int.from_bytes(driver.launched[-1].parameters[node.number][4][-1], "little") for node in graph.nodes]
+        return edges, told
+
+    true = [(0, 3), (2, 3)]
+    # 32 blocks of 8 threads fill the device.
+    in_row = sorted([*true, (0, 1), (1, 2)]), [LETS_LATER, LETS_FIRST | WAITS_LAST, LETS_FIRST | WAITS_LAST, 0]
+    at_once = true, [LETS_LATER, 0, LETS_FIRST, 0]
+    kernel = Plain(independent, *sets(5))
+    assert kernel.plan.row == (0, 1, 2)
+    for n in (5, 1, 80, 5):
+        kernel.agrees(*sets(n))
+        assert looks(kernel) == in_row, (n, looks(kernel))
+    graph = kernel.executable._instance.graph
+    kernel.agrees(*sets(5, m=81))
+    assert kernel.executable._instance.graph is not graph
+    assert looks(kernel) == at_once, looks(kernel)
+    for n in (5, 200, 1):
+        kernel.agrees(*sets(n))
+        found = looks(kernel)
+        assert found[0] == true
+        assert not any(each & WAITS_LAST for each in found[1])
+    # Of sizes that are large from the start there never is a row, nor on devices whose kernels do not wait.
+    kernel = Plain(independent, *sets(200))
+    graph = kernel.executable._instance.graph
+    kernel.agrees(*sets(200))
+    assert looks(kernel)[0] == true
+    assert kernel.executable._instance.graph is graph
+    kernel = Plain(independent, *sets(5), capability=(8, 0))
+    kernel.agrees(*sets(5))
+    assert looks(kernel) == (true, [0, 0, 0, 0])
+
+
+def rows_in_turn():
+    """Graphs that keep arguments stand in a row, too; when that ends they are made again."""
+    kernel = Plain(independent, *(np.ones(3) for _ in range(4)), 1.0)
+    kept = lambda: kernel.executable._resources.kept  # noqa: E731
+    calls = [Turn(kernel, *(np.arange(3.0 + n) for _ in range(4)), 1.0 + n) for n in (0, 2)]
+    for _ in range(5):
+        for each in calls:
+            each()
+    first = kept()
+    assert len({id(each) for each in driver.launched[-2:]}) == 2
+    kernel.agrees(np.arange(100.0), *(np.arange(3.0) for _ in range(3)), 2.0)
+    assert kept() is None
+    for _ in range(5):
+        for each in calls:
+            each()
+    assert kept() is not first
+    assert len({id(each) for each in driver.launched[-2:]}) == 2
+    for each in calls:
+        each(looks=0)
+    kernel.executable.close()
+
+
+def rows_interrupted():
+    """Whatever keeps a graph from being built, or built again, the next launch does it."""
+    small, large = ((np.arange(float(n)), np.arange(4.0), np.arange(2.0), np.arange(3.0), 2.0) for n in (5, 100))
+    copied = lambda args: tuple(each.copy() if isinstance(each, np.ndarray) else each for each in args)  # noqa: E731
+    for name in ("_complete", "_begin_again", "_leave_row", "_begin", "_let_start_early"):
+        for before, after in itertools.product((small, large, None), (small, large)):
+            kernel = Plain(independent, *copied(small))
+            executable = kernel.executable
+            if before is not None:
+                kernel.agrees(*copied(before))
+            setattr(executable, name, Interrupting(getattr(executable, name), 0))
+            with contextlib.suppress(KeyboardInterrupt):
+                kernel(*copied(after))
+            delattr(executable, name)
+            kernel.agrees(*copied(after))
+            kernel.agrees(*copied(small))
+            kernel.agrees(*copied(large))
+            assert executable._row == frozenset()
+            assert sorted(node.kind for node in executable._instance.graph.nodes) == ["kernel"] * 4
 
 
 def kept_until_closed():
