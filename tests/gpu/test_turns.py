@@ -11,6 +11,8 @@ import pytest
 
 from tests.processes import printed_by
 
+pytestmark = pytest.mark.unsanitized(reason="runs in processes of their own")
+
 PREAMBLE = """
 import threading
 import numpy as np

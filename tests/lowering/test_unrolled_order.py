@@ -76,7 +76,7 @@ def early_of(plan, index, early):
     """The parameter of that name, as the runtime sets it."""
     kernels = pytest.importorskip("qgraph.runtime.cuda_kernels")
     words = {}
-    own = {"_guards": plan.guards, "_integers": words, "_early_words": {"many": {index: 0}}}
+    own = {"_guards": plan.guards, "_behind": frozenset(), "_integers": words, "_early_words": {"many": {index: 0}}}
     parameters = SimpleNamespace(changed=0, **own)
     kernels.Parameters.set_early(parameters, SimpleNamespace(bit=1, copy=0, form="many", index=index), early)
     return words[0]
