@@ -9,7 +9,7 @@ from qgraph.lowering.dependencies import edges_of, places_of
 from qgraph.lowering.fills import mark_fills_and_copies
 from qgraph.lowering.folding import fold_statements
 from qgraph.lowering.joins import add_joins
-from qgraph.lowering.lane_source import lane_notes
+from qgraph.lowering.lane_loops import lane_notes
 from qgraph.lowering.one_block import consider_one_block
 from qgraph.lowering.side_by_side import put_side_by_side
 from qgraph.lowering.unrolling import unroll_loops

@@ -11,7 +11,8 @@ from typing import Literal
 from qgraph.combining import Taken, apart_from
 from qgraph.compiled import COPIED, SEVERAL, TILE_HEIGHT, TILE_ROWS, WARP, Parameter, TaskCode
 from qgraph.lowering.bin_source import Bins, bin_names, binning, bins_of, strided
-from qgraph.lowering.lane_source import by_lanes, lane_names, shared_loop
+from qgraph.lowering.lane_loops import shared_loop
+from qgraph.lowering.lane_source import by_lanes, lane_names
 from qgraph.lowering.reduction_source import cuda_finish, identities, numbered, reduction_names
 from qgraph.lowering.slot_source import Dtypes
 from qgraph.lowering.slot_source import generated as _statements

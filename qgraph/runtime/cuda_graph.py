@@ -29,7 +29,7 @@ from qgraph.runtime.cuda_nodes import OtherNodes
 from qgraph.runtime.cuda_other import OtherNode
 from qgraph.runtime.cuda_parameters import Parameters
 from qgraph.runtime.cuda_patches import Patches, patch_kernels
-from qgraph.runtime.cuda_repeat import Ready, Repeat, again, make_ready, stop
+from qgraph.runtime.cuda_repeat import GraphLaunch, Ready, Repeat, again, make_ready, stop
 from qgraph.runtime.cuda_resources import Resources
 from qgraph.runtime.cuda_turns import Turns
 from qgraph.runtime.results import ResultReader
@@ -596,9 +596,9 @@ class CudaGraphExecutable(CudaExecutable):
     def _repeatable(self, stream: int) -> Ready | None:
         block = self._block
         if block is not None and block.chosen:
-            return make_ready(stream, self._context_id, block.executable, driver.cuGraphLaunch, None, self._repeats)
+            return make_ready(stream, GraphLaunch(self._context_id, block.executable, driver.cuGraphLaunch, self._repeats))
         executable, settled = self._running()
-        return make_ready(stream, self._context_id, executable, self._launch_graph, settled, self._repeats)
+        return make_ready(stream, GraphLaunch(self._context_id, executable, self._launch_graph, self._repeats, settled))
 
     def _keep(self, repeat: Repeat, stream: int) -> None:
         if self._block is not None and self._block.chosen:
@@ -610,7 +610,8 @@ class CudaGraphExecutable(CudaExecutable):
                 return
             shared = self.plan.plan.scratch_words > 0
             kept = self._resources.kept = KeptGraphs(self._instance, [*self._kernels.values()], shared=shared)
-        kept.keep(repeat, stream, self._context_id, self._launch_graph, self._repeats)
+        what = GraphLaunch(self._context_id, self._instance.executable, self._launch_graph, self._repeats)
+        kept.keep(repeat, stream, what)
 
     def _apply(self, changed: int) -> None:
         self._patches.patch(self._instance.executable, changed)

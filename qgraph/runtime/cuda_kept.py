@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from qgraph.errors import CudaError
-from qgraph.runtime.cuda_direct import Counter
 from qgraph.runtime.cuda_driver import call, driver, outside_captures
 from qgraph.runtime.cuda_kernels import KernelNode
 from qgraph.runtime.cuda_layout import GraphInstance
 from qgraph.runtime.cuda_patches import patch_in
-from qgraph.runtime.cuda_repeat import Ready, Repeat, can_repeat, make_ready, stop
+from qgraph.runtime.cuda_repeat import GraphLaunch, Ready, Repeat, can_repeat, make_ready, stop
 from qgraph.runtime.cuda_stream import LASTING
 
 # A call gets a graph of its own when it came so often while the executable had the arguments of another one: to make one takes
@@ -54,17 +53,10 @@ class KeptGraphs:
         """What can be launched past the lock."""
         return [entry.ready for entry in self._entries]
 
-    def keep(
-        self,
-        repeat: Repeat,
-        stream: int,
-        context: int | None,
-        launch: Callable[[Any, Any], tuple[Any, ...]],
-        counter: Counter,
-    ) -> None:
+    def keep(self, repeat: Repeat, stream: int, what: GraphLaunch) -> None:
         """Make ``repeat``, whose arguments the kernels have, ready to run a graph of its own; where it cannot, do nothing.
 
-        ``counter`` counts its launches.
+        ``what`` is how that of all calls is launched.
         """
         # A stream's handle may be that of an earlier stream, whose launches may still use scratch memory.
         if self._ended or (self._shared and stream not in LASTING):
@@ -80,7 +72,7 @@ class KeptGraphs:
             except CudaError:  # no room for another one: it would only save time, and the launch has been made
                 self._ended = True
                 return
-            ready = make_ready(stream, context, executable, launch, None, counter)
+            ready = make_ready(stream, replace(what, executable=executable))
             assert ready is not None
             self._place = threading.get_ident(), stream
             self._entries.append(_Entry(weakref.ref(repeat), executable, ready))

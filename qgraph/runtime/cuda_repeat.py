@@ -11,6 +11,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from qgraph.errors import CudaError
@@ -27,7 +28,24 @@ _PAUSE = 2e-5
 # a tenth of a second, which this many launches take at least.
 _OFTEN = 50_000
 
-_Launch = Callable[[Any, Any], tuple[Any, ...]]
+
+@dataclass(frozen=True, slots=True)
+class GraphLaunch:
+    """How an executable graph is launched.
+
+    Attributes:
+        context: the number of the context in which it was made; None where that is not known.
+        executable: the graph, a CUgraphExec.
+        launch: what launches it, as ``cuGraphLaunch`` does.
+        counter: counts the launches.
+        settled: whether the next launch still runs this graph; None where it does for sure.
+    """
+
+    context: int | None
+    executable: Any
+    launch: Callable[[Any, Any], tuple[Any, ...]]
+    counter: Counter
+    settled: Callable[[], bool] | None = None
 
 
 class Ready(ABC):
@@ -64,25 +82,17 @@ class _Checked(Ready):
     """What Python looks at, and whatever launches.
 
     Args:
-        settled: whether the next launch still runs this graph; None where it does for sure.
+        stream: the stream of the call.
+        what: the graph.
         times: after so many launches it is stopped, for something better to take its place; None: never.
     """
 
     __slots__ = ("_busy", "_context", "_counter", "_executable", "_handle", "_launch", "_left", "_open", "_settled", "_stream")
 
-    def __init__(
-        self,
-        stream: int,
-        context: int | None,
-        executable: Any,
-        launch: _Launch,
-        settled: Callable[[], bool] | None,
-        counter: Counter,
-        times: int | None,
-    ) -> None:
+    def __init__(self, stream: int, what: GraphLaunch, times: int | None) -> None:
         super().__init__()
-        self._stream, self._context, self._executable = stream, context, executable
-        self._launch, self._settled, self._counter, self._left = launch, settled, counter, times
+        self._stream, self._context, self._executable = stream, what.context, what.executable
+        self._launch, self._settled, self._counter, self._left = what.launch, what.settled, what.counter, times
         # The stream, as the driver's bindings take it without a conversion.
         self._handle = driver.CUstream(stream)
         self._busy, self._open = False, True
@@ -129,20 +139,21 @@ class _Direct(Ready):
 
     __slots__ = ("_launch", "_words")
 
-    def __init__(self, stream: int, context: int, executable: Any, counter: Counter) -> None:
+    def __init__(self, stream: int, what: GraphLaunch) -> None:
         super().__init__()
+        assert what.context is not None
         values = {
             cuda_direct.STREAM: stream,
-            cuda_direct.CONTEXT: context,
+            cuda_direct.CONTEXT: what.context,
             cuda_direct.THREAD: self.thread,
-            cuda_direct.EXECUTABLE: int(executable),
+            cuda_direct.EXECUTABLE: int(what.executable),
             cuda_direct.GET_CONTEXT: cuda_direct.address_of("cuCtxGetId"),
             cuda_direct.LAUNCH: cuda_direct.address_of("cuGraphLaunch"),
             cuda_direct.OPEN: 1,
             cuda_direct.BUSY: 0,
         }
         buffer, self._words = new_words([values[number] for number in range(len(values))])
-        self._launch = cuda_direct.launcher(buffer, counter)
+        self._launch = cuda_direct.launcher(buffer, what.counter)
 
     @property
     def go(self) -> Callable[[int], Any]:
@@ -194,30 +205,14 @@ def can_repeat() -> bool:
     return _ONE_AT_A_TIME
 
 
-def make_ready(
-    stream: int,
-    context: int | None,
-    executable: Any,
-    launch: _Launch,
-    settled: Callable[[], bool] | None,
-    counter: Counter,
-) -> Ready | None:
-    """What lets this thread launch ``executable`` on ``stream`` again; None where there is no short way.
-
-    Args:
-        stream: the stream of the call.
-        context: the number of the context in which it ran, which is current on the thread.
-        executable: the graph.
-        launch: what launches it, as ``cuGraphLaunch`` does.
-        settled: whether the next launch still runs this graph; None where it does for sure.
-        counter: counts the launches.
-    """
+def make_ready(stream: int, what: GraphLaunch) -> Ready | None:
+    """What lets this thread launch a graph on ``stream`` again, in whose context it is; None where there is no short way."""
     if not _ONE_AT_A_TIME:
         return None
-    plain = settled is None and launch is driver.cuGraphLaunch
-    if plain and context is not None and cuda_direct.is_worth_it():
-        return _Direct(stream, context, executable, counter)
-    return _Checked(stream, context, executable, launch, settled, counter, _OFTEN if plain else None)
+    plain = what.settled is None and what.launch is driver.cuGraphLaunch
+    if plain and what.context is not None and cuda_direct.is_worth_it():
+        return _Direct(stream, what)
+    return _Checked(stream, what, _OFTEN if plain else None)
 
 
 def stop(launches: Iterable[Ready]) -> None:

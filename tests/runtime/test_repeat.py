@@ -20,7 +20,7 @@ from qgraph.runtime import cuda_direct, cuda_graph, cuda_repeat
 from qgraph.runtime.call import Again, Call
 from qgraph.runtime.cuda_direct import Counter
 from qgraph.runtime.cuda_driver import Closed
-from qgraph.runtime.cuda_repeat import again, make_ready, stop
+from qgraph.runtime.cuda_repeat import GraphLaunch, again, make_ready, stop
 from qgraph.runtime.machine_code import MachineCode
 from tests.running_again import function_of
 
@@ -96,7 +96,7 @@ class Owner:
 
     def make_ready(self, repeat, stream, settled=None):
         launch = cuda_repeat.driver.cuGraphLaunch
-        self.ready = make_ready(stream, CONTEXT, GRAPH, launch, settled, self.counter)
+        self.ready = make_ready(stream, GraphLaunch(CONTEXT, GRAPH, launch, self.counter, settled))
         if self.ready is not None:
             repeat.go = self.ready.go
 
@@ -185,7 +185,7 @@ def test_the_machine_code(driver, owner):
 def test_other_threads_run_while_the_driver_is_called(driver, owner, monkeypatch):
     usleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p).value
     monkeypatch.setattr(cuda_direct, "address_of", lambda name: usleep if name == "cuGraphLaunch" else driver.address_of(name))
-    ready = make_ready(0, CONTEXT, 500_000, driver.cuGraphLaunch, None, owner.counter)
+    ready = make_ready(0, GraphLaunch(CONTEXT, 500_000, driver.cuGraphLaunch, owner.counter))
     done, ticks = threading.Event(), []
 
     def tick():
