@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 import sys
 from dataclasses import dataclass
@@ -45,7 +46,11 @@ class Options:
                 f"conditional={self.conditional!r} is not one of 'auto', 'device', 'host'",
                 hint="'auto' runs loops on the device where the driver can, 'host' never",
             )
-        if self.block_size is not None and not (1 <= self.block_size <= 1024):
+        for name in ("fuse", "fastmath", "graph", "bounds_check"):
+            if not isinstance(getattr(self, name), bool):
+                raise QGraphError(f"{name}={getattr(self, name)!r} is not a bool", hint="pass True or False")
+        whole = isinstance(self.block_size, numbers.Integral)
+        if self.block_size is not None and not (whole and 1 <= self.block_size <= 1024):
             raise QGraphError(
                 f"block_size={self.block_size!r} is not between 1 and 1024 threads",
                 hint="a block has at most 1024 threads; leave block_size out, and qgraph chooses",

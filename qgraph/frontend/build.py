@@ -10,6 +10,7 @@ from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.frontend import assignments, branches, loops, slices, temporaries
 from qgraph.frontend.bindings import Binding, LeafRef, ScalarRef, bind_type
 from qgraph.frontend.calls import enter_function, pruned
+from qgraph.frontend.conditions import refuse_arrays_as_conditions
 from qgraph.frontend.frames import Frame, Structure
 from qgraph.frontend.inner_loops import with_inner_lengths
 from qgraph.frontend.joining import join_loops
@@ -64,6 +65,7 @@ def build_program(
         program = _built(source, bound, leaves, aliases, Globals(arrays), used, fuse)
     _check_readonly(program)
     refuse_mixed_signs(program)
+    refuse_arrays_as_conditions(program)
     return program
 
 

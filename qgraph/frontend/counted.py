@@ -180,7 +180,7 @@ class _Counter:
         by = None if step is None else unit.host_value(step, scope.span(axis.step), "step", text=ast.unparse(axis.step))
         if start is not None and stop is not None and step is not None and by is not None:
             begin = unit.host_value(start, scope.span(axis.start), text=ast.unparse(axis.start))
-            return begin, by, unit.host_value(trip_source(start, stop, step), scope.span(axis.node), text=axis.extent)
+            return begin, by, unit.host_value(trip_source(unit, start, stop, step), scope.span(axis.node), text=axis.extent)
         first, last, width = (self._read(part) for part in (axis.start, axis.stop, axis.step))
         moved: ast.expr = by or self._keep("step", width)
         name = self._body.names.add(language.trip_count, "_trip_count")

@@ -51,7 +51,7 @@ from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.powers import is_power, may_fail, negative_power
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of, relocate, zero_step_fault
 from qgraph.frontend.ranks import is_ellipsis, parts_of
-from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
+from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object, is_random
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
 from qgraph.program import FAULTS, SLOTS, Fault, Function, Slot, function_tree, is_array
@@ -617,6 +617,12 @@ class _Rewriter(ast.NodeTransformer):
             raise self._error(f"`{text}(...)` is used as a value", node, f"write `for ... in {text}(...)`")
         if is_cuda_object(callee):
             raise self._error(f"`{text}` is a CUDA intrinsic", node, CUDA_HINT)
+        if is_random(callee):
+            raise self._error(
+                f"`{text}()` draws a random number, and iterations have no order to draw in",
+                node,
+                "draw them before the call and pass an array, or compute them from the iteration's number",
+            )
         if callee is functools.reduce:
             raise self._error(f"`{text}()` cannot be used in a kernel", node, "write a loop over the values")
         if hasattr(callee, "__qgraph_kernel__"):

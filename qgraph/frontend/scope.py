@@ -189,6 +189,12 @@ class Scope:
         return f"did you mean `{close[0]}`?" if close else "define it before the call, or pass it as an argument"
 
 
+def is_random(function: object) -> bool:
+    """Whether ``function`` draws random numbers, of Python or of NumPy: each draw changes what the next one gives."""
+    drawer = type(getattr(function, "__self__", None))
+    return drawer.__module__ == "random" or drawer.__module__.startswith("numpy.random")
+
+
 def is_cuda_object(value: object) -> bool:
     """Whether ``value`` belongs to numba.cuda: its intrinsics have no meaning in plain Python."""
     module = getattr(value, "__module__", None) or getattr(type(value), "__module__", "") or ""

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, cast
 
+import numpy as np
+
 from qgraph import language
 from qgraph.errors import ArgumentError, DataRaceError, KernelSyntaxError, KernelTypeError
 from qgraph.frontend import accesses
@@ -23,7 +25,7 @@ from qgraph.frontend.resolve import Body, Divisors, free_names
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 from qgraph.frontend.walk import collect
-from qgraph.program import SLOTS, Axis, Effects, Function, Selection, Slot, Task
+from qgraph.program import SLOTS, Axis, Effects, Function, ScalarType, Selection, Slot, Task
 from qgraph.source import Span, copied
 
 _ATOMIC_INTEGERS = ("int32", "int64", "uint32", "uint64")
@@ -244,7 +246,7 @@ class _Bounds:
         ]
         self.facts.append(accesses.Axis(variable, *resolved))
         if start is not None and stop is not None and step is not None and step_value is not None:
-            count = unit.host_value(trip_source(start, stop, step), span, text=written.extent)
+            count = unit.host_value(trip_source(unit, start, stop, step), span, text=written.extent)
             text = ast.unparse(written.start)
             begin: ast.expr = (
                 start if constant_of(start) is not None else unit.host_value(start, scope.span(written.start), text=text)
@@ -313,10 +315,12 @@ def as_index(body: Body, bound: ast.expr) -> ast.expr:
     return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [bound], []), bound)
 
 
-def trip_source(start: ast.expr, stop: ast.expr, step: ast.expr) -> ast.expr:
+def trip_source(unit: Unit, start: ast.expr, stop: ast.expr, step: ast.expr) -> ast.expr:
     """An expression for ``len(range(start, stop, step))``, short where start and step are the usual ones."""
-    if isinstance(step, ast.Constant) and step.value == 1:
-        plain = isinstance(start, ast.Constant) and start.value == 0
+    plain = isinstance(start, ast.Constant) and start.value == 0
+    # The difference of two NumPy integers is one, and may wrap.
+    exact = plain or not _has_numpy_scalars(unit, [start, stop])
+    if exact and isinstance(step, ast.Constant) and step.value == 1:
         extent = stop if plain else ast.BinOp(stop, ast.Sub(), start)
         if isinstance(extent, ast.Call) and isinstance(extent.func, ast.Name) and extent.func.id == "len":
             # The length of a slice: functions of the user's have other names.
@@ -329,6 +333,17 @@ def trip_source(start: ast.expr, stop: ast.expr, step: ast.expr) -> ast.expr:
         steps = ast.Call(ast.Name("range", ast.Load()), [start, stop, step], [])
         trip = ast.Call(ast.Name("len", ast.Load()), [steps], [])
     return ast.fix_missing_locations(ast.copy_location(trip, stop))
+
+
+def _has_numpy_scalars(unit: Unit, bounds: Iterable[ast.expr]) -> bool:
+    """Whether a NumPy scalar is in these expressions of the host, passed or compiled in."""
+    for node in (child for bound in bounds for child in ast.walk(bound) if isinstance(child, ast.Name)):
+        leaf = unit.leaves.get(node.id)
+        if isinstance(unit.host_names.get(node.id), np.generic):
+            return True
+        if leaf is not None and isinstance(leaf.type, ScalarType) and not leaf.type.weak:
+            return True
+    return False
 
 
 def _targets(unit: Unit, scope: Scope, target: ast.expr, axes: int) -> tuple[list[str], str]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
 from qgraph.errors import KernelTypeError
@@ -64,6 +65,15 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
         functions = _functions(function, called)
         found = _unknown_global(error, functions) or sentence(error)
         raise KernelTypeError(found, _span(error, functions), hint=_HINT) from error
+    except KeyError as error:
+        ufunc = error.args[0] if error.args else None
+        if not isinstance(ufunc, np.ufunc):
+            raise
+        raise KernelTypeError(
+            f"the array operation numpy.{ufunc.__name__} is used where a number is needed",
+            _span(error, _functions(function, called)),
+            hint="take an element: a[0], or a[()] of an array without axes",
+        ) from error
     except (NotImplementedError, AssertionError) as error:
         text = ": ".join(part for part in (type(error).__name__, str(error)) if part)
         span = _span(error, _functions(function, called))

@@ -199,10 +199,10 @@ class CudaExecutable(ABC):
         self._let_start_early(self._followed)
 
     def _let_start_early(self, followed: Iterable[tuple[KernelNode, Sequence[KernelNode]]]) -> None:
-        # A kernel that starts early and waits takes room: it gains where its blocks fit beside those of the one before it, and
-        # loses where they do not. One that is in a row has something to do meanwhile.
+        # A kernel that starts early takes room: it gains where its blocks fit beside those of the one before it, and loses
+        # where they do not. In a row all of them fit.
         for kernel, later in followed:
-            fits = not later or kernel.share + sum(each.share for each in later) <= 1
+            fits = kernel.share + sum(each.share for each in later) <= 1
             early = fits and (bool(later) or kernel.index in self._heads)
             if early != kernel.early:
                 self._parameters.set_early(kernel, early)

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import inspect
 import linecache
+import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -2275,6 +2276,57 @@ def normalised(message: str) -> str:
     # What the loader of the driver says is not ours.
     text = re.sub(r"(the cuda backend cannot run here: ).*", r"\1REASON", text)
     return re.sub(r" at /\S+", " at PATH", text) + "\n"
+
+
+@bad(qgraph.KernelTypeError)
+def an_array_as_a_condition():
+    def kernel(x, stop):
+        while stop > 0:
+            for i in range(x.shape[0]):
+                x[i] += 1
+
+    return kernel, (floats(), np.array(0))
+
+
+@qgraph.func
+def one_where(flag, i):
+    return i if not flag else 1
+
+
+@bad(qgraph.KernelTypeError)
+def an_array_as_a_condition_in_a_func():
+    def kernel(x, flag):
+        for i in range(x.shape[0]):
+            x[i] = one_where(flag, i)
+
+    return kernel, (floats(), ints(2))
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_random_number():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = np.random.normal()
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_random_number_of_python():
+    def kernel(x):
+        x[0] = random.random()
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.QGraphError, caret=False)
+def a_block_size_that_is_no_number():
+    return lambda: qgraph.kernel(block_size="128")
+
+
+@bad(qgraph.QGraphError, caret=False)
+def an_option_that_is_no_bool():
+    return lambda: qgraph.kernel(fuse=1)
 
 
 @pytest.mark.parametrize("name", CASES)

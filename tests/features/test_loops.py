@@ -407,3 +407,53 @@ def across_zero(out, x, n):
 @pytest.mark.needs("speed")
 def test_many_indices_from_below_to_above_zero(check):
     check(across_zero, lambda: (poisoned(80_000), np.arange(80_000.0), 30_000))
+
+
+def between(x, lo, hi):
+    for i in range(lo, hi):
+        x[i] += 1
+
+
+def between_in_turn(x, lo, hi):
+    for t in qgraph.serial(range(lo, hi)):
+        for i in range(x.shape[0]):
+            x[i] += t
+
+
+def between_on_two_axes(x, lo, hi):
+    for i, j in qgraph.ndrange((lo, hi), 2):
+        x[i] += j + 1
+
+
+def around(x, lo, hi):
+    for i in range(lo - 3, hi * 2 + 1):
+        x[i] += 1
+
+
+LIMIT = np.uint8(7)
+
+
+def up_to_a_numpy_integer(x, lo, hi):
+    for i in range(lo, LIMIT):
+        x[i] += hi
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.parametrize("kernel", [between, between_in_turn, between_on_two_axes, around, up_to_a_numpy_integer])
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        *((np.uint8(7), np.uint8(3)), (np.int8(-100), np.int8(100)), (np.uint8(3), np.uint64(9)), (np.uint64(9), np.uint8(3))),
+        *((np.uint8(2), 5), (4, np.uint8(2)), (np.uint16(1), np.int8(-1)), (np.uint8(120), np.uint8(130)), (2, 6)),
+    ],
+)
+def test_bounds_that_are_numpy_integers(rig, kernel, bounds):
+    """Their difference may wrap, and the range between them does not know."""
+    wide = kernel is around and any(isinstance(each, np.uint64) for each in bounds)
+    if wide:
+        bounds = tuple(np.uint64(each) for each in bounds)
+    plain, mine = np.zeros(300), np.zeros(300)
+    kernel_ = rig.kernel(kernel)
+    kernel_.reference(plain, *bounds)
+    rig.run(kernel_, mine, *bounds)
+    np.testing.assert_array_equal(mine, plain)

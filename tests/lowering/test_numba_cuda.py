@@ -9,6 +9,7 @@ import numba
 import numpy as np
 import pytest
 
+import qgraph
 from qgraph import language
 from qgraph.errors import BackendError, KernelTypeError
 from qgraph.lowering import link, numba_cuda
@@ -294,3 +295,14 @@ print(x.tolist(), y.tolist(), s.tolist())
 def test_the_simulator_runs_the_same_function():
     done = run_python("-c", SIMULATED, NUMBA_ENABLE_CUDASIM="1")
     assert done.stdout.strip() == "[6, 5] [2.0, 4.0, 6.0, 8.0, 10.0, 12.0] [0, 1]", done.stderr
+
+
+@pytest.mark.needs("compiler")
+def test_arithmetic_of_arrays_where_numbers_are_needed_is_refused():
+    @qgraph.kernel
+    def kernel(x, c):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * c
+
+    with pytest.raises(qgraph.KernelTypeError, match=r"numpy.multiply is used where a number is needed(?s:.*)a\[\(\)\]"):
+        kernel.ptx(np.zeros(3), np.array(2.0))

@@ -776,6 +776,34 @@ def independent(x, y, z, out, a):
         out[i] = out[i] * 2 + x[0] - z[0]
 
 
+def two(x, y):
+    for i in range(x.shape[0]):
+        x[i] = x[i] * 3 + 1
+    for i in range(y.shape[0]):
+        y[i] = y[i] * 5 + 2
+
+
+def nine(a, b, c, d, e, f, g, h, k):
+    for i in range(a.shape[0]):
+        a[i] += 1
+    for i in range(b.shape[0]):
+        b[i] += 2
+    for i in range(c.shape[0]):
+        c[i] += 3
+    for i in range(d.shape[0]):
+        d[i] += 4
+    for i in range(e.shape[0]):
+        e[i] += 5
+    for i in range(f.shape[0]):
+        f[i] += 6
+    for i in range(g.shape[0]):
+        g[i] += 7
+    for i in range(h.shape[0]):
+        h[i] += 8
+    for i in range(k.shape[0]):
+        k[i] += 9
+
+
 def rows():
     """Kernels without an order stand in a row until one of them needs more of the device, and from then on never again."""
 
@@ -800,15 +828,23 @@ def rows():
     for n in (5, 1, 80, 5):
         kernel.agrees(*sets(n))
         assert looks(kernel) == in_row, (n, looks(kernel))
-    graph = kernel.executable._instance.graph
+    left = kernel.executable._instance
     kernel.agrees(*sets(5, m=81))
-    assert kernel.executable._instance.graph is not graph
+    assert kernel.executable._resources.graphs == [kernel.executable._instance]
+    assert left.graph is left.executable is None
     assert looks(kernel) == at_once, looks(kernel)
     for n in (5, 200, 1):
         kernel.agrees(*sets(n))
         found = looks(kernel)
         assert found[0] == true
         assert not any(each & WAITS_LAST for each in found[1])
+    # The last has nobody behind it. One in eight waits first, so that not all of a long row are on the device.
+    kernel = Plain(two, *sets(5)[:2])
+    kernel.agrees(*sets(5)[:2])
+    assert looks(kernel) == ([(0, 1)], [LETS_LATER, WAITS_LAST])
+    kernel = Plain(nine, *(np.arange(3.0) for _ in range(9)))
+    kernel.agrees(*(np.arange(3.0) for _ in range(9)))
+    assert looks(kernel)[1] == [LETS_LATER, *[LETS_FIRST | WAITS_LAST] * 7, WAITS_LAST]
     # Of sizes that are large from the start there never is a row, nor on devices whose kernels do not wait.
     kernel = Plain(independent, *sets(200))
     graph = kernel.executable._instance.graph

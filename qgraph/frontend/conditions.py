@@ -1,0 +1,94 @@
+"""Arrays as conditions: Python asks an array of one element for its truth, and an array of several refuses. Refused by name.
+
+What a condition is made of is looked at where a task, or a function that it calls, is complete.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+
+from qgraph.errors import KernelTypeError
+from qgraph.frontend.wording import user_text
+from qgraph.program import ArrayType, Function, Program, Task
+from qgraph.source import Span
+
+_MEMBERSHIP = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+
+
+def refuse_arrays_as_conditions(program: Program) -> None:
+    """Raise where an array, or a comparison with one, decides something.
+
+    Raises:
+        KernelTypeError: at the condition.
+    """
+    arrays = {leaf.name for leaf in program.leaves if isinstance(leaf.type, ArrayType)}
+    paths = {leaf.name: leaf.path for leaf in program.leaves}
+    for task in program.tasks():
+        _Conditions(task, arrays, paths).look()
+
+
+class _Conditions:
+    """One task, and the functions that it calls."""
+
+    def __init__(self, task: Task, arrays: set[str], paths: Mapping[str, str]) -> None:
+        self._task, self._paths = task, paths
+        self._arrays = frozenset(arrays | {selection.local for selection in task.selections})
+        self._names: Mapping[str, object] = task.names
+        self._file = task.span.file
+        # Functions that call themselves are refused elsewhere.
+        self._inside: list[str] = []
+
+    def look(self) -> None:
+        """Look at all statements."""
+        self._all_of(self._task.body)
+
+    def _all_of(self, nodes: Iterable[ast.AST]) -> None:
+        for node in (child for each in nodes for child in ast.walk(each)):
+            match node:
+                case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
+                    self._condition(test)
+                case ast.BoolOp(values=values):
+                    for value in values:
+                        self._condition(value)
+                case ast.UnaryOp(op=ast.Not(), operand=operand):
+                    self._condition(operand)
+                case ast.Call(func=ast.Name(id=name)) if isinstance(self._names.get(name), Function):
+                    self._function(self._names[name], node)
+
+    def _condition(self, node: ast.expr) -> None:
+        if self._is_array(node):
+            raise KernelTypeError(
+                f"the condition `{user_text(node, self._paths)}` is an array",
+                Span.of(node, self._file),
+                hint="take an element of it: a[0], or a[()] of an array without axes",
+            )
+
+    def _is_array(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Name(id=name):
+                return name in self._arrays
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                return not any(isinstance(op, _MEMBERSHIP) for op in ops) and any(map(self._is_array, (left, *others)))
+            case ast.BinOp(left=left, right=right):
+                return self._is_array(left) or self._is_array(right)
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
+                return self._is_array(operand)
+        return False
+
+    def _function(self, function: object, call: ast.Call) -> None:
+        assert isinstance(function, Function)
+        if function.name in self._inside:
+            return
+        outer = self._arrays, self._names, self._file
+        parameters = [parameter.arg for parameter in (*function.tree.args.posonlyargs, *function.tree.args.args)]
+        given = [*zip(parameters, call.args, strict=False), *((each.arg, each.value) for each in call.keywords)]
+        passed = frozenset(name for name, value in given if name is not None and self._is_array(value))
+        # A parameter that is assigned to may be another value by then.
+        stored = {node.id for node in ast.walk(function.tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        passed -= stored
+        self._arrays, self._names, self._file = passed, function.names, function.file
+        self._inside.append(function.name)
+        self._all_of(function.tree.body)
+        self._inside.pop()
+        self._arrays, self._names, self._file = outer
