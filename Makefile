@@ -61,7 +61,9 @@ test-sim: $(READY_DEV)
 test-gpu: $(READY_DEV)
 	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests/features tests/examples tests/gpu tests/properties
 
-# One process: where several use memcheck at a time, while nodes of any program fail under it, those of a small one in C too.
+# memcheck (of CUDA 13.0) itself loses the context where a graph with a while node of two kernels is launched while earlier
+# launches of it run, `tests/gpu/while_nodes 1 1 1 apart 24 1` for one, which is right without the tool. So under it one launch
+# waits for the other in tests of many; and one process runs at a time.
 # racecheck (of CUDA 13.0) stops with "failure to track a kernel launch" and a segmentation fault in some tests whose while nodes
 # launch reductions, and it is not known why; the host drives the loops of those that it sees here, with the same kernels.
 SANITIZE = env -u QGRAPH_BACKEND $(PATHS) compute-sanitizer --report-api-errors no --error-exitcode 9 --tool

@@ -155,7 +155,10 @@ def test_any_number_of_turns(function, arrays, form):
     assert kernel.stats.graph_builds == 1
 
 
-@pytest.mark.parametrize("n", [700, 40_000, 400_000, 3_000_000])
+CHECKED_FOR_MINUTES = pytest.mark.unsanitized(reason="200 kernels over millions of elements, of which the tool checks each")
+
+
+@pytest.mark.parametrize("n", [700, 40_000, 400_000, pytest.param(3_000_000, marks=CHECKED_FOR_MINUTES)])
 @pytest.mark.parametrize("function", COUNTED, ids=lambda each: each.__name__)
 def test_counted_loops(function, n, form):
     kernel = cuda_kernel(function)
