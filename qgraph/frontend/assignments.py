@@ -130,6 +130,12 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
             return
         # Says what is wrong with the callee, if anything.
         Body(region.unit).expression(scope, value)
+        if isinstance(value.func, ast.Attribute):
+            raise KernelSyntaxError(
+                f"`{ast.unparse(node)}` is not supported as a statement",
+                scope.span(node),
+                hint="write what it does: `x[:] = 3`, for one, or a loop",
+            )
     raise KernelSyntaxError(
         f"the statement `{ast.unparse(node)}` has no effect here",
         scope.span(node),

@@ -183,6 +183,13 @@ class _Returns:
             return None if self._bound(value.value) is None else self._scope.static(value)
         return None
 
+    def _is_local(self, node: ast.expr) -> bool:
+        """Whether ``node`` is something of a variable of the function, which has no binding yet."""
+        while isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+        local = isinstance(node, ast.Name) and node.id in self._scope.source.function.__code__.co_varnames
+        return local and isinstance(node, ast.Name) and node.id not in self._scope.names
+
     def _parts(self, value: ast.expr) -> tuple[type, list[ast.expr]] | None:
         """The class and the parts of a tuple, a shape, or a call of a named tuple or dataclass."""
         if isinstance(value, ast.Tuple):
@@ -193,6 +200,8 @@ class _Returns:
             axes = [ast.Subscript(value, ast.Constant(k), ast.Load()) for k in range(ndim)]
             return tuple, [ast.fix_missing_locations(ast.copy_location(axis, value)) for axis in axes]
         if not isinstance(value, ast.Call):
+            return None
+        if isinstance(value.func, ast.Attribute) and self._is_local(value.func):
             return None
         bound = self._scope.static(value.func)
         cls = bound.value if isinstance(bound, Value) else None

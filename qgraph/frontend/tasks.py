@@ -14,8 +14,9 @@ from qgraph import language
 from qgraph.errors import ArgumentError, DataRaceError, KernelSyntaxError, KernelTypeError
 from qgraph.frontend import accesses
 from qgraph.frontend.accesses import Access, LoopFacts
+from qgraph.frontend.bindings import LeafRef
 from qgraph.frontend.compile_time import constant_of
-from qgraph.frontend.definite import check_private, names_assigned
+from qgraph.frontend.definite import check_private, names_assigned, names_bound_again
 from qgraph.frontend.host import host_expression
 from qgraph.frontend.nests import loop_inside
 from qgraph.frontend.races import Judgement, judge
@@ -58,6 +59,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
     body = Body(unit, one_thread=False)
     variables, index_tuple = _targets(unit, scope, node.target, len(written))
     _refuse_exits(scope, node.body)
+    _refuse_whole_arrays(scope, node.body)
     statements = body.statements(scope, node.body, names_assigned([node.target]))
     check_private(
         statements, [*variables, *([index_tuple] if index_tuple else []), *body.assigned], scope.file, body.names.values
@@ -381,6 +383,20 @@ def _refuse_exits(scope: Scope, statements: list[ast.stmt], inside: bool = False
             _refuse_exits(scope, getattr(node, name, []), nested if name == "body" else inside)
         for case in node.cases if isinstance(node, ast.Match) else []:
             _refuse_exits(scope, case.body, inside)
+
+
+def _refuse_whole_arrays(scope: Scope, statements: list[ast.stmt]) -> None:
+    """`x += 1` of an array in a parallel loop: in Python every iteration changes all of its elements."""
+    again = names_bound_again(statements)
+    for update in (child for each in statements for child in ast.walk(each) if isinstance(child, ast.AugAssign)):
+        name = update.target.id if isinstance(update.target, ast.Name) else ""
+        bound = scope.names.get(name)
+        if isinstance(bound, LeafRef) and bound.is_array and name not in again:
+            raise KernelSyntaxError(
+                f"`{ast.unparse(update)}` changes all elements of `{name}` in every iteration of a parallel loop",
+                scope.span(update),
+                hint=f"change the iteration's own element, `{name}[i]`, or write `for ... in qgraph.serial(...)`",
+            )
 
 
 def _refuse_partial_overlap(unit: Unit, touched: tuple[Access, ...], span: Span) -> None:

@@ -2303,6 +2303,23 @@ def an_array_as_a_condition_in_a_func():
 
 
 @bad(qgraph.KernelSyntaxError)
+def a_whole_array_in_a_parallel_loop():
+    def kernel(x):
+        for i in range(3):
+            x += 1
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_method_of_an_array_as_a_statement():
+    def kernel(x):
+        x.fill(3)
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelSyntaxError)
 def a_random_number():
     def kernel(x):
         for i in range(x.shape[0]):

@@ -309,3 +309,12 @@ def test_every_call_returns_its_own(rig):
     rig.compare(kernel, lambda: (numbers(9) + 3,))
     rig.compare(kernel, lambda: (np.array([8.0]),))
     assert kernel.stats.compilations == 1
+
+
+def a_method_of_a_number(x):
+    s = x[0] + 2j
+    return s.conjugate()
+
+
+def test_a_method_of_a_number_is_returned(check):
+    check(a_method_of_a_number, lambda: (np.arange(3.0) + 1,), noop=True)
