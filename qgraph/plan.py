@@ -293,12 +293,13 @@ class GraphPlan:
 
     @property
     def row(self) -> tuple[int, ...]:
-        """The kernels that come after nothing, in a graph without loops and branches.
+        """The kernels that come after nothing, in a graph of kernels, fills and copies whose launches share no memory.
 
         While all of them are small they start one behind the other, where the GPU can, which takes less time than to start them
-        all at once; each waits for the one before it when it is done itself, and not before.
+        all at once; each waits for the one before it when it is done itself, and not before. When one has grown another graph
+        takes the place of this one, which may still run, on any stream: so there must be nothing that both use.
         """
-        if any(node.control is not None for node in self.nodes):
+        if self.scratch_words > 0 or any(node.kind not in ("kernel", "memset", "memcpy", "join") for node in self.nodes):
             return ()
         later = {after for _, after in self.edges}
         found = tuple(node.index for node in self.nodes if node.kind == "kernel" and node.index not in later)

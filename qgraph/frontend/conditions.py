@@ -36,8 +36,8 @@ class _Conditions:
         self._arrays = frozenset(arrays | {selection.local for selection in task.selections})
         self._names: Mapping[str, object] = task.names
         self._file = task.span.file
-        # Functions that call themselves are refused elsewhere.
-        self._inside: list[str] = []
+        # Functions with what they were passed, each looked at once: they may be called from many places.
+        self._looked: set[tuple[int, frozenset[str]]] = set()
 
     def look(self) -> None:
         """Look at all statements."""
@@ -78,8 +78,6 @@ class _Conditions:
 
     def _function(self, function: object, call: ast.Call) -> None:
         assert isinstance(function, Function)
-        if function.name in self._inside:
-            return
         outer = self._arrays, self._names, self._file
         parameters = [parameter.arg for parameter in (*function.tree.args.posonlyargs, *function.tree.args.args)]
         given = [*zip(parameters, call.args, strict=False), *((each.arg, each.value) for each in call.keywords)]
@@ -87,8 +85,9 @@ class _Conditions:
         # A parameter that is assigned to may be another value by then.
         stored = {node.id for node in ast.walk(function.tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         passed -= stored
+        if (id(function), passed) in self._looked:
+            return
+        self._looked.add((id(function), passed))
         self._arrays, self._names, self._file = passed, function.names, function.file
-        self._inside.append(function.name)
         self._all_of(function.tree.body)
-        self._inside.pop()
         self._arrays, self._names, self._file = outer

@@ -191,8 +191,9 @@ class Scope:
 
 def is_random(function: object) -> bool:
     """Whether ``function`` draws random numbers, of Python or of NumPy: each draw changes what the next one gives."""
-    drawer = type(getattr(function, "__self__", None))
-    return drawer.__module__ == "random" or drawer.__module__.startswith("numpy.random")
+    drawers = (*type(getattr(function, "__self__", None)).__mro__, function)
+    homes = (getattr(each, "__module__", None) or "" for each in drawers)
+    return any(home == "random" or home.startswith("numpy.random") for home in homes)
 
 
 def is_cuda_object(value: object) -> bool:

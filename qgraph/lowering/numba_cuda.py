@@ -478,10 +478,10 @@ class _SimulatedKernel:
         return functools.partial(self._run, *shape)
 
     def _run(self, grid: Extents, block: Extents, *arguments: Any) -> None:
-        from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray, FakeWithinKernelCUDAArray
+        from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
-        given = [simulator_array(each) if isinstance(each, np.ndarray) else each for each in arguments]
-        inside = [FakeWithinKernelCUDAArray(each) if isinstance(each, FakeCUDAArray) else each for each in given]
+        # Inside they are NumPy's: those that the simulator has there are true whatever they hold, and equal to nothing.
+        inside = [each._ary if isinstance(each, FakeCUDAArray) else each for each in arguments]
         self.threads.run(self.function, grid, block, inside)
 
 

@@ -19,7 +19,7 @@ from qgraph.runtime.call import Again, Call
 from qgraph.runtime.cuda_arena import Arena
 from qgraph.runtime.cuda_block import BlockForm
 from qgraph.runtime.cuda_direct import Counter
-from qgraph.runtime.cuda_driver import Closed, ContextLost, DeviceContext, call, driver, failure
+from qgraph.runtime.cuda_driver import Closed, ContextLost, DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_faults import DeviceFaults
 from qgraph.runtime.cuda_kept import KEEP_AFTER, KeptGraphs
 from qgraph.runtime.cuda_kernels import KernelNode, KernelSetting, LoadedCode
@@ -60,8 +60,10 @@ class CudaExecutable(ABC):
     _in_graphs = True
     # Whether the whole plan is one graph: then nodes can take and free memory, and kernels of the root can stand in a row.
     _one_graph = False
-    # Whether the graph was begun, and waits for its nodes to know what they work on; and whether some of them are in it.
+    # Whether the graph was begun, and waits for its nodes to know what they work on; and whether it must be begun anew.
     _unfinished = _half_built = False
+    # Whether there may be graphs that keep arguments: not where somebody launches the graph himself.
+    _keeps = True
     # Where the whole plan can run as one block: its kernel, and the other graph that is just this kernel.
     _block_kernel: KernelNode | None = None
     # What each launch reads and writes, in places that take no look-up: the dictionary has too many entries to be fast.
@@ -200,10 +202,10 @@ class CudaExecutable(ABC):
 
     def _let_start_early(self, followed: Iterable[tuple[KernelNode, Sequence[KernelNode]]]) -> None:
         # A kernel that starts early takes room: it gains where its blocks fit beside those of the one before it, and loses
-        # where they do not. In a row all of them fit.
+        # where they do not. The next one of a row has something to do meanwhile, and fits.
         for kernel, later in followed:
             fits = kernel.share + sum(each.share for each in later) <= 1
-            early = fits and (bool(later) or kernel.index in self._heads)
+            early = kernel.index in self._heads or (bool(later) and fits)
             if early != kernel.early:
                 self._parameters.set_early(kernel, early)
                 kernel.early = early
@@ -320,7 +322,7 @@ class CudaExecutable(ABC):
         """Run with the arguments of the last ``launch``; raises as that does."""
         with self._lock:
             self._stop_repeating()
-            if not self._launched:
+            if not self._launched or self._unfinished:
                 raise CudaError("a replay needs a launch before it, which sets the arguments")
             pushed = self._enter()
             try:
@@ -419,8 +421,8 @@ class CudaExecutable(ABC):
         """The temporaries for these host values."""
         return self._arena.values(host, {})
 
-    def _finish_building(self) -> None:  # noqa: B027 - only a graph that takes memory is built in two steps
-        """Complete a graph that ``_place`` began, now that its nodes know what they work on."""
+    def _finish_building(self) -> None:  # noqa: B027 - some graphs are built in two steps
+        """Complete a graph that was begun, now that its nodes know what they work on."""
 
     def _instantiate_again(self) -> None:
         """A fill or copy has another shape than the executable was made for."""
@@ -544,17 +546,32 @@ class CudaGraphExecutable(CudaExecutable):
         """The kernels of the row have grown: from now on they start at once."""
         self._set_row(frozenset())
         if not self._unfinished:
-            # Before anything else: should something interrupt, the next launch begins again, whatever sizes it has.
+            # Before anything else: should something interrupt, the next launch does it, whatever sizes it has.
             self._unfinished, self._half_built, self._placed, self._token = True, True, None, None
-            self._begin_again()
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Another graph takes the place of this one, which may still run, and is freed with the executable."""
+        kept = self._resources.kept
+        if kept is not None:
+            with outside_captures():
+                kept.destroy()
             self._resources.kept = None
+        self._others.forget()
+        self._instance = self._begin()
+        self._unfinished, self._half_built = True, False
+
+    def _patch(self, request: Call) -> None:
+        if self._half_built and not self._others.allocations:
+            # An earlier launch did not get it done. Before its nodes are told what they work on.
+            self._begin_anew()
+        super()._patch(request)
 
     def _finish_building(self) -> None:
-        if self._half_built:
-            self._begin_again()
         self._half_built = True
         try:
-            self._complete()
+            with outside_captures():
+                self._complete()
         except BaseException:
             # The next call begins again.
             self._sizes = None
@@ -589,6 +606,7 @@ class CudaGraphExecutable(CudaExecutable):
             self._block = self._token = None
         if self._row:
             self._leave_row()
+        self._keeps = False
 
     def _raw(self) -> RawGraph:
         return RawGraph(self._instance.graph, self._instance.executable)
@@ -601,7 +619,7 @@ class CudaGraphExecutable(CudaExecutable):
         return make_ready(stream, GraphLaunch(self._context_id, executable, self._launch_graph, self._repeats, settled))
 
     def _keep(self, repeat: Repeat, stream: int) -> None:
-        if self._block is not None and self._block.chosen:
+        if not self._keeps or (self._block is not None and self._block.chosen):
             return
         kept = self._resources.kept
         if kept is None:

@@ -262,11 +262,9 @@ class Parameters:
             unrolling = self._guards[kernel.index]
             late = unrolling.counted is not None or kernel.index in unrolling.leaders
         else:
-            late = kernel.index % _AHEAD == 0
+            late = kernel.index % _AHEAD == 0 and kernel.index not in self._behind
         what = (LETS_LATER if late else LETS_FIRST) if early else 0
-        # Who lets others start when it has waited must wait first.
-        if kernel.index in self._behind and what != LETS_LATER:
-            what |= WAITS_LAST
+        what |= WAITS_LAST if kernel.index in self._behind else 0
         self._integers[self._early_words[kernel.form][kernel.index]] = what
 
     def set_row(self, behind: Set[int]) -> None:

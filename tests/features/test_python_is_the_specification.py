@@ -286,3 +286,62 @@ def far_below_zero(x, y, n):
 def test_python_integers_made_of_elements_have_a_sign(check, dtype):
     check(below_zero, lambda: (np.array([6, 2, 3, 200], dtype), np.full((4, 9), 77.0), 4))
     check(far_below_zero, lambda: (np.array([6, 2, 3], dtype), np.full(1, 77), 40))
+
+
+def parts_decide(x, a):
+    v = a[:1]
+    for i in range(x.shape[0]):
+        if v:
+            x[i] += 1
+        if v == 0:
+            x[i] += 10
+        if i >= 0 and a[1:2]:
+            x[i] += 100
+        x[i] += 1000 if a[:1] > 0 else 2000
+
+
+def a_part_counts(x, a):
+    n = 0
+    for i in range(x.shape[0]):
+        while a[i, :1] > 0:
+            a[i, 0] -= 1
+            x[i] += 1
+    return n
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_parts_of_one_element_as_conditions(rig, start):
+    """As in Python, but on CUDA, where Numba makes arrays of comparisons and has no truth of arrays."""
+    cases = [
+        (parts_decide, lambda: (np.zeros(4), np.array([start, 1]))),
+        (a_part_counts, lambda: (np.zeros(3), np.full((3, 1), start))),
+    ]
+    for function, make in cases:
+        if rig.backend == "cuda":
+            with pytest.raises(qgraph.KernelTypeError):
+                rig.run(rig.kernel(function), *make())
+        else:
+            rig.check(function, make, noop=function is a_part_counts and start == 0)
+
+
+@qgraph.func
+def inner(flag):
+    return 1 if flag else 2
+
+
+def named_alike(flag):
+    return inner(flag)
+
+
+named_alike.__name__ = "inner"
+outer = qgraph.func(named_alike)
+
+
+def through_funcs_of_one_name(x, flag):
+    for i in range(x.shape[0]):
+        x[i] = outer(flag)
+
+
+def test_arrays_as_conditions_are_found_in_funcs_of_one_name(rig):
+    with pytest.raises(qgraph.KernelTypeError, match="the condition `flag` is an array"):
+        rig.run(rig.kernel(through_funcs_of_one_name), np.zeros(3), np.array([0]))

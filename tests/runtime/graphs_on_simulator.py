@@ -783,6 +783,13 @@ def two(x, y):
         y[i] = y[i] * 5 + 2
 
 
+def summed_beside(x, y):
+    for i in range(x.shape[0]):
+        x[i] = x[i] * 3 + 1
+    for i in range(1, y.shape[0]):
+        y[0] += y[i]
+
+
 def nine(a, b, c, d, e, f, g, h, k):
     for i in range(a.shape[0]):
         a[i] += 1
@@ -830,21 +837,31 @@ def rows():
         assert looks(kernel) == in_row, (n, looks(kernel))
     left = kernel.executable._instance
     kernel.agrees(*sets(5, m=81))
-    assert kernel.executable._resources.graphs == [kernel.executable._instance]
-    assert left.graph is left.executable is None
+    # It may still run.
+    assert kernel.executable._resources.graphs == [left, kernel.executable._instance]
+    assert left.executable is not None
     assert looks(kernel) == at_once, looks(kernel)
     for n in (5, 200, 1):
         kernel.agrees(*sets(n))
         found = looks(kernel)
         assert found[0] == true
         assert not any(each & WAITS_LAST for each in found[1])
-    # The last has nobody behind it. One in eight waits first, so that not all of a long row are on the device.
+    # One that comes after all of them and does not fit beside them starts when they have ended, but they start early.
+    kernel = Plain(independent, *sets(5))
+    kernel.agrees(*sets(5)[:3], np.arange(400.0), 2.0)
+    assert looks(kernel)[1] == [LETS_LATER, LETS_FIRST | WAITS_LAST, WAITS_LAST, 0]
+    # The last has nobody behind it.
     kernel = Plain(two, *sets(5)[:2])
     kernel.agrees(*sets(5)[:2])
     assert looks(kernel) == ([(0, 1)], [LETS_LATER, WAITS_LAST])
     kernel = Plain(nine, *(np.arange(3.0) for _ in range(9)))
     kernel.agrees(*(np.arange(3.0) for _ in range(9)))
     assert looks(kernel)[1] == [LETS_LATER, *[LETS_FIRST | WAITS_LAST] * 7, WAITS_LAST]
+    # What shares scratch memory with a graph that may still run does not change its graph.
+    kernel = Plain(summed_beside, *sets(5)[:2])
+    kernel.agrees(*sets(5)[:2])
+    assert kernel.plan.row == ()
+    assert looks(kernel)[0] == []
     # Of sizes that are large from the start there never is a row, nor on devices whose kernels do not wait.
     kernel = Plain(independent, *sets(200))
     graph = kernel.executable._instance.graph
@@ -871,32 +888,84 @@ def rows_in_turn():
     for _ in range(5):
         for each in calls:
             each()
+    assert kept() is not None
     assert kept() is not first
     assert len({id(each) for each in driver.launched[-2:]}) == 2
     for each in calls:
         each(looks=0)
+    # Who launches the graph himself gets the only one.
+    args = calls[0].args
+    values = tuple(view_of_host(each, each) if isinstance(each, np.ndarray) else each for each in args)
+    raw = kernel.executable.graph(Call(values, kernel.host_values(values), 0))
+    for _ in range(5):
+        for each in calls:
+            each()
+    assert {id(each) for each in driver.launched[-2:]} == {id(raw.executable)}
     kernel.executable.close()
 
 
+def filled_beside(x, y, out, a):
+    for i in range(x.shape[0]):
+        x[i] = x[i] * 3 + a
+    for i in range(y.shape[0]):
+        y[i] = y[i] * 5 + a
+    out[:] = 0
+
+
 def rows_interrupted():
-    """Whatever keeps a graph from being built, or built again, the next launch does it."""
-    small, large = ((np.arange(float(n)), np.arange(4.0), np.arange(2.0), np.arange(3.0), 2.0) for n in (5, 100))
-    copied = lambda args: tuple(each.copy() if isinstance(each, np.ndarray) else each for each in args)  # noqa: E731
-    for name in ("_complete", "_begin_again", "_leave_row", "_begin", "_let_start_early"):
+    """Whatever keeps a graph from being built, or built again, the next launch does it, fills included."""
+
+    def small():
+        return np.arange(5.0), np.arange(4.0), np.ones(6), 2.0
+
+    def large():
+        return np.arange(100.0), np.arange(4.0), np.ones(6), 2.0
+
+    interrupted = set()
+    for name in ("_complete", "_begin_anew", "_leave_row", "_begin", "_let_start_early"):
         for before, after in itertools.product((small, large, None), (small, large)):
-            kernel = Plain(independent, *copied(small))
+            kernel = Plain(filled_beside, *small())
             executable = kernel.executable
             if before is not None:
-                kernel.agrees(*copied(before))
+                kernel.agrees(*before())
             setattr(executable, name, Interrupting(getattr(executable, name), 0))
-            with contextlib.suppress(KeyboardInterrupt):
-                kernel(*copied(after))
+            try:
+                kernel(*after())
+            except KeyboardInterrupt:
+                interrupted.add(name)
             delattr(executable, name)
-            kernel.agrees(*copied(after))
-            kernel.agrees(*copied(small))
-            kernel.agrees(*copied(large))
+            for args in (after, after, small, large):
+                kernel.agrees(*args())
             assert executable._row == frozenset()
-            assert sorted(node.kind for node in executable._instance.graph.nodes) == ["kernel"] * 4
+            assert sorted(node.kind for node in executable._instance.graph.nodes) == ["kernel", "kernel", "memset"]
+    assert interrupted == {"_complete", "_begin_anew", "_leave_row", "_begin", "_let_start_early"}
+
+
+def rows_refused():
+    """The driver refuses a graph once, the first one or that without a row: the same call again has all its arguments."""
+    for grows in (False, True):
+        kernel = Plain(filled_beside, np.arange(5.0), np.arange(4.0), np.ones(6), 2.0)
+        call = Turn(kernel, np.arange(100.0 if grows else 5.0), np.arange(4.0), np.ones(6), 2.0)
+        if grows:
+            kernel.agrees(np.arange(5.0), np.arange(4.0), np.ones(6), 2.0)
+        plainly = Driver.cuGraphInstantiate
+
+        def no_memory(*_):
+            raise CudaError("cuGraphInstantiate failed")
+
+        Driver.cuGraphInstantiate = no_memory
+        refused = 0
+        try:
+            call.run()
+        except CudaError:
+            refused += 1
+        Driver.cuGraphInstantiate = plainly
+        assert refused
+        for _ in range(5):
+            call.args[2][:] = 1
+            call()
+            assert (call.args[2] == 0).all()
+        kernel.executable.close()
 
 
 def kept_until_closed():

@@ -23,6 +23,7 @@ from tests.processes import agrees_on_the_simulator
         "rows",
         "rows_in_turn",
         "rows_interrupted",
+        "rows_refused",
         "far",
         "repeated_and_adapted",
         "interrupted",
