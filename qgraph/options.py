@@ -49,10 +49,10 @@ class Options:
         for name in ("fuse", "fastmath", "graph", "bounds_check"):
             if not isinstance(getattr(self, name), bool):
                 raise QGraphError(f"{name}={getattr(self, name)!r} is not a bool", hint="pass True or False")
-        whole = isinstance(self.block_size, numbers.Integral)
+        whole = isinstance(self.block_size, numbers.Integral) and not isinstance(self.block_size, bool)
         if self.block_size is not None and not (whole and 1 <= self.block_size <= 1024):
             raise QGraphError(
-                f"block_size={self.block_size!r} is not between 1 and 1024 threads",
+                f"block_size={self.block_size!r} is not a whole number of threads from 1 to 1024",
                 hint="a block has at most 1024 threads; leave block_size out, and qgraph chooses",
             )
         if self.bounds_check:
