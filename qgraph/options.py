@@ -49,7 +49,8 @@ class Options:
         for name in ("fuse", "fastmath", "graph", "bounds_check"):
             if not isinstance(getattr(self, name), bool):
                 raise QGraphError(f"{name}={getattr(self, name)!r} is not a bool", hint="pass True or False")
-        whole = isinstance(self.block_size, numbers.Integral) and not isinstance(self.block_size, bool)
+        size: object = self.block_size
+        whole = isinstance(size, numbers.Integral) and not isinstance(size, bool)
         if self.block_size is not None and not (whole and 1 <= self.block_size <= 1024):
             raise QGraphError(
                 f"block_size={self.block_size!r} is not a whole number of threads from 1 to 1024",
