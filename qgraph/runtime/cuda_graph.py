@@ -557,6 +557,8 @@ class CudaGraphExecutable(CudaExecutable):
             with outside_captures():
                 kept.destroy()
             self._resources.kept = None
+        if self._instance.executable is None:
+            self._resources.drop(self._instance)
         self._others.forget()
         self._instance = self._begin()
         self._unfinished, self._half_built = True, False

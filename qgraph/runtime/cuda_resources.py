@@ -78,6 +78,12 @@ class Resources:
         with outside_captures():
             self._destroy([graph])
 
+    def drop(self, graph: GraphInstance) -> None:
+        """Destroy ``graph``, which never ran: nobody has to wait."""
+        self.graphs = [each for each in self.graphs if each is not graph]
+        with outside_captures():
+            graph.destroy()
+
     def _destroy(self, graphs: list[GraphInstance]) -> None:
         # Executables may be destroyed while they run; code, and memory that a graph takes, may not.
         call(driver.cuCtxSynchronize)
