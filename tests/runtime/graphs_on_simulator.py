@@ -790,7 +790,7 @@ def summed_beside(x, y):
         y[0] += y[i]
 
 
-def nine(a, b, c, d, e, f, g, h, k):
+def ten(a, b, c, d, e, f, g, h, k, m):
     for i in range(a.shape[0]):
         a[i] += 1
     for i in range(b.shape[0]):
@@ -809,6 +809,8 @@ def nine(a, b, c, d, e, f, g, h, k):
         h[i] += 8
     for i in range(k.shape[0]):
         k[i] += 9
+    for i in range(m.shape[0]):
+        m[i] += 10
 
 
 def rows():
@@ -854,9 +856,9 @@ def rows():
     kernel = Plain(two, *sets(5)[:2])
     kernel.agrees(*sets(5)[:2])
     assert looks(kernel) == ([(0, 1)], [LETS_LATER, WAITS_LAST])
-    kernel = Plain(nine, *(np.arange(3.0) for _ in range(9)))
-    kernel.agrees(*(np.arange(3.0) for _ in range(9)))
-    assert looks(kernel)[1] == [LETS_LATER, *[LETS_FIRST | WAITS_LAST] * 7, WAITS_LAST]
+    kernel = Plain(ten, *(np.arange(3.0) for _ in range(10)))
+    kernel.agrees(*(np.arange(3.0) for _ in range(10)))
+    assert looks(kernel)[1] == [LETS_LATER, *[LETS_FIRST | WAITS_LAST] * 8, WAITS_LAST]
     # What shares scratch memory with a graph that may still run does not change its graph.
     kernel = Plain(summed_beside, *sets(5)[:2])
     kernel.agrees(*sets(5)[:2])
@@ -893,15 +895,20 @@ def rows_in_turn():
     assert len({id(each) for each in driver.launched[-2:]}) == 2
     for each in calls:
         each(looks=0)
-    # Who launches the graph himself gets the only one.
-    args = calls[0].args
+    # Who launches the graph himself gets the only one, whether there were others before or not.
+    for again in (kernel, Plain(independent, *(np.ones(3) for _ in range(4)), 1.0)):
+        raw = again.executable.graph(request_of(again, *calls[0].args))
+        calls = [Turn(again, *each.args) for each in calls]
+        for _ in range(5):
+            for each in calls:
+                each()
+        assert {id(each) for each in driver.launched[-2:]} == {id(raw.executable)}
+        again.executable.close()
+
+
+def request_of(kernel, *args):
     values = tuple(view_of_host(each, each) if isinstance(each, np.ndarray) else each for each in args)
-    raw = kernel.executable.graph(Call(values, kernel.host_values(values), 0))
-    for _ in range(5):
-        for each in calls:
-            each()
-    assert {id(each) for each in driver.launched[-2:]} == {id(raw.executable)}
-    kernel.executable.close()
+    return Call(values, kernel.host_values(values), 0)
 
 
 def filled_beside(x, y, out, a):
@@ -939,6 +946,21 @@ def rows_interrupted():
             assert executable._row == frozenset()
             assert sorted(node.kind for node in executable._instance.graph.nodes) == ["kernel", "kernel", "memset"]
     assert interrupted == {"_complete", "_begin_anew", "_leave_row", "_begin", "_let_start_early"}
+    # Somebody asked for the graph, and gave up: the launch before it, once more.
+    args = small()
+    kernel = Plain(filled_beside, *args)
+    request = request_of(kernel, *args)
+    kernel.executable.launch(request)
+    kernel.executable._begin_anew = Interrupting(kernel.executable._begin_anew, 0)
+    with contextlib.suppress(KeyboardInterrupt):
+        kernel.executable.graph(request)
+    del kernel.executable._begin_anew
+    kernel.executable.launch(request)
+    wanted = small()
+    for _ in range(2):
+        kernel.kernel.reference(*wanted)
+    for mine, plain in zip(args, wanted, strict=True):
+        np.testing.assert_array_equal(mine, plain)
 
 
 def rows_refused():
