@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import gc
 import itertools
@@ -949,7 +950,7 @@ def rows_interrupted():
     # Somebody asked for the graph, and gave up: the launch before it, once more.
     args = small()
     kernel = Plain(filled_beside, *args)
-    request = request_of(kernel, *args)
+    request = dataclasses.replace(request_of(kernel, *args), token=object())
     kernel.executable.launch(request)
     kernel.executable._begin_anew = Interrupting(kernel.executable._begin_anew, 0)
     with contextlib.suppress(KeyboardInterrupt):
