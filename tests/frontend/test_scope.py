@@ -18,7 +18,7 @@ class Own(random.Random):
 @pytest.mark.parametrize(
     "function",
     [random.random, random.randint, Own(1).random, np.random.normal, np.random.default_rng, np.random.RandomState(1).rand],
-    ids=str,
+    ids=lambda function: function.__name__,
 )
 def test_what_draws_is_found(function):
     assert is_random(function)
