@@ -35,9 +35,8 @@ from qgraph.runtime.cuda_turns import Turns
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
-# How much of the device each kernel of a row fills at most. Such that need more run faster at once: on an H200 sixteen loops of
-# 1,024 float32 took 9.8 us in a row and 14.2 at once, of 65,536 (a quarter of the device) 13.6 and 15.7, but eight of 262,144
-# (all of it) 14.0 and 13.4.
+# How much of the device each kernel of a row fills at most. Such that need more run faster at once: on an H200 that was so from
+# somewhere between a quarter of the device and all of it on.
 _ROW = 1 / 3
 
 
@@ -533,6 +532,9 @@ class CudaGraphExecutable(CudaExecutable):
             self.rebuilds += 1
         self._sizes = None
         self._resources.start_again(self._instance)
+        self._begin_next()
+
+    def _begin_next(self) -> None:
         self._others.forget()
         self._instance = self._begin()
         self._unfinished, self._half_built = True, False
@@ -559,9 +561,7 @@ class CudaGraphExecutable(CudaExecutable):
             self._resources.kept = None
         if self._instance.executable is None:
             self._resources.drop(self._instance)
-        self._others.forget()
-        self._instance = self._begin()
-        self._unfinished, self._half_built = True, False
+        self._begin_next()
 
     def _patch(self, request: Call) -> None:
         if self._half_built and not self._others.allocations:

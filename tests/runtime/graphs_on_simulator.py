@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 import qgraph
+from benchmarks import chains
 from qgraph import language
 from qgraph.compiled import LETS_FIRST, LETS_LATER, WAITS_LAST, CudaPlan, slots_dtype
 from qgraph.errors import CudaError
@@ -791,29 +792,6 @@ def summed_beside(x, y):
         y[0] += y[i]
 
 
-def ten(a, b, c, d, e, f, g, h, k, m):
-    for i in range(a.shape[0]):
-        a[i] += 1
-    for i in range(b.shape[0]):
-        b[i] += 2
-    for i in range(c.shape[0]):
-        c[i] += 3
-    for i in range(d.shape[0]):
-        d[i] += 4
-    for i in range(e.shape[0]):
-        e[i] += 5
-    for i in range(f.shape[0]):
-        f[i] += 6
-    for i in range(g.shape[0]):
-        g[i] += 7
-    for i in range(h.shape[0]):
-        h[i] += 8
-    for i in range(k.shape[0]):
-        k[i] += 9
-    for i in range(m.shape[0]):
-        m[i] += 10
-
-
 def rows():
     """Kernels without an order stand in a row until one of them needs more of the device, and from then on never again."""
 
@@ -857,8 +835,8 @@ def rows():
     kernel = Plain(two, *sets(5)[:2])
     kernel.agrees(*sets(5)[:2])
     assert looks(kernel) == ([(0, 1)], [LETS_LATER, WAITS_LAST])
-    kernel = Plain(ten, *(np.arange(3.0) for _ in range(10)))
-    kernel.agrees(*(np.arange(3.0) for _ in range(10)))
+    kernel = Plain(chains.independent(10), *(np.arange(3.0) for _ in range(10)), 2.0)
+    kernel.agrees(*(np.arange(3.0) for _ in range(10)), 3.0)
     assert looks(kernel)[1] == [LETS_LATER, *[LETS_FIRST | WAITS_LAST] * 8, WAITS_LAST]
     # What shares scratch memory with a graph that may still run does not change its graph.
     kernel = Plain(summed_beside, *sets(5)[:2])
