@@ -345,3 +345,19 @@ def through_funcs_of_one_name(x, flag):
 def test_arrays_as_conditions_are_found_in_funcs_of_one_name(rig):
     with pytest.raises(qgraph.KernelTypeError, match="the condition `flag` is an array"):
         rig.run(rig.kernel(through_funcs_of_one_name), np.zeros(3), np.array([0]))
+
+
+@qgraph.func
+def of_its_element(flag):
+    flag = flag[0]
+    return 1 if flag else 2
+
+
+def an_element_under_the_arrays_name(x, flag):
+    for i in range(x.shape[0]):
+        x[i] = of_its_element(flag) + i
+
+
+@pytest.mark.parametrize("value", [0, 3])
+def test_a_parameter_that_becomes_an_element_may_decide(check, value):
+    check(an_element_under_the_arrays_name, lambda: (np.zeros(4), np.array([value])))
