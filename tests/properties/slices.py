@@ -15,6 +15,7 @@ from tests.properties.values import (
     domain,
     fits,
     kind_of,
+    limits,
     literal,
     within,
 )
@@ -110,7 +111,10 @@ class Slices:
 
     def _stretch(self, array: Array, scope: Scope, length: int) -> str:
         """So many elements of an array, from a place on that may be known to the device only."""
-        start = within(self.expressions.integer(scope, 1), 0, max(0, array.shape[0].least - length)).inner
+        value = self.expressions.integer(scope, 1)
+        # The end is a number of the start's type.
+        last = min(array.shape[0].least, *(limits(dtype)[1] for dtype in value.dtypes)) - length
+        start = within(value, 0, max(0, last)).inner
         return f"{array.name}[{start}:{start} + {length}]"
 
     def part(self, array: Array) -> tuple[str, tuple[Extent, ...]]:
