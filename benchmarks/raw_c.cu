@@ -2,9 +2,9 @@
 //   raw_c chain K   K kernels x[i] += a in a row, as one graph and as stream launches
 //   raw_c while K   a while node: K such kernels and a counter; the condition in a kernel of its own, or with the counter
 //   raw_c change K  K kernels in a row as one graph that gets another array before each launch
-//   raw_c fork K    K kernels side by side, each with an array of its own, as one graph
+//   raw_c fork KxN  K kernels, each with an array of its own of N elements (1,024), as a graph without edges, and in a row
 //   raw_c host K    the same loop driven by the host: stream launches, a 4-byte copy back, a wait
-// Elements: 1,024 float32 as 4 blocks of 256. Each answer is checked; a wrong one or a failed call ends with status 1.
+// Elements: 1,024 float32 as 4 blocks of 256, where nothing else is said. Each answer is checked; a wrong one or a failed call ends with status 1.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -50,7 +50,9 @@ __global__ void decrement_and_decide(cudaGraphConditionalHandle handle, int *cou
     cudaGraphSetConditional(handle, left != 0);
 }
 
-static const int N = 1024, BLOCK = 256, REPEATS = 9;
+static const int BLOCK = 256, REPEATS = 9;
+// A multiple of BLOCK.
+static int N = 1024;
 static float *x;
 static int *counter;
 static cudaStream_t stream;
@@ -79,8 +81,8 @@ static cudaGraphNode_t chain(cudaGraph_t graph, int kernels) {
 }
 
 static void expect(float value, const char *what) {
-    float found[N];
-    CHECK(cudaMemcpy(found, x, sizeof found, cudaMemcpyDeviceToHost));
+    std::vector<float> found(N);
+    CHECK(cudaMemcpy(found.data(), x, N * sizeof(float), cudaMemcpyDeviceToHost));
     for (int i = 0; i < N; i++)
         if (found[i] != value) {
             fprintf(stderr, "raw_c: %s: x[%d] is %g, not %g\n", what, i, found[i], value);
@@ -139,6 +141,17 @@ static void expect_sets(int count, float value, const char *what) {
     }
 }
 
+static void take_arrays(int elements) {
+    if (x && elements == N) return;
+    N = elements;
+    CHECK(cudaFree(x));
+    CHECK(cudaMalloc(&x, N * sizeof(float)));
+    for (int k = 0; k < SETS; k++) {
+        CHECK(cudaFree(sets[k]));
+        CHECK(cudaMalloc(&sets[k], N * sizeof(float)));
+    }
+}
+
 static void clear_sets() {
     for (int k = 0; k < SETS; k++) CHECK(cudaMemset(sets[k], 0, N * sizeof(float)));
     CHECK(cudaDeviceSynchronize());
@@ -173,27 +186,34 @@ static void measure_change(int kernels) {
     measure_launch("change", launch, "}\n");
 }
 
-static void measure_fork(int kernels) {
+static cudaGraphExec_t independent(int kernels, bool in_a_row) {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
-    if (kernels > SETS) {
-        fprintf(stderr, "raw_c: fork: at most %d\n", SETS);
-        exit(2);
-    }
     CHECK(cudaGraphCreate(&graph, 0));
     int n = N;
     float a = 1.0f;
+    cudaGraphNode_t last;
     for (int k = 0; k < kernels; k++) {
         void *arguments[] = {&sets[k], &n, &a};
-        kernel_node(graph, nullptr, (void *)add, N / BLOCK, BLOCK, arguments);
+        last = kernel_node(graph, in_a_row && k ? &last : nullptr, (void *)add, N / BLOCK, BLOCK, arguments);
     }
     CHECK(cudaGraphInstantiate(&exec, graph, 0));
     clear_sets();
     CHECK(cudaGraphLaunch(exec, stream));
     CHECK(cudaStreamSynchronize(stream));
     expect_sets(kernels, 1.0f, "fork");
-    printf("{\"kernels\": %d, ", kernels);
-    measure_launch("fork", [&] { CHECK(cudaGraphLaunch(exec, stream)); }, "}\n");
+    return exec;
+}
+
+static void measure_fork(int kernels) {
+    if (kernels > SETS) {
+        fprintf(stderr, "raw_c: fork: at most %d\n", SETS);
+        exit(2);
+    }
+    cudaGraphExec_t apart = independent(kernels, false), in_a_row = independent(kernels, true);
+    printf("{\"kernels\": %d, \"elements\": %d, ", kernels, N);
+    measure_launch("fork", [&] { CHECK(cudaGraphLaunch(apart, stream)); }, ", ");
+    measure_launch("row", [&] { CHECK(cudaGraphLaunch(in_a_row, stream)); }, "}\n");
 }
 
 static cudaGraphExec_t while_graph(int kernels, bool separate) {
@@ -294,11 +314,11 @@ int main(int count, char **words) {
         return 2;
     }
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    CHECK(cudaMalloc(&x, N * sizeof(float)));
     CHECK(cudaMalloc(&counter, sizeof(int)));
-    for (int k = 0; k < SETS; k++) CHECK(cudaMalloc(&sets[k], N * sizeof(float)));
     for (int i = 2; i < count; i++) {
         int kernels = atoi(words[i]);
+        const char *elements = strchr(words[i], 'x');
+        take_arrays(elements ? atoi(elements + 1) : 1024);
         if (!strcmp(words[1], "chain")) measure_chain(kernels);
         if (!strcmp(words[1], "while")) measure_while(kernels);
         if (!strcmp(words[1], "change")) measure_change(kernels);
