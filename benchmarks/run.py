@@ -14,6 +14,7 @@ QUESTIONS = (
     "launch",
     "do_while",
     "fusion",
+    "independent",
     "bandwidth",
     "call_cost",
     "argument_cost",
