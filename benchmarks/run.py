@@ -15,6 +15,7 @@ QUESTIONS = (
     "do_while",
     "fusion",
     "independent",
+    "rules",
     "bandwidth",
     "call_cost",
     "argument_cost",

@@ -1,0 +1,159 @@
+"""Does each rule of the graph gain where it is used, and cost nothing elsewhere? The same kernels with it and without it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import qgraph
+from benchmarks import chains, parts, plots, timing
+from benchmarks.launch import expect
+from benchmarks.results import Answer, Target, main
+from benchmarks.timing import Timing
+from qgraph.lowering import build
+from qgraph.runtime.cuda_graph import CudaExecutable
+
+BACKEND = "cuda"
+# What each rule is in the code, and what takes its place: no user has a switch for it.
+RULES: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "programmatic edges": (CudaExecutable, "_programmatic_edges", lambda *_: frozenset()),
+    "rows": (CudaExecutable, "_row_edges", lambda *_: frozenset()),
+    "unrolling": (build, "unroll_loops", lambda plan: plan),
+}
+COLUMNS = ("rule", "program", "size", "with", "without", "ratio")
+# Elements of the programs that grow with them, and iterations of those that grow with these.
+ELEMENTS = (1024, 65_536, 1_048_576, 16_777_216, 67_108_864)
+INDEPENDENT = (1024, 16_384, 65_536, 131_072, 262_144, 524_288, 1_048_576, 4_194_304)
+ITERATIONS = (1, 2, 8, 64, 1000)
+# What is at least wanted of the ratio, by the iterations: a loop that ends at once may lose a tenth, a long one gains.
+LEAST = {1: 1 / 1.1, 64: 1.0, 1000: 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    rule: str
+    name: str
+    size: int
+    function: Callable[..., Any]
+    # Its arguments: so many arrays of n elements, numbers, and so many flags. A call adds so much to each element.
+    n: int
+    arrays: int
+    numbers: tuple[float, ...]
+    flags: int
+    added: int
+
+
+def do_while(x, a, turns, left):
+    """A do-while that counts down."""
+    left[()] = turns
+    while qgraph.graph_do_while(left):
+        for i in range(x.shape[0]):
+            x[i] = x[i] + a
+        left[()] -= 1
+
+
+def test_first(x, a, turns):
+    """A ``while`` that looks before each iteration."""
+    k = 0
+    while k < turns:
+        for i in range(x.shape[0]):
+            x[i] = x[i] + a
+        k += 1
+
+
+def counted(x, a, turns):
+    """A ``for`` whose number of iterations is known."""
+    for _ in qgraph.serial(range(turns)):
+        for i in range(x.shape[0]):
+            x[i] = x[i] + a
+
+
+def nested(x, a, turns, left):
+    """Such a do-while in one of four iterations."""
+    for _ in qgraph.serial(range(4)):
+        left[()] = turns
+        while qgraph.graph_do_while(left):
+            for i in range(x.shape[0]):
+                x[i] = x[i] + a
+            left[()] -= 1
+
+
+def measure(quick: bool) -> Answer:
+    """Microseconds a call, end to end."""
+    answer = Answer("rules", "Each rule on and off: us a call", COLUMNS)
+    for program in _programs(quick):
+        measures = {"with": _made(program, on=True), "without": _made(program, on=False)}
+        times = parts.in_turns(measures, rounds=1 if quick else 3)
+        ratio = times["without"].median / times["with"].median
+        row = {"rule": program.rule, "program": program.name, "size": program.size}
+        answer.rows.append({**row, **{name: timed.as_json() for name, timed in times.items()}, "ratio": round(ratio, 4)})
+        least = LEAST.get(program.size) if program.rule == "unrolling" else 0.98
+        if least is not None:
+            name = f"{program.rule}: {program.name}, {program.size:,}: without over with"
+            answer.targets.append(Target(name, ratio, ">=", round(least, 3), "x"))
+    return answer
+
+
+def _programs(quick: bool) -> Iterator[_Program]:
+    chain, beside = chains.chain(10), chains.independent(8)
+    for n in ELEMENTS[:2] if quick else ELEMENTS:
+        yield _Program("programmatic edges", "10 loops in a row, elements", n, chain, n, 1, (1.0,), 0, 10)
+    for n in ELEMENTS[:2] if quick else ELEMENTS:
+        yield _Program("programmatic edges", "8 iterations, elements", n, do_while, n, 1, (1.0, 8), 1, 8)
+    for n in INDEPENDENT[:2] if quick else INDEPENDENT:
+        yield _Program("rows", "8 independent loops, elements", n, beside, n, 8, (1.0,), 0, 1)
+    for name, function, flags, times in (
+        ("do-while, iterations", do_while, 1, 1),
+        ("while, iterations", test_first, 0, 1),
+        ("for, iterations", counted, 0, 1),
+        ("do-while in a for of 4, iterations", nested, 1, 4),
+    ):
+        for turns in ITERATIONS[:2] if quick else ITERATIONS:
+            yield _Program("unrolling", name, turns, function, chains.N, 1, (1.0, turns), flags, times * turns)
+
+
+def _made(program: _Program, *, on: bool) -> Callable[[], Timing]:
+    """A measurement, once the answer is right."""
+    kernel = qgraph.kernel(backend=BACKEND)(program.function)
+    arrays = [qgraph.zeros(program.n, np.float32, backend=BACKEND) for _ in range(program.arrays)]
+    flags = [qgraph.zeros((), np.int32, backend=BACKEND) for _ in range(program.flags)]
+    arguments = (*arrays, *program.numbers, *flags)
+    with contextlib.nullcontext() if on else mock.patch.object(*RULES[program.rule]):
+        # How long loops run is known after some calls: all graphs that will be wanted are built here.
+        for _ in range(6):
+            kernel(*arguments)
+            qgraph.synchronize()
+    for array in arrays:
+        expect(qgraph.to_numpy(array), 6 * program.added, f"{program.name} {program.size}")
+
+    def action() -> None:
+        kernel(*arguments)
+
+    return lambda: timing.total(
+        action, qgraph.synchronize, calls=timing.calls_for(action, qgraph.synchronize, seconds=0.02, most=500), repeats=5
+    )
+
+
+def draw(record: dict[str, Any], file: Path) -> None:
+    """How many times as fast with a rule as without, by size: a line a program."""
+    figure, axes = plots.figure("Times as fast with each rule as without it", record)
+    names = list(dict.fromkeys((row["rule"], row["program"]) for row in record["rows"]))
+    for number, (rule, program) in enumerate(names):
+        rows = [row for row in record["rows"] if (row["rule"], row["program"]) == (rule, program)]
+        label = f"{rule}: {program}"
+        axes.plot([row["size"] for row in rows], [row["ratio"] for row in rows], f"C{number}", marker="o", label=label)
+    axes.axhline(1, color=plots.INK, linewidth=0.8)
+    axes.set_xscale("log")
+    axes.set_xlabel("elements, or iterations")
+    axes.legend(frameon=False, fontsize=8)
+    plots.save(figure, file)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(measure, draw, needs_gpu=True))
