@@ -1,7 +1,7 @@
 """Every access to an array that a parallel loop makes, in program order, with its indices as symbolic integers.
 
 A walk over the statements of the body with an environment: what each private name holds (an integer, a view of an array, a
-tuple). ``evaluate.py`` tells what expressions are.
+tuple). ``evaluate.py`` tells what expressions are, ``called.py`` what calls are.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from qgraph import language
 from qgraph.frontend.accesses import Accesses, Axis, LoopFacts, Variable
 from qgraph.frontend.affine import ONE, Poly
+from qgraph.frontend.called import Caller
 from qgraph.frontend.definite import names_assigned
-from qgraph.frontend.evaluate import Evaluator
 from qgraph.frontend.limits import most_of
 from qgraph.frontend.symbolic import UNKNOWN, Value, integer, join, join_envs, vague, views_in
 
@@ -62,7 +62,7 @@ def _walk(facts: LoopFacts, written: frozenset[str], *, texts: bool = True) -> A
     return Accesses(variables, tuple(walker.accesses), tuple(starts), walker.most)
 
 
-class _Walker(Evaluator):
+class _Walker(Caller):
     # Statements, and the loops inside the iteration.
 
     def axis(self, at: int, axis: Axis) -> Variable:
