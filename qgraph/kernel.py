@@ -15,6 +15,7 @@ from qgraph.errors import CudaError, PerformanceWarning
 from qgraph.looking import Looking
 from qgraph.options import Options
 from qgraph.program import FrozenName, GlobalArray, GlobalArrayFound
+from qgraph.recent import Known, Launched, Ran, RecentCalls
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.backends import DEFAULTS, choose
 from qgraph.runtime.call import CHANGED, Call
@@ -23,8 +24,8 @@ from qgraph.specialisation import Executable, LastLaunch, Specialisation, Varian
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
 MAX_SPECIALISATIONS = 64
 
-# Argument sets that a kernel recognises at a glance, and argument types it reads without describing them.
-MAX_RECENT = 8
+# Argument types that a kernel reads without describing them.
+_MAX_READINGS = 8
 
 _KERNELS: weakref.WeakSet[Kernel] = weakref.WeakSet()
 
@@ -53,23 +54,6 @@ class Stats:
     evictions: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class _Ran:
-    """What a kernel ran last: in a place of its own, where each launch notes it at little cost."""
-
-    specialisation: Specialisation | None = None
-
-
-@dataclass(slots=True, eq=False)
-class _Known:
-    """A call that came back."""
-
-    # Runs it again, given its arguments, and returns what the kernel returns; ``CHANGED`` where this is another call.
-    run: Callable[[tuple[Any, ...]], Any]
-    # The one that came after it the last time: itself, or the next of some that take turns.
-    next: _Known | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """How arguments of types that were seen before are read, and what they mean."""
@@ -89,12 +73,6 @@ class _Reading:
 # The values with every global array that the kernel uses, how they were read, their leaves, and whether a glance told that they
 # share no memory.
 _Read = tuple[tuple[Any, ...], _Reading, tuple[Any, ...], bool]
-# The specialisation, the call as its executable took it, and what the kernel returned.
-_Launched = tuple[Specialisation, Call, Any]
-
-
-def _no_key(*values: Any) -> None:
-    """The key of any arguments, before there was a call."""
 
 
 def _no_stream(leaves: tuple[Any, ...]) -> int:
@@ -114,29 +92,22 @@ class Kernel(Looking):
     """
 
     # What calls read and write, in places that take no look-up: the dictionary is for what a function has.
-    __slots__ = (
-        *("_counts", "_key", "_last", "_latest", "_numbers", "_ran", "_readings", "_reads_disk", "_recent", "_seen"),
-        *("_specialisations", "_variants"),
-    )
+    __slots__ = ("_counts", "_last", "_latest", "_ran", "_readings", "_reads_disk", "_recent", "_specialisations", "_variants")
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         functools.update_wrapper(self, function)
         super().__init__(function, options)
         # What ran last; it knows what it did.
-        self._ran = _Ran()
+        self._ran = Ran()
         self._variants: dict[Any, Variant] = {}
         self._readings: list[_Reading] = []
         self._specialisations: OrderedDict[Any, Specialisation] = OrderedDict()
         # The one used last.
         self._latest: Specialisation | None = None
-        # Arguments by key: those that came lately, and those that came back.
-        self._numbers: tuple[int, ...] | None = None
-        self._key: Callable[..., tuple[Any, ...] | None] = _no_key
-        self._seen: dict[tuple[Any, ...], None] = {}
-        self._recent: dict[tuple[Any, ...] | None, _Known] = {}
+        self._recent = RecentCalls(self._ran, self._lock)
         # The one of them that ran last, if nothing else ran since. What came after it is tried before anything else, where a
         # call's arguments are all there is to look at.
-        self._last: _Known | None = None
+        self._last: Known | None = None
         self._counts = Stats()
         # Until the cache is cleared.
         self._reads_disk = True
@@ -177,10 +148,10 @@ class Kernel(Looking):
             args, kwargs = self._complete(self._bind(args, kwargs)), {}
         if not kwargs:
             try:
-                key = self._key(*args)
+                key = self._recent.key(*args)
             except TypeError:  # another number of arguments: there are defaults, or the call is wrong
                 key = None
-            known = self._recent.get(key)
+            known = self._recent.find(key)
             if known is not None:
                 try:
                     result = known.run(args)
@@ -199,9 +170,8 @@ class Kernel(Looking):
     def _use_arrays(self, arrays: tuple[GlobalArray, ...]) -> None:
         super()._use_arrays(arrays)
         self._readings = []
-        self._forget_recent()
-        self._seen.clear()
-        self._numbers, self._key = None, _no_key
+        self._recent.start_anew()
+        self._last = None
 
     def _run(self, values: tuple[Any, ...], key: tuple[Any, ...] | None = None) -> Any:
         """Everything from values to a launch, nothing assumed. ``key`` is theirs, where it is known."""
@@ -209,7 +179,7 @@ class Kernel(Looking):
         if reading.stream is None:
             return self._run_between_streams(reading, values, leaves, simple, key)
         launched = self._launch(reading.variant, leaves, simple, reading.stream(leaves))
-        self._notice(key, values, launched, reading.default)
+        self._recent.notice(key, values, launched, reading.default)
         return launched[2]
 
     def _run_between_streams(
@@ -231,10 +201,10 @@ class Kernel(Looking):
             with streams:
                 return self._launch(variant, leaves, simple, streams.current())[2]
         launched = self._launch(variant, leaves, simple, streams.current())
-        self._notice(key, values, launched, reading.default)
+        self._recent.notice(key, values, launched, reading.default)
         return launched[2]
 
-    def _launch(self, variant: Variant, leaves: tuple[Any, ...], simple: bool, stream: int) -> _Launched:
+    def _launch(self, variant: Variant, leaves: tuple[Any, ...], simple: bool, stream: int) -> Launched:
         aliases = () if simple else variant.check(leaves)
         specialisation = self._latest
         if specialisation is None or specialisation.variant is not variant or specialisation.aliases != aliases:
@@ -271,63 +241,8 @@ class Kernel(Looking):
             raise error
         self._close_executables()
 
-    def _notice(self, key: tuple[Any, ...] | None, values: tuple[Any, ...], launched: _Launched, default: str | None) -> None:
-        """Keep the way to run this very call again, once its arguments came back."""
-        if key is None or len(key) != len(values):
-            key = self._key(*values)
-            if key is None:
-                return
-        # Watching arguments costs more than one call gains.
-        if key in self._seen:
-            self._remember(key, values, launched, default)
-        else:
-            if len(self._seen) >= MAX_RECENT:
-                self._seen.clear()
-            self._seen[key] = None
-
-    def _remember(self, key: tuple[Any, ...], values: tuple[Any, ...], launched: _Launched, default: str | None) -> None:
-        specialisation, call, _ = launched
-        executable = specialisation.executable
-        found = None if executable is None else specialisation.again(executable, call, held=False)
-        if found is None:
-            return
-        from qgraph.runtime.arguments_again import repeater
-
-        names: dict[str, Any] = {
-            "specialisation": specialisation,
-            "executable": executable,
-            "defaults": DEFAULTS,
-            "default": default,
-            "ran": self._ran,
-            "value": specialisation.value,
-        }
-        # The executable is still the one to run, and the names compiled in mean what they meant.
-        conditions = ["specialisation.executable is executable", "defaults.backend is default"]
-        for number, frozen in enumerate(specialisation.variant.program.frozen):
-            names |= {f"find{number}": frozen.namespace.get, f"name{number}": frozen.key, f"meant{number}": frozen.value}
-            conditions.append(f"find{number}(name{number}, CHANGED) is meant{number}")
-        returns = specialisation.plan.program.result is not None
-        done = ["ran.specialisation = specialisation", f"return {'value(numbers)' if returns else 'None'}"]
-        again = repeater(values, found, conditions=conditions, done=done, names=names)
-        if again is None:
-            return
-        with self._lock:
-            self._forget_one(key)
-            self._recent[key] = _Known(again)
-            if len(self._recent) > MAX_RECENT:
-                self._forget_one(next(iter(self._recent)))
-
-    def _forget_one(self, key: tuple[Any, ...] | None) -> None:
-        gone = self._recent.pop(key, None)
-        for known in (gone, *self._recent.values()):
-            if known is not None and (known is gone or known.next is gone):
-                known.next = None
-
     def _forget_recent(self) -> None:
-        # They name each other, and would live on until the next collection.
-        for known in self._recent.values():
-            known.next = None
-        self._recent.clear()
+        self._recent.forget()
         self._last = None
 
     # --- specialising --------------------------------------------------------------------------------------------------
@@ -382,17 +297,10 @@ class Kernel(Looking):
         read = Reader(self._parameters(used), values, arguments, variant.written_leaves, variant.single_leaves).read
         stream = _no_stream if backend != "cuda" else variant.streams.one_stream(arguments.values)
         reading = _Reading(len(values), read, variant, variant.program.frozen, default, stream)
-        self._readings = [reading, *self._readings[: MAX_RECENT - 1]]
-        self._watch_numbers(values)
+        self._readings = [reading, *self._readings[: _MAX_READINGS - 1]]
+        if len(values) - len(self._global_arrays) == self._positional:
+            self._recent.watch_numbers(values)
         return values, reading, arguments.values, False
-
-    def _watch_numbers(self, values: tuple[Any, ...]) -> None:
-        """Let the keys of calls go by the values of what is a number now."""
-        from qgraph.runtime.arguments_again import key_maker, numbers_among
-
-        numbers = numbers_among(values)
-        if numbers != self._numbers and len(values) - len(self._global_arrays) == self._positional:
-            self._key, self._numbers = key_maker(len(values), numbers), numbers
 
     def _forget_variant(self, key: Any) -> None:
         variant = self._variants.pop(key, None)

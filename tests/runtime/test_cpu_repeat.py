@@ -14,7 +14,7 @@ import pytest
 
 import qgraph
 from qgraph.errors import ArgumentError
-from qgraph.kernel import MAX_RECENT
+from qgraph.recent import MAX_RECENT
 from qgraph.runtime.call import CHANGED
 
 
@@ -340,7 +340,7 @@ def test_a_call_that_is_forgotten_is_let_go_of():
     for _ in range(4):
         for each in sets[:2]:
             kernel(*each)
-    held = weakref.ref(next(iter(kernel._recent.values())).run)
+    held = weakref.ref(next(iter(kernel._recent._calls.values())).run)
     assert held() is not None
     gc.disable()
     try:
