@@ -18,7 +18,7 @@ from qgraph.plan import Node, Unrolling
 from qgraph.program import WORD, Branch, Loop
 from qgraph.runtime.cuda_copies import GraphOfForm, add_copies, body_of, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
-from qgraph.runtime.cuda_graph import CudaExecutable
+from qgraph.runtime.cuda_executable import CudaExecutable
 from qgraph.runtime.cuda_kernels import KernelNode
 from qgraph.runtime.cuda_layout import GraphInstance, add_edges, add_node, segments_of
 from qgraph.runtime.cuda_memory import PinnedWords, copy_out
