@@ -16,7 +16,7 @@ import pytest
 
 import qgraph
 from qgraph.errors import CudaError
-from qgraph.runtime import cuda_direct, cuda_graph, cuda_repeat
+from qgraph.runtime import cuda_direct, cuda_executable, cuda_repeat
 from qgraph.runtime.call import Again, Call
 from qgraph.runtime.cuda_direct import Counter
 from qgraph.runtime.cuda_driver import Closed
@@ -452,9 +452,9 @@ def test_what_another_thread_closed_is_built_again(bound):
 
 def test_an_executable_that_was_closed_meanwhile_is_not_launched(monkeypatch):
     """By a thread without a context, of which the driver says that it has none."""
-    monkeypatch.setattr(cuda_graph, "driver", types.SimpleNamespace(cuCtxGetId=lambda _context: (201, None)))
+    monkeypatch.setattr(cuda_executable, "driver", types.SimpleNamespace(cuCtxGetId=lambda _context: (201, None)))
 
-    class Executable(cuda_graph.CudaExecutable):
+    class Executable(cuda_executable.CudaExecutable):
         def _build(self):
             raise AssertionError
 
