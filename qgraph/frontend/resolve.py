@@ -6,10 +6,8 @@ The result is still the user's Python, line by line; Numba compiles it.
 from __future__ import annotations
 
 import ast
-import builtins
-import functools
 from collections.abc import Iterable, Iterator, Sequence
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -43,6 +41,7 @@ from qgraph.frontend.compile_time import bind_items, constant_of, is_static_call
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.divisions import divides_by_zero, divides_by_zero_itself, may_divide_by_zero, zero_division
 from qgraph.frontend.flags import assign, lower_loop, unless
+from qgraph.frontend.foreign_calls import by_position, refuse_callee
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.indexing import WRITTEN, element, placed
 from qgraph.frontend.matching import as_if, cases_of, chosen_case
@@ -51,26 +50,12 @@ from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.powers import is_power, may_fail, negative_power
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of, relocate, zero_step_fault
 from qgraph.frontend.ranks import is_ellipsis, parts_of
-from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object, is_random
+from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
 from qgraph.program import FAULTS, SLOTS, Fault, Function, Slot, function_tree, is_array
 from qgraph.source import Span, copied
 
-# Plain Python functions that are words of the language.
-_WORDS = (
-    *(*language.ATOMICS, language.match_subject, language.at_least),
-    *(language.wrapped, language.trip_count, language.power, language.divisor, language.step),
-)
-# What builtin functions call their parameters.
-_PARAMETERS: tuple[tuple[object, tuple[str, ...]], ...] = (
-    (round, ("number", "ndigits")),
-    (pow, ("base", "exp", "mod")),
-    (complex, ("real", "imag")),
-)
-_REFUSED_BUILTINS = frozenset(
-    {"open", "input", "eval", "exec", "getattr", "setattr", "globals", "locals", "vars", "type", "id"}
-)
 # What a Python integer that divides another may be. "known": the host divides too, and says so before anything runs.
 # "unchecked": iterations of parallel loops have 0 where the divisor is 0, as with NumPy's integers, unless it is written.
 Divisors = Literal["checked", "unchecked", "known"]
@@ -526,8 +511,8 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(bound, Value):
             if isinstance(bound.value, Func):
                 return self._device_call(bound.value, None, node)
-            self._check_callee(bound.value, node)
-            self._positional(bound.value, node)
+            refuse_callee(self._scope, bound.value, node)
+            by_position(self._scope, bound.value, node)
             rewritten = self._known_call(bound.value, node)
             if rewritten is not None:
                 return rewritten
@@ -538,24 +523,6 @@ class _Rewriter(ast.NodeTransformer):
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
         return node
-
-    def _positional(self, callee: object, node: ast.Call) -> None:
-        """Arguments of builtin functions by position: Numba has no keywords there."""
-        names = next((names for function, names in _PARAMETERS if function is callee), ())
-        if not names or not node.keywords:
-            return
-        given = {keyword.arg: keyword.value for keyword in node.keywords}
-        wanted = list(names[len(node.args) :])
-        if callee is complex and "real" in wanted and "real" not in given:
-            given["real"] = _at(ast.Constant(0), node)
-        if set(given) != set(wanted[: len(given)]):
-            raise self._error(
-                f"`{ast.unparse(node)}` has wrong arguments",
-                node,
-                f"write them in order: {ast.unparse(node.func)}({', '.join(names)})",
-            )
-        node.args += [given[name] for name in wanted[: len(given)]]
-        node.keywords = []
 
     def _known_call(self, callee: object, node: ast.Call) -> ast.expr | None:
         """What stands for a call of one of the functions that mean something of their own; None for any other."""
@@ -602,39 +569,6 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Starred(self, node: ast.Starred) -> ast.expr:
         raise self._error("`*` cannot be used here", node, "write the elements out")
-
-    def _check_callee(self, callee: object, node: ast.Call) -> None:
-        text = ast.unparse(node.func)
-        if callee is language.graph_do_while:
-            raise self._error("graph_do_while() is not the condition of a `while`", node, "write `while graph_do_while(flag):`")
-        if any(callee is word for word in language.HOST_WORDS):
-            raise self._error(
-                f"`{text}(...)` is used in the body of a loop, or as a value: it is a statement of the kernel itself",
-                node,
-                "call it as a statement at kernel level: before or after the loop",
-            )
-        if callee in (language.serial, language.parallel, language.ndrange):
-            raise self._error(f"`{text}(...)` is used as a value", node, f"write `for ... in {text}(...)`")
-        if is_cuda_object(callee):
-            raise self._error(f"`{text}` is a CUDA intrinsic", node, CUDA_HINT)
-        if is_random(callee):
-            raise self._error(
-                f"`{text}()` draws a random number, and iterations have no order to draw in",
-                node,
-                "draw them before the call and pass an array, or compute them from the iteration's number",
-            )
-        if callee is functools.reduce:
-            raise self._error(f"`{text}()` cannot be used in a kernel", node, "write a loop over the values")
-        if hasattr(callee, "__qgraph_kernel__"):
-            raise self._error(f"`{text}` is a kernel", node, "mark the function with @qgraph.func to call it from a loop")
-        if callee in vars(builtins).values() and getattr(callee, "__name__", "") in _REFUSED_BUILTINS:
-            raise self._error(f"`{text}()` cannot be used in a kernel", node, "do it on the host, before or after the call")
-        if isinstance(callee, FunctionType) and not _known_module(callee) and callee not in _WORDS:
-            raise self._error(
-                f"`{text}` is a plain Python function",
-                node,
-                "mark it with @qgraph.func (or @numba.njit) to call it from a kernel",
-            )
 
     def _device_call(self, function: object, owner: StructRef | Value | None, node: ast.Call) -> ast.expr:
         assert isinstance(function, Func)
@@ -732,11 +666,6 @@ def is_do_while(scope: Scope, node: ast.expr) -> bool:
 def free_names(nodes: Iterable[ast.AST]) -> set[str]:
     """Every name that is read or written somewhere under ``nodes``."""
     return {child.id for node in nodes for child in ast.walk(node) if isinstance(child, ast.Name)}
-
-
-def _known_module(function: FunctionType) -> bool:
-    module = function.__module__ or ""
-    return module.split(".")[0] in ("numpy", "math", "cmath", "numba") or hasattr(function, "py_func")
 
 
 def _slice(along: Along) -> ast.Slice:

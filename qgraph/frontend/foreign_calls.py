@@ -1,0 +1,94 @@
+"""Calls in bodies of what is no func: which are refused, each by name, and how the arguments of others are given."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+from types import FunctionType
+
+from qgraph import language
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object, is_random
+
+# Plain Python functions that are words of the language.
+_WORDS = (
+    *(*language.ATOMICS, language.match_subject, language.at_least),
+    *(language.wrapped, language.trip_count, language.power, language.divisor, language.step),
+)
+# What builtin functions call their parameters.
+_PARAMETERS: tuple[tuple[object, tuple[str, ...]], ...] = (
+    (round, ("number", "ndigits")),
+    (pow, ("base", "exp", "mod")),
+    (complex, ("real", "imag")),
+)
+_REFUSED_BUILTINS = frozenset(
+    {"open", "input", "eval", "exec", "getattr", "setattr", "globals", "locals", "vars", "type", "id"}
+)
+
+
+def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
+    """Raise ``KernelSyntaxError`` where a body may not call this, by name and with what to do instead."""
+    text = ast.unparse(node.func)
+    if callee is language.graph_do_while:
+        raise _error(scope, "graph_do_while() is not the condition of a `while`", node, "write `while graph_do_while(flag):`")
+    if any(callee is word for word in language.HOST_WORDS):
+        raise _error(
+            scope,
+            f"`{text}(...)` is used in the body of a loop, or as a value: it is a statement of the kernel itself",
+            node,
+            "call it as a statement at kernel level: before or after the loop",
+        )
+    if callee in (language.serial, language.parallel, language.ndrange):
+        raise _error(scope, f"`{text}(...)` is used as a value", node, f"write `for ... in {text}(...)`")
+    if is_cuda_object(callee):
+        raise _error(scope, f"`{text}` is a CUDA intrinsic", node, CUDA_HINT)
+    if is_random(callee):
+        raise _error(
+            scope,
+            f"`{text}()` draws a random number, and iterations have no order to draw in",
+            node,
+            "draw them before the call and pass an array, or compute them from the iteration's number",
+        )
+    if callee is functools.reduce:
+        raise _error(scope, f"`{text}()` cannot be used in a kernel", node, "write a loop over the values")
+    if hasattr(callee, "__qgraph_kernel__"):
+        raise _error(scope, f"`{text}` is a kernel", node, "mark the function with @qgraph.func to call it from a loop")
+    if callee in vars(builtins).values() and getattr(callee, "__name__", "") in _REFUSED_BUILTINS:
+        raise _error(scope, f"`{text}()` cannot be used in a kernel", node, "do it on the host, before or after the call")
+    if isinstance(callee, FunctionType) and not _known_module(callee) and callee not in _WORDS:
+        raise _error(
+            scope,
+            f"`{text}` is a plain Python function",
+            node,
+            "mark it with @qgraph.func (or @numba.njit) to call it from a kernel",
+        )
+
+
+def by_position(scope: Scope, callee: object, node: ast.Call) -> None:
+    """Arguments of builtin functions by position: Numba has no keywords there."""
+    names = next((names for function, names in _PARAMETERS if function is callee), ())
+    if not names or not node.keywords:
+        return
+    given = {keyword.arg: keyword.value for keyword in node.keywords}
+    wanted = list(names[len(node.args) :])
+    if callee is complex and "real" in wanted and "real" not in given:
+        given["real"] = ast.copy_location(ast.Constant(0), node)
+    if set(given) != set(wanted[: len(given)]):
+        raise _error(
+            scope,
+            f"`{ast.unparse(node)}` has wrong arguments",
+            node,
+            f"write them in order: {ast.unparse(node.func)}({', '.join(names)})",
+        )
+    node.args += [given[name] for name in wanted[: len(given)]]
+    node.keywords = []
+
+
+def _known_module(function: FunctionType) -> bool:
+    module = function.__module__ or ""
+    return module.split(".")[0] in ("numpy", "math", "cmath", "numba") or hasattr(function, "py_func")
+
+
+def _error(scope: Scope, found: str, node: ast.AST, hint: str) -> KernelSyntaxError:
+    return KernelSyntaxError(found, scope.span(node), hint=hint)
