@@ -36,6 +36,11 @@ class Span:
         """The text of the span's first line, without its indentation."""
         return linecache.getline(self.file, self.line).strip()
 
+    def text(self) -> str:
+        """What is written there; empty where it takes several lines, or the file cannot be read."""
+        line = linecache.getline(self.file, self.line).encode() if self.end_line == self.line else b""
+        return line[self.column : self.end_column].decode(errors="replace").strip()
+
     def excerpt(self) -> str:
         """The first line of the span with carets under it; empty where the file cannot be read."""
         text = linecache.getline(self.file, self.line).rstrip("\n")

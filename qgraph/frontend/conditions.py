@@ -6,7 +6,8 @@ What a condition is made of is looked at where a task, or a function that it cal
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from qgraph.errors import KernelTypeError
 from qgraph.frontend.wording import user_text
@@ -22,7 +23,7 @@ def refuse_arrays_as_conditions(program: Program) -> None:
     Raises:
         KernelTypeError: at the condition.
     """
-    arrays = {leaf.name for leaf in program.leaves if isinstance(leaf.type, ArrayType)}
+    arrays = {leaf.name: leaf.type.ndim for leaf in program.leaves if isinstance(leaf.type, ArrayType)}
     paths = {leaf.name: leaf.path for leaf in program.leaves}
     for task in program.tasks():
         _Conditions(task, arrays, paths).look()
@@ -31,19 +32,26 @@ def refuse_arrays_as_conditions(program: Program) -> None:
 class _Conditions:
     """One task, and the functions that it calls."""
 
-    def __init__(self, task: Task, arrays: set[str], paths: Mapping[str, str]) -> None:
+    def __init__(self, task: Task, arrays: Mapping[str, int], paths: Mapping[str, str]) -> None:
         self._task, self._paths = task, paths
-        self._arrays = frozenset(arrays | {selection.local for selection in task.selections})
+        # Names of arrays, each with its number of axes; None where it is not known here.
+        self._arrays: Mapping[str, int | None] = {
+            **arrays,
+            **{selection.local: arrays.get(selection.leaves[0]) for selection in task.selections},
+        }
+        # Names that are surely no tuples, where they index.
+        self._numbers = frozenset(axis.variable for axis in task.axes)
         self._names: Mapping[str, object] = task.names
         self._file = task.span.file
         # Functions with what they were passed, each looked at once: they may be called from many places.
-        self._looked: set[tuple[int, frozenset[str]]] = set()
+        self._looked: set[tuple[int, frozenset[tuple[str, int | None]]]] = set()
 
     def look(self) -> None:
         """Look at all statements."""
         self._all_of(self._task.body)
 
-    def _all_of(self, nodes: Iterable[ast.AST]) -> None:
+    def _all_of(self, nodes: Sequence[ast.AST]) -> None:
+        self._arrays = {**dict.fromkeys(self._parts_among(nodes)), **self._arrays}
         for node in (child for each in nodes for child in ast.walk(each)):
             match node:
                 case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
@@ -56,11 +64,27 @@ class _Conditions:
                 case ast.Call(func=ast.Name(id=name)) if isinstance(self._names.get(name), Function):
                     self._function(self._names[name], node)
 
+    def _parts_among(self, nodes: Sequence[ast.AST]) -> set[str]:
+        """Local names that are parts of arrays, whatever is assigned to them."""
+        values: dict[str, list[ast.expr]] = {}
+        stores: Counter[str] = Counter()
+        for node in (child for each in nodes for child in ast.walk(each)):
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+                values.setdefault(node.targets[0].id, []).append(node.value)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                stores[node.id] += 1
+        return {
+            name
+            for name, found in values.items()
+            if stores[name] == len(found) and all(self._is_array(value) for value in found)
+        }
+
     def _condition(self, node: ast.expr) -> None:
         if self._is_array(node):
+            span = Span.of(node, self._file)
             raise KernelTypeError(
-                f"the condition `{user_text(node, self._paths)}` is an array",
-                Span.of(node, self._file),
+                f"the condition `{span.text() or user_text(node, self._paths)}` is an array",
+                span,
                 hint="take an element of it: a[0], or a[()] of an array without axes",
             )
 
@@ -68,6 +92,14 @@ class _Conditions:
         match node:
             case ast.Name(id=name):
                 return name in self._arrays
+            case ast.Subscript(value=array, slice=index) if self._is_array(array):
+                parts = index.elts if isinstance(index, ast.Tuple) else [index]
+                if any(isinstance(part, ast.Slice) for part in parts):
+                    return True
+                axes = self._arrays.get(array.id) if isinstance(array, ast.Name) else None
+                return axes is not None and len(parts) < axes and all(map(self._is_number, parts))
+            case ast.Attribute(value=array, attr="T"):
+                return self._is_array(array)
             case ast.Compare(left=left, ops=ops, comparators=others):
                 return not any(isinstance(op, _MEMBERSHIP) for op in ops) and any(map(self._is_array, (left, *others)))
             case ast.BinOp(left=left, right=right):
@@ -76,18 +108,27 @@ class _Conditions:
                 return self._is_array(operand)
         return False
 
+    def _is_number(self, node: ast.expr) -> bool:
+        """Whether an index is surely one number, and no tuple."""
+        if isinstance(node, ast.Name):
+            return node.id in self._numbers
+        return isinstance(node, ast.BinOp | ast.UnaryOp) or (isinstance(node, ast.Constant) and isinstance(node.value, int))
+
     def _function(self, function: object, call: ast.Call) -> None:
         assert isinstance(function, Function)
-        outer = self._arrays, self._names, self._file
+        outer = self._arrays, self._numbers, self._names, self._file
         parameters = [parameter.arg for parameter in (*function.tree.args.posonlyargs, *function.tree.args.args)]
         given = [*zip(parameters, call.args, strict=False), *((each.arg, each.value) for each in call.keywords)]
-        passed = frozenset(name for name, value in given if name is not None and self._is_array(value))
         # A parameter that is assigned to may be another value by then.
         stored = {node.id for node in ast.walk(function.tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        passed -= stored
-        if (id(function), passed) in self._looked:
+        passed = {
+            name: self._arrays.get(value.id) if isinstance(value, ast.Name) else None
+            for name, value in given
+            if name is not None and name not in stored and self._is_array(value)
+        }
+        if (id(function), frozenset(passed.items())) in self._looked:
             return
-        self._looked.add((id(function), passed))
-        self._arrays, self._names, self._file = passed, function.names, function.file
+        self._looked.add((id(function), frozenset(passed.items())))
+        self._arrays, self._numbers, self._names, self._file = passed, frozenset(), function.names, function.file
         self._all_of(function.tree.body)
-        self._arrays, self._names, self._file = outer
+        self._arrays, self._numbers, self._names, self._file = outer

@@ -2302,6 +2302,61 @@ def an_array_as_a_condition_in_a_func():
     return kernel, (floats(), ints(2))
 
 
+@bad(qgraph.KernelTypeError)
+def a_part_as_a_condition():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            if x[i:] and i > 2:
+                x[i] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelTypeError)
+def a_row_as_a_condition():
+    def kernel(x, y):
+        for i in range(x.shape[0]):
+            y[i] = 1 if x[i] else 2
+
+    return kernel, (np.ones((4, 4)), floats(4))
+
+
+@bad(qgraph.KernelTypeError)
+def a_named_part_as_a_condition():
+    def kernel(x):
+        part = x[1:]
+        if not part:
+            x[0] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelTypeError)
+def a_part_named_in_a_loop_as_a_condition():
+    def kernel(x, y):
+        for i in range(y.shape[0]):
+            row = x[i, :]
+            while row > 1:
+                y[i] += 1
+
+    return kernel, (np.ones((4, 4)), floats(4))
+
+
+@qgraph.func
+def of_a_row(x, i):
+    row = x[0:i]
+    return 1 if row else 2
+
+
+@bad(qgraph.KernelTypeError)
+def a_part_as_a_condition_in_a_func():
+    def kernel(x, y):
+        for i in range(y.shape[0]):
+            y[i] = of_a_row(x, i)
+
+    return kernel, (floats(4), floats(4))
+
+
 @bad(qgraph.KernelSyntaxError)
 def a_whole_array_in_a_parallel_loop():
     def kernel(x):
