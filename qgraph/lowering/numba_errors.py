@@ -29,6 +29,8 @@ _NUMBA = re.compile(r"[/\\](numba|numba_cuda|qgraph[/\\]lowering)[/\\]")
 _NEW_ARRAY = ("Only accept returning of array passed into the function as argument", "NRT required but not enabled")
 _LACKING = ("<class 'numba.cuda.extending._Intrinsic'>", "Function(<intrinsic ")
 _HINT = "check the types of the values on this line; kernels hold numbers, arrays and tuples"
+_HINT_ELEMENT = "take an element: a[0], or a[()] of an array without axes"
+_WITHOUT_AXES = re.compile(r"array\(\w+, 0d|^(?:float|complex)\(\) only support")
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
 # Lines that say where Numba was, not what is wrong.
@@ -64,7 +66,8 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
     except refused as error:
         functions = _functions(function, called)
         found = _unknown_global(error, functions) or sentence(error)
-        raise KernelTypeError(found, _span(error, functions), hint=_HINT) from error
+        hint = _HINT_ELEMENT if _WITHOUT_AXES.search(found) else _HINT
+        raise KernelTypeError(found, _span(error, functions), hint=hint) from error
     except KeyError as error:
         ufunc = error.args[0] if error.args else None
         if not isinstance(ufunc, np.ufunc):
@@ -72,7 +75,7 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
         raise KernelTypeError(
             f"the array operation numpy.{ufunc.__name__} is used where a number is needed",
             _span(error, _functions(function, called)),
-            hint="take an element: a[0], or a[()] of an array without axes",
+            hint=_HINT_ELEMENT,
         ) from error
     except (NotImplementedError, AssertionError) as error:
         text = ": ".join(part for part in (type(error).__name__, str(error)) if part)

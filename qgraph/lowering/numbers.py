@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba.core.datamodel import default_manager, models
-from numba.core.errors import NumbaError
+from numba.core.errors import NumbaError, TypingError
 from numba.np.numpy_support import as_dtype, from_dtype
 
 from qgraph.lowering.number_code import Emitter, half_truth, make_complex, types
@@ -393,7 +393,13 @@ class NumberTyping(_Context):
         """Numba's hook: the signature of a call. Adds ``numpy.complex64(real, imaginary)``, which Numba lacks."""
         if _makes_complex(func) and len(args) == 2 and not kws:
             return self.make_signature(func.instance_type, *[func.instance_type.underlying_float] * 2)
-        return super().resolve_function_type(func, args, kws)
+        try:
+            return super().resolve_function_type(func, args, kws)
+        except TypingError as error:
+            if isinstance(error, self.typing_error):
+                raise
+            # Numba's own types raise its own class. Another target's inference adds the line to errors of the target's alone.
+            raise self.typing_error(str(error)) from error
 
     def overload(self, function: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         """The Python function that ``numba.extending.overload`` gives for these types, compiled as any other, or None.

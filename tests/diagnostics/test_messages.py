@@ -2303,6 +2303,31 @@ def an_array_as_a_condition_in_a_func():
 
 
 @bad(qgraph.KernelTypeError)
+def type_int_of_an_array():
+    def kernel(x, a):
+        for i in range(x.shape[0]):
+            y = x[i] + 1
+            x[i] = y * int(a)
+
+    return kernel, (floats(), np.array(2.0))
+
+
+@qgraph.func
+def times(value, a):
+    twice = value * 2
+    return twice * float(a)
+
+
+@bad(qgraph.KernelTypeError)
+def float_of_an_array_in_a_func():
+    def kernel(x, a):
+        for i in range(x.shape[0]):
+            x[i] = times(x[i], a)
+
+    return kernel, (floats(), np.array(2.0))
+
+
+@bad(qgraph.KernelTypeError)
 def a_part_as_a_condition():
     def kernel(x):
         for i in range(x.shape[0]):
@@ -2437,6 +2462,20 @@ def test_a_type_error_points_at_the_statement_that_numba_refused(name):
     span = provoke(CASES[name]).span
     assert first < span.line < first + len(lines)
     assert not linecache.getline(span.file, span.line).lstrip().startswith(("def ", "@", "return kernel"))
+
+
+TYPE_ERRORS = [name for name, case in CASES.items() if case.error is TYPES and not name.startswith("type_float16")]
+
+
+@pytest.mark.parametrize("name", TYPE_ERRORS)
+def test_cuda_says_the_same_of_the_same_line(name):
+    made = CASES[name].make()
+    assert isinstance(made, tuple)
+    kernel, arguments = made
+    on_cpu = provoke(CASES[name])
+    with pytest.raises(TYPES) as caught:
+        qgraph.kernel(backend="cuda")(getattr(kernel, "__wrapped__", kernel)).ptx(*arguments)
+    assert (caught.value.found, caught.value.span.line) == (on_cpu.found, on_cpu.span.line)
 
 
 def test_every_golden_belongs_to_a_case():
