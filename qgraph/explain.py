@@ -46,7 +46,7 @@ class Explanation:
                 yield f"{pad}    after n{before}{inside}: {self.edges[before, index]}"
             if index in plan.row[1:]:
                 before = plan.row[plan.row.index(index) - 1]
-                yield f"{pad}    no order with n{before}: a graph starts it behind that, where GPUs can, while such kernels are small"
+                yield f"{pad}    no order with n{before}: a graph has it behind, where GPUs can, while such kernels are small"
             for number, body in enumerate(node.bodies):
                 if len(node.bodies) > 1:
                     yield f"{pad}  case {number}:"

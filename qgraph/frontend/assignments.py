@@ -12,7 +12,7 @@ from qgraph.frontend.calls import call_func, evaluated, has_calls, held_range
 from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.flags import placed
 from qgraph.frontend.frames import ADDED
-from qgraph.frontend.host import binding
+from qgraph.frontend.host import binding, settled
 from qgraph.frontend.host_calls import host_statement
 from qgraph.frontend.ranks import is_in_place, rank
 from qgraph.frontend.region import Region, callee
@@ -20,6 +20,7 @@ from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.slices import assign_slice, is_slice
 from qgraph.frontend.temporaries import temporary
+from qgraph.frontend.unit import SHARED
 from qgraph.program import StructType
 from qgraph.source import copied
 
@@ -316,15 +317,25 @@ def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.
         bound = temporary(region, scope, name.id, value) or binding(region.unit, scope, value)
         bound = bound or region.arrays.bind(region, scope, value)
         if bound is None or (frame.varies(name.id) and _is_number(bound)):
-            computed.append((name, value))
+            computed.append((name, value if bound is None else _once(region, scope, bound, value)))
         else:
-            known.append((name, bound))
+            known.append((name, settled(region.unit, scope, bound, value)))
     if computed:
         _check_scalars(scope, [name for name, _ in computed])
         region.run(scope).assign_all(scope, [name.id for name, _ in computed], [value for _, value in computed])
     for name, bound in known:
         _check_rebinding(scope, name, bound)
         scope.names[name.id] = held_range(region, bound) if isinstance(bound, RangeRef) else bound
+
+
+def _once(region: Region, scope: Scope, bound: Binding, value: ast.expr) -> ast.expr:
+    """``value``, or where the device may round it in another way, a name for what the host computes."""
+    held = settled(region.unit, scope, bound, value)
+    if not isinstance(held, HostExpr) or not held.name:
+        return value
+    name = f"{SHARED}{held.name}"
+    scope.names[name] = held
+    return ast.copy_location(ast.Name(name, ast.Load()), value)
 
 
 def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:

@@ -14,7 +14,7 @@ from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.exits import falls_through, lower_returns, makes_tuple, returns_structure
 from qgraph.frontend.flags import assign, placed
 from qgraph.frontend.frames import ADDED, Frame, Structure
-from qgraph.frontend.host import binding, host_expression
+from qgraph.frontend.host import binding, host_expression, settled
 from qgraph.frontend.matching import chosen_case
 from qgraph.frontend.ranges import LoopCall, refuse_array
 from qgraph.frontend.ranks import rank, reduction
@@ -112,7 +112,7 @@ def bind_value(region: Region, scope: Scope, value: ast.expr) -> Binding:
     """What a name stands for that is bound to ``value``: a thing known now, a number of the host, or a new kernel scalar."""
     known = binding(region.unit, scope, value)
     if known is not None:
-        return held_range(region, known) if isinstance(known, RangeRef) else known
+        return held_range(region, known) if isinstance(known, RangeRef) else settled(region.unit, scope, known, value)
     view = region.arrays.bind(region, scope, value)
     if view is not None:
         return view
@@ -124,7 +124,7 @@ def bind_value(region: Region, scope: Scope, value: ast.expr) -> Binding:
     value = evaluated(region, scope, value)
     known = binding(region.unit, scope, value)
     if known is not None:
-        return known
+        return settled(region.unit, scope, known, value)
     region.run(scope).assign(scope, name, value)
     return scope.names.pop(name)
 

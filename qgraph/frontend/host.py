@@ -15,6 +15,7 @@ from qgraph.frontend.compile_time import constant_of, is_static_call, known_test
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
+from qgraph.program import ScalarType
 from qgraph.source import copied
 
 _FUNCTIONS: tuple[object, ...] = (
@@ -63,6 +64,53 @@ def _is_exact(unit: Unit, node: ast.AST) -> bool:
     return False
 
 
+_OF_INTEGERS = (*_EXACT, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
+# Functions whose results are integers, whatever they are given.
+_TO_INTEGERS = (int, len, math.floor, math.ceil, math.trunc)
+
+
+def _is_integer(unit: Unit, node: ast.AST) -> bool:
+    """Whether an expression of the host is surely an integer, in Python."""
+    match node:
+        case ast.Constant(value=value):
+            return type(value) is int
+        case ast.Name(id=name):
+            return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in "iu"
+        case ast.Attribute(attr=attr):
+            return attr in ("ndim", "size")
+        case ast.Subscript(value=ast.Attribute(attr="shape")):
+            return True
+        case ast.BinOp(left=left, op=op, right=right):
+            return isinstance(op, _OF_INTEGERS) and _is_integer(unit, left) and _is_integer(unit, right)
+        case ast.UnaryOp(op=op, operand=operand):
+            return not isinstance(op, ast.Not) and _is_integer(unit, operand)
+        case ast.IfExp(body=body, orelse=orelse):
+            return _is_integer(unit, body) and _is_integer(unit, orelse)
+        case ast.Call(func=ast.Name(id=name), args=args):
+            function = unit.host_names.get(name)
+            if any(function is known for known in _TO_INTEGERS) or (function is round and len(args) == 1):
+                return True
+            return any(function is known for known in (min, max, abs)) and all(_is_integer(unit, each) for each in args)
+    return False
+
+
+def _is_rounded(unit: Unit, node: ast.AST) -> bool:
+    """Whether the device may compute another number than the host, overflow aside: it has F, and 64 bits for narrow scalars."""
+    if isinstance(node, ast.Name) and node.id in unit.leaves:
+        kind = unit.leaves[node.id].type
+        return isinstance(kind, ScalarType) and not kind.weak and kind.dtype not in ("int64", "bool")
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, float)
+    return isinstance(node, ast.Div) or any(_is_rounded(unit, child) for child in ast.iter_child_nodes(node))
+
+
+def settled(unit: Unit, scope: Scope, bound: Binding, value: ast.expr) -> Binding:
+    """``bound``, which ``value`` gets a name for: an integer that the device may round in another way is computed once."""
+    if not isinstance(bound, HostExpr) or bound.name or not _is_integer(unit, bound.expr) or not _is_rounded(unit, bound.expr):
+        return bound
+    return HostExpr(bound.expr, unit.host_value(bound.expr, scope.span(value), text=ast.unparse(value)).id)
+
+
 def binding(unit: Unit, scope: Scope, value: ast.expr) -> Binding | None:
     """What ``value`` is without the device: an argument, a constant, a range, a number of the host; None for other values."""
     bound = scope.static(value)
@@ -77,7 +125,11 @@ def binding(unit: Unit, scope: Scope, value: ast.expr) -> Binding | None:
     if found is not None and found.word is None:
         return RangeRef(found.call, found.scope.inner({}))
     known = host_expression(unit, scope, value)
-    return None if known is None else HostExpr(known)
+    if known is None:
+        return None
+    # What may not run is left to the device, all of it: computed by the host it might fail.
+    at_once = unit.surely_runs and len(unit.calling) <= 1
+    return HostExpr(known) if at_once or not _is_integer(unit, known) or not _is_rounded(unit, known) else None
 
 
 def surely_runs(unit: Unit, scope: Scope, node: ast.For) -> bool:
