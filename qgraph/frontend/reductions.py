@@ -16,13 +16,14 @@ from typing import cast
 import numpy as np
 
 from qgraph.accumulating import Combining, Match
-from qgraph.errors import DataRaceError
+from qgraph.errors import DataRaceError, KernelTypeError
 from qgraph.frontend.accesses import Access, Accesses, LoopFacts
 from qgraph.frontend.affine import Poly
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.races import NOTHING_WRITTEN, always_apart
 from qgraph.frontend.ranks import parts_of
 from qgraph.frontend.resolve import Body
+from qgraph.frontend.unit import Unit
 from qgraph.frontend.walk import collect
 from qgraph.frontend.wording import user_text
 from qgraph.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Effects, Reduction, Slot, Verdict, itemsize
@@ -323,5 +324,31 @@ class _Locals(ast.NodeTransformer):
             return value
         finder = self._finder
         dtype = finder.dtype(key)
+        if np.dtype(dtype).kind in "iu" and isinstance(value, ast.BinOp) and _is_float(finder.unit, value):
+            raise _fraction_lost(Span.of(value, finder.facts.file), dtype)
         name = finder.body.names.add(finder.unit.element_cast(dtype), f"_as_{dtype}")
         return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [value], []), value)
+
+
+def _is_float(unit: Unit, node: ast.expr) -> bool:
+    """Whether an expression of a body is surely a float, by its literals, scalar arguments and arrays."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, float)
+        case ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name)):
+            return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind == "f"
+        case ast.BinOp(left=left, op=op, right=right):
+            return isinstance(op, ast.Div) or _is_float(unit, left) or _is_float(unit, right)
+        case ast.UnaryOp(operand=operand):
+            return not isinstance(node.op, ast.Not) and _is_float(unit, operand)
+        case ast.IfExp(body=body, orelse=orelse):
+            return _is_float(unit, body) or _is_float(unit, orelse)
+    return False
+
+
+def _fraction_lost(span: Span, dtype: str) -> KernelTypeError:
+    return KernelTypeError(
+        f"floats are combined in elements of type {dtype}, where Python drops the fraction after each iteration",
+        span,
+        hint="use an array of floats, or make an integer of what is combined: int(...)",
+    )

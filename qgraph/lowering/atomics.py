@@ -13,6 +13,7 @@ from qgraph.lowering.number_code import Emitter, is_float, is_signed, less, type
 from qgraph.lowering.numbers import is_number, plain
 
 _DTYPES = ("int32", "uint32", "int64", "uint64", "float32", "float64")
+_SUMS = (language.atomic_add, language.atomic_sub)
 _BITWISE = {language.atomic_and_: "and", language.atomic_or_: "or", language.atomic_xor: "xor"}
 
 
@@ -38,9 +39,21 @@ def _atomic_typer(function: Any) -> Callable[[Any, tuple[Any, ...]], Any]:
         for operand in operands:
             if not is_number(operand) or isinstance(operand, types.Complex):
                 raise context.typing_error(f"{name}() cannot store {plain(operand)} in {array.dtype}")
-        return context.make_signature(array.dtype, array, _index_type(index), *[array.dtype] * values)
+            if function in _SUMS and is_float(plain(operand)) and not is_float(array.dtype):
+                found = f"floats are combined in elements of type {array.dtype}"
+                raise context.typing_error(f"{found}, where Python drops the fraction after each iteration")
+        stored = [array.dtype] * values
+        if function is language.atomic_max and _may_be_below(plain(operands[0]), array.dtype):
+            stored = [plain(operands[0])]
+        return context.make_signature(array.dtype, array, _index_type(index), *stored)
 
     return typer
+
+
+def _may_be_below(operand: Any, dtype: Any) -> bool:
+    """Whether an operand may be less than any number of an integer type without a sign."""
+    unsigned = isinstance(dtype, types.Integer) and not is_signed(dtype)
+    return unsigned and (is_float(operand) or is_signed(operand))
 
 
 def split_word(function: Any) -> CodeWord:
@@ -95,7 +108,13 @@ def _index_type(index: Any) -> Any:
 def _atomic_emitter(function: Any) -> Emitter:
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         pointer = element(context, builder, sig, args)
-        return _update(context, builder, function, sig.args[0].dtype, pointer, args[2:])
+        dtype, values = sig.args[0].dtype, list(args[2:])
+        if sig.args[-1] != dtype:
+            # Below 0 it changes no element: with the bits of a large number it would.
+            zero = ir.Constant(values[-1].type, 0)
+            low = less(builder, sig.args[-1], values[-1], zero)
+            values[-1] = context.cast(builder, builder.select(low, zero, values[-1]), sig.args[-1], dtype)
+        return _update(context, builder, function, dtype, pointer, values)
 
     return emit
 

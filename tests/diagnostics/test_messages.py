@@ -2328,6 +2328,24 @@ def float_of_an_array_in_a_func():
 
 
 @bad(qgraph.KernelTypeError)
+def floats_combined_in_an_integer():
+    def kernel(x, w):
+        for i in range(w.shape[0]):
+            x[0] += w[i] * 2
+
+    return kernel, (ints(), floats())
+
+
+@bad(qgraph.KernelTypeError)
+def floats_subtracted_from_integers_somewhere():
+    def kernel(x, places):
+        for i in range(places.shape[0]):
+            x[places[i]] -= 0.25
+
+    return kernel, (ints(), ints())
+
+
+@bad(qgraph.KernelTypeError)
 def a_part_as_a_condition():
     def kernel(x):
         for i in range(x.shape[0]):

@@ -374,3 +374,108 @@ def an_element_under_the_arrays_name(x, flag):
 @pytest.mark.parametrize("value", [0, 3])
 def test_a_parameter_that_becomes_an_element_may_decide(check, value):
     check(an_element_under_the_arrays_name, lambda: (np.zeros(4), np.array([value])))
+
+
+def a_rounded_size(x, n):
+    m = int(n * 0.29)
+    t = qgraph.zeros(m)
+    t[m - 1] = 1
+    t[0] = 1
+    total = 0.0
+    for i in range(m):
+        total += t[i]
+    return total, m, len(t)
+
+
+def rounded_steps(x, length, step):
+    steps = int(length / step)
+    a = b = 0
+    for _ in qgraph.serial(range(steps)):
+        a += 1
+    for _ in range(steps):
+        b += 1
+    return steps, a, b
+
+
+def a_rounded_place(x, n):
+    m = int(n * 0.29)
+    x[m] = 5
+    y = x[m:]
+    y[0] += 1
+    return x[m]
+
+
+@qgraph.func
+def times_and_place(x, m):
+    count = 0
+    for _ in range(m):
+        count += 1
+    x[m] += count
+    return m
+
+
+def rounded_and_passed(x, n):
+    return times_and_place(x, int(n * 0.29)), times_and_place(x, int(n * 0.57))
+
+
+def rounded_and_counted_down(x, n):
+    m = int(n * 0.29)
+    turns = 0
+    while m > 0:
+        m -= 7
+        turns += 1
+    x[turns] = 1
+    return turns, m
+
+
+def a_rounded_range(x, n):
+    half = int(n * 0.29)
+    for i in range(half, 2 * half):
+        x[i - half] = i + half
+
+
+ROUNDED = [
+    (a_rounded_size, (100,)),
+    (rounded_steps, (0.3, 0.1)),
+    (a_rounded_place, (100,)),
+    (rounded_and_passed, (100,)),
+    (rounded_and_counted_down, (100,)),
+    (a_rounded_range, (100,)),
+]
+
+
+@pytest.mark.parametrize(("function", "numbers"), ROUNDED)
+def test_an_integer_made_of_floats_is_one_number(check, function, numbers):
+    """In a float32 kernel the device would round it in another way than the host, which has the sizes and places."""
+    check(function, lambda: (np.zeros(100, np.float32), *numbers), noop=function in (a_rounded_size, rounded_steps))
+
+
+def of_a_branch_that_is_not_taken(x, n):
+    count = 0
+    if x[0] > 0:
+        m = int(1 / n)
+        for _ in range(m):
+            count += 1
+    x[1] = 3
+    return count
+
+
+def test_what_does_not_run_is_not_rounded(check):
+    check(of_a_branch_that_is_not_taken, lambda: (np.zeros(3, np.float32), 0))
+
+
+def the_most_without_a_sign(x, v):
+    for i in range(v.shape[0]):
+        x[i % 2] = max(x[i % 2], v[i])
+
+
+def the_most_by_the_author(x, v):
+    for i in range(v.shape[0]):
+        qgraph.atomic_max(x, 0, v[i])
+
+
+@pytest.mark.parametrize("function", [the_most_without_a_sign, the_most_by_the_author])
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+@pytest.mark.parametrize("values", [np.int32, np.int64, np.float32])
+def test_negative_numbers_are_not_the_most(check, function, dtype, values):
+    check(function, lambda: (np.array([1, 2], dtype), np.array([-5, -6, 3], values)))
