@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.frontend.bindings import Binding, LeafRef, SlotRef, Value, ViewRef
-from qgraph.frontend.ranks import is_elementwise, known, rank
+from qgraph.frontend.bindings import Binding, HostExpr, LeafRef, SlotRef, Value, ViewRef
+from qgraph.frontend.ranks import METHODS, REDUCTIONS, is_elementwise, known, rank
 from qgraph.frontend.scope import Scope
 from qgraph.program import ArrayType, ScalarType
 
@@ -73,12 +73,27 @@ def _operation(scope: Scope, node: ast.expr) -> Any:
             return _OPERATORS[type(op)](_sample(scope, operand))
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
             return _OPERATORS[type(op)](_sample(scope, left), _sample(scope, right))
-        case ast.Call(func=func, args=args, keywords=[]) if is_elementwise(scope, func):
-            function = known(scope, func)
-            assert isinstance(function, Value)
-            assert callable(function.value)
-            return function.value(*(_sample(scope, argument) for argument in args))
+        case ast.Call(keywords=[]):
+            return _called(scope, node)
     raise _UnknownError
+
+
+def _called(scope: Scope, node: ast.Call) -> Any:
+    """The result of a function or method that NumPy, or Python, can call with samples."""
+    bound = known(scope, node.func)
+    function = bound.value if isinstance(bound, Value) else None
+    if is_elementwise(scope, node.func) or (len(node.args) == 1 and _converts_or_reduces(function)):
+        assert callable(function)
+        return function(*(_sample(scope, argument) for argument in node.args))
+    if isinstance(node.func, ast.Attribute) and not node.args and node.func.attr in METHODS and rank(scope, node.func.value):
+        return getattr(_sample(scope, node.func.value), node.func.attr)()
+    raise _UnknownError
+
+
+def _converts_or_reduces(function: object) -> bool:
+    """Whether a function makes a number of a number, or of an array, whose type NumPy tells by a sample."""
+    converts = isinstance(function, type) and issubclass(function, np.generic)
+    return converts or function in (int, float) or any(function is each for each in REDUCTIONS)
 
 
 def _bound(bound: Binding) -> Any:
@@ -87,6 +102,8 @@ def _bound(bound: Binding) -> Any:
             return _argument(bound)
         case SlotRef():
             return 1
+        case HostExpr(expr=ast.Constant(value=value)) if isinstance(value, (int, float)):
+            return value
         case Value(value=value) if isinstance(value, (bool, int, float, complex, np.generic)):
             return value
     raise _UnknownError

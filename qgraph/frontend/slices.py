@@ -29,7 +29,7 @@ from qgraph.frontend.scope import Scope
 from qgraph.frontend.tasks import parallel_task
 from qgraph.frontend.unit import ADDED, SHARED, Unit
 from qgraph.frontend.views import Seen, size_of, view_of
-from qgraph.program import ArrayType, Leaf, Task, Temporary, Verdict
+from qgraph.program import WORD, ArrayType, Leaf, Task, Temporary, Verdict
 from qgraph.source import copied
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
@@ -58,11 +58,13 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
         KernelSyntaxError, KernelTypeError: the value does not fit the target.
     """
     assert isinstance(target, (ast.Name, ast.Subscript))
-    value = evaluated(region, scope, value)
     place = copy.copy(target)
     place.ctx = ast.Load()
     if isinstance(node, ast.AugAssign):
+        # Before reductions become kernel scalars, whose types nobody knows yet.
         _check_in_place(scope, node, place, value)
+    value = evaluated(region, scope, value)
+    if isinstance(node, ast.AugAssign):
         value = ast.copy_location(ast.BinOp(place, node.op, value), node)
     if isinstance(value, ast.Tuple):
         raise KernelSyntaxError(
@@ -111,6 +113,9 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     result: ast.expr = ast.Name(name, ast.Load())
     if kind == "mean":
         result = ast.BinOp(result, ast.Div(), body.size(node))
+    if kind in ("dot", "vdot") and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
+        # It wraps: the sum of narrow products is as narrow.
+        result = word(scope, dtype.type, result)
     return _at(result, node)
 
 

@@ -2346,6 +2346,39 @@ def floats_subtracted_from_integers_somewhere():
 
 
 @bad(qgraph.KernelTypeError)
+def a_mean_in_place_of_integers():
+    def kernel(x, w):
+        x *= np.mean(w)
+
+    return kernel, (ints(), floats())
+
+
+@bad(qgraph.KernelTypeError)
+def a_named_float_in_place_of_integers():
+    def kernel(x):
+        half = 0.5
+        x[1:] -= half
+
+    return kernel, (ints(),)
+
+
+@bad(qgraph.KernelTypeError)
+def a_wide_integer_in_place_of_narrow_ones():
+    def kernel(x):
+        x += np.int64(3)
+
+    return kernel, (ints().astype(np.uint8),)
+
+
+@bad(qgraph.KernelTypeError)
+def a_method_in_place_of_integers():
+    def kernel(x, w):
+        x -= w.mean() / 4
+
+    return kernel, (ints(), floats())
+
+
+@bad(qgraph.KernelTypeError)
 def a_part_as_a_condition():
     def kernel(x):
         for i in range(x.shape[0]):

@@ -479,3 +479,21 @@ def the_most_by_the_author(x, v):
 @pytest.mark.parametrize("values", [np.int32, np.int64, np.float32])
 def test_negative_numbers_are_not_the_most(check, function, dtype, values):
     check(function, lambda: (np.array([1, 2], dtype), np.array([-5, -6, 3], values)))
+
+
+def products_of_narrow_arrays(x, y, out):
+    out[0] = x @ y
+    out[1] = np.dot(x, y)
+    out[2] = np.vdot(x[1:], y[:-1])
+    total = x.dot(y)
+    out[3] = total > 100
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.int32])
+@pytest.mark.parametrize("other", [np.uint8, np.int16])
+def test_products_of_narrow_arrays_wrap(check, dtype, other):
+    def args():
+        rng = np.random.default_rng(3)
+        return rng.integers(0, 100, 17).astype(dtype), rng.integers(0, 100, 17).astype(other), np.zeros(4, np.int64)
+
+    check(products_of_narrow_arrays, args)
