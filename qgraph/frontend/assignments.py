@@ -10,6 +10,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value, same
 from qgraph.frontend.calls import call_func, evaluated, has_calls, held_range
 from qgraph.frontend.compile_time import known_test
+from qgraph.frontend.exits import made_structure
 from qgraph.frontend.flags import placed
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.host import binding, settled
@@ -212,7 +213,7 @@ def _bind_parts(region: Region, scope: Scope, target: ast.Name, value: ast.expr)
     if isinstance(bound, StructRef):
         if not _has_scalars(bound):
             return False
-    elif not isinstance(value, ast.Tuple):
+    elif not isinstance(value, ast.Tuple) and made_structure(scope, value) is None:
         return False
     if not _parts(scope, value):
         return False
@@ -238,18 +239,25 @@ def _lay_out(scope: Scope, target: ast.Name, value: ast.expr, names: list[ast.Na
 
 
 def _made_of(scope: Scope, name: str, value: ast.expr) -> StructRef:
-    bound = scope.static(value)
+    bound, made = scope.static(value), made_structure(scope, value)
     parts = _parts(scope, value) or []
-    fields = list(bound.children) if isinstance(bound, StructRef) else [str(k) for k in range(len(parts))]
+    cls: type = tuple
+    fields = [str(k) for k in range(len(parts))]
+    if isinstance(bound, StructRef):
+        cls, fields = bound.type.cls, list(bound.children)
+    elif made is not None:
+        cls, fields = made[0], list(made[1])
     children: dict[str, Binding] = {}
     for k, (field, part) in enumerate(zip(fields, parts, strict=True)):
         inner = f"{name}{ADDED}{k}"
         children[field] = _made_of(scope, inner, part) if _is_tuple(scope, part) else scope.names[inner]
-    return StructRef(StructType(bound.type.cls if isinstance(bound, StructRef) else tuple, ()), name, children)
+    return StructRef(StructType(cls, ()), name, children)
 
 
 def _is_tuple(scope: Scope, value: ast.expr) -> bool:
-    return isinstance(value, ast.Tuple) or isinstance(scope.static(value), StructRef)
+    return (
+        isinstance(value, ast.Tuple) or isinstance(scope.static(value), StructRef) or made_structure(scope, value) is not None
+    )
 
 
 def _has_scalars(bound: StructRef) -> bool:
@@ -292,6 +300,9 @@ def _parts(scope: Scope, value: ast.expr) -> list[ast.expr] | None:
     """The parts of a tuple that is known as such."""
     if isinstance(value, ast.Tuple):
         return value.elts
+    made = made_structure(scope, value)
+    if made is not None:
+        return [*made[1].values()]
     bound = scope.static(value)
     count = 0
     if isinstance(bound, StructRef):

@@ -67,6 +67,32 @@ def makes_tuple(scope: Scope, value: ast.expr) -> bool:
     return isinstance(cls, type) and (issubclass(cls, tuple) or dataclasses.is_dataclass(cls))
 
 
+def made_structure(scope: Scope, value: ast.expr) -> tuple[type, dict[str, ast.expr]] | None:
+    """The class, and its fields with their values, where ``value`` makes a named tuple or a dataclass.
+
+    Raises:
+        KernelSyntaxError: a field is given twice, or not at all.
+    """
+    if not isinstance(value, ast.Call) or not makes_tuple(scope, value):
+        return None
+    bound = scope.static(value.func)
+    cls = bound.value if isinstance(bound, Value) else None
+    assert isinstance(cls, type)
+    fields = getattr(cls, "_fields", None) if issubclass(cls, tuple) else None
+    if fields is None and dataclasses.is_dataclass(cls):
+        fields = tuple(field.name for field in dataclasses.fields(cls) if field.init)
+    if fields is None:
+        return None
+    given = dict(zip(fields, value.args, strict=False)) | {str(k.arg): k.value for k in value.keywords}
+    if set(given) != set(fields) or len(value.args) + len(value.keywords) != len(fields):
+        raise KernelSyntaxError(
+            f"`{ast.unparse(value)}` does not give each field of {cls.__name__} once",
+            scope.span(value),
+            hint=f"its fields are {', '.join(fields)}",
+        )
+    return cls, {field: given[field] for field in fields}
+
+
 def returns_structure(unit: Unit, scope: Scope, node: ast.Call) -> bool:
     """Whether a call is of a func that returns a tuple, a named tuple or a dataclass."""
     structure = _structure_of_call(unit, scope, node)
@@ -203,23 +229,8 @@ class _Returns:
             return None
         if isinstance(value.func, ast.Attribute) and self._is_local(value.func):
             return None
-        bound = self._scope.static(value.func)
-        cls = bound.value if isinstance(bound, Value) else None
-        if not isinstance(cls, type):
-            return None
-        fields = getattr(cls, "_fields", None) if issubclass(cls, tuple) else None
-        if fields is None and dataclasses.is_dataclass(cls):
-            fields = tuple(field.name for field in dataclasses.fields(cls) if field.init)
-        if fields is None:
-            return None
-        given = dict(zip(fields, value.args, strict=False)) | {str(k.arg): k.value for k in value.keywords}
-        if set(given) != set(fields) or len(value.args) + len(value.keywords) != len(fields):
-            raise KernelSyntaxError(
-                f"`{ast.unparse(value)}` does not give each field of {cls.__name__} once",
-                self._scope.span(value),
-                hint=f"its fields are {', '.join(fields)}",
-            )
-        return cls, [given[field] for field in fields]
+        made = made_structure(self._scope, value)
+        return None if made is None else (made[0], [*made[1].values()])
 
     def _assignments(self, node: ast.Return) -> list[ast.stmt]:
         if node.value is None or self._frame.returns is None:

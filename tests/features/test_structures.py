@@ -6,6 +6,9 @@ from dataclasses import dataclass, field, make_dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
+
+import qgraph
 
 POISON = 77
 
@@ -144,3 +147,55 @@ def optional(x, bias):
 def test_none_as_an_argument(rig):
     kernel = rig.kernel(optional)
     rig.compare(kernel, lambda: (np.zeros(4), None))
+
+
+@dataclass
+class Two:
+    left: Any
+    right: Any
+
+
+def made_and_returned(x, n):
+    q = Pair(1, 2.5)
+    r = Two(x[0], right=(x[1], n))
+    (u, v) = r.right
+    a, b = q
+    return 3, q, r, u + v, a, b
+
+
+def made_again_in_loops(x, n):
+    q = Pair(n, 2.5)
+    for _ in qgraph.serial(range(n)):
+        q = Pair(q.first + 1, q.second * 0.5)
+    r = Two(x[0], 2.5)
+    k = 0
+    while k < n:
+        r = Two(r.right, r.left + k)
+        k += 1
+    for i in range(x.shape[0]):
+        x[i] += q.second * r.left
+    return q, r
+
+
+def made_in_branches(x, n):
+    q = Pair(0, 0.0)
+    if x[1] > 0:
+        q = Pair(5, x[2])
+    else:
+        q = Pair(7, x[3])
+    for i in range(x.shape[0]):
+        x[i] += q.second * q.first
+    return q
+
+
+def made_of_arrays(x, n):
+    q = Two(x, 2.0)
+    for i in range(q.left.shape[0]):
+        q.left[i] *= q.right
+    return q.right
+
+
+@pytest.mark.parametrize("function", [made_and_returned, made_again_in_loops, made_in_branches, made_of_arrays])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_structures_made_at_kernel_level(check, function, sign):
+    check(function, lambda: ((np.arange(4.0) + 1) * sign, 5), noop=function is made_and_returned)
