@@ -73,6 +73,12 @@ def _choice_of_tuples(scope: Scope, target: ast.Name, value: ast.IfExp) -> list[
     if known_test(scope, value.test) is not None:
         return []
     both = (value.body, value.orelse)
+    if any(made_structure(scope, each) is not None for each in both):
+        raise KernelSyntaxError(
+            f"`{ast.unparse(value)}` chooses between named tuples or dataclasses",
+            scope.span(value),
+            hint="write an `if` that makes one on each path",
+        )
     tuples = [each for each in both if isinstance(each, ast.Tuple)]
     if not tuples:
         return []

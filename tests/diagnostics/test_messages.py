@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -52,6 +52,11 @@ def bad(error: type[Exception], *, caret: bool = True) -> Callable[[Callable[[],
         return make
 
     return register
+
+
+class Both(NamedTuple):
+    first: Any
+    second: Any
 
 
 def floats(n: int = 5) -> np.ndarray:
@@ -2376,6 +2381,24 @@ def a_method_in_place_of_integers():
         x -= w.mean() / 4
 
     return kernel, (ints(), floats())
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_choice_between_named_tuples():
+    def kernel(x):
+        q = Both(1, 2) if x[0] > 0 else Both(3, x[1])
+        return q
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_named_tuple_without_a_field():
+    def kernel(x):
+        q = Both(1)
+        x[0] = q.first
+
+    return kernel, (floats(),)
 
 
 @bad(qgraph.KernelTypeError)
