@@ -95,18 +95,30 @@ def _is_integer(unit: Unit, node: ast.AST) -> bool:
 
 
 def _is_rounded(unit: Unit, node: ast.AST) -> bool:
-    """Whether the device may compute another number than the host, overflow aside: it has F, and 64 bits for narrow scalars."""
+    """Whether floats have a part in a number: the device computes with those of F."""
     if isinstance(node, ast.Name) and node.id in unit.leaves:
-        kind = unit.leaves[node.id].type
-        return isinstance(kind, ScalarType) and not kind.weak and kind.dtype not in ("int64", "bool")
+        return np.dtype(unit.leaves[node.id].type.dtype).kind == "f"
     if isinstance(node, ast.Constant):
         return isinstance(node.value, float)
     return isinstance(node, ast.Div) or any(_is_rounded(unit, child) for child in ast.iter_child_nodes(node))
 
 
+def _may_wrap(unit: Unit, node: ast.AST) -> bool:
+    """Whether a NumPy scalar of another type than int64 has a part in a number: the device has 64 bits."""
+    types = [unit.leaves[child.id].type for child in ast.walk(node) if isinstance(child, ast.Name) and child.id in unit.leaves]
+    return any(isinstance(kind, ScalarType) and not kind.weak and kind.dtype not in ("int64", "bool") for kind in types)
+
+
+def _runs_at_once(unit: Unit) -> bool:
+    """Whether what is laid out now surely runs, where the host knows it: a func may be given what one path computes."""
+    return unit.surely_runs and len(unit.calling) <= 1
+
+
 def settled(unit: Unit, scope: Scope, bound: Binding, value: ast.expr) -> Binding:
-    """``bound``, which ``value`` gets a name for: an integer that the device may round in another way is computed once."""
-    if not isinstance(bound, HostExpr) or bound.name or not _is_integer(unit, bound.expr) or not _is_rounded(unit, bound.expr):
+    """``bound``, which ``value`` gets a name for: an integer that host and device may compute in two ways is computed once."""
+    if not isinstance(bound, HostExpr) or bound.name or not _is_integer(unit, bound.expr):
+        return bound
+    if not _runs_at_once(unit) or not (_is_rounded(unit, bound.expr) or _may_wrap(unit, bound.expr)):
         return bound
     return HostExpr(bound.expr, unit.host_value(bound.expr, scope.span(value), text=ast.unparse(value)).id)
 
@@ -128,8 +140,7 @@ def binding(unit: Unit, scope: Scope, value: ast.expr) -> Binding | None:
     if known is None:
         return None
     # What may not run is left to the device, all of it: computed by the host it might fail.
-    at_once = unit.surely_runs and len(unit.calling) <= 1
-    return HostExpr(known) if at_once or not _is_integer(unit, known) or not _is_rounded(unit, known) else None
+    return HostExpr(known) if _runs_at_once(unit) or not _is_integer(unit, known) or not _is_rounded(unit, known) else None
 
 
 def surely_runs(unit: Unit, scope: Scope, node: ast.For) -> bool:

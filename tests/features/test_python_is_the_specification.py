@@ -497,3 +497,33 @@ def test_products_of_narrow_arrays_wrap(check, dtype, other):
         return rng.integers(0, 100, 17).astype(dtype), rng.integers(0, 100, 17).astype(other), np.zeros(4, np.int64)
 
     check(products_of_narrow_arrays, args)
+
+
+def a_narrow_size(x, a, b):
+    m = a + b
+    count = 0
+    for _ in range(m):
+        count += 1
+    x[0] = m
+    return count, m + 1
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_sum_of_narrow_numbers_is_one_number(check):
+    check(a_narrow_size, lambda: (np.zeros(3), np.uint8(200), np.uint8(100)))
+    check(a_narrow_size, lambda: (np.zeros(3), np.uint8(200), 100))
+
+
+def narrow_sizes_in_loops(x, n):
+    for _ in qgraph.serial(range(3)):
+        m = n - 1
+        t = qgraph.zeros(m)
+        for i in range(m):
+            t[i] = x[i] + 1
+        for i in range(m):
+            x[i] = t[i]
+    return m
+
+
+def test_narrow_sizes_in_loops(check):
+    check(narrow_sizes_in_loops, lambda: (np.arange(10.0), np.int32(8)))
