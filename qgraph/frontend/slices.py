@@ -114,9 +114,17 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     if kind == "mean":
         result = ast.BinOp(result, ast.Div(), body.size(node))
     if kind in ("dot", "vdot") and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
-        # It wraps: the sum of narrow products is as narrow.
-        result = word(scope, dtype.type, result)
+        result = word(scope, dtype.type, _wrapped(result, dtype))
     return _at(result, node)
+
+
+def _wrapped(total: ast.expr, dtype: np.dtype[np.generic]) -> ast.expr:
+    """The sum of narrow products as one of them, as NumPy adds them up."""
+    mask = (1 << 8 * dtype.itemsize) - 1
+    least = 0 if dtype.kind == "u" else (mask + 1) // 2
+    shifted = ast.BinOp(total, ast.Add(), ast.Constant(least)) if least else total
+    found = ast.BinOp(shifted, ast.BitAnd(), ast.Constant(mask))
+    return ast.BinOp(found, ast.Sub(), ast.Constant(least)) if least else found
 
 
 def _operands(scope: Scope, node: ast.expr, kind: str) -> list[ast.expr]:
