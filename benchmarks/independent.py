@@ -71,7 +71,7 @@ def draw(record: dict[str, Any], file: Path) -> None:
     """The better graph of raw C over qgraph's, by size: a line a number of loops."""
     figure, axes = plots.figure("Independent loops: the better graph of raw C, over qgraph's call", record)
     for loops, colour in zip(LOOPS, ("#9aa5b1", plots.COLOURS["qgraph, fuse=True"], plots.COLOURS["qgraph"]), strict=True):
-        rows = [row for row in record["rows"] if row["loops"] == loops and all(row.get(peer) for peer in PEERS)]
+        rows = [row for row in record["rows"] if row["loops"] == loops and all(row.get(peer) for peer in ("qgraph", *IN_C))]
         ratios = [min(row[peer]["median"] for peer in IN_C) / row["qgraph"]["median"] for row in rows]
         axes.plot([row["elements"] for row in rows], ratios, color=colour, marker="o", label=f"{loops} loops")
     axes.axhline(1, color=plots.INK, linewidth=0.8)

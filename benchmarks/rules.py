@@ -125,11 +125,14 @@ def _made(program: _Program, *, on: bool) -> Callable[[], Timing]:
     arrays = [qgraph.zeros(program.n, np.float32, backend=BACKEND) for _ in range(program.arrays)]
     flags = [qgraph.zeros((), np.int32, backend=BACKEND) for _ in range(program.flags)]
     arguments = (*arrays, *program.numbers, *flags)
-    with contextlib.nullcontext() if on else mock.patch.object(*RULES[program.rule]):
+    owner, name, instead = RULES[program.rule]
+    with contextlib.nullcontext() if on else mock.patch.object(owner, name, side_effect=instead) as replaced:
         # How long loops run is known after some calls: all graphs that will be wanted are built here.
         for _ in range(6):
             kernel(*arguments)
             qgraph.synchronize()
+    if replaced is not None and not replaced.called:
+        raise AssertionError(f"nobody asked for {name}: the rule was not off")
     for array in arrays:
         expect(qgraph.to_numpy(array), 6 * program.added, f"{program.name} {program.size}")
 

@@ -12,6 +12,7 @@ from qgraph.frontend.calls import call_func, evaluated, has_calls, held_range
 from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.exits import made_structure
 from qgraph.frontend.flags import placed
+from qgraph.frontend.foreign_calls import refuse_own_code
 from qgraph.frontend.frames import ADDED
 from qgraph.frontend.host import binding, settled
 from qgraph.frontend.host_calls import host_statement
@@ -308,6 +309,9 @@ def _parts(scope: Scope, value: ast.expr) -> list[ast.expr] | None:
         return value.elts
     made = made_structure(scope, value)
     if made is not None:
+        assert isinstance(value, ast.Call)
+        # A name stands for the fields as they are given: nothing of the class runs.
+        refuse_own_code(scope, made[0], value)
         return [*made[1].values()]
     bound = scope.static(value)
     count = 0

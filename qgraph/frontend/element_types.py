@@ -93,7 +93,7 @@ def _called(scope: Scope, node: ast.Call) -> Any:
 def _converts_or_reduces(function: object) -> bool:
     """Whether a function makes a number of a number, or of an array, whose type NumPy tells by a sample."""
     converts = isinstance(function, type) and issubclass(function, np.generic)
-    return converts or function in (int, float) or any(function is each for each in REDUCTIONS)
+    return converts or any(function is each for each in (int, float, *REDUCTIONS))
 
 
 def _bound(bound: Binding) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dataclasses
 import functools
 from types import FunctionType
 
@@ -50,6 +51,7 @@ def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
             node,
             "draw them before the call and pass an array, or compute them from the iteration's number",
         )
+    refuse_own_code(scope, callee, node)
     if callee is functools.reduce:
         raise _error(scope, f"`{text}()` cannot be used in a kernel", node, "write a loop over the values")
     if hasattr(callee, "__qgraph_kernel__"):
@@ -62,6 +64,26 @@ def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
             f"`{text}` is a plain Python function",
             node,
             "mark it with @qgraph.func (or @numba.njit) to call it from a kernel",
+        )
+
+
+def _makes_itself(cls: type) -> bool:
+    """Whether a named tuple or dataclass runs code of its own when it is made; what Python generated is in no file."""
+    is_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
+    if not is_tuple and not dataclasses.is_dataclass(cls):
+        return False
+    code = getattr(cls.__new__ if is_tuple else cls.__init__, "__code__", None)
+    return hasattr(cls, "__post_init__") or code is None or not code.co_filename.startswith("<string>")
+
+
+def refuse_own_code(scope: Scope, cls: object, node: ast.Call) -> None:
+    """Raise ``KernelSyntaxError`` where a named tuple or dataclass is made of its fields, and would run code of its own."""
+    if isinstance(cls, type) and _makes_itself(cls):
+        raise _error(
+            scope,
+            f"`{ast.unparse(node)}` runs code of {cls.__name__}, which has a constructor of its own",
+            node,
+            "use a class without __init__, __new__ or __post_init__, or names for the fields",
         )
 
 

@@ -40,6 +40,13 @@ def host_test(unit: Unit, scope: Scope, node: ast.expr) -> ast.expr | None:
 _EXACT = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
 
 
+def _is_extent(node: ast.Attribute | ast.Subscript) -> bool:
+    """Whether an expression of the host is an integer that an array has."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("ndim", "size")
+    return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+
+
 def _is_exact(unit: Unit, node: ast.AST) -> bool:
     """Whether an expression of the host is made of integers, and computed by it as by the device."""
     match node:
@@ -47,10 +54,8 @@ def _is_exact(unit: Unit, node: ast.AST) -> bool:
             return isinstance(value, int)
         case ast.Name(id=name):
             return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in "biu"
-        case ast.Attribute(attr=attr):
-            return attr in ("ndim", "size")
-        case ast.Subscript(value=ast.Attribute(attr="shape")):
-            return True
+        case ast.Attribute() | ast.Subscript():
+            return _is_extent(node)
         case ast.BinOp(op=ast.FloorDiv() | ast.Mod(), right=right) if not (isinstance(right, ast.Constant) and right.value):
             return False
         case ast.BinOp(op=op) if not isinstance(op, _EXACT):
@@ -76,10 +81,8 @@ def _is_integer(unit: Unit, node: ast.AST) -> bool:
             return type(value) is int
         case ast.Name(id=name):
             return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in "iu"
-        case ast.Attribute(attr=attr):
-            return attr in ("ndim", "size")
-        case ast.Subscript(value=ast.Attribute(attr="shape")):
-            return True
+        case ast.Attribute() | ast.Subscript():
+            return _is_extent(node)
         case ast.BinOp(left=left, op=op, right=right):
             return isinstance(op, _OF_INTEGERS) and _is_integer(unit, left) and _is_integer(unit, right)
         case ast.UnaryOp(op=op, operand=operand):
