@@ -72,7 +72,7 @@ def _makes_itself(cls: type) -> bool:
     is_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
     if not is_tuple and not dataclasses.is_dataclass(cls):
         return False
-    code = getattr(cls.__new__ if is_tuple else cls.__init__, "__code__", None)
+    code = getattr(getattr(cls, "__new__" if is_tuple else "__init__"), "__code__", None)
     return hasattr(cls, "__post_init__") or code is None or not code.co_filename.startswith("<string>")
 
 
