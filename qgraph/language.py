@@ -457,14 +457,28 @@ def peek(words: Any, index: int) -> int:
     return value
 
 
-def peek_spread(words: Any, index: int, most: int) -> int:
-    """The same of a number of 31 bits that is ``SPREAD`` times in ``words``, for a grid of no more than ``most`` blocks.
+# What many blocks look at before they wait lies so many times in scratch, each time in a line of its own: all warps of a grid
+# that read one word do so one after the other.
+SPREAD = 64
+LINE_WORDS = 16
+# The largest number of 31 bits.
+MOST = 0x7FFFFFFF
 
-    They are ``LINE_WORDS`` apart, and blocks read different ones. From index 0 nothing is read: then it is the largest number.
+
+def peek_spread(words: Any, index: int, most: int) -> int:
+    """The same of a number that ``spread`` wrote to ``words``, for a grid of no more than ``most`` blocks.
+
+    Blocks read different ones of its places. From index 0 nothing is read: then it is the largest number.
     """
     if index == 0:
-        return 0x7FFFFFFF
+        return MOST
     return int(words[index]) if most > 0 else -1
+
+
+def spread(words: Any, index: int, number: int) -> None:
+    """Write ``number``, or ``MOST`` where it is above that, to ``SPREAD`` words from ``index`` on, ``LINE_WORDS`` apart."""
+    for line in range(SPREAD):
+        words[index + LINE_WORDS * line] = min(number, MOST)
 
 
 def is_over(words: Any, index: int, seen: int, number: int) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from qgraph.language import LINE_WORDS, SPREAD
 from qgraph.program import Branch, EventMark, HostCall, Loop, Program, Task
 from qgraph.source import Span
 
@@ -34,12 +35,6 @@ class Box:
 Kind = Literal[
     "kernel", "while", "if", "switch", "callback", "memset", "memcpy", "record", "wait", "alloc", "free", "join"
 ]  # fmt: skip
-
-
-# What many blocks look at before they wait lies so many times in scratch, each time in a line of its own: all warps of a grid
-# that read one word do so one after the other.
-SPREAD = 64
-LINE_WORDS = 16
 
 
 @dataclass(frozen=True, slots=True)

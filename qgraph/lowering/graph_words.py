@@ -8,9 +8,9 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
+from qgraph.language import LINE_WORDS, MOST, SPREAD
 from qgraph.lowering.code_word import CodeWord, element
 from qgraph.lowering.number_code import types
-from qgraph.plan import LINE_WORDS, SPREAD
 from qgraph.program import WORD
 
 
@@ -91,7 +91,7 @@ def peek_word() -> CodeWord:
 
 _PEEK_SPREAD = (
     "{ .reg .pred %few, %never; .reg .b32 %blocks, %more; .reg .b64 %place; "
-    f"setp.eq.u32 %never, $3, 0; mov.u32 $0, {0x7FFFFFFF}; @%never bra DONE; "
+    f"setp.eq.u32 %never, $3, 0; mov.u32 $0, {MOST}; @%never bra DONE; "
     "mov.u32 %blocks, %nctaid.x; mov.u32 %more, %nctaid.y; "
     "mul.lo.u32 %blocks, %blocks, %more; setp.le.u32 %few, %blocks, $2; mov.u32 %blocks, %ctaid.x; mov.u32 %more, %ctaid.y; "
     f"add.u32 %blocks, %blocks, %more; and.b32 %blocks, %blocks, {SPREAD - 1}; "
@@ -112,6 +112,23 @@ def peek_spread_word() -> CodeWord:
         return builder.asm(load, _PEEK_SPREAD, "=&r,l,r,r", [word, args[2], args[1]], True)
 
     return CodeWord("peek_spread", typer, emit)
+
+
+def spread_word() -> CodeWord:
+    """The Numba type of ``language.spread``: one store behind another, since a loop of one thread takes longer than they do."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(types.none, args[0], types.uint32, types.int64)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        first, number = _word_at(context, builder, sig, args), args[2]
+        most = ir.Constant(number.type, MOST)
+        number = builder.select(builder.icmp_signed(">", number, most), most, number)
+        for line in range(SPREAD):
+            builder.store(number, builder.gep(first, [ir.Constant(ir.IntType(64), LINE_WORDS * line)]))
+        return context.get_dummy_value()
+
+    return CodeWord("spread", typer, emit)
 
 
 def is_over_word() -> CodeWord:

@@ -24,7 +24,7 @@ from qgraph.compiled import LETS_FIRST, LETS_LATER, PROGRAMMATIC, WAITS_LAST
 from qgraph.errors import BackendError
 from qgraph.lowering.atomics import atomic_word, split_word
 from qgraph.lowering.garbage import garbage_kept
-from qgraph.lowering.graph_words import PEEKED, condition_word, is_over_word, peek_spread_word, peek_word
+from qgraph.lowering.graph_words import PEEKED, condition_word, is_over_word, peek_spread_word, peek_word, spread_word
 from qgraph.lowering.noting_words import divisor_word, power_word
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
@@ -149,6 +149,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.special[id(language.set_condition)] = condition_word()
     typing.special[id(language.peek)] = peek_word()
     typing.special[id(language.peek_spread)] = peek_spread_word()
+    typing.special[id(language.spread)] = spread_word()
     typing.special[id(language.is_over)] = is_over_word()
     typing.special[id(language.match_subject)] = match_word()
     typing.special[id(language.at_least)] = bound_word(assume=True)

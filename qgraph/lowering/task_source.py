@@ -43,6 +43,7 @@ BUILTINS = {
     "_at_least": language.at_least,
     "_peek": language.peek,
     "_peek_spread": language.peek_spread,
+    "_spread": language.spread,
     "_is_over": language.is_over,
     "_set_condition": language.set_condition,
     "_quotient": language.quotient,

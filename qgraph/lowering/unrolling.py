@@ -13,7 +13,7 @@ from qgraph import language
 from qgraph.lowering.dependencies import places_of, reduced, touched_places
 from qgraph.lowering.reasons import node_effects
 from qgraph.lowering.slot_source import COPY, GUARD, HANDLE, NEXT, PEEKS, SLOTS, TOLD, WHOLE, generated
-from qgraph.plan import LINE_WORDS, SPREAD, Counted, GraphPlan, Node, Unrolling
+from qgraph.plan import Counted, GraphPlan, Node, Unrolling
 from qgraph.program import MANY, Counter, Effects, Loop, Slot, Task
 from qgraph.source import copied
 
@@ -235,8 +235,6 @@ def _states(start: Mapping[str, int], moves: Mapping[Slot, Slot]) -> list[Mappin
 # The word that counts as it was before this iteration: a local of the kernel with the condition, given to functions in it.
 TURN = "_turn"
 _HALF = 0xFFFFFFFF
-# Where more iterations are left, guards need not know how many.
-_MOST_LEFT = 0x7FFFFFFF
 
 
 def guard(unrolling: Unrolling, node: Node) -> list[ast.stmt]:
@@ -272,44 +270,35 @@ def stepping(node: Node, counter: Counter) -> tuple[Node, list[ast.stmt]]:
 def turned(body: Sequence[ast.stmt], unrolling: Unrolling, counter: Counter) -> list[ast.stmt]:
     """What the kernel that counts does in place of its ``body``: that of all iterations of a turn, where it is behind copies.
 
-    The last turn is done iteration by iteration, all others at once. One of copies without guards is never the last.
+    All iterations of a turn are done at once, but of the last turn the last one, and those in which names of arrays would not
+    be back in their places. A turn of copies without guards is never the last.
     """
     assert unrolling.counted is not None
-    left = f"{SLOTS.name}[{counter.left.index}]"
-    once, told = generated(
-        f"if {MANY} > 0 and {left} > {MANY}:\n"
-        f"    {SLOTS.name}[{unrolling.turns}] = {TURN} + {MANY}\n"
-        "else:\n"
-        f"    _each = {MANY}\n"
-        "    while True:\n"
-        "        _each -= 1\n"
-        f"        if _each <= 0 or {left} <= 0: break\n"
-        f"        {TURN} = {SLOTS.name}[{unrolling.turns}]\n"
-        f"if {MANY} > 0: pass\n"
+    left, period = f"{SLOTS.name}[{counter.left.index}]", unrolling.counted.period
+    copies, before, skipped, each, told = generated(
+        f"_copies = {NEXT.name} >> 32\n"
+        f"_left = {left}\n"
+        "if _copies > 0:\n"
+        f"    {MANY} = _copies if _left > _copies else (_left - 1) // {period} * {period}\n"
+        f"    {TURN} += {MANY}\n"
+        "    if _left > _copies:\n"
+        f"        {SLOTS.name}[{unrolling.turns}] = {TURN}\n"
+        f"        if {NEXT.name} & 1: {_decide(HANDLE.name, f'{left} > _copies')}\n"
+        "while _copies == 0 or _left <= _copies:\n"
+        f"    if _copies == 0 or {left} <= 0: break\n"
+        f"    {TURN} = {SLOTS.name}[{unrolling.turns}]\n"
+        f"if _copies > 0: {_spreading(counter, unrolling)}\n"
     )
-    assert isinstance(once, ast.If)
-    assert isinstance(told, ast.If)
-    told.body = _spreading(counter, unrolling)
-    each = once.orelse[-1]
+    assert isinstance(skipped, ast.If)
     assert isinstance(each, ast.While)
-    once.body += [
-        *copied(list(counter.skip)),
-        *generated(f"if {NEXT.name} & 1: {_decide(HANDLE.name, f'{left} > {MANY}')}"),
-    ]
+    skipped.body[-1:-1] = copied(list(counter.skip))
     each.body[:0] = body
-    return [*generated(f"{MANY} = {NEXT.name} >> 32"), once, told]
+    return [copies, before, skipped, each, told]
 
 
-def _spreading(counter: Counter, unrolling: Unrolling) -> list[ast.stmt]:
-    """Statements that tell all blocks how many iterations are left."""
-    return generated(
-        f"_left = {SLOTS.name}[{counter.left.index}]\n"
-        f"if _left > {_MOST_LEFT}: _left = {_MOST_LEFT}\n"
-        "_line = 0\n"
-        f"while _line < {SPREAD}:\n"
-        f"    {SLOTS.name}[{unrolling.spread} + {LINE_WORDS} * _line] = _left\n"
-        "    _line += 1\n"
-    )
+def _spreading(counter: Counter, unrolling: Unrolling) -> str:
+    """A statement that tells all blocks how many iterations are left."""
+    return f"_spread({SLOTS.name}, {unrolling.spread}, {SLOTS.name}[{counter.left.index}])"
 
 
 def entering(task: Task, unrolling: Unrolling, counter: Counter) -> Task:
@@ -317,7 +306,8 @@ def entering(task: Task, unrolling: Unrolling, counter: Counter) -> Task:
     assert unrolling.counted is not None
     more = f"{SLOTS.name}[{counter.left.index}] > {unrolling.counted.whole}"
     whole = generated(f"if {WHOLE.name} != 0: {_decide(WHOLE.name, more)}")
-    return replace(task, body=(*task.body, *_spreading(counter, unrolling), *whole))
+    body = (*task.body, *generated(_spreading(counter, unrolling)), *whole)
+    return replace(task, body=body, names={**task.names, "_spread": language.spread})
 
 
 def _decide(handle: str, test: str) -> str:
