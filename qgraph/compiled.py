@@ -133,6 +133,11 @@ class CudaPlan:
     from_disk: bool = field(default=False, compare=False)
     unkept: str = field(default="", compare=False)
 
+    @property
+    def waits_inside(self) -> bool:
+        """Whether kernels can start before those that they wait for have ended, over programmatic edges."""
+        return self.capability >= PROGRAMMATIC
+
 
 @dataclass(frozen=True, slots=True)
 class CpuPlan:

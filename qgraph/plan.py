@@ -41,20 +41,21 @@ Kind = Literal[
 class Counted:
     """The copies of a body that runs a known number of times: all but one kernel of it, which counts once a turn behind them.
 
-    Copy ``u`` has nothing to do where no more than ``u`` iterations are left. On large grids it takes a while to look at that,
-    and to do nothing. There the loop is two while nodes: turns of ``whole`` copies that look at nothing, as long as more
-    iterations than that are left, and then turns of ``few`` copies that do.
+    Copy ``u`` has nothing to do where no more than ``u`` iterations are left: a loop that does not run long has ``few``. On
+    large grids it takes a while to look at that, and to do nothing. There the loop is two while nodes: turns of ``whole``
+    copies that look at nothing, as long as more iterations than that are left, and then turns of ``few`` copies that do.
 
     Attributes:
         node: the node that counts. It also lets names of arrays change places.
         left: the word of scratch with the number of iterations that are left when a turn begins.
-        copies: how many on small grids; after so many iterations each name stands for the array that it stood for before.
+        copies: how many on small grids, where the loop runs long; after so many iterations each name stands for the array that
+            it stood for before.
         carried: edges (from, to) of the other nodes, each from a node in one copy to a node in the next one.
         arrays: for each node in which names of arrays change places: the name of each, and the leaf that it stands for in
             copy 0, 1, ..., until that begins again.
         period: how many copies that takes; 1 where none changes places. The plain graph has so many.
         whole: how many copies a turn has on large grids, where none of them has nothing to do.
-        few: how many it has there for the iterations that are left then: 1 to ``whole``.
+        few: how many it has there for the iterations that are left then, 1 to ``whole``, and anywhere if there are few.
     """
 
     node: int
@@ -67,10 +68,12 @@ class Counted:
     few: int
 
 
-# The graphs that a plan with unrolled loops may run as; "many" copies and "large" grids differ in counted loops alone. "whole"
-# is no graph of its own: it stands for the copies without guards that "large" has beside the others.
-Form = Literal["plain", "many", "large", "whole"]
-UNROLLED: tuple[Form, ...] = ("many", "large")
+# The graphs that a plan with unrolled loops may run as: "many" and "few" copies, and those of "large" grids, differ in counted
+# loops alone. "whole" is no graph of its own: it stands for the copies without guards that "large" has beside the others.
+Form = Literal["plain", "many", "few", "large", "whole"]
+UNROLLED: tuple[Form, ...] = ("many", "few", "large")
+# In this order their copies have numbers.
+_FORMS: tuple[Form, ...] = ("many", "whole", "large", "few", "plain")
 # Loops of so many iterations run long enough for any number of copies, on small grids.
 _LONG = 32
 
@@ -122,8 +125,14 @@ class Unrolling:
         """The numbers of the copies of a counted loop in one of its graphs."""
         assert self.counted is not None
         counted = self.counted
-        counts = {"many": counted.copies, "whole": counted.whole, "large": counted.few, "plain": counted.period}
-        first = self.first_counted + sum(counts[each] for each in list(counts)[: list(counts).index(form)])
+        counts: dict[Form, int] = {
+            "many": counted.copies,
+            "whole": counted.whole,
+            "large": counted.few,
+            "few": counted.few,
+            "plain": counted.period,
+        }
+        first = self.first_counted + sum(counts[each] for each in _FORMS[: _FORMS.index(form)])
         return range(first, first + counts[form])
 
     @property
@@ -135,12 +144,12 @@ class Unrolling:
         """From how many iterations on that graph is faster than the plain one."""
         if self.counted is None:
             return self.copies
-        return 4 * self.counted.few if form == "large" else min(self.counted.copies, _LONG)
+        least = {"large": 4 * self.counted.few, "few": self.counted.few}
+        return least.get(form, min(self.counted.copies, _LONG))
 
     def form(self, number: int) -> Form | None:
         """Which copies of a counted loop ``number`` is one of; None for copies that a host launches, and of other loops."""
-        forms: tuple[Form, ...] = ("many", "whole", "large", "plain")
-        return next((each for each in forms if self.counted is not None and number in self.counted_numbers(each)), None)
+        return next((each for each in _FORMS if self.counted is not None and number in self.counted_numbers(each)), None)
 
     def place(self, number: int) -> int:
         """How many copies are before copy ``number`` in a turn, where the loop is counted once a turn; else 0."""

@@ -38,8 +38,9 @@ def unroll_loops(plan: GraphPlan) -> GraphPlan:
         note = f"unrolled {copies} times while it runs long, by the device or by a host that drives it"
         counted = _counted(plan, node, places)
         if counted is not None:
+            shorter = f", {counted.few} times where it ends earlier" if counted.few < counted.copies else ""
             note = (
-                f"unrolled {counted.copies} times while it runs long, and counted once in so many; on large grids "
+                f"unrolled {counted.copies} times while it runs long{shorter}, and counted once in so many; on large grids "
                 f"{counted.whole} times while more iterations are left, then {counted.few}; by a host {copies} times"
             )
         carried = _carried(plan, node, _body(plan, node), places)

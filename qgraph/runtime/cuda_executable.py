@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-from qgraph.compiled import PROGRAMMATIC, CudaPlan
+from qgraph.compiled import CudaPlan
 from qgraph.errors import BackendError, CudaError
 from qgraph.plan import BLOCK_THREADS, GraphPlan
 from qgraph.program import WORD
@@ -171,7 +171,7 @@ class CudaExecutable(ABC):
 
     def _programmatic_edges(self, plan: CudaPlan) -> Set[tuple[int, int]]:
         """The edges over which kernels wait inside: all between two kernels, where kernels can."""
-        if plan.capability < PROGRAMMATIC:
+        if not plan.waits_inside:
             return frozenset()
         return {
             (before, after)

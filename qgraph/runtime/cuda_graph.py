@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Set
 from typing import Any
 
-from qgraph.compiled import PROGRAMMATIC, CudaPlan
+from qgraph.compiled import CudaPlan
 from qgraph.plan import GraphPlan
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.call import Call
@@ -45,7 +45,7 @@ class CudaGraphExecutable(CudaExecutable):
         return node_of_task(plan)
 
     def _row_edges(self, plan: CudaPlan) -> Set[tuple[int, int]]:
-        return frozenset(itertools.pairwise(plan.plan.row)) if plan.capability >= PROGRAMMATIC else frozenset()
+        return frozenset(itertools.pairwise(plan.plan.row)) if plan.waits_inside else frozenset()
 
     def _build(self) -> None:
         self._patches = Patches([*self._kernels.values()])

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from qgraph.compiled import PROGRAMMATIC, CudaPlan
+from qgraph.compiled import CudaPlan
 from qgraph.errors import CudaError
 from qgraph.plan import Node, Unrolling
 from qgraph.program import WORD, Branch, Loop
@@ -201,7 +201,7 @@ class CudaHostLoopExecutable(CudaExecutable):
         numbers = range(half * unrolling.copies, (half + 1) * unrolling.copies)
         copies = {index: [self._kernels[index].copied(number, parameters) for number in numbers] for index in nodes}
         kernels = [kernel for each in copies.values() for kernel in each]
-        waits_inside = self.plan.capability >= PROGRAMMATIC
+        waits_inside = self.plan.waits_inside
         edges = [edge for edge in self._programmatic if edge[0] in nodes]
         first = {index: each[0] for index, each in copies.items()}
         followed = followed_in(first, (*edges, *unrolling.carried) if waits_inside else ())

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
-from qgraph.compiled import COPIED, PROGRAMMATIC, CudaPlan
+from qgraph.compiled import COPIED, CudaPlan
 from qgraph.plan import UNROLLED, Form, GraphPlan, Node, Unrolling
 from qgraph.runtime.cuda_copies import GraphOfForm, add_copies, add_counted_copies, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
@@ -23,6 +23,8 @@ from qgraph.runtime.cuda_parameters import Parameters
 # Blocks of a grid from which on it takes a while to do nothing, as copies behind the end of a loop do, and to look whether that
 # is so: most blocks start when others have ended.
 _SMALL = 128
+_ON_SMALL: tuple[Form, ...] = ("many", "few")
+_ON_LARGE: tuple[Form, ...] = ("large",)
 
 
 class CopiesLayout(Layout):
@@ -141,9 +143,9 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
     ) -> None:
         self._choice = unrolled
         self._reasons = (reason, f"{reason}; its loops run long, and are unrolled")
-        # The graph that launches run, and the one that they would run if loops ran long.
+        # The graph that launches run, and those that they would run if loops ran longer, with the longest loops first.
         self._runs: Form = "plain"
-        self._unrolled: Form = "many"
+        self._unrolled: tuple[Form, ...] = _ON_SMALL
         self._graphs: dict[Form, GraphOfForm] = {}
         # The nodes besides kernels of each graph but the plain one.
         self._more_others: list[OtherNodes] = []
@@ -168,7 +170,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
             others,
             self._programmatic,
             self._parameters,
-            waits_inside=self.plan.capability >= PROGRAMMATIC,
+            waits_inside=self.plan.waits_inside,
             form=form,
         )
         self._let_start_early_at_first(layout.followed)
@@ -187,8 +189,10 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         return found
 
     def _wanted(self) -> Form:
-        long = self._choice if self._choice is not None else sum(self._iterations) >= self._long[self._unrolled]
-        return self._unrolled if long else "plain"
+        if self._choice is not None:
+            return self._unrolled[0] if self._choice else "plain"
+        iterations = sum(self._iterations)
+        return next((form for form in self._unrolled if iterations >= self._long[form]), "plain")
 
     def _running(self) -> tuple[Any, Callable[[], bool] | None]:
         runs, wanted = self._runs, self._wanted
@@ -244,7 +248,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
             self._let_start_early(graph.followed)
         if self._counts:
             blocks = max((kernel.shape.all_blocks for kernel in self._sized), default=1)
-            self._unrolled = "many" if blocks <= _SMALL else "large"
+            self._unrolled = _ON_SMALL if blocks <= _SMALL else _ON_LARGE
 
     def _apply(self, changed: int) -> None:
         # The graph that is launched next is patched then.

@@ -439,11 +439,17 @@ def counted():
         words = np.ctypeslib.as_array((ctypes.c_int64 * kernel.plan.scratch_words).from_address(scratch_of(kernel)))
         assert words[each.turns] & 0xFFFFFFFF == 0
         assert set(words[each.spread :: 16][:64]) == {words[each.counted.left]}
-    # One that is too short for all these copies runs the plain graph, which counts as well.
-    kernel = Kernel(trading, *arguments(trading, 3))
-    for turns, unrolled in ((31, False), (32, False), (32, True), (5, True), (5, False), (7, False)):
-        kernel.agrees(*arguments(trading, turns))
-        assert kernel.unrolled == unrolled, turns
+    # One that is too short for all these copies has few, and a very short one runs the plain graph, which counts as well.
+    for function in COUNTED:
+        kernel = Kernel(function, *arguments(function, 3))
+        few = 6 if function.__name__ == "three_in_turn" else 8
+        several, form, seen = function.__name__ in ("from_the_start", "stepping", "last_of"), "plain", set()
+        for turns in (few - 1, few, few + 1, 30, 31, 32, 63, 31, few - 1, 17, 1, 40, few, 1, 1):
+            kernel.agrees(*arguments(function, turns, a=turns + 1))
+            seen.add(kernel.executable._runs)
+            assert several or kernel.executable._runs == form, (function, turns)
+            form = "plain" if turns < few else "few" if turns < 32 else "many"
+        assert seen == {"plain", "few", "many"}, function
 
 
 def large():
