@@ -1,4 +1,4 @@
-"""A plan with loops that can be unrolled, as several graphs: a plain one, and others for loops that run long.
+"""A plan with loops that can be unrolled, as several graphs: a plain one, and others for loops of some iterations and of many.
 
 In those a turn of a loop runs several copies of its body, guarded so that those behind the end do nothing. The device tells how
 many iterations the loops had, and the host looks at what it knows of that before each launch. All graphs give the same answers,
@@ -7,11 +7,11 @@ so it does not matter which one runs. They share scratch: that they take turns i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from qgraph.compiled import COPIED, CudaPlan
-from qgraph.plan import UNROLLED, Form, GraphPlan, Node, Unrolling
+from qgraph.plan import Form, GraphPlan, Node, Unrolling
 from qgraph.runtime.cuda_copies import GraphOfForm, add_copies, add_counted_copies, followed_in
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.cuda_graph import CudaGraphExecutable
@@ -23,8 +23,6 @@ from qgraph.runtime.cuda_parameters import Parameters
 # Blocks of a grid from which on it takes a while to do nothing, as copies behind the end of a loop do, and to look whether that
 # is so: most blocks start when others have ended.
 _SMALL = 128
-_ON_SMALL: tuple[Form, ...] = ("many", "few")
-_ON_LARGE: tuple[Form, ...] = ("large",)
 
 
 class CopiesLayout(Layout):
@@ -142,16 +140,16 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         unrolled: bool | None = None,
     ) -> None:
         self._choice = unrolled
-        self._reasons = (reason, f"{reason}; its loops run long, and are unrolled")
-        # The graph that launches run, and those that they would run if loops ran longer, with the longest loops first.
+        self._reasons = (reason, f"{reason}; its loops are unrolled, for as many iterations as they had last")
+        # The graph that launches run; the iterations that loops had, and the graph that is best for so many.
         self._runs: Form = "plain"
-        self._unrolled: tuple[Form, ...] = _ON_SMALL
+        self._judged: tuple[list[int], Form] | None = None
+        self._large = False
         self._graphs: dict[Form, GraphOfForm] = {}
         # The nodes besides kernels of each graph but the plain one.
         self._more_others: list[OtherNodes] = []
-        unrolls = plan.plan.unrolled
-        self._long = {form: sum(each.long(form) for each in unrolls) for form in UNROLLED}
-        self._counts = any(each.counted is not None for each in unrolls)
+        self._loops = plan.plan.unrolled
+        self._counts = any(each.counted is not None for each in self._loops)
         super().__init__(plan, device, block_size=block_size, reason=reason)
 
     def _build(self) -> None:
@@ -189,10 +187,20 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         return found
 
     def _wanted(self) -> Form:
+        iterations, judged = self._iterations.tolist(), self._judged
+        if judged is None or judged[0] != iterations:
+            judged = self._judged = iterations, self._best(iterations)
+        return judged[1]
+
+    def _best(self, iterations: Sequence[int]) -> Form:
+        """The graph that takes the shortest for loops of so many iterations."""
+        long: Form = "large" if self._large and self._counts else "many"
         if self._choice is not None:
-            return self._unrolled[0] if self._choice else "plain"
-        iterations = sum(self._iterations)
-        return next((form for form in self._unrolled if iterations >= self._long[form]), "plain")
+            return long if self._choice else "plain"
+        if self._large:
+            return long if sum(iterations) >= sum(each.long for each in self._loops) else "plain"
+        forms: tuple[Form, ...] = ("plain", "many", "few") if self._counts else ("plain", "many")
+        return min(forms, key=lambda form: sum(map(lambda each, count: each.cost(form, count), self._loops, iterations)))
 
     def _running(self) -> tuple[Any, Callable[[], bool] | None]:
         runs, wanted = self._runs, self._wanted
@@ -246,9 +254,8 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         for graph in self._graphs.values():
             graph.take_shapes(self._kernels)
             self._let_start_early(graph.followed)
-        if self._counts:
-            blocks = max((kernel.shape.all_blocks for kernel in self._sized), default=1)
-            self._unrolled = _ON_SMALL if blocks <= _SMALL else _ON_LARGE
+        self._large = max((kernel.shape.all_blocks for kernel in self._sized), default=1) > _SMALL
+        self._judged = None
 
     def _apply(self, changed: int) -> None:
         # The graph that is launched next is patched then.
@@ -257,7 +264,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
 
     def _raw(self) -> RawGraph:
         # Who launches it knows nothing of the other graphs, so from now on there are none.
-        self._choice = False
+        self._choice, self._judged = False, None
         if self._runs != "plain":
             call(driver.cuCtxSynchronize)
             self._change("plain")

@@ -205,12 +205,13 @@ def test_how_many_copies_are_counted_at_once(loops, copies, whole, few, tmp_path
     counted = unrolling.counted
     assert (counted.copies, counted.whole, counted.few) == (copies, whole, few)
     assert (counted.period, counted.arrays) == (1, ())
-    text = f"unrolled {copies} times while it runs long, and counted once in so many; on large grids {whole} times while more"
+    shorter = f", {few} times where it ends earlier" if few < copies else ""
+    text = f"unrolled {copies} times while it runs long{shorter}, and counted once in so many; on large grids {whole} times"
     assert text in str(plan)
     assert f"more iterations are left, then {few}; by a host {unrolling.copies} times" in str(plan)
     assert all(counted.node not in edge for edge in counted.carried)
     # Every copy has a number of its own, whatever graph it is in.
-    numbers = [number for form in ("many", "whole", "large", "plain") for number in unrolling.counted_numbers(form)]
+    numbers = [number for form in ("many", "whole", "large", "few", "plain") for number in unrolling.counted_numbers(form)]
     assert [*range(unrolling.first_counted), *numbers] == list(unrolling.numbers)
     assert unrolling.place(unrolling.first_counted + copies) == 0
     assert unrolling.place(unrolling.first_counted + copies - 1) == copies - 1
@@ -218,6 +219,21 @@ def test_how_many_copies_are_counted_at_once(loops, copies, whole, few, tmp_path
     assert not taken & {unrolling.turns, *range(unrolling.guards, unrolling.guards + unrolling.copies + 1)}
     assert 0 < plan.program.scratch_words <= unrolling.turns
     assert max(taken) < plan.scratch_words
+
+
+@pytest.mark.parametrize(
+    ("loops", "iterations", "best"),
+    [
+        *((1, n, form) for n, form in ((1, "plain"), (2, "plain"), (3, "few"), (32, "few"), (33, "many"), (1000, "many"))),
+        *((3, n, form) for n, form in ((3, "plain"), (4, "few"), (8, "few"), (9, "many"), (20, "few"), (32, "many"))),
+        *((10, n, form) for n, form in ((1, "plain"), (5, "plain"), (6, "many"), (8, "many"), (12, "many"), (100, "many"))),
+    ],
+)
+def test_which_graph_of_small_grids_takes_the_shortest(loops, iterations, best, tmp_path):
+    # As it was measured: see `_TURN` in plan.py.
+    (unrolling,) = steps_of(loops, tmp_path).plan(X, Y, 3).unrolled
+    assert unrolling.kernels == loops
+    assert min(("plain", "many", "few"), key=lambda form: unrolling.cost(form, iterations)) == best
 
 
 def breaking(x, n):
