@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ IN_C = {"raw C, at once": "fork", "raw C, in a row": "row"}
 # A call runs on the legacy default stream, as PyTorch's and CuPy's; raw C has a stream of its own.
 OWN_STREAM = "qgraph, a stream of its own"
 PEERS = ("qgraph", OWN_STREAM, *IN_C)
+# What the caller spends in a call, nothing awaited: more than one root makes a launch longer, and may be all that it takes.
+CPU = {"qgraph": "qgraph, CPU", **{peer: f"{peer}, CPU" for peer in IN_C}}
 
 
 def measure(quick: bool) -> Answer:
     """Microseconds a call, end to end; of raw C, a launch of its graph."""
-    answer = Answer("independent", "Loops over an array each, us a call", ("loops", "elements", *PEERS))
+    answer = Answer("independent", "Loops over an array each, us a call", ("loops", "elements", *PEERS, *CPU.values()))
     sizes = [(loops, n) for loops in LOOPS for n in (ELEMENTS[:2] if quick else ELEMENTS)]
     samples = []
     # They take turns: a machine may change its pace.
@@ -34,8 +37,8 @@ def measure(quick: bool) -> Answer:
         except raw_c.Missing as error:
             answer.missing["raw C"] = str(error)
             found = []
-        times = {(row["kernels"], row["elements"]): {peer: row[name]["total"] for peer, name in IN_C.items()} for row in found}
-        samples.append({size: _qgraph(*size) | {k: Timing.of([v]) for k, v in times.get(size, {}).items()} for size in sizes})
+        times = {(row["kernels"], row["elements"]): _in_c(row) for row in found}
+        samples.append({size: _qgraph(*size) | times.get(size, {}) for size in sizes})
     for loops, n in sizes:
         measured = [sample[loops, n] for sample in samples]
         row = {peer: timing.middle([sample[peer] for sample in measured]) for peer in measured[0]}
@@ -45,6 +48,12 @@ def measure(quick: bool) -> Answer:
             name = f"{loops} loops of {n:,}: the better graph of raw C over qgraph's"
             answer.targets.append(Target(name, min(better) / row["qgraph"].median, ">=", 0.98, "x"))
     return answer
+
+
+def _in_c(row: dict[str, Any]) -> dict[str, Timing]:
+    """The times of a launch, of what the program in CUDA C says of one size."""
+    totals = {peer: Timing.of([row[name]["total"]]) for peer, name in IN_C.items()}
+    return totals | {CPU[peer]: Timing.of([row[name]["cpu"]]) for peer, name in IN_C.items()}
 
 
 def _qgraph(loops: int, n: int) -> dict[str, Timing]:
@@ -63,7 +72,13 @@ def _qgraph(loops: int, n: int) -> dict[str, Timing]:
             qgraph.synchronize()
             for array in arrays:
                 expect(qgraph.to_numpy(array), 1.0, f"{loops} independent loops")
-            found[peer] = timing.total(lambda: kernel(*arrays, 1.0), qgraph.synchronize, calls=500, repeats=5)  # noqa: B023
+
+            def action(kernel: Any = kernel, arrays: Sequence[Any] = tuple(arrays)) -> None:
+                kernel(*arrays, 1.0)
+
+            found[peer] = timing.total(action, qgraph.synchronize, calls=500, repeats=5)
+            if peer in CPU:
+                found[CPU[peer]] = timing.cpu(action, qgraph.synchronize)
     return found
 
 

@@ -91,7 +91,7 @@ def measure(quick: bool) -> Answer:
     answer = Answer("rules", "Each rule on and off: us a call", COLUMNS)
     for program in _programs(quick):
         measures = {name: functools.partial(_measured, program, on=name == "with") for name in ("with", "without")}
-        times = parts.in_turns(measures, rounds=1 if quick else 5)
+        times = parts.in_turns(measures, rounds=1 if quick else 9)
         ratio = times["without"].median / times["with"].median
         row = {"rule": program.rule, "program": program.name, "size": program.size}
         answer.rows.append({**row, **{name: timed.as_json() for name, timed in times.items()}, "ratio": round(ratio, 4)})

@@ -74,9 +74,9 @@ Form = Literal["plain", "many", "few", "large", "whole"]
 UNROLLED: tuple[Form, ...] = ("many", "few", "large")
 # In this order their copies have numbers.
 _FORMS: tuple[Form, ...] = ("many", "whole", "large", "few", "plain")
-# What a turn takes beside its kernels, which are small, in kernels: without copies and with them. Fitted to an H200: there turns
-# of 1, 3 and 10 kernels took 4.8, 5.8 and 10.1 us, and 11.4, 21.0 and 57.3 us with eight copies: nearly as long if some of
-# these had nothing to do.
+# What a turn takes beside its kernels, which are small, in kernels: without copies and with them. Fitted to an H200: turns of
+# 1, 3 and 10 kernels took 4.8, 5.8 and 10.1 us, and with eight copies 11.4, 21.0 and 57.3 us, nearly as long if some of these
+# had nothing to do.
 _TURN, _TURN_OF_COPIES = 6, 10
 
 

@@ -6,7 +6,6 @@ array of that type costs one look-up.
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from qgraph.errors import ArgumentError
 from qgraph.runtime import cuda_driver
 from qgraph.runtime.array_view import ArrayView, contiguous_strides, layout_of, view_of_host
 from qgraph.runtime.dlpack import pointer_in
+from qgraph.runtime.stream_looks import asker
 from qgraph.runtime.tensor_looks import can_look
 
 Adopter = Callable[[Any, str], ArrayView]
@@ -179,8 +179,8 @@ def _cupy_stream(value: Any) -> StreamFinder | None:
     capsule = getattr(backend, "__pyx_capi__", {}).get("get_current_stream_ptr")
     if capsule is not None:
         try:
-            # A function that raises what Python raises. Its name is its signature.
-            return ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(pointer_in(capsule, b"intptr_t (void)"))
+            # The capsule's name is the signature of the function.
+            return asker(pointer_in(capsule, b"intptr_t (void)"))
         except ValueError:  # another signature
             pass
     current = sys.modules["cupy"].cuda.get_current_stream

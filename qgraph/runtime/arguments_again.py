@@ -19,6 +19,7 @@ from typing import Any
 import numpy
 
 from qgraph.program import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
+from qgraph.runtime import weak_looks
 from qgraph.runtime.adopt import DTYPE_NAMES, Comparison, adopt, adopter_of, are_seen_together, watch_of
 from qgraph.runtime.arguments import HIGHEST, LOWEST, WEAK, Arguments, kind_of
 from qgraph.runtime.array_view import ArrayView, host_pointer
@@ -38,8 +39,11 @@ class _Source:
         self._lapses = lapses
         self._lines: list[str] = []
         self._names = 0
-        # Arrays that are looked at together, behind everything else.
+        # Arrays that are looked at together, behind everything else; expressions of what is known by a weak reference, and what
+        # must hold of those then.
         self.together: dict[str, Any] = {}
+        self.weak: dict[str, weakref.ref[Any]] = {}
+        self.behind: list[str] = []
         self.namespace: dict[str, Any] = {}
 
     def constant(self, value: object) -> str:
@@ -349,6 +353,7 @@ def repeater(
             _watch(source, name, value, watch_array)
     except _CannotWatch:
         return None
+    _watch_weak(source)
     _watch_together(source)
     return source.compile("again", [*call.statements([given[id(array)].pop(0) for array in call.arrays]), *done])
 
@@ -368,15 +373,27 @@ def _watch_array(source: _Source, name: str, value: Any) -> None:
         # It tells as much as a weak reference does, and takes a fifth of the time.
         source.require(f"{name}.__qgraph_identity__ is {source.constant(value.__qgraph_identity__)}")
     else:
-        source.require(f"{source.constant(_weakly(value))}() is {name}")
+        source.weak[name] = _weakly(value)
     _watch_attributes(source, name, value, attributes)
+
+
+def _watch_weak(source: _Source) -> None:
+    """Look at what is known by weak references, and then at the attributes of such arrays."""
+    if source.weak:
+        if weak_looks.can_look():
+            look = source.constant(weak_looks.look_at([*source.weak.values()]))
+            source.require(f"{look}({', '.join(source.weak)})")
+        else:
+            source.require(*(f"{source.constant(held)}() is {name} is not None" for name, held in source.weak.items()))
+    if source.behind:
+        source.require(*source.behind)
 
 
 def _watch_together(source: _Source) -> None:
     """Look at the tensors of which one look tells where they are; another one in the same place is as good."""
     if source.together:
         same = source.constant(look_at([*source.together.values()]))
-        source.require(f"{same}({', '.join(source.together)})", *(f"not {name}.is_neg()" for name in source.together))
+        source.require(f"{same}({', '.join(source.together)})")
 
 
 def _watch_attributes(source: _Source, name: str, value: Any, attributes: Mapping[str, Comparison]) -> None:
@@ -384,13 +401,15 @@ def _watch_attributes(source: _Source, name: str, value: Any, attributes: Mappin
     for read, how in attributes.items():
         found = eval(f"value{read}", {"value": value})
         if how == "weakly":
-            conditions.append(f"{name}{read} is {source.constant(_weakly(found))}()")
+            source.weak[f"{name}{read}"] = _weakly(found)
             continue
         if isinstance(found, dict):
             # The interface of an array, which may be one that it keeps and changes.
             found = copy.deepcopy(found)
         conditions.append(f"{name}{read} {how} {source.constant(found)}")
-    if conditions:
+    if name in source.weak:
+        source.behind += conditions
+    elif conditions:
         source.require(*conditions)
 
 
@@ -403,10 +422,10 @@ def _watch(source: _Source, name: str, value: Any, watch_array: Callable[[_Sourc
         watch_array(source, name, value)
     elif kind == "event":
         held, handle = source.constant(_weakly(value)), source.constant(event_handle)
-        source.require(f"{held}() is {name}", f"{handle}({name}) == {event_handle(value)}")
+        source.require(f"{held}() is {name} is not None", f"{handle}({name}) == {event_handle(value)}")
     elif kind == "callable":
         # A function may hold arrays in its closure.
-        source.require(f"{source.constant(_weakly(value))}() is {name}")
+        source.require(f"{source.constant(_weakly(value))}() is {name} is not None")
     elif kind == "constant":
         _require_constant(source, name, value)
     elif kind == "other":

@@ -1,5 +1,7 @@
 """One look at several tensors, instead of a question for each attribute: through the C functions that DLPack 1.3 gives.
 
+DLPack does not tell whether elements are negated when they are read, so each tensor is asked that as well (``is_neg``).
+
 https://dmlc.github.io/dlpack/latest/python_spec.html: ``__dlpack_c_exchange_api__`` of an array's type is a capsule with a
 table of functions. One of them says where the elements of an array are, and holds nothing.
 """
@@ -22,7 +24,7 @@ _MAJOR, _FROM_OBJECT = 1, 5
 _DATA, _DEVICE, _KIND, _SHAPE, _STRIDES, _OFFSET = range(6)
 _KNOWN_WORDS = 6
 # What the function finds in its words: how many arrays, the function; then of each its class, address, device, axes and dtype,
-# how many axes, extents and strides. Its `self` is a tuple of them and of the classes.
+# how many axes, extents and strides. Its `self` is a tuple of them, then the ``is_neg`` of each class, then the classes.
 _HEAD = 2
 # Where an object says of which class it is: in the last word of those that all objects have.
 _CLASS = object.__basicsize__ // 8 - 1
@@ -30,7 +32,9 @@ _CLASS = object.__basicsize__ // 8 - 1
 _TEXT = f"""
 declare ptr @PyTuple_GetItem(ptr, i64)
 declare ptr @PyByteArray_AsString(ptr)
+declare ptr @PyObject_CallOneArg(ptr, ptr)
 declare void @PyErr_Clear()
+declare void @Py_DecRef(ptr)
 declare void @Py_IncRef(ptr)
 
 define ptr @same(ptr %self, ptr %arguments, i64 %given) {{
@@ -49,8 +53,8 @@ begin:
   br label %next
 
 next:
-  %number = phi i64 [ 0, %begin ], [ %following, %strides.done ]
-  %place = phi ptr [ %first, %begin ], [ %end, %strides.done ]
+  %number = phi i64 [ 0, %begin ], [ %following, %has.answered ]
+  %place = phi ptr [ %first, %begin ], [ %end, %has.answered ]
   %is.one = icmp slt i64 %number, %count
   br i1 %is.one, label %one, label %yes
 
@@ -127,7 +131,15 @@ same.axis:
 
 strides.done:
   %following = add i64 %number, 1
-  br label %next
+  %ask = call ptr @PyTuple_GetItem(ptr %self, i64 %following)
+  %negated = call ptr @PyObject_CallOneArg(ptr %ask, ptr %argument)
+  %answered = icmp ne ptr %negated, null
+  br i1 %answered, label %has.answered, label %failed
+
+has.answered:
+  call void @Py_DecRef(ptr %negated)
+  %plain = icmp eq ptr %negated, inttoptr (i64 {id(False)} to ptr)
+  br i1 %plain, label %next, label %no
 
 failed:
   call void @PyErr_Clear()
@@ -151,14 +163,15 @@ _CODE = MachineCode(_TEXT, {"same": ARGUMENTS})
 def can_look(value: Any) -> bool:
     """Whether ``look_at`` sees the live tensor ``value``, and takes no longer than it gains.
 
-    DLPack does not tell whether elements are conjugated or negated when they are read. Real ones are not conjugated; whether
-    ``is_neg()`` is as it was is left to be asked.
+    Nor does DLPack tell whether elements are conjugated when they are read: real ones never are.
     """
-    return _CODE.usable and _function_of(type(value)) != 0 and not value.is_complex()
+    return _CODE.usable and _function_of(type(value)) != 0 and not value.is_complex() and not value.is_neg()
 
 
 def look_at(values: Sequence[Any]) -> Callable[..., bool]:
     """A function of as many objects: whether they are tensors with elements of the same types in the same places as these now.
+
+    None of them has elements that are negated when they are read.
 
     It does not hold them. Each must be one that ``can_look`` said yes to, and all of one library.
     """
@@ -171,7 +184,9 @@ def look_at(values: Sequence[Any]) -> Callable[..., bool]:
         words += [id(type(value)), tensor[_DATA] + tensor[_OFFSET], tensor[_DEVICE], tensor[_KIND], axes]
         for pointer in (tensor[_SHAPE], tensor[_STRIDES]) if axes else ():
             words += (ctypes.c_int64 * axes).from_address(pointer)
-    made: Callable[..., bool] = _CODE.function("same", (new_words(words)[0], *map(type, values)))
+    classes: list[Any] = [*map(type, values)]
+    asked = [cls.is_neg for cls in classes]
+    made: Callable[..., bool] = _CODE.function("same", (new_words(words)[0], *asked, *classes))
     return made
 
 

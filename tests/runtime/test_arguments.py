@@ -763,9 +763,19 @@ def test_addresses_are_sums():
     make = ctypes.pythonapi.PyCapsule_New
     make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     name = b"dlpack_exchange_api"
-    value = type("Array", (), {"__dlpack_c_exchange_api__": make(ctypes.addressof(table), name, None)})()
+    negated = [False]
+    members = {"__dlpack_c_exchange_api__": make(ctypes.addressof(table), name, None), "is_neg": lambda _: negated[0]}
+    value = type("Array", (), members)()
     look = tensor_looks.look_at([value])
     assert look(value)
+    # Whether it is negated is asked each time. What cannot answer is another one.
+    for answer in (True, None, 0, ""):
+        negated[0] = answer
+        assert look(value) is False
+    del negated[0]
+    assert look(value) is False
+    negated.append(False)
+    assert look(value) is True
     for index, other in ((0, 4160), (5, 0), (1, 2), (2, found[2] + (1 << 40))):
         before, found[index] = found[index], other
         assert not look(value)

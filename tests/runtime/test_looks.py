@@ -1,0 +1,91 @@
+"""Functions of machine code that look at arguments: objects known by weak references, and a library's stream."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import weakref
+
+import pytest
+
+from qgraph.runtime import stream_looks, weak_looks
+from qgraph.runtime.arguments_again import repeater
+from qgraph.runtime.call import CHANGED, Again
+
+
+class Thing:
+    """Whatever can be held weakly."""
+
+
+@pytest.fixture(autouse=True)
+def compiler():
+    """Where it is loaded there is machine code."""
+    import llvmlite.binding  # noqa: F401
+
+
+def test_the_same_objects():
+    assert weak_looks.can_look()
+    a, b = Thing(), Thing()
+    same = weak_looks.look_at([weakref.ref(a), weakref.ref(b), weakref.ref(a)])
+    assert same(a, b, a) is True
+    for others in ((b, a, a), (a, b, b), (a, b, None), (None, b, a), (), (a, b), (a, b, a, b)):
+        assert same(*others) is False
+    gone = weakref.ref(b)
+    del b, others
+    gc.collect()
+    assert gone() is None
+    # What is gone is nothing that can be given, and None stands for nothing else.
+    assert same(a, None, a) is False
+    assert weak_looks.look_at([])() is True
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_none_is_no_function_that_is_gone(looks, monkeypatch):
+    monkeypatch.setattr(weak_looks, "_FOUND", looks)
+
+    def unchanged(*values):
+        again = repeater(values, Again((), {}, lambda _: ["pass"]), conditions=[], done=["return None"], names={})
+        return lambda *later: again(later) is not CHANGED
+
+    def made(x):
+        return x
+
+    same = unchanged(made)
+    assert same(made)
+    del made
+    gc.collect()
+    assert not same(None)
+
+
+def test_a_stream_that_a_function_gives():
+    answers = [7]
+    at = ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(lambda: answers[0])
+    ask = stream_looks.asker(ctypes.cast(at, ctypes.c_void_p).value)
+    for answer in (7, 0, 2**62, -1, -2):
+        answers[0] = answer
+        assert ask() == answer
+    with pytest.raises(TypeError):
+        ask(1)
+
+
+def test_what_such_a_function_raises():
+    # As those of Cython: an exception is set, and -1 is returned.
+    text = """
+@message = constant [5 x i8] c"none\\00"
+@PyExc_RuntimeError = external global ptr
+declare void @PyErr_SetString(ptr, ptr)
+define i64 @raising() {
+  %error = load ptr, ptr @PyExc_RuntimeError
+  call void @PyErr_SetString(ptr %error, ptr @message)
+  ret i64 -1
+}
+"""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(text)
+    engine = llvm.create_mcjit_compiler(module, llvm.Target.from_default_triple().create_target_machine())
+    engine.finalize_object()
+    with pytest.raises(RuntimeError, match="none"):
+        stream_looks.asker(engine.get_function_address("raising"))()
