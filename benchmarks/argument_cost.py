@@ -74,7 +74,7 @@ def _row(kind: str) -> dict[str, Timing]:
     raw = _raw(qgraph.kernel(backend="cuda")(function).bind(*sets[0]))
     # What is compared is timed in turns: a machine may change its pace.
     samples: list[tuple[Timing, ...]] = []
-    for _ in range(3):
+    for _ in range(9):
         actions = (raw, bound.launch, lambda: kernel(*sets[0]), in_turn)
         samples.append(tuple(timing.cpu(action, qgraph.synchronize) for action in actions))
     columns = [timing.middle(column) for column in zip(*samples, strict=True)]
