@@ -42,6 +42,9 @@ def of_fields(fields):
 
 def measure(quick: bool) -> Answer:
     """CPU microseconds of a call for each kind of arguments."""
+    # As in a process that compiled its kernels. One that found all of them on disk has no machine code for its first 50,000 calls.
+    import llvmlite.binding  # noqa: F401
+
     title = f"CPU cost of a call with {ARRAYS} arrays of {N:,} float32, or a dataclass of {FIELDS}, us"
     answer = Answer("argument_cost", title, COLUMNS)
     for kind in MORE:
