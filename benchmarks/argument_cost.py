@@ -42,7 +42,7 @@ def of_fields(fields):
 
 def measure(quick: bool) -> Answer:
     """CPU microseconds of a call for each kind of arguments."""
-    # As in a process that compiled its kernels. One that found all of them on disk has no machine code for its first 50,000 calls.
+    # As in a process that compiled its kernels. One that found them on disk has no machine code for its first 50,000 calls.
     import llvmlite.binding  # noqa: F401
 
     title = f"CPU cost of a call with {ARRAYS} arrays of {N:,} float32, or a dataclass of {FIELDS}, us"
