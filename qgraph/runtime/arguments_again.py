@@ -39,10 +39,11 @@ class _Source:
         self._lapses = lapses
         self._lines: list[str] = []
         self._names = 0
-        # Arrays that are looked at together, behind everything else; expressions of what is known by a weak reference, and what
-        # must hold of those then.
+        # Arrays that are looked at together, behind everything else. Expressions of what is known by a weak reference, of what
+        # is an attribute of that and the very object that it was, and what must hold of it then.
         self.together: dict[str, Any] = {}
         self.weak: dict[str, weakref.ref[Any]] = {}
+        self.very: dict[str, object] = {}
         self.behind: list[str] = []
         self.namespace: dict[str, Any] = {}
 
@@ -381,10 +382,11 @@ def _watch_weak(source: _Source) -> None:
     """Look at what is known by weak references, and then at the attributes of such arrays."""
     if source.weak:
         if weak_looks.can_look():
-            look = source.constant(weak_looks.look_at([*source.weak.values()]))
-            source.require(f"{look}({', '.join(source.weak)})")
+            look = source.constant(weak_looks.look_at([*source.weak.values()], [*source.very.values()]))
+            source.require(f"{look}({', '.join([*source.weak, *source.very])})")
         else:
             source.require(*(f"{source.constant(held)}() is {name} is not None" for name, held in source.weak.items()))
+            source.behind += [f"{name} is {source.constant(value)}" for name, value in source.very.items()]
     if source.behind:
         source.require(*source.behind)
 
@@ -402,6 +404,9 @@ def _watch_attributes(source: _Source, name: str, value: Any, attributes: Mappin
         found = eval(f"value{read}", {"value": value})
         if how == "weakly":
             source.weak[f"{name}{read}"] = _weakly(found)
+            continue
+        if how == "is" and name in source.weak:
+            source.very[f"{name}{read}"] = found
             continue
         if isinstance(found, dict):
             # The interface of an array, which may be one that it keeps and changes.

@@ -1,4 +1,4 @@
-"""One look at several objects that are known by weak references, instead of a call for each."""
+"""One look at several objects, some known by weak references, instead of a call or a comparison for each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 from qgraph.runtime.machine_code import ARGUMENTS, MachineCode
 
-# The `self` of the function is the tuple of the references. None stands for an object that is gone, so it is none of them.
+# The `self` of the function is a tuple of two: the references, and the objects that come behind theirs. A reference gives None
+# for an object that is gone, so none of its own is None.
 _TEXT = f"""
 declare ptr @PyTuple_GetItem(ptr, i64)
 declare i64 @PyTuple_Size(ptr)
@@ -18,17 +19,21 @@ declare void @Py_IncRef(ptr)
 
 define ptr @same(ptr %self, ptr %arguments, i64 %given) {{
 entry:
-  %count = call i64 @PyTuple_Size(ptr %self)
+  %references = call ptr @PyTuple_GetItem(ptr %self, i64 0)
+  %objects = call ptr @PyTuple_GetItem(ptr %self, i64 1)
+  %weak = call i64 @PyTuple_Size(ptr %references)
+  %others = call i64 @PyTuple_Size(ptr %objects)
+  %count = add i64 %weak, %others
   %as.many = icmp eq i64 %given, %count
-  br i1 %as.many, label %next, label %no
+  br i1 %as.many, label %next.weak, label %no
 
-next:
+next.weak:
   %number = phi i64 [ 0, %entry ], [ %following, %is.same ]
-  %is.one = icmp slt i64 %number, %count
-  br i1 %is.one, label %one, label %yes
+  %is.weak = icmp slt i64 %number, %weak
+  br i1 %is.weak, label %one.weak, label %next
 
-one:
-  %reference = call ptr @PyTuple_GetItem(ptr %self, i64 %number)
+one.weak:
+  %reference = call ptr @PyTuple_GetItem(ptr %references, i64 %number)
   %object = call ptr @PyWeakref_GetObject(ptr %reference)
   %argument.place = getelementptr ptr, ptr %arguments, i64 %number
   %argument = load ptr, ptr %argument.place
@@ -40,7 +45,21 @@ one:
 
 is.same:
   %following = add i64 %number, 1
-  br label %next
+  br label %next.weak
+
+next:
+  %at = phi i64 [ 0, %next.weak ], [ %after, %one ]
+  %is.one = icmp slt i64 %at, %others
+  br i1 %is.one, label %one, label %yes
+
+one:
+  %after = add i64 %at, 1
+  %kept.object = call ptr @PyTuple_GetItem(ptr %objects, i64 %at)
+  %other.number = add i64 %weak, %at
+  %other.place = getelementptr ptr, ptr %arguments, i64 %other.number
+  %other = load ptr, ptr %other.place
+  %is.it = icmp eq ptr %kept.object, %other
+  br i1 %is.it, label %next, label %no
 
 yes:
   %true = inttoptr i64 {id(True)} to ptr
@@ -64,7 +83,7 @@ def can_look() -> bool:
     return _FOUND and _CODE.usable
 
 
-def look_at(references: Sequence[weakref.ref[Any]]) -> Callable[..., bool]:
-    """A function of as many objects: whether they are those of the references, none of which is gone."""
-    made: Callable[..., bool] = _CODE.function("same", tuple(references))
+def look_at(references: Sequence[weakref.ref[Any]], objects: Sequence[object]) -> Callable[..., bool]:
+    """A function of as many objects: whether the first are those of the references, none of which is gone, and others these."""
+    made: Callable[..., bool] = _CODE.function("same", (tuple(references), tuple(objects)))
     return made

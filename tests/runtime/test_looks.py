@@ -26,7 +26,7 @@ def compiler():
 def test_the_same_objects():
     assert weak_looks.can_look()
     a, b = Thing(), Thing()
-    same = weak_looks.look_at([weakref.ref(a), weakref.ref(b), weakref.ref(a)])
+    same = weak_looks.look_at([weakref.ref(a), weakref.ref(b), weakref.ref(a)], [])
     assert same(a, b, a) is True
     for others in ((b, a, a), (a, b, b), (a, b, None), (None, b, a), (), (a, b), (a, b, a, b)):
         assert same(*others) is False
@@ -36,7 +36,18 @@ def test_the_same_objects():
     assert gone() is None
     # What is gone is nothing that can be given, and None stands for nothing else.
     assert same(a, None, a) is False
-    assert weak_looks.look_at([])() is True
+    assert weak_looks.look_at([], [])() is True
+
+
+def test_the_same_objects_behind_them():
+    a, shape = Thing(), tuple(range(3, 5))
+    equal = tuple(range(3, 5))
+    same = weak_looks.look_at([weakref.ref(a)], [shape, None, 0])
+    assert same(a, shape, None, 0) is True
+    for others in ((a, shape, None, 1), (a, equal, None, 0), (a, shape, 0, 0), (shape, a, None, 0), (a, shape, None)):
+        assert same(*others) is False
+    assert weak_looks.look_at([], [shape])(shape) is True
+    assert weak_looks.look_at([], [shape])(equal) is False
 
 
 @pytest.mark.parametrize("looks", [True, False])
