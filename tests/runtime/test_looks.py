@@ -81,15 +81,13 @@ def test_a_stream_that_a_function_gives():
 
 def test_what_such_a_function_raises():
     # As those of Cython: an exception is set, and -1 is returned.
-    text = """
-@message = constant [5 x i8] c"none\\00"
-@PyExc_RuntimeError = external global ptr
-declare void @PyErr_SetString(ptr, ptr)
-define i64 @raising() {
-  %error = load ptr, ptr @PyExc_RuntimeError
-  call void @PyErr_SetString(ptr %error, ptr @message)
+    # The class by its address: Python's own variable may be too far away for such code.
+    text = f"""
+declare void @PyErr_SetNone(ptr)
+define i64 @raising() {{
+  call void @PyErr_SetNone(ptr inttoptr (i64 {id(RuntimeError)} to ptr))
   ret i64 -1
-}
+}}
 """
     import llvmlite.binding as llvm
 
@@ -98,5 +96,5 @@ define i64 @raising() {
     module = llvm.parse_assembly(text)
     engine = llvm.create_mcjit_compiler(module, llvm.Target.from_default_triple().create_target_machine())
     engine.finalize_object()
-    with pytest.raises(RuntimeError, match="none"):
+    with pytest.raises(RuntimeError):
         stream_looks.asker(engine.get_function_address("raising"))()
