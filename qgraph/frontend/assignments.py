@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
@@ -44,8 +46,7 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     value = _called(region, scope, node.value)
     for target in node.targets:
         if isinstance(target, ast.Name):
-            if not _bind_parts(region, scope, target, value):
-                _bind(region, scope, [target], [value])
+            _bind_all(region, scope, [target], [value])
         elif isinstance(target, ast.Tuple):
             _unpack(region, scope, target, value)
         elif _stores_elements(target):
@@ -183,6 +184,7 @@ def _to_elements(region: Region, scope: Scope, node: ast.Assign) -> None:
 
 
 def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) -> None:
+    _refuse_fields(scope, value)
     parts = _parts(scope, value)
     if parts is not None and len(parts) != len(target.elts):
         raise KernelSyntaxError(
@@ -193,7 +195,7 @@ def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) ->
     names = [element for element in target.elts if isinstance(element, ast.Name)]
     if len(names) == len(target.elts):
         if parts is not None:
-            _bind(region, scope, names, parts)
+            _bind_all(region, scope, names, parts)
         elif isinstance(value, ast.Call):
             _check_scalars(scope, names)
             region.run(scope).unpack(scope, [name.id for name in names], value)
@@ -214,24 +216,45 @@ def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) ->
     )
 
 
-def _bind_parts(region: Region, scope: Scope, target: ast.Name, value: ast.expr) -> bool:
-    """``t = a, b``: a name for each part, `t.0` and so on, to be assigned again; False where there is no such tuple."""
+def _refuse_fields(scope: Scope, value: ast.expr) -> None:
+    """Raise for a dataclass: Python unpacks none."""
+    bound, made = scope.static(value), made_structure(scope, value)
+    cls = bound.type.cls if isinstance(bound, StructRef) else made[0] if made is not None else tuple
+    if not issubclass(cls, tuple):
+        raise KernelSyntaxError(
+            f"`{ast.unparse(value)}` is a {cls.__name__}, and no tuple that can be unpacked",
+            scope.span(value),
+            hint="name its fields",
+        )
+
+
+def _bind_all(region: Region, scope: Scope, targets: list[ast.Name], values: list[ast.expr]) -> None:
+    """Bind names at once. One of a tuple has a name for each part, `t.0` and so on, to be assigned again."""
+    names: list[ast.Name] = []
+    parts: list[ast.expr] = []
+    tuples: list[tuple[ast.Name, ast.expr]] = []
+    for target, value in zip(targets, values, strict=True):
+        if _is_laid_out(scope, value):
+            _lay_out(scope, target, value, names, parts)
+            tuples.append((target, value))
+        else:
+            names.append(target)
+            parts.append(value)
+    # Before a name that stands in a value may be another thing.
+    made = [_made_of(scope, target.id, value) for target, value in tuples]
+    _bind(region, scope, names, parts)
+    for (target, _), layout in zip(tuples, made, strict=True):
+        structure = layout.bound(scope)
+        _check_rebinding(scope, target, structure)
+        scope.names[target.id] = structure
+
+
+def _is_laid_out(scope: Scope, value: ast.expr) -> bool:
+    """Whether ``value`` is a tuple that is made here, or one of kernel scalars."""
     bound = scope.static(value)
     if isinstance(bound, StructRef):
-        if not _has_scalars(bound):
-            return False
-    elif not isinstance(value, ast.Tuple) and made_structure(scope, value) is None:
-        return False
-    if not _parts(scope, value):
-        return False
-    names: list[ast.Name] = []
-    values: list[ast.expr] = []
-    _lay_out(scope, target, value, names, values)
-    _bind(region, scope, names, values)
-    made = _made_of(scope, target.id, value)
-    _check_rebinding(scope, target, made)
-    scope.names[target.id] = made
-    return True
+        return _has_scalars(bound)
+    return (isinstance(value, ast.Tuple) or made_structure(scope, value) is not None) and bool(_parts(scope, value))
 
 
 def _lay_out(scope: Scope, target: ast.Name, value: ast.expr, names: list[ast.Name], values: list[ast.expr]) -> None:
@@ -245,7 +268,23 @@ def _lay_out(scope: Scope, target: ast.Name, value: ast.expr, names: list[ast.Na
             values.append(part)
 
 
-def _made_of(scope: Scope, name: str, value: ast.expr) -> StructRef:
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """A tuple of class ``cls``: by field, another one, or the name of what is no tuple."""
+
+    cls: type
+    name: str
+    fields: Mapping[str, _Layout | str]
+
+    def bound(self, scope: Scope) -> StructRef:
+        """The tuple, once its names are bound."""
+        children: dict[str, Binding] = {
+            field: part.bound(scope) if isinstance(part, _Layout) else scope.names[part] for field, part in self.fields.items()
+        }
+        return StructRef(StructType(self.cls, ()), self.name, children)
+
+
+def _made_of(scope: Scope, name: str, value: ast.expr) -> _Layout:
     bound, made = scope.static(value), made_structure(scope, value)
     parts = _parts(scope, value) or []
     cls: type = tuple
@@ -254,11 +293,9 @@ def _made_of(scope: Scope, name: str, value: ast.expr) -> StructRef:
         cls, fields = bound.type.cls, list(bound.children)
     elif made is not None:
         cls, fields = made[0], list(made[1])
-    children: dict[str, Binding] = {}
-    for k, (field, part) in enumerate(zip(fields, parts, strict=True)):
-        inner = f"{name}{ADDED}{k}"
-        children[field] = _made_of(scope, inner, part) if _is_tuple(scope, part) else scope.names[inner]
-    return StructRef(StructType(cls, ()), name, children)
+    inner = [f"{name}{ADDED}{k}" for k in range(len(parts))]
+    laid = [_made_of(scope, each, part) if _is_tuple(scope, part) else each for each, part in zip(inner, parts, strict=True)]
+    return _Layout(cls, name, dict(zip(fields, laid, strict=True)))
 
 
 def _is_tuple(scope: Scope, value: ast.expr) -> bool:

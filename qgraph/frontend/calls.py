@@ -11,8 +11,9 @@ from qgraph.frontend.callees import bind_call, refuse_recursion, without_docstri
 from qgraph.frontend.choices import with_choices
 from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.definite import names_assigned
-from qgraph.frontend.exits import falls_through, lower_returns, makes_tuple, returns_structure
+from qgraph.frontend.exits import falls_through, fields_of, lower_returns, made_structure, makes_tuple, returns_structure
 from qgraph.frontend.flags import assign, placed
+from qgraph.frontend.foreign_calls import refuse_own_code
 from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.host import binding, host_expression, settled
 from qgraph.frontend.matching import chosen_case
@@ -104,8 +105,10 @@ def result_of(scope: Scope, structure: Structure, node: ast.AST) -> Binding:
         bound = scope.frame.result(structure.name, scope.names.get(structure.name))
         assert bound is not None, "every path to the end assigns what is returned"
         return bound
-    children = {str(k): result_of(scope, part, node) for k, part in enumerate(structure.parts)}
-    return StructRef(StructType(structure.cls or tuple, ()), "the result", children)
+    cls = structure.cls or tuple
+    fields = fields_of(cls) or [str(k) for k in range(len(structure.parts))]
+    children = {name: result_of(scope, part, node) for name, part in zip(fields, structure.parts, strict=True)}
+    return StructRef(StructType(cls, ()), "the result", children)
 
 
 def bind_value(region: Region, scope: Scope, value: ast.expr) -> Binding:
@@ -119,6 +122,12 @@ def bind_value(region: Region, scope: Scope, value: ast.expr) -> Binding:
     if isinstance(value, ast.Tuple) and any(rank(scope, part) for part in value.elts):
         parts = {str(k): bind_value(region, scope, part) for k, part in enumerate(value.elts)}
         return StructRef(StructType(tuple, ()), f"`{ast.unparse(value)}`", parts)
+    made = made_structure(scope, value)
+    if made is not None:
+        assert isinstance(value, ast.Call)
+        refuse_own_code(scope, made[0], value)
+        parts = {field: bind_value(region, scope, part) for field, part in made[1].items()}
+        return StructRef(StructType(made[0], ()), f"`{ast.unparse(value)}`", parts)
     name = f"{ADDED}argument{len(region.unit.slots)}"
     # Before the run is asked for: a call in the value may end it.
     value = evaluated(region, scope, value)

@@ -12,7 +12,7 @@ from qgraph.frontend.bindings import Binding, StructRef, Value
 from qgraph.frontend.flags import LOOPS, assign, placed, unless, within
 from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.ranks import rank
-from qgraph.frontend.region import callee
+from qgraph.frontend.region import callee, parameters_before, quietly_static
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 
@@ -67,6 +67,16 @@ def makes_tuple(scope: Scope, value: ast.expr) -> bool:
     return isinstance(cls, type) and (issubclass(cls, tuple) or dataclasses.is_dataclass(cls))
 
 
+def fields_of(cls: type) -> tuple[str, ...] | None:
+    """The names of the fields that the constructor of a named tuple or a dataclass takes; None for other classes."""
+    if issubclass(cls, tuple):
+        found: tuple[str, ...] | None = getattr(cls, "_fields", None)
+        return found
+    if not dataclasses.is_dataclass(cls):
+        return None
+    return tuple(field.name for field in dataclasses.fields(cls) if field.init)
+
+
 def made_structure(scope: Scope, value: ast.expr) -> tuple[type, dict[str, ast.expr]] | None:
     """The class, and its fields with their values, where ``value`` makes a named tuple or a dataclass.
 
@@ -78,9 +88,7 @@ def made_structure(scope: Scope, value: ast.expr) -> tuple[type, dict[str, ast.e
     bound = scope.static(value.func)
     cls = bound.value if isinstance(bound, Value) else None
     assert isinstance(cls, type)
-    fields = getattr(cls, "_fields", None) if issubclass(cls, tuple) else None
-    if fields is None and dataclasses.is_dataclass(cls):
-        fields = tuple(field.name for field in dataclasses.fields(cls) if field.init)
+    fields = fields_of(cls)
     if fields is None:
         return None
     given = dict(zip(fields, value.args, strict=False)) | {str(k.arg): k.value for k in value.keywords}
@@ -104,7 +112,7 @@ def _structure_of_call(unit: Unit, scope: Scope, node: ast.Call) -> Structure | 
     if found is None or found[0] in unit.calling:
         return None
     source = unit.source_of(found[0])
-    inner = scope.of(source, {name: Value(None) for name in source.signature.parameters}, Frame(unit, source.tree))
+    inner = scope.of(source, parameters_before(scope, source, found[1], node), Frame(unit, source.tree))
     returns = [child for child in ast.walk(source.tree) if isinstance(child, ast.Return)]
     unit.calling.append(found[0])
     structure = _Returns(inner, _never).structure(returns[0]) if returns else None
@@ -126,7 +134,8 @@ class _Returns:
         self._scope = scope
         self._is_parallel = is_parallel
         self.flagged = False
-        self._looking: list[ast.expr] = []
+        # Of variables of the function.
+        self._shapes: dict[str, Structure] = {}
 
     def block(self, statements: Sequence[ast.stmt], *, tail: bool, in_loop: bool) -> list[ast.stmt]:
         """``tail``: nothing runs after the block, so no flag is needed."""
@@ -193,20 +202,35 @@ class _Returns:
         bound = self._bound(value)
         if isinstance(bound, StructRef):
             return _structure_of(bound, name)
-        assigned = self._frame.values.get(value.id) if isinstance(value, ast.Name) and bound is None else None
-        if assigned is not None and assigned not in self._looking:
-            self._looking.append(assigned)
-            shape = self._shape(assigned, name)
-            self._looking.pop()
-            return shape
+        if isinstance(value, ast.Name) and bound is None:
+            return self._shape_of_name(value, name)
         return Structure(name)
+
+    def _shape_of_name(self, node: ast.Name, name: str) -> Structure:
+        """Of a variable of the function: that of its first value, which all others have, too."""
+        if node.id not in self._shapes:
+            # Where a value of it is made of itself, nothing is known of it.
+            self._shapes[node.id] = Structure(name)
+            shapes = [self._shape(value, name) for value in self._frame.values.get(node.id, [])]
+            for shape in shapes[1:]:
+                difference = shapes[0].difference(shape)
+                if difference is not None:
+                    first, other = difference
+                    raise KernelSyntaxError(
+                        f"`{node.id}` is returned, and is or holds {first} in one place, {other} in another",
+                        self._scope.span(node),
+                        hint="let it be of one class and length, or return its parts",
+                    )
+            if shapes:
+                self._shapes[node.id] = shapes[0]
+        return self._shapes[node.id].renamed(name)
 
     def _bound(self, value: ast.expr) -> Binding | None:
         """What ``value`` is at the start of the function, if anything."""
         if isinstance(value, ast.Name):
             return self._scope.names.get(value.id)
         if isinstance(value, (ast.Attribute, ast.Subscript)):
-            return None if self._bound(value.value) is None else self._scope.static(value)
+            return None if self._bound(value.value) is None else quietly_static(self._scope, value)
         return None
 
     def _is_local(self, node: ast.expr) -> bool:

@@ -30,6 +30,20 @@ class Structure:
         for part in self.parts:
             yield from part.names()
 
+    def difference(self, other: Structure) -> tuple[str, str] | None:
+        """What the two are where they are of different classes or numbers of parts; what has a name may be anything."""
+        if self.cls is None or other.cls is None:
+            return None
+        if self.cls is not other.cls or len(self.parts) != len(other.parts):
+            return self.words, other.words
+        found = (mine.difference(part) for mine, part in zip(self.parts, other.parts, strict=True))
+        return next((each for each in found if each is not None), None)
+
+    @property
+    def words(self) -> str:
+        """Of what class it is, with how many parts."""
+        return f"a {self.cls.__name__} of {len(self.parts)}" if self.cls is not None else "a number"
+
     def renamed(self, name: str) -> Structure:
         """The same structure with names that start with ``name``."""
         if self.name:
@@ -48,8 +62,8 @@ class Frame:
 
     def __init__(self, unit: Unit, tree: ast.FunctionDef) -> None:
         self.unit = unit
-        # A value that each name is assigned somewhere.
-        self.values: dict[str, ast.expr] = {}
+        # The values that each name is assigned.
+        self.values: dict[str, list[ast.expr]] = {}
         self._scalars: dict[str, ScalarRef] = {}
         # A parameter is assigned by the call.
         self._assignments: Counter[str] = Counter(node.arg for node in ast.walk(tree.args) if isinstance(node, ast.arg))
@@ -66,8 +80,8 @@ class Frame:
 
     def _collect(self, statements: Iterable[ast.AST], *, nested: bool) -> None:
         for node in statements:
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                self.values.setdefault(node.targets[0].id, node.value)
+            if isinstance(node, ast.Assign):
+                self._note_values(node.targets[0], node.value)
             if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
                 self._assignments[node.id] += 1
                 self._names_assigned.add(node.id)
@@ -75,6 +89,13 @@ class Frame:
                     self._nested.add(node.id)
             inside = nested or isinstance(node, _COMPOUND)
             self._collect(ast.iter_child_nodes(node), nested=inside)
+
+    def _note_values(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Name):
+            self.values.setdefault(target.id, []).append(value)
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            for part, given in zip(target.elts, value.elts, strict=True):
+                self._note_values(part, given)
 
     def varies(self, name: str) -> bool:
         """Whether ``name`` is assigned in some loop or branch, and elsewhere too: then its value lives on the device."""

@@ -126,7 +126,7 @@ def _renames(scope: Scope, node: ast.Assign | ast.AnnAssign) -> bool:
     """Whether an array, part of one, or a tuple gets another name."""
     values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
     places = [value for value in values if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript))]
-    return any(rank(scope, place) > 0 or isinstance(_static(scope, place), StructRef) for place in places)
+    return any(rank(scope, place) > 0 or isinstance(quietly_static(scope, place), StructRef) for place in places)
 
 
 def made_array(scope: Scope, value: ast.expr) -> str | None:
@@ -134,18 +134,18 @@ def made_array(scope: Scope, value: ast.expr) -> str | None:
     if not isinstance(value, ast.Call) or not isinstance(value.func, (ast.Name, ast.Attribute)):
         return None
     bound = scope.names.get(value.func.id) if isinstance(value.func, ast.Name) else None
-    bound = bound or _static(scope, value.func)
+    bound = bound or quietly_static(scope, value.func)
     return language.array_maker(bound.value) if isinstance(bound, Value) else None
 
 
 def is_host_word(scope: Scope, node: ast.Call) -> bool:
     """Whether a call is of ``host_callback``, ``record`` or ``wait``."""
-    bound = _static(scope, node.func)
+    bound = quietly_static(scope, node.func)
     return isinstance(bound, Value) and any(bound.value is word for word in language.HOST_WORDS)
 
 
 def _is_unrolled(scope: Scope, node: ast.For) -> bool:
-    return isinstance(node.iter, ast.Call) and _static(scope, node.iter.func) == Value(language.static)
+    return isinstance(node.iter, ast.Call) and quietly_static(scope, node.iter.func) == Value(language.static)
 
 
 def is_parallel_loop(scope: Scope, node: ast.For) -> bool:
@@ -156,7 +156,7 @@ def is_parallel_loop(scope: Scope, node: ast.For) -> bool:
 
 def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | Value | None] | None:
     """The func, or the kernel as one, that a call calls, and the object it is a method of."""
-    bound = _static(scope, node.func)
+    bound = quietly_static(scope, node.func)
     if isinstance(bound, BoundFunc):
         assert isinstance(bound.function, Func)
         return bound.function, bound.owner
@@ -174,14 +174,16 @@ def callee_needs_region(unit: Unit, scope: Scope, node: ast.Call) -> bool:
     if found is None or found[0] in unit.calling:
         return False
     source = unit.source_of(found[0])
-    inner = scope.of(source, _parameters(scope, source, found[1], node))
+    inner = scope.of(source, parameters_before(scope, source, found[1], node))
     unit.calling.append(found[0])
     result = needs_region(unit, inner, source.tree.body)
     unit.calling.pop()
     return result
 
 
-def _parameters(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Binding]:
+def parameters_before(
+    scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call
+) -> dict[str, Binding]:
     """What the parameters of a func stand for, as far as that is known before the call: arrays are."""
     known: dict[str, Binding] = dict.fromkeys(source.signature.parameters, Value(None))
     try:
@@ -189,13 +191,14 @@ def _parameters(scope: Scope, source: SourceFunction, owner: StructRef | Value |
     except KernelSyntaxError:  # what is wrong with the call is said where it is made
         return known
     for name, argument in arguments.items():
-        bound = _static(scope, argument) if isinstance(argument, ast.expr) else argument
+        bound = quietly_static(scope, argument) if isinstance(argument, ast.expr) else argument
         ndim = rank(scope, argument) if bound is None and isinstance(argument, ast.expr) else 0
         known[name] = Ranked(ndim) if ndim else bound or Value(None)
     return known
 
 
-def _static(scope: Scope, node: ast.expr) -> Binding | None:
+def quietly_static(scope: Scope, node: ast.expr) -> Binding | None:
+    """``scope.static(node)``; None also where something is wrong with it."""
     # Names that the function itself assigns are no funcs; what is wrong with others is said where they are used.
     try:
         return scope.static(node)

@@ -173,6 +173,10 @@ class Scope:
         return Value(value)
 
     def _item(self, base: StructRef, index: int, node: ast.Subscript) -> Binding:
+        if not issubclass(base.type.cls, tuple):
+            raise KernelSyntaxError(
+                f"`{base.path}` is a {base.type.cls.__name__}, and has no elements", self.span(node), hint="name its fields"
+            )
         children = tuple(base.children.values())
         if not -len(children) <= index < len(children):
             raise KernelSyntaxError(f"`{base.path}` has {len(children)} elements, there is no element {index}", self.span(node))

@@ -212,10 +212,23 @@ def _joined(emit: Emitter, count: int) -> Rule:
 
 
 def _unary(emit: Emitter) -> Rule:
-    """``- + abs``: the operand's type, of a boolean int64."""
+    """``abs``: the operand's type, of a boolean int64."""
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
         return _same(_not_bool(plain(args[0])), 1, emit) if len(args) == 1 else None
+
+    return rule
+
+
+def _signed(emit: Emitter, symbol: str) -> Rule:
+    """``-`` and ``+`` of one number, which NumPy has for no boolean."""
+
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        if len(args) != 1:
+            return None
+        if isinstance(args[0], types.Boolean):
+            raise NumberError(f"{symbol} of a boolean is a number in Python and an error in NumPy: write {symbol}int(a)")
+        return _same(plain(args[0]), 1, emit)
 
     return rule
 
@@ -466,8 +479,8 @@ def _operators() -> Iterable[tuple[object, Meaning]]:
     yield language.loose_multiply, _bits(code.loose(code.multiply))
     yield language.loose_min, _joined(code.loose_extreme(largest=False), 2)
     yield language.loose_max, _joined(code.loose_extreme(largest=True), 2)
-    yield operator.neg, _unary(code.negative)
-    yield operator.pos, _unary(code.identity)
+    yield operator.neg, _signed(code.negative, "-")
+    yield operator.pos, _signed(code.identity, "+")
     yield operator.invert, _integers_only(_invert, "~")
     yield operator.index, _index
     yield builtins.range, _range

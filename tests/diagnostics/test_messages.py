@@ -2393,6 +2393,77 @@ def a_choice_between_named_tuples():
 
 
 @bad(qgraph.KernelSyntaxError)
+def a_result_of_two_classes():
+    def kernel(x):
+        p, q = Both(1, 2), (3, 4)
+        p, q = q, p
+        return p
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_result_of_two_lengths():
+    def kernel(x):
+        p = 1, (2, 3)
+        if x[0] > 0:
+            p = 1, (2, 3, 4)
+        return p
+
+    return kernel, (floats(),)
+
+
+@dataclass
+class Fields:
+    first: Any
+    second: Any
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_dataclass_unpacked():
+    def kernel(q):
+        a, b = q
+        a[0] = b
+
+    return kernel, (Fields(floats(), 2.0),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_dataclass_made_and_unpacked():
+    def kernel(x):
+        a, b = Fields(x[0], 2)
+        x[1] = a + b
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_dataclass_indexed():
+    def kernel(q):
+        for i in range(q.first.shape[0]):
+            q.first[i] = q[1]
+
+    return kernel, (Fields(floats(), 2.0),)
+
+
+@bad(qgraph.KernelTypeError)
+def a_boolean_with_a_minus():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = -(x[i] > 0)
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelTypeError)
+def booleans_with_a_plus():
+    def kernel(x, y):
+        y[:] = +(x > 0)
+
+    return kernel, (floats(), floats())
+
+
+@bad(qgraph.KernelSyntaxError)
 def a_named_tuple_without_a_field():
     def kernel(x):
         q = Both(1)

@@ -199,3 +199,79 @@ def made_of_arrays(x, n):
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_structures_made_at_kernel_level(check, function, sign):
     check(function, lambda: ((np.arange(4.0) + 1) * sign, 5), noop=function is made_and_returned)
+
+
+@qgraph.func
+def advanced(pair, by):
+    return Pair(pair.first, pair.second + by)
+
+
+@qgraph.func
+def turned(pair):
+    return Pair(pair[1], pair[0])
+
+
+@qgraph.func
+def halves(two, n):
+    return Two(two.left * 2, (two.right, n))
+
+
+def through_funcs(x, n):
+    q = Pair(x, n)
+    q = advanced(q, 3)
+    r = advanced(advanced(q, by=1), 10)
+    t = turned(Pair(n, r.second))
+    h = halves(Two(n, t.first), 4)
+    for i in range(q.first.shape[0]):
+        r.first[i] += q.second * 1000 + r.second * 10 + t.first
+    return q.second, t, h.left, h.right[0] + h.right[1]
+
+
+def through_funcs_in_loops(x, n):
+    q = Pair(0.5, n)
+    for _ in qgraph.serial(range(n)):
+        q = advanced(q, 2)
+        if q.second > 8:
+            q = Pair(q.first * 2, q.second - 3)
+    for i in range(x.shape[0]):
+        x[i] += q.second * q.first
+    return q
+
+
+def several_at_once(x, n):
+    p, m = Pair(x, n), n + 1
+    q, (r, s), t = (n, n + 2), ((n + 3, n + 4), Pair(n + 5, 6)), 7
+    p, q = q, p
+    for i in range(x.shape[0]):
+        q.first[i] += p[0] * 1000 + r[1] * 100 + s.second * 10 + t + m
+    return p[1], r, s, q.second
+
+
+def kept_apart(x, n):
+    p = (n, n + 1)
+    q, m = p, 3
+    for t in qgraph.serial(range(4)):
+        p = (p[0] + t, p[1] + 1)
+        r, m = Pair(p[0], q[1]), m + t
+    for i in range(x.shape[0]):
+        x[i] += q[0] * 100 + p[1] * 10 + m + r.first
+    return p, q, r
+
+
+def swapped_in_loops(x, n):
+    p, q = (n, n + 1), (n + 7, n + 9)
+    for _ in qgraph.serial(range(n)):
+        p, q = q, p
+    for i in range(x.shape[0]):
+        x[i] += p[0] * 100 + q[1]
+    return p
+
+
+@pytest.mark.parametrize(
+    "function",
+    [through_funcs, through_funcs_in_loops, several_at_once, kept_apart, swapped_in_loops],
+    ids=lambda each: each.__name__,
+)
+@pytest.mark.parametrize("n", [2, 5])
+def test_structures_through_funcs_and_several_at_once(check, function, n):
+    check(function, lambda: (np.arange(4.0), n))
