@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph import language
 from qgraph.compiled import COPIED
 from qgraph.lowering import link
 from qgraph.lowering.build import build_plan
@@ -234,6 +235,28 @@ def test_which_graph_of_small_grids_takes_the_shortest(loops, iterations, best, 
     (unrolling,) = steps_of(loops, tmp_path).plan(X, Y, 3).unrolled
     assert unrolling.kernels == loops
     assert min(("plain", "many", "few"), key=lambda form: unrolling.cost(form, iterations)) == best
+
+
+def test_blocks_are_told_how_many_iterations_are_left():
+    words = np.full(16 + 64 * 16 + 3, -5)
+    for number, told in ((7, 7), (0, 0), (2**31 - 1, 2**31 - 1), (2**31, 2**31 - 1), (2**40, 2**31 - 1)):
+        language.spread(words, 19, number)
+        assert set(words[19::16][:64]) == {told}
+        assert language.peek_spread(words, 19 + 16 * 5, 1) == told
+    assert (words == -5).sum() == len(words) - 64
+    assert language.peek_spread(words, 0, 1) == 2**31 - 1
+    assert language.peek_spread(words, 19, 0) == -1
+
+
+def test_they_are_told_by_stores_in_a_row(tmp_path):
+    ptx = steps_of(1, tmp_path).ptx(X, Y, 3)
+    for name in ("_enter", "_condition"):
+        (text,) = (code for entry, code in ptx.items() if entry.endswith(name))
+        places = [int(found) for found in re.findall(r"st\.global\.u64 \t\[%rd\d+\+(\d+)\]", text)]
+        lines = [place for place in places if {place + 128, place - 128} & {*places}]
+        assert len(lines) == 64
+        assert len({place % 128 for place in lines}) == 1
+        assert "2147483647" in text
 
 
 def breaking(x, n):

@@ -467,6 +467,12 @@ def large():
             kernel.agrees(*arguments(function, turns + 1, n=n, a=2 + turns % 5))
             assert kernel.executable._runs == ("large" if n >= 32 else "many"), (function, n)
         assert set(kernel.executable._graphs) == {"plain", "many", "large"}
+    # As many iterations as before, on grids of another size.
+    kernel = Kernel(trading, *arguments(trading, 100))
+    for n, form in ((5, "many"), (40, "large"), (5, "many")):
+        for _ in range(3):
+            kernel.agrees(*arguments(trading, 100, n=n))
+        assert kernel.executable._runs == form, n
 
 
 def whole_turns():
