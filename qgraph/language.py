@@ -316,6 +316,12 @@ def short(value: int) -> int:
     return value
 
 
+def in_place(value: Any, element: Any) -> Any:
+    """``value``, which an operation in place on a whole array makes of ``element``: NumPy refuses one of a wider kind."""
+    del element
+    return value
+
+
 def wrapped(index: int, size: int) -> int:
     """``index``, or where it is negative what it means in a dimension of ``size``: views are indexed as Python indexes.
 

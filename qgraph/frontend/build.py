@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.frontend import assignments, branches, loops, slices, temporaries
-from qgraph.frontend.bindings import Binding, LeafRef, ScalarRef, bind_type
+from qgraph.frontend.bindings import Binding, LeafRef, ScalarRef, StructRef, bind_type
 from qgraph.frontend.calls import enter_function, pruned
 from qgraph.frontend.conditions import refuse_arrays_as_conditions
 from qgraph.frontend.frames import Frame, Structure
@@ -152,6 +152,11 @@ def _result(region: Region, scope: Scope, structure: Structure) -> Result:
         return Result(None, structure.cls, tuple(_result(region, scope, part) for part in structure.parts))
     assert scope.frame is not None
     bound = scope.frame.result(structure.name, scope.names.get(structure.name))
+    if isinstance(bound, StructRef):
+        # That it is one was not known before the body was.
+        parts = {f"{structure.name}{k}": child for k, child in enumerate(bound.children.values())}
+        scope.names.update(parts)
+        return Result(None, bound.type.cls, tuple(_result(region, scope, Structure(name)) for name in parts))
     if not isinstance(bound, ScalarRef):
         value = ast.copy_location(ast.Name(structure.name, ast.Load()), scope.source.tree)
         if rank(scope, value) > 0:

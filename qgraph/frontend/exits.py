@@ -12,7 +12,7 @@ from qgraph.frontend.bindings import Binding, StructRef, Value
 from qgraph.frontend.flags import LOOPS, assign, placed, unless, within
 from qgraph.frontend.frames import ADDED, Frame, Structure
 from qgraph.frontend.ranks import rank
-from qgraph.frontend.region import callee, parameters_before, quietly_static
+from qgraph.frontend.region import callee, quietly_static
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 
@@ -112,7 +112,7 @@ def _structure_of_call(unit: Unit, scope: Scope, node: ast.Call) -> Structure | 
     if found is None or found[0] in unit.calling:
         return None
     source = unit.source_of(found[0])
-    inner = scope.of(source, parameters_before(scope, source, found[1], node), Frame(unit, source.tree))
+    inner = scope.of(source, {name: Value(None) for name in source.signature.parameters}, Frame(unit, source.tree))
     returns = [child for child in ast.walk(source.tree) if isinstance(child, ast.Return)]
     unit.calling.append(found[0])
     structure = _Returns(inner, _never).structure(returns[0]) if returns else None

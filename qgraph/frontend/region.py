@@ -174,16 +174,14 @@ def callee_needs_region(unit: Unit, scope: Scope, node: ast.Call) -> bool:
     if found is None or found[0] in unit.calling:
         return False
     source = unit.source_of(found[0])
-    inner = scope.of(source, parameters_before(scope, source, found[1], node))
+    inner = scope.of(source, _parameters(scope, source, found[1], node))
     unit.calling.append(found[0])
     result = needs_region(unit, inner, source.tree.body)
     unit.calling.pop()
     return result
 
 
-def parameters_before(
-    scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call
-) -> dict[str, Binding]:
+def _parameters(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Binding]:
     """What the parameters of a func stand for, as far as that is known before the call: arrays are."""
     known: dict[str, Binding] = dict.fromkeys(source.signature.parameters, Value(None))
     try:

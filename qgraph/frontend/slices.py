@@ -75,6 +75,9 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
     body = _Elements(region, scope)
     view = body.assigned(place)
     computed = body.visit(value)
+    if isinstance(node, ast.AugAssign) and isinstance(computed, ast.BinOp) and element_type(scope, value) is None:
+        # Of a kernel scalar, whose type is inferred later.
+        computed = _at(word(body.scope, language.in_place, computed, computed.left), node)
     store = body.at(view, target)
     if not body.store_at_once(store, computed, node):
         copied = body.copied(view, target, node)

@@ -35,7 +35,7 @@ _OPERATORS: dict[type[ast.operator], str] = {
     ast.RShift: ">>",
     ast.MatMult: "@",
 }
-_OF_NUMBERS = (min, max, abs, len, round, language.wrapped, language.at_least, language.trip_count)
+_OF_NUMBERS = (min, max, abs, len, round, language.wrapped, language.at_least, language.trip_count, language.in_place)
 
 
 def collect(facts: LoopFacts) -> Accesses:

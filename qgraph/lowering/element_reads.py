@@ -25,7 +25,7 @@ _COMPOUND = (ast.BinOp, ast.UnaryOp, ast.NamedExpr, ast.BoolOp, ast.Tuple, ast.C
 _PURE = (
     *(builtins.abs, builtins.min, builtins.max, builtins.round, builtins.pow, builtins.divmod, np.clip, np.where, np.round),
     *(np.around, np.real, np.imag, language.at_least, language.wrapped, language.trip_count, language.quotient),
-    *(language.remainder, language.short, language.match_subject),
+    *(language.remainder, language.short, language.match_subject, language.in_place),
 )
 _OF_ARRAYS = ("shape", "size", "ndim")
 _OF_NUMBERS = ("real", "imag")

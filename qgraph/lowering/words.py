@@ -605,9 +605,29 @@ def _of_indices(emit: Emitter) -> Rule:
     return rule
 
 
+def _in_place(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """``language.in_place``: the first number, whose kind may be no wider than that of the second."""
+    value, element = plain(args[0]), plain(args[1])
+    if _width(value) > _width(element):
+        raise NumberError(
+            f"an operation in place computes {value}, and the array is of type {element}: NumPy refuses this, too"
+        )
+    return Choice((value, element), value, code.identity)
+
+
+def _width(kind: types.Type) -> int:
+    """Kinds in the order in which NumPy converts them by itself."""
+    if isinstance(kind, types.Boolean):
+        return 0
+    if isinstance(kind, types.Integer):
+        return 1
+    return 3 if isinstance(kind, types.Complex) else 2
+
+
 def _own() -> Iterator[tuple[object, Meaning]]:
     yield language.trip_count, _of_indices(code.trip_count)
     yield language.wrapped, _of_indices(code.wrapped)
+    yield language.in_place, _in_place
 
 
 def _table() -> Mapping[int, tuple[object, Meaning]]:

@@ -2392,6 +2392,29 @@ def a_choice_between_named_tuples():
     return kernel, (floats(),)
 
 
+@bad(qgraph.KernelTypeError)
+def a_float_of_a_loop_in_place():
+    def kernel(x, y):
+        s = 0.0
+        for i in range(x.shape[0]):
+            s += y[i]
+        x += s
+
+    return kernel, (ints(), floats())
+
+
+@bad(qgraph.KernelTypeError)
+def an_integer_of_a_loop_in_place_of_booleans():
+    def kernel(x, y):
+        count = 0
+        for i in range(y.shape[0]):
+            if y[i] > 1:
+                count += 1
+        x |= count
+
+    return kernel, (np.zeros(4, bool), floats())
+
+
 @bad(qgraph.KernelSyntaxError)
 def a_result_of_two_classes():
     def kernel(x):
@@ -2491,6 +2514,19 @@ def a_dataclass_that_changes_its_fields():
     def kernel(x):
         q = Tenfold(x[1], 2)
         x[0] = q.first
+
+    return kernel, (floats(),)
+
+
+@qgraph.func
+def first_of(both):
+    return both.first
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_dataclass_that_changes_its_fields_for_a_func():
+    def kernel(x):
+        x[0] = first_of(Tenfold(x[1], 2))
 
     return kernel, (floats(),)
 

@@ -168,3 +168,27 @@ def along_an_axis(x):
 def test_what_is_refused(function, args, text):
     with pytest.raises(qgraph.KernelSyntaxError, match=text):
         qgraph.kernel(function).plan(*args)
+
+
+def in_place_of_scalars(x, y, z, b):
+    count, total, some = 0, 0.0, False
+    for i in range(x.shape[0]):
+        count += 1
+        total += y[i]
+        if y[i] > 2:
+            some = True
+    x += count
+    x[1:] //= count - 1
+    y *= total
+    y[::2] /= count
+    z -= total / count
+    z **= count - 2
+    b ^= some
+    y -= total if x[0] > 2 else 1
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float32])
+def test_in_place_with_numbers_that_loops_made(check, dtype):
+    check(
+        in_place_of_scalars, lambda: (np.arange(4).astype(dtype), np.arange(4.0), np.arange(4.0) * (1 + 1j), np.zeros(4, bool))
+    )

@@ -238,6 +238,32 @@ def through_funcs_in_loops(x, n):
     return q
 
 
+def nested_through_funcs(x, n):
+    q = Pair((n, x[1]), 5.0)
+    r = turned(q)
+    q = turned(turned(Pair(r.second, n)))
+    for i in range(x.shape[0]):
+        x[i] += r.second[0] * 100 + r.second[1] * 10 + q.first[1] + q.second
+    return r, q.first
+
+
+@qgraph.func
+def grown(pair):
+    return Pair((pair.first[0] + 1, pair.first[1] * 2), pair.second)
+
+
+def nested_in_loops(x, n):
+    q = Pair((n, n + 1), 5.0)
+    for t in qgraph.serial(range(4)):
+        if t > 1:
+            q = turned(turned(q))
+        else:
+            q = grown(advanced(q, 1))
+    for i in range(x.shape[0]):
+        x[i] += q.first[0] * 100 + q.first[1] + q.second
+    return q.first, q
+
+
 def several_at_once(x, n):
     p, m = Pair(x, n), n + 1
     q, (r, s), t = (n, n + 2), ((n + 3, n + 4), Pair(n + 5, 6)), 7
@@ -269,7 +295,15 @@ def swapped_in_loops(x, n):
 
 @pytest.mark.parametrize(
     "function",
-    [through_funcs, through_funcs_in_loops, several_at_once, kept_apart, swapped_in_loops],
+    [
+        through_funcs,
+        through_funcs_in_loops,
+        nested_through_funcs,
+        nested_in_loops,
+        several_at_once,
+        kept_apart,
+        swapped_in_loops,
+    ],
     ids=lambda each: each.__name__,
 )
 @pytest.mark.parametrize("n", [2, 5])

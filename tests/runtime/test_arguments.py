@@ -686,6 +686,17 @@ def test_elements_that_are_negated_when_they_are_read(together, compiler, monkey
         assert not same((x,))
 
 
+def test_a_tensor_that_is_negated_from_the_start(compiler):
+    torch = pytest.importorskip("torch")
+    z = torch.tensor([[1 + 2j, 3 + 4j]])
+    x, plain = z.conj().imag, z.imag
+    assert x.is_neg()
+    assert not adopt.are_seen_together(x)
+    same = unchanged((x,))
+    assert same((x,))
+    assert not same((plain,))
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 0, 2), (1, 1)])
 def test_tensors_of_few_elements(compiler, shape):
     torch = pytest.importorskip("torch")

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import weakref
 
+import numpy as np
 import pytest
 
 from qgraph.runtime import stream_looks, weak_looks
@@ -66,6 +67,23 @@ def test_none_is_no_function_that_is_gone(looks, monkeypatch):
     del made
     gc.collect()
     assert not same(None)
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_an_array_and_its_attributes(looks, monkeypatch):
+    monkeypatch.setattr(weak_looks, "_FOUND", looks)
+    x, y = np.zeros((2, 3)), np.zeros(4)
+    call = Again((), {}, lambda _: ["pass"])
+    again = repeater((x, y), call, conditions=[], done=["return None"], names={})
+    assert again((x, y)) is not CHANGED
+    for others in ((y, x), (x, y.copy()), (x, None), (None, y), (x, 3)):
+        assert again(others) is CHANGED
+    x.dtype = np.int64
+    assert again((x, y)) is CHANGED
+    x.dtype = np.float64
+    assert again((x, y)) is not CHANGED
+    y.flags.writeable = False
+    assert again((x, y)) is CHANGED
 
 
 def test_a_stream_that_a_function_gives():
