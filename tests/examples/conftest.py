@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SKIPS, Rig, backends
+from tests.conftest import Rig, backends
 
 
 class Way:
@@ -23,11 +23,6 @@ class Way:
     def tolerance(self, fine: float, simulated: float) -> float:
         """A tolerance to stop at: ``fine``, but ``simulated`` on the simulator, where each iteration is slow."""
         return simulated if self.name == "sim" else fine
-
-    def needs_speed(self) -> None:
-        """Skip on the simulator."""
-        if self.name == "sim":
-            pytest.skip(SKIPS["sim", "speed"])
 
     def __call__(self, kernel: Any, *args: Any) -> Any:
         """Run it."""

@@ -24,8 +24,6 @@ GRAPHS = [
 @pytest.mark.parametrize("which", [0, -1])
 def test_distances(run, make, which):
     graph = make()
-    if len(graph) > 25:
-        run.needs_speed()
     nodes = list(graph)
     source = range(len(nodes))[which]
     distance = np.full(len(nodes), 77)

@@ -58,8 +58,6 @@ def test_sums_wrap(rig, dtype):
 @pytest.mark.parametrize("keys", ["uint8", "int8", "int64"])
 @pytest.mark.parametrize("extent", [256, 1023, 1024, 2049, LIMIT, LIMIT + 1])
 def test_lengths_on_both_sides_of_what_fits(rig, keys, extent):
-    if rig.backend == "sim" and (extent not in (256, LIMIT, LIMIT + 1) or keys != "uint8"):
-        pytest.skip("the simulator is slow")
     n = 32 * extent + 100
     picked = np.random.default_rng(0).integers(0, 100, n).astype(keys)
 
