@@ -144,12 +144,11 @@ class Unrolling:
         """The numbers of all copies."""
         return range(self.first_counted if self.counted is None else self.counted_numbers("plain").stop)
 
-    def cost(self, form: Form, iterations: int) -> int:
-        """About how long so many iterations take in that graph on small grids, in kernels."""
-        if form == "plain":
-            return iterations * (_TURN + self.kernels)
-        copies = self.copies if self.counted is None else len(self.counted_numbers(form))
-        return -(-iterations // copies) * (_TURN_OF_COPIES + copies * self.kernels)
+    def turn(self, form: Form) -> tuple[int, int]:
+        """The iterations of a turn in that graph, and about how long one takes on small grids, in kernels."""
+        plain = 1 if form == "plain" else self.copies
+        copies = plain if self.counted is None else len(self.counted_numbers(form))
+        return copies, (_TURN if form == "plain" else _TURN_OF_COPIES) + copies * self.kernels
 
     @property
     def long(self) -> int:

@@ -109,6 +109,11 @@ class CopiesLayout(Layout):
         return None
 
 
+def cost(turns: Sequence[tuple[int, int]], iterations: Sequence[int]) -> int:
+    """What so many iterations of loops cost, of each of which a turn has so many and costs so much."""
+    return sum(-(-count // copies) * each for (copies, each), count in zip(turns, iterations, strict=True))
+
+
 def _numbers(unrolling: Unrolling | None, index: int, form: Form) -> range:
     """The numbers of the copies of node ``index``, whose loop is unrolled so."""
     if unrolling is None:
@@ -150,6 +155,9 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         self._more_others: list[OtherNodes] = []
         self._loops = plan.plan.unrolled
         self._counts = any(each.counted is not None for each in self._loops)
+        forms: tuple[Form, ...] = ("plain", "many", "few") if self._counts else ("plain", "many")
+        # Of each loop, in each of the graphs for small grids: iterations of a turn, and what one costs.
+        self._turns_of = {form: [each.turn(form) for each in self._loops] for form in forms}
         super().__init__(plan, device, block_size=block_size, reason=reason)
 
     def _build(self) -> None:
@@ -199,8 +207,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
             return long if self._choice else "plain"
         if self._large:
             return long if sum(iterations) >= sum(each.long for each in self._loops) else "plain"
-        forms: tuple[Form, ...] = ("plain", "many", "few") if self._counts else ("plain", "many")
-        return min(forms, key=lambda form: sum(map(lambda each, count: each.cost(form, count), self._loops, iterations)))
+        return min(self._turns_of, key=lambda form: cost(self._turns_of[form], iterations))
 
     def _running(self) -> tuple[Any, Callable[[], bool] | None]:
         runs, wanted = self._runs, self._wanted

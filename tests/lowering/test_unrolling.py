@@ -17,6 +17,7 @@ from qgraph.lowering.build import build_plan
 from qgraph.lowering.compile import compile_ptx
 from qgraph.lowering.identity import plan_text
 from qgraph.options import Options
+from qgraph.runtime.cuda_unrolled import cost
 from tests.processes import agrees_on_the_simulator
 
 
@@ -234,7 +235,7 @@ def test_which_graph_of_small_grids_takes_the_shortest(loops, iterations, best, 
     # As it was measured: see `_TURN` in plan.py.
     (unrolling,) = steps_of(loops, tmp_path).plan(X, Y, 3).unrolled
     assert unrolling.kernels == loops
-    assert min(("plain", "many", "few"), key=lambda form: unrolling.cost(form, iterations)) == best
+    assert min(("plain", "many", "few"), key=lambda form: cost([unrolling.turn(form)], [iterations])) == best
 
 
 def test_blocks_are_told_how_many_iterations_are_left():

@@ -442,7 +442,7 @@ def counted():
     # One that is too short for all these copies has few, and a very short one runs the plain graph, which counts as well.
     for function in COUNTED:
         kernel = Kernel(function, *arguments(function, 3))
-        few, many = {"marching": (4, 41), "trading": (3, 33), "three_in_turn": (3, 25)}.get(function.__name__, (3, 33))
+        few, many = {"marching": (4, 41), "trading": (5, 33), "three_in_turn": (4, 25)}.get(function.__name__, (3, 33))
         several, form, seen = function.__name__ in ("from_the_start", "stepping", "last_of"), "plain", set()
         for turns in (few - 1, few, few + 1, many - 1, many, many + 1, 63, many - 1, few - 1, 17, 1, 60, few, 1, 1):
             kernel.agrees(*arguments(function, turns, a=turns + 1))
