@@ -35,14 +35,9 @@ class Structure:
         if self.cls is None or other.cls is None:
             return None
         if self.cls is not other.cls or len(self.parts) != len(other.parts):
-            return self.words, other.words
+            return f"a {self.cls.__name__} of {len(self.parts)}", f"a {other.cls.__name__} of {len(other.parts)}"
         found = (mine.difference(part) for mine, part in zip(self.parts, other.parts, strict=True))
         return next((each for each in found if each is not None), None)
-
-    @property
-    def words(self) -> str:
-        """Of what class it is, with how many parts."""
-        return f"a {self.cls.__name__} of {len(self.parts)}" if self.cls is not None else "a number"
 
     def renamed(self, name: str) -> Structure:
         """The same structure with names that start with ``name``."""

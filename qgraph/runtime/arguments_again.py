@@ -371,7 +371,7 @@ def _watch_array(source: _Source, name: str, value: Any) -> None:
         source.together[name] = value
         return
     if hasattr(type(value), "__qgraph_identity__"):
-        # It tells as much as a weak reference does, and takes a fifth of the time.
+        # It tells as much as a weak reference does, and takes less time.
         source.require(f"{name}.__qgraph_identity__ is {source.constant(value.__qgraph_identity__)}")
     else:
         source.weak[name] = _weakly(value)

@@ -14,6 +14,12 @@ from typing import Any
 
 # How CPython calls a function: without an argument, with one, with an array and the number of them.
 NO_ARGUMENT, ONE_ARGUMENT, ARGUMENTS = 0x0004, 0x0008, 0x0080
+# How functions that answer with True or False end, at their labels ``yes`` and ``no``; and what must be declared for that.
+NEEDED = "declare void @Py_IncRef(ptr)\n"
+ANSWERS = "\n".join(
+    f"{label}:\n  call void @Py_IncRef(ptr inttoptr (i64 {id(answer)} to ptr))\n  ret ptr inttoptr (i64 {id(answer)} to ptr)\n"
+    for label, answer in (("yes", True), ("no", False))
+)
 
 
 _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(

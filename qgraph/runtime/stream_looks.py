@@ -40,7 +40,7 @@ _CODE = MachineCode(_TEXT, {"ask": NO_ARGUMENT})
 def asker(address: int) -> Callable[[], int]:
     """A function that gives what the C function ``intptr_t (void)`` at ``address`` does, and raises what that raises."""
     if not _CODE.usable:
-        # The same, in five times the time.
+        # The same, in twice the time.
         return ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(address)
     made: Callable[[], int] = _CODE.function("ask", new_words([address])[0])
     return made

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from qgraph.runtime.dlpack import pointer_in
-from qgraph.runtime.machine_code import ARGUMENTS, MachineCode, new_words
+from qgraph.runtime.machine_code import ANSWERS, ARGUMENTS, NEEDED, MachineCode, new_words
 
 _CAPSULE = b"dlpack_exchange_api"
 # The major version of the table is the lower half of its first word; the function is the sixth one.
@@ -30,12 +30,11 @@ _HEAD = 2
 _CLASS = object.__basicsize__ // 8 - 1
 
 _TEXT = f"""
-declare ptr @PyTuple_GetItem(ptr, i64)
+{NEEDED}declare ptr @PyTuple_GetItem(ptr, i64)
 declare ptr @PyByteArray_AsString(ptr)
 declare ptr @PyObject_CallOneArg(ptr, ptr)
 declare void @PyErr_Clear()
 declare void @Py_DecRef(ptr)
-declare void @Py_IncRef(ptr)
 
 define ptr @same(ptr %self, ptr %arguments, i64 %given) {{
 entry:
@@ -145,16 +144,7 @@ failed:
   call void @PyErr_Clear()
   br label %no
 
-yes:
-  %true = inttoptr i64 {id(True)} to ptr
-  call void @Py_IncRef(ptr %true)
-  ret ptr %true
-
-no:
-  %false = inttoptr i64 {id(False)} to ptr
-  call void @Py_IncRef(ptr %false)
-  ret ptr %false
-}}
+{ANSWERS}}}
 """
 
 _CODE = MachineCode(_TEXT, {"same": ARGUMENTS})

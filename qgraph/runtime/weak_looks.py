@@ -7,15 +7,14 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from qgraph.runtime.machine_code import ARGUMENTS, MachineCode
+from qgraph.runtime.machine_code import ANSWERS, ARGUMENTS, NEEDED, MachineCode
 
 # The `self` of the function is a tuple of two: the references, and the objects that come behind theirs. A reference gives None
 # for an object that is gone, so none of its own is None.
 _TEXT = f"""
-declare ptr @PyTuple_GetItem(ptr, i64)
+{NEEDED}declare ptr @PyTuple_GetItem(ptr, i64)
 declare i64 @PyTuple_Size(ptr)
 declare ptr @PyWeakref_GetObject(ptr)
-declare void @Py_IncRef(ptr)
 
 define ptr @same(ptr %self, ptr %arguments, i64 %given) {{
 entry:
@@ -61,16 +60,7 @@ one:
   %is.it = icmp eq ptr %kept.object, %other
   br i1 %is.it, label %next, label %no
 
-yes:
-  %true = inttoptr i64 {id(True)} to ptr
-  call void @Py_IncRef(ptr %true)
-  ret ptr %true
-
-no:
-  %false = inttoptr i64 {id(False)} to ptr
-  call void @Py_IncRef(ptr %false)
-  ret ptr %false
-}}
+{ANSWERS}}}
 """
 
 _CODE = MachineCode(_TEXT, {"same": ARGUMENTS})
