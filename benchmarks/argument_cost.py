@@ -23,7 +23,14 @@ ARRAYS, FIELDS = 6, 65
 # Microseconds more than the driver's launch, through its Python bindings: a bound call, and calls with these arguments.
 BOUND = 0.15
 MORE = {"qgraph": 0.8, "Numba": 0.8, "CuPy": 0.8, "PyTorch": 1.3, f"{FIELDS} fields": 2.0}
-COLUMNS = ("arguments", "cuGraphLaunch", "bound", "unchanged", f"{MAX_RECENT} sets in turn")
+COLUMNS = (
+    "arguments",
+    "cuGraphLaunch",
+    f"{MAX_RECENT} graphs in turn",
+    "bound",
+    "unchanged",
+    f"{MAX_RECENT} sets in turn",
+)
 
 Fields = dataclasses.make_dataclass("Fields", [f"x{number}" for number in range(FIELDS)])
 
@@ -61,7 +68,11 @@ def _row(kind: str) -> dict[str, Timing]:
     sets = [_arguments(kind, make) for _ in range(MAX_RECENT)]
     function = of_fields if len(sets[0]) == 1 else six
     kernel = qgraph.kernel(backend="cuda")(function)
-    following = itertools.cycle(sets).__next__
+    # Both are handed out by an iterator, which takes some time itself.
+    following, same = itertools.cycle(sets).__next__, itertools.repeat(sets[0]).__next__
+
+    def unchanged() -> None:
+        kernel(*same())
 
     def in_turn() -> None:
         kernel(*following())
@@ -73,12 +84,12 @@ def _row(kind: str) -> dict[str, Timing]:
         last = arguments[0].x64 if len(arguments) == 1 else arguments[-1]
         expect(qgraph.to_numpy(last), sum(range(1, ARRAYS)), kind)
     bound = kernel.bind(*sets[0])
-    # Of a kernel of its own: who gives its graph away keeps none for sets that take turns.
-    raw = _raw(qgraph.kernel(backend="cuda")(function).bind(*sets[0]))
+    # Of kernels of their own: who gives its graph away keeps none for sets that take turns.
+    given = [qgraph.kernel(backend="cuda")(function).bind(*arguments) for arguments in sets]
     # What is compared is timed in turns: a machine may change its pace.
     samples: list[tuple[Timing, ...]] = []
     for _ in range(9):
-        actions = (raw, bound.launch, lambda: kernel(*sets[0]), in_turn)
+        actions = (_raw(given[0]), _raw_in_turn(given), bound.launch, unchanged, in_turn)
         samples.append(tuple(timing.cpu(action, qgraph.synchronize) for action in actions))
     columns = [timing.middle(column) for column in zip(*samples, strict=True)]
     return dict(zip(COLUMNS[1:], columns, strict=True))
@@ -93,6 +104,19 @@ def _raw(bound: Any) -> Callable[[], Any]:
 
     def action(_bound: Any = bound) -> None:
         launch(executable, stream)
+
+    return action
+
+
+def _raw_in_turn(several: Sequence[Any]) -> Callable[[], Any]:
+    """The same of several, one after the other."""
+    from cuda.bindings import driver
+
+    launch, stream = driver.cuGraphLaunch, driver.CUstream(0)
+    following = itertools.cycle([bound.graph.executable for bound in several]).__next__
+
+    def action(_several: Any = several) -> None:
+        launch(following(), stream)
 
     return action
 
@@ -141,10 +165,11 @@ def draw(record: dict[str, Any], file: Path) -> None:
     """Bars for each kind of arguments."""
     figure, axes = plots.figure("CPU time of a call where nothing changed", record)
     rows = record["rows"]
-    colours = (plots.INK, plots.COLOURS["CPU of the call"], plots.COLOURS["qgraph"], plots.COLOURS["numba-cuda"])
+    named = ("raw C, host loop", "CPU of the call", "qgraph", "numba-cuda")
+    colours = (plots.INK, *(plots.COLOURS[name] for name in named))
     width = 0.8 / len(colours)
     for number, (column, colour) in enumerate(zip(COLUMNS[1:], colours, strict=True)):
-        places = [place + (number - 1.5) * width for place in range(len(rows))]
+        places = [place + (number - (len(colours) - 1) / 2) * width for place in range(len(rows))]
         axes.bar(places, [row[column]["median"] for row in rows], width * 0.92, color=colour, label=column)
     axes.set_xticks(range(len(rows)), [row["arguments"] for row in rows])
     axes.set_ylabel("microseconds")

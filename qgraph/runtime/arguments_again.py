@@ -14,6 +14,7 @@ import operator
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy
@@ -39,10 +40,10 @@ class _Source:
         self._lapses = lapses
         self._lines: list[str] = []
         self._names = 0
-        # Arrays that are looked at together, behind everything else. Expressions of what is known by a weak reference, of what
-        # is an attribute of that and the very object that it was, and what must hold of it then.
+        # Arrays that are looked at together, behind everything else. Expressions of what will be known by a weak reference, of
+        # attributes that must be the very objects that they were, and what must hold of them then.
         self.together: dict[str, Any] = {}
-        self.weak: dict[str, weakref.ref[Any]] = {}
+        self.weak: dict[str, object] = {}
         self.very: dict[str, object] = {}
         self.behind: list[str] = []
         self.namespace: dict[str, Any] = {}
@@ -60,7 +61,7 @@ class _Source:
 
     def line(self, text: str) -> None:
         """Add a statement."""
-        self._lines.append(f"    {text}")
+        self._lines.append(f"  {text}")
 
     def require(self, *conditions: str) -> None:
         """Return where not all conditions hold; they are tried in order."""
@@ -68,12 +69,10 @@ class _Source:
 
     def compile(self, name: str, then: Sequence[str] = ()) -> Callable[[Sequence[object]], Any]:
         """The function. ``then`` are statements behind the checks, whose exceptions are the caller's to see."""
-        head, tail = [f"def {name}(values):", "  try:"], [f"  except {self._lapses}:", f"    return {self._failed}"]
-        text = "\n".join([*head, *self._lines, *tail, *(f"  {line}" for line in then)])
-        exec(compile(text, f"<qgraph {name}>", "exec"), self.namespace)
-        # Its names must not hold it: what it holds besides is let go of with it.
-        function: Callable[[Sequence[object]], Any] = self.namespace.pop(name)
-        return function
+        taken = ", ".join(["values", *(f"{each}={each}" for each in self.namespace)])
+        checks = ["try:", *self._lines, f"except {self._lapses}:", f"  return {self._failed}"]
+        text = "\n   ".join([f" def {name}({taken}):", *checks, *then])
+        return _maker(name, tuple(self.namespace), text)(*self.namespace.values())
 
     def unpack(self, expression: str, count: int) -> list[str]:
         """Names for the items of a sequence of known length; another one is a ValueError."""
@@ -97,6 +96,18 @@ class _Source:
             self.line(f"{part} = {name}.{field.name}")
             parts.append((part, f".{field.name}", getattr(value, field.name)))
         return parts
+
+
+@lru_cache(maxsize=256)
+def _maker(name: str, names: tuple[str, ...], text: str) -> Callable[..., Callable[[Sequence[object]], Any]]:
+    """A function of what ``names`` stand for in ``text``, the definition of a function ``name``, that gives this function.
+
+    Functions of one text share their code: it is compiled once, and stays in the caches where they take turns.
+    """
+    namespace: dict[str, Any] = {}
+    exec(compile(f"def make({', '.join(names)}):\n{text}\n return {name}", f"<qgraph {name}>", "exec"), namespace)
+    made: Callable[..., Callable[[Sequence[object]], Any]] = namespace["make"]
+    return made
 
 
 class Reader:
@@ -352,9 +363,9 @@ def repeater(
     try:
         for name, value in zip(source.unpack("values", len(values)), values, strict=True):
             _watch(source, name, value, watch_array)
+        _watch_weak(source)
     except _CannotWatch:
         return None
-    _watch_weak(source)
     _watch_together(source)
     return source.compile("again", [*call.statements([given[id(array)].pop(0) for array in call.arrays]), *done])
 
@@ -371,22 +382,26 @@ def _watch_array(source: _Source, name: str, value: Any) -> None:
         source.together[name] = value
         return
     if hasattr(type(value), "__qgraph_identity__"):
-        # It tells as much as a weak reference does, and takes less time.
-        source.require(f"{name}.__qgraph_identity__ is {source.constant(value.__qgraph_identity__)}")
+        # It tells as much as a weak reference does, and may be held.
+        source.very[f"{name}.__qgraph_identity__"] = value.__qgraph_identity__
     else:
-        source.weak[name] = _weakly(value)
+        source.weak[name] = value
     _watch_attributes(source, name, value, attributes)
 
 
 def _watch_weak(source: _Source) -> None:
-    """Look at what is known by weak references, and then at the attributes of such arrays."""
-    if source.weak:
+    """Look at which objects are the same, and then at the attributes of such arrays."""
+    if source.weak or source.very:
         if weak_looks.can_look():
-            look = source.constant(weak_looks.look_at([*source.weak.values()], [*source.very.values()]))
+            try:
+                look = source.constant(weak_looks.look_at([*source.weak.values()], [*source.very.values()]))
+            except TypeError:
+                raise _CannotWatch from None
             source.require(f"{look}({', '.join([*source.weak, *source.very])})")
         else:
-            source.require(*(f"{source.constant(held)}() is {name} is not None" for name, held in source.weak.items()))
-            source.behind += [f"{name} is {source.constant(value)}" for name, value in source.very.items()]
+            held = {name: source.constant(_weakly(value)) for name, value in source.weak.items()}
+            alive = [f"{reference}() is {name} is not None" for name, reference in held.items()]
+            source.require(*alive, *(f"{name} is {source.constant(value)}" for name, value in source.very.items()))
     if source.behind:
         source.require(*source.behind)
 
@@ -403,7 +418,7 @@ def _watch_attributes(source: _Source, name: str, value: Any, attributes: Mappin
     for read, how in attributes.items():
         found = eval(f"value{read}", {"value": value})
         if how == "weakly":
-            source.weak[f"{name}{read}"] = _weakly(found)
+            source.weak[f"{name}{read}"] = found
             continue
         if how == "is" and name in source.weak:
             source.very[f"{name}{read}"] = found
@@ -427,7 +442,7 @@ def _watch(source: _Source, name: str, value: Any, watch_array: Callable[[_Sourc
         watch_array(source, name, value)
     elif kind == "event":
         held, handle = source.constant(_weakly(value)), source.constant(event_handle)
-        source.require(f"{held}() is {name} is not None", f"{handle}({name}) == {event_handle(value)}")
+        source.require(f"{held}() is {name} is not None", f"{handle}({name}) == {source.constant(event_handle(value))}")
     elif kind == "callable":
         # A function may hold arrays in its closure.
         source.require(f"{source.constant(_weakly(value))}() is {name} is not None")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -181,13 +182,20 @@ def test_other_streams_in_between(context):
     bound = kernel.bind(x, 1.0)
     qgraph.synchronize()
     turns = [0, 0, 0, 1, 1, 1, 0, 1, 0, 0, 1, 1]
-    for turn in turns:
+    marks = []
+    for before, turn in itertools.pairwise([turns[0], *turns]):
+        # What is launched on one stream after the other is in no order by itself.
+        marks.append(call(driver.cuEventCreate, 2))
+        call(driver.cuEventRecord, marks[-1], streams[before])
+        call(driver.cuStreamWaitEvent, streams[turn], marks[-1], 0)
         with qgraph.stream(int(streams[turn])):
             bound.launch()
             kernel(x, 1.0)
     np.testing.assert_array_equal(x.numpy(), halved(8.0, [1.0] * 2 * len(turns)))
     for stream in streams:
         call(driver.cuStreamDestroy, stream)
+    for mark in marks:
+        call(driver.cuEventDestroy, mark)
 
 
 def test_threads_with_calls_of_their_own(context):

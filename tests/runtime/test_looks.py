@@ -27,7 +27,7 @@ def compiler():
 def test_the_same_objects():
     assert weak_looks.can_look()
     a, b = Thing(), Thing()
-    same = weak_looks.look_at([weakref.ref(a), weakref.ref(b), weakref.ref(a)], [])
+    same = weak_looks.look_at([a, b, a], [])
     assert same(a, b, a) is True
     for others in ((b, a, a), (a, b, b), (a, b, None), (None, b, a), (), (a, b), (a, b, a, b)):
         assert same(*others) is False
@@ -43,7 +43,7 @@ def test_the_same_objects():
 def test_the_same_objects_behind_them():
     a, shape = Thing(), tuple(range(3, 5))
     equal = tuple(range(3, 5))
-    same = weak_looks.look_at([weakref.ref(a)], [shape, None, 0])
+    same = weak_looks.look_at([a], [shape, None, 0])
     assert same(a, shape, None, 0) is True
     for others in ((a, shape, None, 1), (a, equal, None, 0), (a, shape, 0, 0), (shape, a, None, 0), (a, shape, None)):
         assert same(*others) is False
@@ -51,9 +51,56 @@ def test_the_same_objects_behind_them():
     assert weak_looks.look_at([], [shape])(equal) is False
 
 
+def test_another_object_in_the_place_of_one_that_is_gone():
+    thing = Thing()
+    place, same = id(thing), weak_looks.look_at([thing], [])
+    assert same(thing) is True
+    del thing
+    others = []
+    while not others or id(others[-1]) != place:
+        others.append(Thing())
+        assert len(others) < 10_000, "the place is not used again"
+    assert same(others[-1]) is False
+
+
+def test_objects_that_go_in_a_cycle_or_come_back():
+    kept = []
+
+    class Coming(Thing):
+        def __del__(self):
+            kept.append(self)
+
+    a, b = Thing(), Thing()
+    a.other, b.other = b, a
+    look_a, look_b = weak_looks.look_at([a], []), weak_looks.look_at([b], [])
+    places = {id(a): look_a, id(b): look_b}
+    del a, b
+    gc.collect()
+    others = [Thing() for _ in range(10_000)]
+    assert not any(places[id(other)](other) for other in others if id(other) in places)
+    c = Coming()
+    same = weak_looks.look_at([c], [])
+    del c
+    # It is the same object, and lives.
+    assert same(kept[0]) is True
+
+
+def test_what_is_known_weakly_is_not_held():
+    thing, held = Thing(), Thing()
+    same, gone, kept = weak_looks.look_at([thing], [held]), weakref.ref(thing), weakref.ref(held)
+    del thing, held
+    gc.collect()
+    assert gone() is None
+    assert kept() is not None
+    del same
+    assert kept() is None
+    with pytest.raises(TypeError):
+        weak_looks.look_at([3], [])
+
+
 @pytest.mark.parametrize("looks", [True, False])
 def test_none_is_no_function_that_is_gone(looks, monkeypatch):
-    monkeypatch.setattr(weak_looks, "_FOUND", looks)
+    monkeypatch.setattr(weak_looks, "can_look", lambda: looks)
 
     def unchanged(*values):
         again = repeater(values, Again((), {}, lambda _: ["pass"]), conditions=[], done=["return None"], names={})
@@ -71,7 +118,7 @@ def test_none_is_no_function_that_is_gone(looks, monkeypatch):
 
 @pytest.mark.parametrize("looks", [True, False])
 def test_an_array_and_its_attributes(looks, monkeypatch):
-    monkeypatch.setattr(weak_looks, "_FOUND", looks)
+    monkeypatch.setattr(weak_looks, "can_look", lambda: looks)
     x, y = np.zeros((2, 3)), np.zeros(4)
     call = Again((), {}, lambda _: ["pass"])
     again = repeater((x, y), call, conditions=[], done=["return None"], names={})
