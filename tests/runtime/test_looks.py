@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import weakref
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -96,6 +97,53 @@ def test_what_is_known_weakly_is_not_held():
     assert kept() is None
     with pytest.raises(TypeError):
         weak_looks.look_at([3], [])
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_an_array_that_cannot_be_held_weakly(looks, monkeypatch):
+    monkeypatch.setattr(weak_looks, "can_look", lambda: looks)
+
+    class Slots:
+        """An array on a device, and nothing else."""
+
+        __slots__ = ()
+        __cuda_array_interface__: ClassVar = {"shape": (3,), "typestr": "<f8", "data": (4096, False), "version": 3}
+
+    class Weak(Slots):
+        """One that weak references can stand for."""
+
+        __slots__ = ("__weakref__",)
+
+    for cls in (Weak, Slots):
+        again = repeater((cls(),), Again((), {}, lambda _: ["pass"]), conditions=[], done=["return None"], names={})
+        # Of such an object nobody can tell whether it is another one in the same place.
+        assert (again is None) is (cls is Slots)
+
+
+def test_an_event_made_anew_in_the_same_object():
+    class Event:
+        """As libraries have them."""
+
+        __cuda_event__ = 7
+
+    event, other = Event(), Event()
+    again = repeater((event,), Again((), {}, lambda _: ["pass"]), conditions=[], done=["return None"], names={})
+    assert again((event,)) is not CHANGED
+    assert again((other,)) is CHANGED
+    event.__cuda_event__ = 8
+    assert again((event,)) is CHANGED
+
+
+def test_functions_of_one_text_have_their_own_objects():
+    a, b = np.zeros(3), np.zeros(3)
+    one, two = (
+        repeater((x,), Again((), {}, lambda _: ["pass"]), conditions=[], done=["return None"], names={}) for x in (a, b)
+    )
+    assert one.__code__ is two.__code__
+    assert one((a,)) is not CHANGED
+    assert two((b,)) is not CHANGED
+    assert one((b,)) is CHANGED
+    assert two((a,)) is CHANGED
 
 
 @pytest.mark.parametrize("looks", [True, False])
