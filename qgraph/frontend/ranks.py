@@ -76,13 +76,16 @@ def _rank_of(bound: Binding) -> int:
     return 0
 
 
+_ELEMENTWISE = (np.where, np.clip, np.round, np.around, builtins.abs)
+
+
 def is_elementwise(scope: Scope, func: ast.expr) -> bool:
     """Whether a function of numbers is one of arrays too, element by element."""
     bound = known(scope, func)
     if not isinstance(bound, Value):
         return False
     function = bound.value
-    return isinstance(function, np.ufunc) or any(function is word for word in (np.where, np.clip, builtins.abs, np.square))
+    return isinstance(function, np.ufunc) or any(function is word for word in _ELEMENTWISE)
 
 
 def parts_of(node: ast.Subscript) -> list[ast.expr]:

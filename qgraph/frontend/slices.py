@@ -33,6 +33,8 @@ from qgraph.program import WORD, ArrayType, Leaf, Task, Temporary, Verdict
 from qgraph.source import copied
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
+# Functions of a number, and of how many decimals it keeps.
+_ROUNDING = (np.round, np.around)
 _EXTREMES = {"min": np.minimum, "max": np.maximum}
 
 
@@ -312,7 +314,13 @@ class _Elements:
         if bound.value is np.clip and len(arguments) == 3:
             above = word(self.scope, np.maximum, arguments[0], arguments[1])
             return _at(word(self.scope, np.minimum, above, arguments[2]), node)
-        if bound.value is np.clip or bound.value is np.where or len(arguments) != _arity(bound.value):
+        if bound.value in _ROUNDING and len(arguments) == 2 and rank(self.scope, node.args[1]):
+            raise KernelSyntaxError(
+                f"the number of decimals, `{ast.unparse(node.args[1])}`, is an array",
+                self.scope.span(node.args[1]),
+                hint="NumPy wants one number for all elements",
+            )
+        if len(arguments) not in _arities(bound.value):
             raise KernelSyntaxError(
                 f"`{ast.unparse(node)}` has {len(arguments)} arguments", self.scope.span(node), hint="see NumPy's manual"
             )
@@ -442,8 +450,11 @@ def _array_operands(scope: Scope, node: ast.expr) -> list[ast.expr]:
     return found
 
 
-def _arity(function: object) -> int:
-    return function.nin if isinstance(function, np.ufunc) else 1
+def _arities(function: object) -> tuple[int, ...]:
+    """How many arguments an elementwise function takes."""
+    if isinstance(function, np.ufunc):
+        return (function.nin,)
+    return (3,) if function in (np.clip, np.where) else (1, 2) if function in _ROUNDING else (1,)
 
 
 def _at(tree: _Tree, node: ast.AST) -> _Tree:

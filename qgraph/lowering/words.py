@@ -311,7 +311,19 @@ def _round(typing: NumberTyping, args: _Types) -> Choice | None:
     """Builtin ``round``: half to even; with digits the operand's float type."""
     if len(args) == 1:
         return _to_integer("rint")(typing, args)
+    _check_digits(args)
     return Choice((_float_join(typing, args[:1]), types.int64)) if len(args) == 2 and not is_integral(args[0]) else None
+
+
+def _round_as_numpy(typing: NumberTyping, args: _Types) -> Choice | None:
+    """``np.round``, with digits Numba's own."""
+    _check_digits(args)
+    return _rounding(code.library_function("rint"))(typing, args)
+
+
+def _check_digits(args: _Types) -> None:
+    if len(args) == 2 and not is_integral(args[1]):
+        raise NumberError(f"round() takes a whole number of digits, not {plain(args[1])}")
 
 
 def _to_float(typing: NumberTyping, args: _Types) -> Choice | None:
@@ -570,7 +582,7 @@ def _numpy() -> Iterable[tuple[object, Meaning]]:
         yield getattr(np, name), _rounding(code.library_function(name))
     yield np.rint, _floating(code.library_function("rint"), 1)
     for function in (np.round, np.around):
-        yield function, _rounding(code.library_function("rint"))
+        yield function, _round_as_numpy
     yield np.logaddexp, Spelling(_logaddexp)
     yield np.degrees, Spelling(_degrees)
     yield np.rad2deg, Spelling(_degrees)

@@ -401,6 +401,31 @@ def view_returned():
 
 
 @bad(SYNTAX)
+def rounding_to_an_array():
+    def kernel(x, y):
+        y[:] = np.round(x, y)
+
+    return kernel, (floats(), floats())
+
+
+@bad(TYPES)
+def rounding_to_a_float():
+    def kernel(x):
+        x[:] = np.round(x, 1.0)
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def rounding_a_number_to_a_float():
+    def kernel(x, y):
+        for i in range(x.shape[0]):
+            x[i] = round(x[i], y[0])
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
 def slice_with_and():
     def kernel(x):
         x[:] = x > 1 and x < 3

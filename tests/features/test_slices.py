@@ -192,3 +192,36 @@ def test_in_place_with_numbers_that_loops_made(check, dtype):
     check(
         in_place_of_scalars, lambda: (np.arange(4).astype(dtype), np.arange(4.0), np.arange(4.0) * (1 + 1j), np.zeros(4, bool))
     )
+
+
+def rounded(x, y, z, n):
+    y[:] = np.round(x)
+    y[1:] += np.around(x[:-1] / 3, 2) * np.round(x[1:], decimals(n))
+    z[:] = np.round(x[0] / 7, 3)
+    z[2:] = np.round(x[2:] - z[:-2], n)
+    return np.sum(np.round(z, 1)), np.max(np.around(x))
+
+
+@qgraph.func
+def decimals(n):
+    return n + 1
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [0, 1, 4, -1])
+def test_rounding(check, dtype, n):
+    def arguments():
+        x = (numbers(9) * 12.3456 - 40).astype(dtype)
+        return x, np.full(9, 77, dtype), np.full(9, 77, dtype), n
+
+    check(rounded, arguments)
+
+
+def rounded_integers(x, y):
+    y[:] = np.round(x)
+    y[2:] += np.around(x[2:], 0)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
+def test_rounding_integers(check, dtype):
+    check(rounded_integers, lambda: (np.arange(7).astype(dtype), np.full(7, 77, dtype)))
