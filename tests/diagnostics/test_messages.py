@@ -408,6 +408,14 @@ def rounding_to_an_array():
     return kernel, (floats(), floats())
 
 
+@bad(SYNTAX)
+def rounding_into_an_array():
+    def kernel(x, y):
+        y[:] = np.round(x, 1, x)
+
+    return kernel, (floats(), floats())
+
+
 @bad(TYPES)
 def rounding_to_a_float():
     def kernel(x):
