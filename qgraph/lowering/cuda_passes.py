@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 # Numba's own modules are those of the real numba.cuda: its simulator has none of them.
-from numba.cuda.compiler import CUDACompiler, CUDATranslateBytecode
+from numba.cuda.compiler import CUDACompiler, CUDANativeLowering, CUDATranslateBytecode
 from numba.cuda.core import errors, ir, untyped_passes
 from numba.cuda.core.compiler_machinery import PassManager, _pass_registry
 from numba.cuda.core.inline_closurecall import RewriteArrayOfConsts
@@ -20,8 +20,9 @@ from numba.cuda.core.rewrites import rewrite_registry
 from numba.cuda.core.rewrites.static_getitem import RewriteStringLiteralGetitems, RewriteStringLiteralSetitems
 from numba.cuda.core.ssa import reconstruct_ssa
 from numba.cuda.core.transforms import canonicalize_cfg
-from numba.cuda.core.typed_passes import AnnotateTypes, NopythonRewrites, PreLowerStripPhis
+from numba.cuda.core.typed_passes import AnnotateTypes, IRLegalization, NopythonRewrites, PreLowerStripPhis
 
+from qgraph.lowering.cuda_lower import Lowering
 from qgraph.lowering.number_code import types
 
 _STATEMENTS = (ir.Assign, ir.Branch, ir.Jump, ir.Return, ir.SetItem)
@@ -159,4 +160,6 @@ _SHORTER = {
     PreLowerStripPhis: _strip_phis,
     NopythonRewrites: _rewrites_after,
     AnnotateTypes: _nothing,
+    IRLegalization: _nothing,
+    CUDANativeLowering: Lowering().run_pass,
 }

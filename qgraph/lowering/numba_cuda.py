@@ -29,9 +29,9 @@ from qgraph.lowering.noting_words import divisor_word, power_word
 from qgraph.lowering.numba_errors import kernel_errors
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
+from qgraph.lowering.places import Places
 from qgraph.lowering.ptx_names import canonical, without_results, without_unread_parameters
 from qgraph.lowering.registries import RefreshedOnce, ResolvedOnce, SearchedOnce
-from qgraph.lowering.short_places import ShortPlaces
 from qgraph.lowering.shuffles import across_word
 from qgraph.lowering.simulated import Barriers, Extents, Threads
 from qgraph.lowering.slot_source import slots_name
@@ -125,7 +125,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     class Codegen(JITCUDACodegen):
         _library_class = Library
 
-    class Target(ShortPlaces, NumberTarget, SearchedOnce, CUDATargetContext):
+    class Target(Places, NumberTarget, SearchedOnce, CUDATargetContext):
         libdevice = True
 
         def init(self) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from qgraph.runtime.machine_code import ANSWERS, ARGUMENTS, NEEDED, MachineCode, new_words
 
-# The function's words: how many objects, then the address of each, 0 for one that is gone. Its `self` is a tuple of them, of
-# the weak references that write such a 0 when their object goes, and of the objects that it holds.
+# The function's words: how many objects, or _GONE once one of them is gone; then the address of each. Its `self` is a tuple of
+# them, of the weak references that write _GONE, and of the objects that it holds.
 _HEAD = 1
+# No call has so many arguments.
+_GONE = -1
 
 _TEXT = f"""
 {NEEDED}declare ptr @PyTuple_GetItem(ptr, i64)
@@ -59,14 +60,11 @@ def look_at(weakly: Sequence[object], objects: Sequence[object]) -> Callable[...
         TypeError: one of ``weakly`` cannot be held so.
     """
     buffer, words = new_words([len(weakly) + len(objects), *map(id, weakly), *map(id, objects)])
+
+    def forget(_reference: object) -> None:
+        words[0] = _GONE
+
     # An object's memory is free for another one only after its weak references were told.
-    references = tuple(weakref.ref(value, _forgetting(words, _HEAD + number)) for number, value in enumerate(weakly))
+    references = tuple(weakref.ref(value, forget) for value in weakly)
     made: Callable[..., bool] = _CODE.function("same", (buffer, references, tuple(objects)))
     return made
-
-
-def _forgetting(words: Any, number: int) -> Callable[[object], None]:
-    def forget(_reference: object) -> None:
-        words[number] = 0
-
-    return forget

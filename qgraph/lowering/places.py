@@ -1,6 +1,8 @@
-"""Elements of arrays of several dimensions on CUDA, found with numbers of 32 bits: those of 64 take two instructions each.
+"""Where the elements of arrays are, on CUDA: an integer for each axis, and no more code than that takes.
 
-So an array must have fewer than ``language.SHORT_LIMIT`` elements; kernels for larger ones are compiled as ``far``.
+Those of several dimensions are found with numbers of 32 bits: those of 64 take two instructions each. So an array must have
+fewer than ``language.SHORT_LIMIT`` elements; kernels for larger ones are compiled as ``far``, and find them as Numba does.
+Numba's own code serves slices as well, and takes arrays apart through memory: LLVM makes the same of it, but both take longer.
 """
 
 from __future__ import annotations
@@ -23,25 +25,28 @@ else:
 _SHORT = ir.IntType(32)
 
 
-class ShortPlaces(_Context):
+class Places(_Context):
     """Mixin of a Numba target context. ``far`` is to be set when a compilation begins."""
 
     far = False
 
     def get_function(self, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
         """Numba's hook: the code of a call, or of a subscript."""
-        emit = None if self.far else _SUBSCRIPTS.get(getattr(fn, "typing_key", None))
-        if emit is not None and _is_element(sig):
+        emit = _SUBSCRIPTS.get(getattr(fn, "typing_key", None))
+        if emit is not None and _is_element(sig, self.far):
             return Emitted(self, emit, sig)
         return super().get_function(fn, sig, _firstcall)
 
 
-def _is_element(sig: Any) -> bool:
-    """Whether a subscript has an integer for each of several axes, which lie one after the other in memory."""
+def _is_element(sig: Any, far: bool) -> bool:
+    """Whether a subscript has an integer for each axis, and the axes lie one after the other in memory."""
     array, index, *_ = sig.args
+    if not isinstance(array, types.Array) or array.layout not in ("C", "F"):
+        return False
+    if array.ndim == 1:
+        return isinstance(index, types.Integer)
     return (
-        isinstance(array, types.Array)
-        and array.layout in ("C", "F")
+        not far
         and isinstance(index, types.BaseTuple)
         and 1 < array.ndim == len(index.types)
         and all(isinstance(item, types.Integer) for item in index.types)
@@ -70,15 +75,14 @@ def _alignment(array: Any) -> int | None:
 def _element(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     """The address of an element; negative indices count from the end."""
     kind, index = sig.args[:2]
-    array = context.make_array(kind)(context, builder, args[0])
-    extents = cgutils.unpack_tuple(builder, array.shape, kind.ndim)
+    model = context.data_model_manager[kind]
+    data, shape = (builder.extract_value(args[0], model.get_field_position(name)) for name in ("data", "shape"))
+    extents = cgutils.unpack_tuple(builder, shape, kind.ndim)
+    if kind.ndim == 1:
+        return builder.gep(data, [_from_start(context, builder, index, args[1], extents[0])])
     axes = []
     for item, value, extent in zip(index.types, cgutils.unpack_tuple(builder, args[1], kind.ndim), extents, strict=True):
-        place = context.cast(builder, value, item, types.intp)
-        if item.signed:
-            # Before it is narrow: LLVM knows of most that they are not negative, and leaves this out.
-            negative = builder.icmp_signed("<", place, ir.Constant(place.type, 0))
-            place = builder.select(negative, builder.add(place, extent), place)
+        place = _from_start(context, builder, item, value, extent)
         axes.append((builder.trunc(place, _SHORT), builder.trunc(extent, _SHORT)))
     # The strides, which are the same for all elements of the array, and not sums of products that differ in each.
     *outer, (offset, stride) = axes if kind.layout == "C" else reversed(axes)
@@ -88,7 +92,17 @@ def _element(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> 
         offset = builder.add(builder.mul(place, stride), offset)
         stride = builder.mul(stride, extent)
     # With its sign: LLVM then takes constants out of sums as parts of addresses.
-    return builder.gep(array.data, [builder.sext(offset, ir.IntType(64))])
+    return builder.gep(data, [builder.sext(offset, ir.IntType(64))])
+
+
+def _from_start(context: Any, builder: Any, item: Any, value: ir.Value, extent: ir.Value) -> ir.Value:
+    """An index as Numba's ``intp``, counted from the start of its axis."""
+    place = context.cast(builder, value, item, types.intp)
+    if not item.signed:
+        return place
+    # Before it is narrow: LLVM knows of most that they are not negative, and leaves this out.
+    negative = builder.icmp_signed("<", place, ir.Constant(place.type, 0))
+    return builder.select(negative, builder.add(place, extent), place)
 
 
 def _kept_short(builder: Any, value: ir.Value) -> ir.Value:

@@ -1,4 +1,7 @@
-"""Places in arrays of several dimensions are computed in 32 bits, unless the code is for arrays with more elements."""
+"""Places in arrays of several dimensions are computed in 32 bits, unless the code is for arrays with more elements.
+
+Those of one dimension are Numba's, in fewer words.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import pytest
 import qgraph
 from qgraph import specialisation
 from qgraph.errors import CudaError
+from qgraph.lowering import places
 from qgraph.lowering.compile import compile_cuda
 from qgraph.options import Options
 from qgraph.runtime.cuda_driver import FarArrays
@@ -51,6 +55,24 @@ def test_products_are_short_unless_arrays_are_far(order, dtype):
         assert found.far == far
         (ptx,) = found.ptx.values()
         assert bool(WIDE.search(ptx)) == far, ptx
+
+
+def from_both_ends(x, y, z):
+    for i in range(x.shape[0]):
+        y[i] = x[-i - 1] + x[0] * x[-1]
+        if z[i] > 0:
+            y[x.shape[0] - 1 - i] += z[i - 1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128", "int16", "uint8"])
+def test_places_on_one_axis_are_numbas(dtype, monkeypatch):
+    x, y, z = np.zeros(3, dtype), np.zeros(3, "complex128"), np.zeros(6, np.int16)[::2]
+    ours = compiled(from_both_ends, x, y, z, far=False).ptx
+    assert compiled(from_both_ends, x, y, z, far=True).ptx == ours
+    asked = []
+    monkeypatch.setattr(places, "_is_element", lambda sig, far: bool(asked.append(sig)))
+    assert compiled(from_both_ends, x, y, z, far=False).ptx == ours
+    assert asked
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
