@@ -23,6 +23,7 @@ _WHY = {
     ("ladders", "changed, 1:", "Warp"): "it launches its one kernel anew, and has no graph to patch",
     ("ladders", "changed", "CuPy"): "it launches its one kernel anew, and has no graph to patch",
     ("ladders", "changed", "raw C"): "a call comes from Python, which looks at each array",
+    ("ladders", "branches, 1:", "Warp"): "with one node the call counts, and a launch of Warp's graph looks at no arguments",
     ("ladders", "branches, 1:", "CuPy"): "with one node the call counts, and a replay of CuPy's looks at no arguments",
     ("ladders", "branches, 1:", "raw C"): "with one node the call counts, which comes from Python and looks at its arguments",
     ("ladders", "branches, 2:", "CuPy"): "with two nodes the call counts still, and a replay of CuPy's looks at no arguments",
