@@ -21,6 +21,8 @@ _NO_MATCH = re.compile(r"No implementation of function (?P<type>.+?) found for s
 _INVALID = re.compile(r"Invalid use of (?P<type>.+?) with parameters (?P<args>\(.*\))")
 _TYPE_NAME = re.compile(r"(?:Bound)?Function\(<(?:built-in function|function|ufunc|class) '?(?P<name>[\w.]+)'?.*?>\)")
 _PLACE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+)|\bat (?P<at>\S+) \((?P<at_line>\d+)\)')
+# Numba makes functions of operations on whole arrays, and puts them on the first line of the file.
+_FIRST_LINE = re.compile(r'typing of intrinsic-call at .+ \(1\)\s+File ".+", line 1:')
 _UNTYPED = re.compile(r"Untyped global name '(?P<name>\w+)'")
 _LITERAL = re.compile(r"Literal\[\w+\]\((.*?)\)")
 _NUMBA = re.compile(r"[/\\](numba|numba_cuda|qgraph[/\\]lowering)[/\\]")
@@ -28,7 +30,9 @@ _NUMBA = re.compile(r"[/\\](numba|numba_cuda|qgraph[/\\]lowering)[/\\]")
 # code uses; and how Numba speaks of a part of its own code.
 _NEW_ARRAY = ("Only accept returning of array passed into the function as argument", "NRT required but not enabled")
 _LACKING = ("<class 'numba.cuda.extending._Intrinsic'>", "Function(<intrinsic ")
+_OWN_CODE = re.compile(r"Numba's own code for .+ does not compile here")
 _HINT = "check the types of the values on this line; kernels hold numbers, arrays and tuples"
+_HINT_OWN_CODE = "write it as a loop, or with numbers alone"
 _HINT_ELEMENT = "take an element: a[0], or a[()] of an array without axes"
 _WITHOUT_AXES = re.compile(r"array\(\w+, 0d|^(?:float|complex)\(\) only support")
 _INTERNAL = "an internal error of the compiler, not of the kernel"
@@ -66,7 +70,7 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
     except refused as error:
         functions = _functions(function, called)
         found = _unknown_global(error, functions) or sentence(error)
-        hint = _HINT_ELEMENT if _WITHOUT_AXES.search(found) else _HINT
+        hint = _HINT_ELEMENT if _WITHOUT_AXES.search(found) else _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
         raise KernelTypeError(found, _span(error, functions), hint=hint) from error
     except KeyError as error:
         ufunc = error.args[0] if error.args else None
@@ -95,6 +99,9 @@ def sentence(error: BaseException) -> str:
     text = _LITERAL.sub(r"\1", text)
     if any(words in text for words in _NEW_ARRAY):
         return "what is called here makes a new array, which CUDA kernels cannot: write a loop instead"
+    own = _OWN_CODE.search(text)
+    if own:
+        return own[0]
     if any(words in text for words in _LACKING):
         return "Numba has no code for a part of this line with the types of its values"
     inner = re.findall(r"(?:TypingError|NumbaError|LoweringError|NumbaValueError|NumbaTypeError): (.+)", text)
@@ -113,8 +120,9 @@ def sentence(error: BaseException) -> str:
 
 def _unknown_global(error: BaseException, functions: Sequence[Function]) -> str | None:
     """What to say of a function that Numba has not got: its own name, not the one that generated code has for it."""
-    match = _UNTYPED.search(_COLOUR.sub("", str(error)))
-    if match is None:
+    text = _COLOUR.sub("", str(error))
+    match = _UNTYPED.search(text)
+    if match is None or _OWN_CODE.search(text):
         return None
     for function in functions:
         value = function.names.get(match["name"])
@@ -162,7 +170,7 @@ def _line_span(file: str, line: int) -> Span:
 
 
 def _places(error: BaseException) -> Iterator[tuple[str, int]]:
-    for match in _PLACE.finditer(_COLOUR.sub("", str(error))):
+    for match in _PLACE.finditer(_FIRST_LINE.sub("", _COLOUR.sub("", str(error)))):
         file, line = (match["file"], match["line"]) if match["file"] else (match["at"], match["at_line"])
         yield file, int(line)
     place = getattr(error, "loc", None)

@@ -189,10 +189,19 @@ class Word(_Callable, _Opaque):
 
     def _from_numba(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         if self._native is None:
-            shown = ", ".join(str(plain(arg)) for arg in (*args, *kws.values()))
-            raise context.typing_error(f"{self.name} does not take ({shown}) here")
+            raise context.typing_error(f"{self.name} does not take ({_shown(args, kws)}) here")
         overload = context.overload(self._native, args, kws)
-        return self._delegate(context, overload or _without_overloads(self._native), args, kws)
+        if overload is None:
+            return self._delegate(context, _without_overloads(self._native), args, kws)
+        try:
+            return self._delegate(context, overload, args, kws)
+        except NumbaError as error:
+            if not overload.function.__module__.startswith("numba."):
+                raise
+            # What it says of Numba's code the user has not written.
+            raise context.typing_error(
+                f"Numba's own code for {self.name}({_shown(args, kws)}) does not compile here\n{error}"
+            ) from error
 
     def _delegate(self, context: Any, word: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         signature = context.resolve_function_type(word, args, kws)
@@ -215,6 +224,10 @@ class Word(_Callable, _Opaque):
     def get_impl_key(self, sig: Any) -> object:
         """Numba's hook: what finds the code."""
         return (self._identity, sig.args)
+
+
+def _shown(args: tuple[Any, ...], kws: Mapping[str, Any]) -> str:
+    return ", ".join([*(str(plain(arg)) for arg in args), *(f"{name}={plain(arg)}" for name, arg in kws.items())])
 
 
 def _without_keyword_only(signature: inspect.Signature) -> inspect.Signature:

@@ -2511,6 +2511,25 @@ def a_boolean_with_a_minus():
     return kernel, (floats(),)
 
 
+@bad(TYPES)
+def type_of_a_function_of_numpy_that_kernels_lack():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = np.nan_to_num(x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_of_an_array_that_is_made_in_a_loop():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            t = np.zeros(3)
+            x[i] = t[i]
+
+    return kernel, (floats(),)
+
+
 @bad(qgraph.KernelTypeError)
 def booleans_with_a_plus():
     def kernel(x, y):

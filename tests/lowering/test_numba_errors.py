@@ -5,10 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numba.core.errors import TypingError, UnsupportedBytecodeError
+from numba.extending import overload
 
 import qgraph
 from qgraph.errors import KernelTypeError
 from qgraph.lowering.numba_errors import kernel_errors
+
+
+@overload(np.mask_indices)
+def _of_somebody_else(value):
+    return lambda value: value.no_such
+
 
 SOURCE = "def k(o):\n    o[0] = 1\n"
 
@@ -52,6 +59,42 @@ OF_CUDA = {
 def test_what_numba_lacks_on_cuda_is_said_in_words_of_a_user(function, text):
     with pytest.raises(KernelTypeError, match=OF_CUDA[text]), kernel_errors(function(SOURCE)):
         raise TypingError(text)
+
+
+def test_an_operation_on_whole_arrays_is_refused_where_it_is_written():
+    def kernel(x, y):
+        for i in range((x + y).shape[0]):
+            x[i] = y[i]
+
+    with pytest.raises(KernelTypeError, match=r"bool \+ bool") as caught:
+        qgraph.kernel(backend="cpu")(kernel)(np.zeros(3, bool), np.zeros(3, bool))
+    # Numba says line 1.
+    assert caught.value.span.line == kernel.__code__.co_firstlineno + 1
+
+
+def test_numbas_own_code_is_not_told_by_names_of_the_user():
+    @qgraph.func
+    def fn(value):
+        return value + 1
+
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = np.nan_to_num(x[i]) + fn(x[i])
+
+    # What Numba's code calls `fn` is something else.
+    with pytest.raises(KernelTypeError, match=r"^Numba's own code for numpy.nan_to_num\(float64\)") as caught:
+        qgraph.kernel(backend="cuda")(kernel).ptx(np.zeros(3))
+    assert "loop" in caught.value.hint
+
+
+def test_code_of_others_is_told_by_its_own_error():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = np.mask_indices(x[i])
+
+    with pytest.raises(KernelTypeError, match="no_such") as caught:
+        qgraph.kernel(backend="cpu")(kernel)(np.zeros(3))
+    assert "own code" not in str(caught.value)
 
 
 def test_a_float16_on_the_cpu_is_refused_by_name():
