@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numba
 import pytest
 
+from qgraph.errors import KernelTypeError
 from qgraph.program import ArrayType
 
 pytestmark = pytest.mark.needs("compiler")
@@ -108,6 +109,25 @@ def test_what_the_short_way_does_not_know_goes_numbas(name, function, compile_pt
     (found, _), (numbas, _), ways = compiled(function, compile_ptx, OTHER[name], monkeypatch)
     assert ways[0] is False
     assert found == numbas
+
+
+def test_what_llvm_is_not_made_of_is_told_with_its_statement(function, compile_ptx, monkeypatch):
+    from numba.cuda.core.errors import LoweringError
+
+    from qgraph.lowering import cuda_lower, numba_cuda
+
+    def refusing(each, ty, inst):
+        if inst.target.name == "t":
+            raise LoweringError("not made")
+        return lower(each, ty, inst)
+
+    lower = cuda_lower.Lower.lower_assign
+    monkeypatch.setattr(cuda_lower.Lower, "lower_assign", refusing)
+    text = source("s = x[i]", "t = s", "y[i] = t")
+    with pytest.raises(KernelTypeError, match="not made") as caught:
+        compile_ptx(function(text, cuda=numba_cuda.cuda_module()), X32, X32)
+    assert caught.value.span.line == 4
+    assert 'lowering "t = s" at <kernel> (4)' in str(caught.value.__cause__)
 
 
 @pytest.mark.parametrize("text", [PLAIN["closure variable"], OTHER["assert"]])

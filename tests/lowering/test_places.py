@@ -57,9 +57,9 @@ def test_products_are_short_unless_arrays_are_far(order, dtype):
         assert bool(WIDE.search(ptx)) == far, ptx
 
 
-def from_both_ends(x, y, z):
+def from_both_ends(x, y, z, u, alone):
     for i in range(x.shape[0]):
-        y[i] = x[-i - 1] + x[0] * x[-1]
+        y[i] = x[-i - 1] + x[0] * x[-1] + x[u[i]] + x[i,] + x[1:][u[i]] + alone[()]
         if z[i] > 0:
             y[x.shape[0] - 1 - i] += z[i - 1]
 
@@ -67,11 +67,12 @@ def from_both_ends(x, y, z):
 @pytest.mark.parametrize("dtype", ["float32", "complex128", "int16", "uint8"])
 def test_places_on_one_axis_are_numbas(dtype, monkeypatch):
     x, y, z = np.zeros(3, dtype), np.zeros(3, "complex128"), np.zeros(6, np.int16)[::2]
-    ours = compiled(from_both_ends, x, y, z, far=False).ptx
-    assert compiled(from_both_ends, x, y, z, far=True).ptx == ours
+    args = (x, y, z, np.zeros(3, np.uint64), np.zeros(()))
+    ours = compiled(from_both_ends, *args, far=False).ptx
+    assert compiled(from_both_ends, *args, far=True).ptx == ours
     asked = []
     monkeypatch.setattr(places, "_is_element", lambda sig, far: bool(asked.append(sig)))
-    assert compiled(from_both_ends, x, y, z, far=False).ptx == ours
+    assert compiled(from_both_ends, *args, far=False).ptx == ours
     assert asked
 
 
