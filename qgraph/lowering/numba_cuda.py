@@ -127,6 +127,8 @@ def _make_compiler(float_type: str) -> _Compiler:
 
     class Target(Places, NumberTarget, SearchedOnce, CUDATargetContext):
         libdevice = True
+        # Numba has a setting for all of a process. Here no references are counted, see `cuda_lower`.
+        enable_nrt = False
 
         def init(self) -> None:
             self._internal_codegen = Codegen("qgraph")

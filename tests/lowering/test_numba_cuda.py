@@ -220,6 +220,17 @@ def test_prints_and_constant_arrays_of_several_kernels_link(function, compile_pt
     assert link.link(texts, (9, 0))
 
 
+def test_no_references_are_counted_whatever_others_want_of_numba(function, compile_ptx, monkeypatch):
+    from numba.cuda import config
+
+    text = "def k(x):\n w = x\n s = w[0]\n for j in range(3):\n  w = x\n  s += w[j]\n x[0] = s"
+    without = compile_ptx(function(text), X32)
+    monkeypatch.setattr(config, "CUDA_ENABLE_NRT", True, raising=False)
+    assert compile_ptx(function(text), X32) == without
+    with pytest.raises(KernelTypeError, match="makes a new array"):
+        compile_ptx(function("def k(x):\n t = np.zeros(3, np.float32)\n x[0] = t[1]", np=np), X32)
+
+
 def test_a_launch_bound_is_written(function, compile_ptx):
     code = function(kernel("y[i] = x[i]"), **names())
     assert ".maxntid 64, 1, 1" in compile_ptx(code, X32, X32, launch_bound=64)
