@@ -160,6 +160,27 @@ def test_launches_that_come_often_are_made_directly(driver, owner, monkeypatch):
     assert (len(owner.looked), len(driver.launched), owner.counter.value) == (2, 5, 5)
 
 
+@pytest.fixture
+def asked():
+    """The driver is asked once a process what it has; not by these tests."""
+    cuda_direct._driver_has_all.cache_clear()
+    yield
+    cuda_direct._driver_has_all.cache_clear()
+
+
+@pytest.mark.parametrize("lacking", ["", "cuCtxGetId", "cuGraphLaunch", "cuGraphExecKernelNodeSetParams"])
+def test_a_driver_that_lacks_a_function_is_not_called_directly(lacking, asked, monkeypatch):
+    def address_of(name):
+        if name == lacking:
+            raise CudaError(f"no {name}")
+        return 1
+
+    monkeypatch.setattr(cuda_direct, "driver", types.ModuleType("driver"))
+    monkeypatch.setattr(cuda_direct, "_CODE", types.SimpleNamespace(usable=True))
+    monkeypatch.setattr(cuda_direct, "address_of", address_of)
+    assert cuda_direct.is_worth_it() == (not lacking)
+
+
 @pytest.mark.parametrize("driver", ["machine code"], indirect=True)
 def test_the_machine_code(driver, owner):
     runner(owner, call(), lambda: 0)()
