@@ -15,7 +15,6 @@ _WHY = {
         "node, and steps of the last turns look whether they are left. qgraph's kernel has more instructions: it compares "
         "places as numbers of 64 bits"
     ),
-    ("programs", "pagerank", "Warp"): "the two take the same time, within a thousandth",
     ("ladders", "chain, 1:", "CuPy"): "with one node the call counts, and a replay of CuPy's looks at no arguments",
     ("ladders", "chain, 1:", "Warp"): "with one node the call counts, and a launch of Warp's graph looks at no arguments",
     ("ladders", "chain, 1:", "raw C"): "with one node the call counts, which comes from Python and looks at its arguments",

@@ -1,8 +1,9 @@
 """Numba's passes over a function for CUDA, without what plain code never needs.
 
 Numba computes the lifetimes of all variables again after most passes, for lifted loops and generators, and looks for closures,
-lists and `with`. A function without those goes the short way here: the same passes, each once, in the same order. Any other
-function goes Numba's own.
+lists and `with`. A function without those goes the short way here: the same passes, each once, in the same order, up to LLVM's
+text. That is written by ``cuda_lower`` in fewer words; NVVM makes the same kernel of it, or one whose conditions have other
+branches. Any other function goes Numba's own.
 """
 
 from __future__ import annotations

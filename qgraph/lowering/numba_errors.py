@@ -26,11 +26,13 @@ _FIRST_LINE = re.compile(r'typing of intrinsic-call at .+ \(1\)\s+File ".+", lin
 _UNTYPED = re.compile(r"Untyped global name '(?P<name>\w+)'")
 _LITERAL = re.compile(r"Literal\[\w+\]\((.*?)\)")
 _NUMBA = re.compile(r"[/\\](numba|numba_cuda|qgraph[/\\]lowering)[/\\]")
+# What is said of a function that Numba compiles from Python: its error is about code that the user has not written.
+_OWN = "Numba's own code for {} does not compile here"
 # How Numba's CUDA target says that something, often a function of its own, makes an array; that it has not got what its own
 # code uses; and how Numba speaks of a part of its own code.
 _NEW_ARRAY = ("Only accept returning of array passed into the function as argument", "NRT required but not enabled")
 _LACKING = ("<class 'numba.cuda.extending._Intrinsic'>", "Function(<intrinsic ")
-_OWN_CODE = re.compile(r"Numba's own code for .+ does not compile here")
+_OWN_CODE = re.compile(_OWN.format(".+"))
 _HINT = "check the types of the values on this line; kernels hold numbers, arrays and tuples"
 _HINT_OWN_CODE = "write it as a loop, or with numbers alone"
 _HINT_ELEMENT = "take an element: a[0], or a[()] of an array without axes"
@@ -70,8 +72,7 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
     except refused as error:
         functions = _functions(function, called)
         found = _unknown_global(error, functions) or sentence(error)
-        hint = _HINT_ELEMENT if _WITHOUT_AXES.search(found) else _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
-        raise KernelTypeError(found, _span(error, functions), hint=hint) from error
+        raise KernelTypeError(found, _span(error, functions), hint=_hint(found)) from error
     except KeyError as error:
         ufunc = error.args[0] if error.args else None
         if not isinstance(ufunc, np.ufunc):
@@ -91,6 +92,17 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
 
 def _functions(function: Function, called: Sequence[object]) -> tuple[Function, ...]:
     return (function, *(item for item in called if isinstance(item, Function)))
+
+
+def _hint(found: str) -> str:
+    if _WITHOUT_AXES.search(found):
+        return _HINT_ELEMENT
+    return _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
+
+
+def of_own_code(call: str, error: BaseException) -> str:
+    """The text of an error in what Numba compiles for a call, to which ``kernel_errors`` gives one sentence."""
+    return f"{_OWN.format(call)}\n{error}"
 
 
 def sentence(error: BaseException) -> str:

@@ -19,6 +19,7 @@ from numba.core.datamodel import default_manager, models
 from numba.core.errors import NumbaError, TypingError
 from numba.np.numpy_support import as_dtype, from_dtype
 
+from qgraph.lowering.numba_errors import of_own_code
 from qgraph.lowering.number_code import Emitter, half_truth, make_complex, types
 from qgraph.program import Function, ParallelFunction
 from qgraph.source import copied
@@ -198,10 +199,7 @@ class Word(_Callable, _Opaque):
         except NumbaError as error:
             if not overload.function.__module__.startswith("numba."):
                 raise
-            # What it says of Numba's code the user has not written.
-            raise context.typing_error(
-                f"Numba's own code for {self.name}({_shown(args, kws)}) does not compile here\n{error}"
-            ) from error
+            raise context.typing_error(of_own_code(f"{self.name}({_shown(args, kws)})", error)) from error
 
     def _delegate(self, context: Any, word: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         signature = context.resolve_function_type(word, args, kws)

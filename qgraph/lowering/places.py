@@ -2,7 +2,8 @@
 
 Those of several dimensions are found with numbers of 32 bits: those of 64 take two instructions each. So an array must have
 fewer than ``language.SHORT_LIMIT`` elements; kernels for larger ones are compiled as ``far``, and find them as Numba does.
-Numba's own code serves slices as well, and takes arrays apart through memory: LLVM makes the same of it, but both take longer.
+Numba's own code serves slices as well, and takes arrays apart through memory. On one axis NVVM makes the same of it, but both
+take longer.
 """
 
 from __future__ import annotations

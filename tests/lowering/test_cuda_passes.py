@@ -1,4 +1,4 @@
-"""The short way through Numba's passes: the same code as Numba's own, and not for every function."""
+"""The short way through Numba's passes: the same code as Numba's own for these functions, and not for every function."""
 
 from __future__ import annotations
 
