@@ -3,6 +3,7 @@
 from qgraph.arrays import asarray, empty, empty_like, full, synchronize, to_numpy, zeros, zeros_like
 from qgraph.errors import (
     ArgumentError,
+    AssumedParallelWarning,
     BackendError,
     BoundsError,
     CudaError,
@@ -44,6 +45,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
+    "AssumedParallelWarning",
     "BackendError",
     "BoundsError",
     "CudaError",

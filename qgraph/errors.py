@@ -39,17 +39,19 @@ class QGraphError(Exception):
         self.span = span
         self.also = also
         self.hint = hint
-        super().__init__(self._render())
+        super().__init__(rendered(found, span, also, hint))
 
-    def _render(self) -> str:
-        parts = [self.found]
-        if self.span is not None:
-            parts.append(_place(self.span))
-        for words, span in self.also:
-            parts.append(f"{words}:\n{_place(span)}")
-        if self.hint:
-            parts.append(f"help: {self.hint}")
-        return "\n".join(parts)
+
+def rendered(found: str, span: Span | None, also: tuple[tuple[str, Span], ...], hint: str | None) -> str:
+    """A message with its places."""
+    parts = [found]
+    if span is not None:
+        parts.append(_place(span))
+    for words, place in also:
+        parts.append(f"{words}:\n{_place(place)}")
+    if hint:
+        parts.append(f"help: {hint}")
+    return "\n".join(parts)
 
 
 def _place(span: Span) -> str:
@@ -87,3 +89,20 @@ class CudaError(QGraphError):
 
 class PerformanceWarning(UserWarning):
     """The answer is right, but something costs more than it needs to; said once."""
+
+
+class AssumedParallelWarning(UserWarning):
+    """A loop runs in parallel of which it is not proved that it may; said once a loop and process.
+
+    Args: as those of ``QGraphError``.
+    """
+
+    def __init__(
+        self,
+        found: str,
+        span: Span | None = None,
+        *,
+        also: tuple[tuple[str, Span], ...] = (),
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(rendered(found, span, also, hint))

@@ -156,15 +156,43 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why a loop is parallel: ``independent`` is proved, ``assumed`` is not, ``asserted`` is the author's word."""
+    """Why a loop is parallel: ``independent`` is proved, ``assumed`` is not, ``asserted`` is the author's word.
 
-    kind: Literal["independent", "assumed", "asserted"]
+    ``dependent``: proved not to be for some arguments, which are refused, and to be for all others. ``places``: of an assumed
+    one, the accesses that may meet, each with a few words; ``hint``: what ends the doubt.
+    """
+
+    kind: Literal["independent", "dependent", "assumed", "asserted"]
     reason: str
     span: Span | None = None
+    places: tuple[tuple[str, Span], ...] = ()
+    hint: str = ""
 
     def __str__(self) -> str:
-        words = {"independent": "independent", "assumed": "assumed independent", "asserted": "declared parallel"}
-        return f"{words[self.kind]}: {self.reason}"
+        words = {"assumed": "assumed independent", "asserted": "declared parallel"}
+        return f"{words.get(self.kind, self.kind)}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Two accesses of a parallel loop that surely reach one element in two iterations, for some values of a call.
+
+    ``found``, ``span``, ``also`` and ``hint`` are the error's. ``condition``: a Python expression over leaves, true where the
+    call is refused; ``always``: for every call; ``text``: the same for people. ``conflict``: the set of conflicts, as isl
+    writes it, with ``parameters``: (name in it, expression of the host, what the user calls it). ``variables``: of the loop.
+    """
+
+    found: str
+    span: Span
+    also: tuple[tuple[str, Span], ...]
+    hint: str
+    condition: str
+    always: bool
+    text: str
+    conflict: str
+    parameters: tuple[tuple[str, str, str], ...]
+    variables: tuple[str, ...]
+    array: str
 
 
 # --- values known to the host, and places on the device ---------------------------------------------------------------
@@ -337,6 +365,8 @@ class Task:
     names: Mapping[str, object] = field(compare=False)
     effects: Effects
     verdict: Verdict | None = None
+    # For which arguments a call is refused.
+    races: tuple[Race, ...] = ()
     # The variable that holds the tuple of all axes in ``for I in ndrange(...)``; empty where the target is unpacked.
     index_tuple: str = ""
     # Slots that the body reads: (local name, slot), loaded once at its start.
@@ -609,6 +639,11 @@ class Program:
     def tasks(self) -> Iterator[Task]:
         """All tasks in program order, those of loop bodies included."""
         return tasks_of(self.body)
+
+    @property
+    def races(self) -> tuple[Race, ...]:
+        """For which arguments a call is refused, by its loops as written."""
+        return tuple(race for task in self.tasks() for loop in task.written for race in loop.races)
 
     @property
     def written(self) -> frozenset[str]:

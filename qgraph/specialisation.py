@@ -87,10 +87,11 @@ class Variant:
         self.streams: Any = importlib.import_module("qgraph.runtime.streams") if backend == "cuda" and runs else None
         if backend == "cpu":
             _refuse_half(leaves)
-        # The frontend is read when there is something to look at: nothing of it is needed to mark a function.
-        from qgraph.frontend.build import build_program
+        from qgraph.lowering.saved_answers import SavedAnswers
 
-        self.program = build_program(source, types, leaves, (), global_arrays, fuse=options.fuse)
+        # What dependence tests of this kernel said.
+        self._answers = SavedAnswers()
+        self.program = self._built(())
         self.host_values = HostValues(self.program).of
         self.arrays = tuple(index for index, leaf in enumerate(leaves) if isinstance(leaf.type, ArrayType))
         written = self.program.written
@@ -130,11 +131,16 @@ class Variant:
         """The program where arrays share memory as ``aliases`` says, by positions in ``arrays``."""
         if not aliases:
             return self.program
+        names = [self.leaves[index].name for index in self.arrays]
+        return self._built(tuple((names[first], names[second], how) for first, second, how in aliases))
+
+    def _built(self, pairs: tuple[tuple[str, str, str], ...]) -> Program:
+        # The frontend is read when there is something to look at: nothing of it is needed to mark a function.
+        from qgraph.dependence.tests import remembering
         from qgraph.frontend.build import build_program
 
-        names = [self.leaves[index].name for index in self.arrays]
-        pairs = tuple((names[first], names[second], how) for first, second, how in aliases)
-        return build_program(self.source, self.types, self.leaves, pairs, self.global_arrays, fuse=self.options.fuse)
+        with remembering(self._answers):
+            return build_program(self.source, self.types, self.leaves, pairs, self.global_arrays, fuse=self.options.fuse)
 
     def frozen_still_holds(self) -> bool:
         """Whether every global and closure value that was compiled in is still the same object."""

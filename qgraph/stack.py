@@ -1,9 +1,11 @@
-"""Room on the interpreter's stack for compilers, which call deeply."""
+"""The interpreter's stack: room on it for compilers, which call deeply, and how far away the user's own frame is."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 Arguments = ParamSpec("Arguments")
@@ -26,3 +28,14 @@ def roomy(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
 
     call.__code__ = call.__code__.replace(co_stacksize=_SLOTS)
     return wraps(function)(call)
+
+
+_PACKAGE = str(Path(__file__).parent)
+
+
+def stack_level() -> int:
+    """The ``stacklevel`` of a warning that the caller gives, to stand at the line that called this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level

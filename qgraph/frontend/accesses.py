@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from qgraph.frontend.affine import Poly
-from qgraph.frontend.symbolic import Index
+from qgraph.dependence.expressions import Poly
+from qgraph.dependence.questions import Reach, Variable
 from qgraph.source import Span
 
 
@@ -24,6 +24,8 @@ class Axis:
     start: ast.expr
     stop: ast.expr
     step: ast.expr
+    # Start, stop, step and the number of iterations, where the host knows them.
+    bounds: tuple[Poly, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ class LoopFacts:
         text: the iterable as the user wrote it, ``range(n)``.
         index_tuple: the variable that holds the tuple of all axes, or "".
         asserted: the author said ``parallel(...)``.
-        most: numbers that values of the host never exceed, by name.
+        integers: scalars and host values that are integers, as polynomials, by name; ``floats``: names of those that are none.
+        sizes: the extents of each array leaf.
+        serial: the variables of the serial loops around.
     """
 
     axes: tuple[Axis, ...]
@@ -56,17 +60,16 @@ class LoopFacts:
     text: str
     index_tuple: str = ""
     asserted: bool = False
-    most: Mapping[str, int] = field(default_factory=dict)
+    integers: Mapping[str, Poly] = field(default_factory=dict)
+    floats: frozenset[str] = frozenset()
+    sizes: Mapping[str, tuple[Poly, ...]] = field(default_factory=dict)
+    serial: tuple[Variable, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """A loop variable: ``start + step * t`` for t = 0, 1, ... before ``stop``; ``stop`` None: not known."""
-
-    symbol: str
-    start: Poly
-    stop: Poly | None
-    step: Poly
+    def extents(self, array: str) -> tuple[Poly, ...]:
+        """The extents of an array: equal arrays have the same."""
+        name = self.same.get(array, array)
+        known = self.sizes.get(name)
+        return known or tuple(Poly.symbol(f"#{name}.shape[{dim}]", "size") for dim in range(self.ndim[array]))
 
 
 Kind = Literal["read", "write", "update", "atomic"]
@@ -76,24 +79,27 @@ Kind = Literal["read", "write", "update", "atomic"]
 class Access:
     """One place that touches an array.
 
-    ``indices``: one a dimension (an integer, ``Dim``, or None for an unknown integer); None: anywhere. ``guarded``: it may not
-    happen. ``node``: the statement for an update, else the expression. ``loops``: the inner loops around it, outermost first.
-    ``facts``: polynomials that are at least zero whenever it happens. ``call``: where the body calls the function it is in.
-    ``discarded``: nothing takes what an atomic returns.
+    ``node``: the statement for an update, else the expression. ``call``: where the body calls the function it is in.
+    ``discarded``: nothing takes what an atomic returns. ``value``: what all iterations store, "" where that varies. ``region``:
+    all elements of it may be touched, and none need be.
     """
 
     array: str
     kind: Kind
     operator: str
-    indices: tuple[Index, ...] | None
-    guarded: bool
+    reach: Reach
     node: ast.AST
     span: Span
     text: str
-    loops: tuple[Variable, ...] = ()
-    facts: tuple[Poly, ...] = ()
     call: Span | None = None
     discarded: bool = False
+    value: str = ""
+    region: bool = False
+
+    @property
+    def guarded(self) -> bool:
+        """Whether it depends on data if it happens."""
+        return self.reach.when.partly_known
 
     @property
     def in_function(self) -> bool:
@@ -108,15 +114,11 @@ class Access:
 
 @dataclass(frozen=True)
 class Accesses:
-    """What a loop touches, and its axes as variables; ``starts``: the number of the first access of each statement.
-
-    ``most``: numbers that extents never exceed, by symbol.
-    """
+    """What a loop touches, and its axes as variables; ``starts``: the number of the first access of each statement."""
 
     variables: tuple[Variable, ...]
     all: tuple[Access, ...]
     starts: tuple[int, ...]
-    most: Mapping[str, int]
 
     @cached_property
     def reads(self) -> frozenset[str]:

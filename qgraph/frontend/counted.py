@@ -108,8 +108,8 @@ class _Counter:
 
     def count(self, axis: WrittenAxis) -> None:
         """One variable, which moves by the step."""
-        begin, step, count = self._bounds(axis)
         (variable,) = self.variables
+        begin, step, count = self._bounds(axis, variable)
         self._entering += [set_slot(variable, begin), set_slot(self._left, count)]
 
         def advance(many: ast.expr) -> list[ast.stmt]:
@@ -123,7 +123,7 @@ class _Counter:
         """A variable for each axis of an ``ndrange``, from the number of the iteration; the last axis is the fastest."""
         begins, counts = [], []
         for variable, axis in zip(self.variables, axes, strict=True):
-            begin, _, count = self._bounds(axis)
+            begin, _, count = self._bounds(axis, variable)
             begins.append(self._keep("start", begin))
             counts.append(self._keep("count", count))
             self._entering.append(set_slot(variable, begins[-1]))
@@ -173,13 +173,14 @@ class _Counter:
     def _count_down(self, by: ast.expr) -> ast.stmt:
         return set_slot(self._left, ast.BinOp(get_slot(self._left), ast.Sub(), by))
 
-    def _bounds(self, axis: WrittenAxis) -> tuple[ast.expr, ast.expr, ast.expr]:
+    def _bounds(self, axis: WrittenAxis, variable: Slot) -> tuple[ast.expr, ast.expr, ast.expr]:
         """The start, the step and the number of iterations: the host's where it knows them."""
         unit, scope, inner = self._unit, self._scope, self._found.scope
         start, stop, step = (host_expression(unit, inner, part) for part in (axis.start, axis.stop, axis.step))
         by = None if step is None else unit.host_value(step, scope.span(axis.step), "step", text=ast.unparse(axis.step))
         if start is not None and stop is not None and step is not None and by is not None:
             begin = unit.host_value(start, scope.span(axis.start), text=ast.unparse(axis.start))
+            unit.serial_ranges[variable.name] = (start, stop, step)
             return begin, by, unit.host_value(trip_source(unit, start, stop, step), scope.span(axis.node), text=axis.extent)
         first, last, width = (self._read(part) for part in (axis.start, axis.stop, axis.step))
         moved: ast.expr = by or self._keep("step", width)

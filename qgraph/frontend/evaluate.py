@@ -8,30 +8,50 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from qgraph import language
-from qgraph.frontend.accesses import Access, Kind, LoopFacts, Variable
-from qgraph.frontend.affine import ONE, Poly
+from qgraph.dependence.expressions import (
+    ONE,
+    TRUE,
+    UNDECIDED,
+    ZERO,
+    Condition,
+    Poly,
+    Symbol,
+    all_of,
+    any_of,
+    select,
+    test,
+)
+from qgraph.dependence.questions import Reach, Variable
+from qgraph.frontend.accesses import Access, Kind, LoopFacts
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.ranks import is_ellipsis, parts_of
 from qgraph.frontend.symbolic import (
     UNKNOWN,
-    Dim,
+    Cut,
     Env,
     Index,
+    Part,
+    Rest,
+    Subscript,
     Value,
     View,
+    arithmetic,
+    compared,
+    condition_of,
     constant,
     first_unknown,
     integer,
-    is_float,
     join,
     join_envs,
+    kept,
     opaque,
+    truth,
     vague,
     views_in,
     without_elements,
@@ -51,30 +71,30 @@ class Frame:
     call: Span | None
     locals: frozenset[str]
     loops: int
-    returned: list[Value]
+    # What it returns, and when.
+    returned: list[tuple[Condition, Value]]
 
 
 class Evaluator(ABC):
     """An environment, in which expressions have values; evaluating one records its accesses."""
 
-    def __init__(self, facts: LoopFacts, written: frozenset[str], *, texts: bool) -> None:
+    def __init__(self, facts: LoopFacts, written: frozenset[str], counters: frozenset[str], *, texts: bool) -> None:
         self.facts = facts
         self.written = written
+        # Arrays that one atomic statement counts in, and nothing else touches.
+        self.counters = counters
         # Whether accesses get the words of the user.
         self.texts = texts
         self.accesses: list[Access] = []
         self.env: Env = {}
         self.axes: tuple[Variable, ...] = ()
         self.loops: tuple[Variable, ...] = ()
-        self.guards = 0
-        # Set after a continue, break or return that may have happened: what follows may not.
-        self.escaped = False
+        # In which iterations what is walked now happens.
+        self.path: Condition = TRUE
         # The expression whose value nothing takes.
         self.unused: ast.expr | None = None
         self.counter = len(facts.axes)
         self.depth = 0
-        # Numbers that extents never exceed, by symbol.
-        self.most = dict(facts.most)
         self.frame = Frame(facts.names, facts.file, None, frozenset(names_assigned(facts.body)), 0, [])
 
     @abstractmethod
@@ -88,7 +108,8 @@ class Evaluator(ABC):
 
     def anything(self, node: ast.AST) -> None:
         """A statement of no interest here (or refused elsewhere): its parts, each of which may not run."""
-        self.guards += 1
+        outer = self.path
+        self.path = all_of(outer, UNDECIDED)
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.arguments):
                 self.env.update((place.arg, UNKNOWN) for place in ast.walk(child) if isinstance(place, ast.arg))
@@ -98,11 +119,21 @@ class Evaluator(ABC):
                 self.use(child)
             else:
                 self.anything(child)
-        self.guards -= 1
+        self.path = outer
 
     # --- recording ---
 
-    def record(self, view: View, kind: Kind, node: ast.AST, sign: str = "", *, maybe: bool = False) -> None:
+    def record(
+        self,
+        view: View,
+        kind: Kind,
+        node: ast.AST,
+        sign: str = "",
+        *,
+        maybe: bool = False,
+        value: str = "",
+        region: bool = False,
+    ) -> None:
         """Note an access, here and now; ``maybe``: it may not happen, or go to another array."""
         place = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(node, ast.Assign) else node
         self.accesses.append(
@@ -110,37 +141,63 @@ class Evaluator(ABC):
                 array=view.array,
                 kind=kind,
                 operator=sign,
-                indices=view.dims,
-                guarded=maybe or self.escaped or self.guards > 0,
+                reach=self.reach(view, maybe=maybe or view.vague or region),
                 node=node,
                 span=Span.of(node, self.frame.file),
                 text=self.text(place) if self.texts else "",
-                loops=self.loops,
-                facts=view.facts,
                 call=self.frame.call,
                 discarded=kind == "atomic" and self.unused is node,
+                value=value,
+                region=region or view.vague,
             )
         )
+
+    def reach(self, view: View, *, maybe: bool) -> Reach:
+        """The elements of a view; those of a part are all that a loop over it would reach."""
+        when = all_of(self.path, UNDECIDED) if maybe else self.path
+        if view.dims is None:
+            return Reach(None, (), self.loops, when)
+        loops, indices, wraps = self.loops, [], []
+        for dim in view.dims:
+            if isinstance(dim, Index):
+                indices.append(dim.poly)
+                wraps.append(dim.wraps and dim.poly is not None)
+                continue
+            if dim.count == ONE:
+                indices.append(dim.start)
+            else:
+                self.counter += 1
+                variable = Variable(Symbol.of(f"_@{self.counter}", "variable"), ZERO, dim.count, ONE)
+                loops = (*loops, variable)
+                indices.append(dim.start + Poly.const(dim.step) * Poly((((variable.symbol,), 1),)))
+            wraps.append(False)
+        return Reach(tuple(indices), tuple(wraps), loops, when)
 
     def text(self, node: ast.AST) -> str:
         """The source of ``node`` with its names as the user writes them."""
         return user_text(node, self.facts.paths)
 
-    def record_all(self, value: Value, kind: Kind, node: ast.AST, sign: str = "", *, maybe: bool = False) -> None:
-        """Note accesses to all views in ``value``, of which one is meant."""
+    def record_all(
+        self,
+        value: Value,
+        kind: Kind,
+        node: ast.AST,
+        sign: str = "",
+        *,
+        maybe: bool = False,
+        stored: str = "",
+        region: bool = False,
+    ) -> None:
+        """Note accesses to all views in ``value``, of which one is meant; ``stored``: what is written there."""
         views = views_in([value])
         for view in sorted(views, key=repr):
-            self.record(view, kind, node, sign, maybe=maybe or len(views) > 1)
+            self.record(view, kind, node, sign, maybe=maybe or len(views) > 1, value=stored, region=region)
 
     def use(self, node: ast.expr) -> Value:
         """Evaluate ``node`` where its whole value is read."""
         value = self.expression(node)
         self.record_all(value, "read", node)
         return value if not views_in([value]) else UNKNOWN
-
-    def size(self, array: str, dim: int) -> Poly:
-        """The symbol of an extent: equal arrays have the same."""
-        return Poly.symbol(f"#{self.facts.same.get(array, array)}.shape[{dim}]")
 
     def read_elements(self, value: Value, node: ast.AST) -> None:
         """Note the reads of elements that ``value`` is."""
@@ -168,7 +225,7 @@ class Evaluator(ABC):
                 self.store(target.value, vague([value]), source)
             case ast.Subscript():
                 self.record_all(value, "read", source)
-                self.record_all(self.subscript(target), "write", target)
+                self.record_all(self.subscript(target), "write", target, stored=value.identity)
             case ast.Attribute():
                 self.record_all(value, "read", source)
                 self.record_all(vague([self.expression(target.value)]), "write", target)
@@ -188,13 +245,13 @@ class Evaluator(ABC):
 
     # --- expressions ---
 
-    def guarded(self, node: ast.expr) -> Value:
-        """The value of ``node``, which may not be evaluated; nor may its assignments be made."""
-        before = dict(self.env)
-        self.guards += 1
+    def guarded(self, node: ast.expr, when: Condition = UNDECIDED) -> Value:
+        """The value of ``node``, which is evaluated where ``when`` holds; so are its assignments made."""
+        before, outer = dict(self.env), self.path
+        self.path = all_of(outer, when)
         value = self.expression(node)
-        self.guards -= 1
-        self.env = join_envs(before, self.env)
+        self.path = outer
+        self.env = join_envs(self.env, before, when)
         return value
 
     def expression(self, node: ast.expr) -> Value:
@@ -228,9 +285,14 @@ class Evaluator(ABC):
     def unary(self, node: ast.UnaryOp) -> Value:
         """A sign, ``not`` or ``~``."""
         operand = self.use(node.operand)
-        if isinstance(node.op, ast.USub) and operand.poly is not None:
-            return integer(-operand.poly)
-        return operand if isinstance(node.op, ast.UAdd) else opaque(type(node.op).__name__, [operand])
+        if isinstance(node.op, ast.UAdd):
+            return operand
+        key = opaque(type(node.op).__name__, [operand]).key
+        if isinstance(node.op, ast.Not):
+            return truth(condition_of(operand).negated(), key)
+        if operand.poly is not None:
+            return integer(-operand.poly if isinstance(node.op, ast.USub) else -operand.poly - ONE)
+        return Value(key=key)
 
     def display(self, node: ast.Tuple | ast.List) -> Value:
         """A tuple or list, as its items."""
@@ -245,18 +307,26 @@ class Evaluator(ABC):
 
     def conditional(self, node: ast.IfExp) -> Value:
         """``a if c else b``: what both may be."""
-        test = self.use(node.test)
-        left, right = self.guarded(node.body), self.guarded(node.orelse)
-        joined = join(left, right)
-        if joined.poly is None and not views_in([joined]) and joined.items is None:
-            return opaque("IfExp", [test, left, right])
+        test_ = self.use(node.test)
+        when = condition_of(test_)
+        left, right = self.guarded(node.body, when), self.guarded(node.orelse, when.negated())
+        joined = join(left, right, when)
+        if joined.poly is None and not views_in([joined]) and joined.items is None and not joined.key:
+            return replace(joined, key=opaque("IfExp", [test_, left, right]).key)
         return joined
 
     def boolean(self, node: ast.BoolOp) -> Value:
         """``and`` and ``or``: any of the operands, of which all but the first may not be evaluated."""
-        values = [self.expression(node.values[0])] + [self.guarded(value) for value in node.values[1:]]
+        both = isinstance(node.op, ast.And)
+        values = [self.expression(node.values[0])]
+        for operand in node.values[1:]:
+            tests = [condition_of(value) for value in values]
+            values.append(self.guarded(operand, all_of(*tests) if both else all_of(*(each.negated() for each in tests))))
         views = views_in(values)
-        return Value(views=views) if views else opaque(type(node.op).__name__, values)
+        if views:
+            return Value(views=views)
+        tests = [condition_of(value) for value in values]
+        return truth(all_of(*tests) if both else any_of(*tests), opaque(type(node.op).__name__, values).key)
 
     def walrus(self, node: ast.NamedExpr) -> Value:
         """``name := value``."""
@@ -270,24 +340,29 @@ class Evaluator(ABC):
         if name in self.env:
             return self.env[name]
         if self.frame.call is None and name in self.facts.ndim:
-            return Value(views=frozenset({View(name, (Dim.WHOLE,) * self.facts.ndim[name])}))
+            return Value(views=frozenset({View(name, tuple(Part(ZERO, size, whole=True) for size in self.facts.extents(name)))}))
         if name in self.frame.locals:
             return UNKNOWN
         if name in self.frame.names:
             return constant(self.frame.names[name])
-        return integer(Poly.symbol(name)) if self.frame.call is None else UNKNOWN
+        if self.frame.call is not None:
+            return UNKNOWN
+        known = self.facts.integers.get(name)
+        if known is not None:
+            return integer(known)
+        # Of a kernel scalar nobody knows the type yet; where it is an index it is an integer.
+        return Value(key=name) if name in self.facts.floats else integer(Poly.symbol(name, "device"))
 
     def binary(self, op: ast.operator, left: Value, right: Value) -> Value:
         """The value of an operator with operands that were read."""
         a, b = left.poly, right.poly
-        if a is not None and b is not None and not (is_float(a) or is_float(b)):
-            match op:
-                case ast.Add():
-                    return integer(a + b)
-                case ast.Sub():
-                    return integer(a - b)
-                case ast.Mult():
-                    return integer(a * b)
+        if a is not None and b is not None:
+            result = arithmetic(op, a, b)
+            if result is not None:
+                return integer(result)
+        if isinstance(op, ast.BitAnd | ast.BitOr) and not (left.condition.partly_known and right.condition.partly_known):
+            parts = (condition_of(left), condition_of(right))
+            return truth(all_of(*parts) if isinstance(op, ast.BitAnd) else any_of(*parts), opaque("bits", [left, right]).key)
         if isinstance(op, ast.Add) and left.items is not None and right.items is not None:
             return Value(items=left.items + right.items)
         return opaque(type(op).__name__, [left, right])
@@ -295,10 +370,12 @@ class Evaluator(ABC):
     def compare(self, node: ast.Compare) -> Value:
         """A comparison; from the second one on, they may not be evaluated."""
         values = [self.use(node.left), self.use(node.comparators[0])]
-        for comparator in node.comparators[1:]:
-            values.append(self.guarded(comparator))
+        tests = [compared(node.ops[0], *(value.poly for value in values))]
+        for op, comparator in zip(node.ops[1:], node.comparators[1:], strict=True):
+            values.append(self.guarded(comparator, all_of(*tests)))
             self.record_all(values[-1], "read", comparator, maybe=True)
-        return opaque("Compare " + " ".join(type(op).__name__ for op in node.ops), values)
+            tests.append(compared(op, *(value.poly for value in values[-2:])))
+        return truth(all_of(*tests), opaque("Compare " + " ".join(type(op).__name__ for op in node.ops), values).key)
 
     def comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
         """A comprehension: its parts may run any number of times."""
@@ -306,7 +383,8 @@ class Evaluator(ABC):
         changed = names_assigned([node])
         for name in changed:
             self.env[name] = vague([self.env.get(name, UNKNOWN)])
-        self.guards += 1
+        path = self.path
+        self.path = all_of(path, UNDECIDED)
         for generator in node.generators:
             item = self.element_of(self.expression(generator.iter), generator.iter)
             self.store(generator.target, vague([item]), generator.iter)
@@ -314,7 +392,7 @@ class Evaluator(ABC):
                 self.use(condition)
         parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         values = [self.expression(part) for part in parts]
-        self.guards -= 1
+        self.path = path
         self.env = {**outer, **{name: vague([self.env.get(name, UNKNOWN)]) for name in changed}}
         return vague(values)
 
@@ -329,23 +407,18 @@ class Evaluator(ABC):
         if len(views) == 1:
             sizes = self.sizes(next(iter(views)))
             if node.attr == "shape" and sizes is not None:
-                return Value(items=tuple(integer(size) if size is not None else UNKNOWN for size in sizes))
+                return Value(items=tuple(map(integer, sizes)))
             if node.attr == "ndim" and sizes is not None:
                 return integer(Poly.const(len(sizes)))
-            if node.attr == "size" and sizes is not None and None not in sizes:
-                product = ONE
-                for size in sizes:
-                    product = product * (size or ONE)
-                return integer(product)
+            if node.attr == "size" and sizes is not None:
+                return integer(functools.reduce(lambda product, size: product * size, sizes, ONE))
         return UNKNOWN
 
-    def sizes(self, view: View) -> list[Poly | None] | None:
-        """The shape of a view, as far as it is known."""
-        if view.dims is None:
+    def sizes(self, view: View) -> list[Poly] | None:
+        """The shape of a view, where it is known."""
+        if view.dims is None or view.vague:
             return None
-        return [
-            self.size(view.array, at) if dim is Dim.WHOLE else None for at, dim in enumerate(view.dims) if isinstance(dim, Dim)
-        ]
+        return [dim.count for dim in view.dims if isinstance(dim, Part)]
 
     def load(self, node: ast.Subscript) -> Value:
         """A subscript that is read."""
@@ -354,11 +427,11 @@ class Evaluator(ABC):
         self.read_elements(value, node)
         if len(views) == 1 and value.views:
             (view,) = views
-            if view.is_element:
-                leaf = self.facts.same.get(view.array, view.array)
-                if leaf in self.written or view.dims is None:
+            if view.is_element and view.dims is not None:
+                if self.facts.same.get(view.array, view.array) in self.written:
                     return UNKNOWN
-                return opaque(f"Element {leaf}", [Value(poly=dim if isinstance(dim, Poly) else None) for dim in view.dims])
+                places = [Value(poly=dim.poly) for dim in view.dims if isinstance(dim, Index)]
+                return opaque(f"Element {self.facts.same.get(view.array, view.array)}", places)
         return without_elements(value)
 
     def subscript(self, node: ast.Subscript) -> Value:
@@ -368,38 +441,27 @@ class Evaluator(ABC):
         indices = self.indices(parts)
         views = views_in([base])
         if base.items is not None:
-            at = indices[0].constant if indices is not None and len(indices) == 1 and isinstance(indices[0], Poly) else None
+            first = indices[0] if indices is not None and len(indices) == 1 else None
+            at = first.poly.constant if isinstance(first, Index) and first.poly is not None else None
             if at is not None and -len(base.items) <= at < len(base.items):
                 return base.items[at]
             return vague([base])
         if views:
-            selected = (self.select(view, indices) for view in views)
-            return Value(views=frozenset(replace(view, facts=(*view.facts, *self.bounded(parts))) for view in selected))
+            return Value(views=frozenset(self.select(view, indices) for view in views))
         if indices is None:
             return UNKNOWN
-        return opaque("Subscript", [base, *(Value(poly=at if isinstance(at, Poly) else None) for at in indices)])
+        return opaque("Subscript", [base, *(Value(poly=at.poly if isinstance(at, Index) else None) for at in indices)])
 
-    def bounded(self, parts: Sequence[ast.expr]) -> Iterator[Poly]:
-        """What the frontend itself says of indices that it made: they are not negative."""
-        for part in parts:
-            if isinstance(part, ast.Call) and self.resolve(part.func) is language.at_least:
-                index, bound = (self.expression(argument).poly for argument in part.args)
-                if index is not None and bound is not None:
-                    yield index - bound
-
-    def indices(self, parts: Sequence[ast.expr]) -> list[Index] | None:
+    def indices(self, parts: Sequence[ast.expr]) -> list[Subscript] | None:
         """Index expressions as indices; None where they select in a way that is not followed."""
-        found: list[Index] = []
+        found: list[Subscript] = []
         followed = True
         for part in parts:
             if isinstance(part, ast.Slice):
-                bounds = [bound for bound in (part.lower, part.upper, part.step) if bound is not None]
-                for bound in bounds:
-                    self.use(bound)
-                found.append(Dim.PART if bounds else Dim.WHOLE)
+                found.append(self.cut(part))
                 continue
             if is_ellipsis(part):
-                found.append(Dim.REST)
+                found.append(Rest())
                 continue
             value = self.expression(part)
             self.record_all(value, "read", part)
@@ -407,33 +469,89 @@ class Evaluator(ABC):
             if fancy or (isinstance(part, ast.Constant) and isinstance(part.value, bool)) or isinstance(part, ast.List):
                 followed = False
             elif value.items is not None:
-                found.extend(item.poly for item in value.items)
+                found.extend(map(self.index, value.items))
                 followed = followed and all(item.items is None for item in value.items)
             else:
-                found.append(value.poly)
+                found.append(self.index(value))
         return found if followed else None
 
-    def select(self, view: View, indices: Sequence[Index] | None) -> View:
+    def index(self, value: Value) -> Index:
+        """A value as an index."""
+        poly = value.invariant
+        return Index(poly, not value.natural and not self.is_natural(poly))
+
+    def cut(self, part: ast.Slice) -> Cut:
+        """A slice between brackets; its bounds are read."""
+        bounds: list[Poly | None] = []
+        known = True
+        for bound in (part.lower, part.upper, part.step):
+            absent = bound is None or (isinstance(bound, ast.Constant) and bound.value is None)
+            value = UNKNOWN if bound is None else self.use(bound)
+            bounds.append(None if absent else value.invariant)
+            known = known and (absent or value.invariant is not None)
+        step = 1 if bounds[2] is None else bounds[2].constant
+        return Cut(bounds[0], bounds[1], step or 1, known and bool(step))
+
+    def select(self, view: View, indices: Sequence[Subscript] | None) -> View:
         """``view[indices]``: each index goes to the next dimension that the view still has."""
-        if view.dims is None or indices is None:
-            return View(view.array, None)
-        dims, facts = list(view.dims), list(view.facts)
-        free = [at for at, dim in enumerate(dims) if isinstance(dim, Dim)]
-        if Dim.REST in indices:
-            at = indices.index(Dim.REST)
-            rest = len(free) - (len(indices) - 1)
-            indices = [*indices[:at], *(Dim.WHOLE,) * rest, *indices[at + 1 :]]
+        if view.dims is None or view.vague:
+            return view
+        if indices is None:
+            return replace(view, vague=True)
+        dims = list(view.dims)
+        free = [at for at, dim in enumerate(dims) if isinstance(dim, Part)]
+        rests = [at for at, index in enumerate(indices) if isinstance(index, Rest)]
+        if rests:
+            more = len(free) - (len(indices) - 1)
+            indices = [*indices[: rests[0]], *(Cut(),) * more, *indices[rests[0] + 1 :]]
         if len(indices) > len(free):
             return View(view.array, None)
+        vague_ = False
         for at, index in zip(free, indices, strict=False):
-            if dims[at] is Dim.PART:
-                dims[at] = Dim.PART if isinstance(index, Dim) else None
-            elif isinstance(index, Poly) and index.constant is not None and index.constant < 0:
-                dims[at] = wrapped = index + self.size(view.array, at)
-                facts.append(wrapped)
-            else:
-                dims[at] = index
-        return View(view.array, tuple(dims), tuple(facts))
+            dim = dims[at]
+            assert isinstance(dim, Part)
+            if isinstance(index, Cut):
+                part = kept(dim, index, self.is_natural)
+                dims[at] = part or dim
+                vague_ = vague_ or part is None
+            elif isinstance(index, Index):
+                dims[at] = self.within(dim, index)
+        return View(view.array, tuple(dims), vague=vague_)
+
+    def within(self, dim: Part, index: Index) -> Index:
+        """An index of a part as one of the array's own dimension."""
+        poly = index.poly
+        if poly is None:
+            return index
+        if poly.constant is not None and poly.constant < 0:
+            poly, wraps = poly + dim.count, False
+        else:
+            wraps = index.wraps
+        if dim.whole:
+            return Index(poly, wraps)
+        if wraps:
+            wrapped = select(test(poly), poly, poly + dim.count)
+            if wrapped is None:
+                return Index(None)
+            poly = wrapped
+        return Index(dim.start + Poly.const(dim.step) * poly, False)
+
+    def is_natural(self, poly: Poly | None) -> bool:
+        """Whether an integer is surely not negative, by its signs and those of the loops' variables."""
+        if poly is None:
+            return False
+        for variable in (*self.loops[::-1], *self.axes):
+            if variable.symbol not in poly.symbols:
+                continue
+            count = Poly.symbol("#t", "size")
+            value = variable.start + variable.step * count if variable.start is not None else None
+            if (variable.step.constant or 0) < 0:
+                # What counts down stays above where it stops.
+                value = variable.stop + ONE + count if variable.stop is not None else None
+            if value is None:
+                return False
+            poly = poly.substitute({variable.symbol: value})
+        return all(c >= 0 and all(map(_is_natural, monomial)) for monomial, c in poly.terms)
 
     # --- calls ---
 
@@ -448,6 +566,19 @@ class Evaluator(ABC):
     @abstractmethod
     def call(self, node: ast.Call) -> Value:
         """A call: followed if its body or its meaning is known."""
+
+
+def _is_natural(symbol: Symbol) -> bool:
+    operands = [operand for operand in symbol.operands if isinstance(operand, Poly)]
+    signs = [all(c >= 0 and all(map(_is_natural, monomial)) for monomial, c in operand.terms) for operand in operands]
+    match symbol.operation:
+        case "max":
+            return any(signs)
+        case "min" | "select":
+            return all(signs)
+        case "floor":
+            return signs[0] and (operands[1].constant or 0) > 0
+    return symbol.kind in ("size", "flag", "ticket")
 
 
 _EXPRESSIONS: dict[type[ast.expr], Callable[[Evaluator, Any], Value]] = {

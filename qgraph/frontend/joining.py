@@ -40,7 +40,7 @@ from qgraph.source import copied
 # How many statements a loop looks back.
 _FARTHEST = 32
 _PRINTED = frozenset({"_printed"})
-_STRENGTH = ("assumed", "asserted", "independent")
+_STRENGTH = ("assumed", "dependent", "asserted", "independent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class _Joiner:
     def _crossing_where(self, whole: LoopFacts, statements: int) -> Crossing | None:
         touched = collect(whole)
         earlier, later = _parts(touched, statements)
-        return crossing(earlier, later, touched, whole.same, self._unit.overlapping)
+        return crossing(earlier, later, touched, whole, self._unit.overlapping)
 
 
 def _memories_named(facts: LoopFacts) -> set[str]:

@@ -16,9 +16,9 @@ from typing import cast
 import numpy as np
 
 from qgraph.accumulating import Combining, Match
+from qgraph.dependence.expressions import Poly
 from qgraph.errors import DataRaceError, KernelTypeError
 from qgraph.frontend.accesses import Access, Accesses, LoopFacts
-from qgraph.frontend.affine import Poly
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.races import NOTHING_WRITTEN, always_apart
 from qgraph.frontend.ranks import parts_of
@@ -159,12 +159,12 @@ class _Finder(Combining):
         memory = key.split("[", maxsplit=1)[0]
         same = [access for access in touched.all if self.unit.same.get(access.array, access.array) == memory]
         mine = [access for access in same if id(access.node) in own and not access.in_function and self._element(access) == key]
-        if not mine or mine[0].indices is None:
+        if not mine or mine[0].reach.indices is None:
             return False
-        if any(not isinstance(index, Poly) or index.varies for index in mine[0].indices):
+        if any(not isinstance(index, Poly) or index.varies for index in mine[0].reach.indices):
             return False
         others = [access for access in same if access not in mine]
-        return all(always_apart(mine[0], other, touched, self.unit.same) for other in others)
+        return all(always_apart(mine[0], other, touched, self.facts) for other in others)
 
     def _element(self, access: Access) -> str:
         node = access.node

@@ -6,11 +6,12 @@ import ast
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from qgraph import language
+from qgraph.dependence.expressions import Poly
 from qgraph.errors import ArgumentError, DataRaceError, KernelSyntaxError, KernelTypeError
 from qgraph.frontend import accesses
 from qgraph.frontend.accesses import Access, LoopFacts
@@ -72,13 +73,13 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         names=body.names.values,
         ndim=unit.array_dimensions(),
         same=unit.same,
-        most=unit.most,
         paths={name: leaf.path for name, leaf in unit.leaves.items()},
         file=scope.file,
         span=span,
         text=ast.unparse(node.iter),
         index_tuple=index_tuple,
         asserted=declared,
+        **_integers(unit, body),
     )
     found = find_reductions(body, facts)
     if found is not None:
@@ -113,6 +114,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
             for each in selected(unit, everywhere)
         ),
         verdict=judgement.verdict if found is None else found.verdict(judgement.verdict),
+        races=judgement.races,
         index_tuple=index_tuple,
         scalars=tuple((name, slot) for name, slot in body.scalars.items() if name in used),
         reductions=() if found is None else found.reductions,
@@ -120,6 +122,19 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
     )
     unit.judged[task.name] = facts
     return save, task
+
+
+def _integers(unit: Unit, body: Body) -> dict[str, Any]:
+    """What is known of the integers in a body, for its ``LoopFacts``."""
+    host = unit.host_integers
+    serial = unit.serial_variables(body.scalars)
+    variables = {str(variable.symbol): Poly((((variable.symbol,), 1),)) for variable in serial}
+    return {
+        "integers": host.scalars() | variables,
+        "floats": host.floats(),
+        "sizes": unit.extents_of_arrays(),
+        "serial": serial,
+    }
 
 
 class _Nest:
@@ -160,9 +175,11 @@ class _Nest:
         (statement,) = self.facts.body
         if not isinstance(statement, ast.For) or not isinstance(statement.target, ast.Name):
             return False
-        parts = (self._body.expression(self._scope, part, divisors="known") for part in (axis.start, axis.stop, axis.step))
+        start, stop, step = (
+            self._body.expression(self._scope, part, divisors="known") for part in (axis.start, axis.stop, axis.step)
+        )
         variable = statement.target.id
-        facts = replace(self.facts, axes=(*self.facts.axes, accesses.Axis(variable, *parts)), body=statement.body)
+        facts = replace(self.facts, axes=(*self.facts.axes, accesses.Axis(variable, start, stop, step)), body=statement.body)
         bound = [*(each.variable for each in facts.axes), *self._body.assigned, *self._carried]
         try:
             _refuse_exits(self._scope, node.body)
@@ -243,19 +260,21 @@ class _Bounds:
             step_value = unit.host_value(step, scope.span(written.step), "step", text=ast.unparse(written.step))
         on_host = start is not None and stop is not None and step is not None
         divisors: Divisors = "known" if on_host else "checked"
-        resolved = [
+        first, last, by = (
             self._body.expression(scope, part, divisors=divisors) for part in (written.start, written.stop, written.step)
-        ]
-        self.facts.append(accesses.Axis(variable, *resolved))
+        )
+        self.facts.append(accesses.Axis(variable, first, last, by))
         if start is not None and stop is not None and step is not None and step_value is not None:
             count = unit.host_value(trip_source(unit, start, stop, step), span, text=written.extent)
+            known = tuple(map(unit.host_integers.of, (start, stop, step, count)))
+            self.facts[-1] = accesses.Axis(variable, first, last, by, known)
             text = ast.unparse(written.start)
             begin: ast.expr = (
                 start if constant_of(start) is not None else unit.host_value(start, scope.span(written.start), text=text)
             )
             return Axis(variable, begin, step_value, count, False, span)
         name = self._body.names.add(language.trip_count, "_trip_count")
-        first, last, by = (as_index(self._body, bound) for bound in resolved)
+        first, last, by = (as_index(self._body, bound) for bound in (first, last, by))
         by = step_value or by
         trip = ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [first, last, by], []), written.node)
         axis = Axis(variable, first, by, trip, True, span)
@@ -423,11 +442,11 @@ def touched_by(unit: Unit, body: Body, statements: list[ast.stmt], span: Span) -
         names=body.names.values,
         ndim=unit.array_dimensions(),
         same=unit.same,
-        most=unit.most,
         paths={},
         file=span.file,
         span=span,
         text="",
+        **_integers(unit, body),
     )
     return collect(facts)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
+from qgraph.dependence.expressions import Poly, Symbol
+from qgraph.dependence.questions import Variable
 from qgraph.frontend.accesses import LoopFacts
 from qgraph.frontend.bindings import HostExpr
-from qgraph.frontend.limits import most_of
+from qgraph.frontend.host_integers import HostIntegers
 from qgraph.frontend.parse import SourceFunction, parse
 from qgraph.language import Func
 from qgraph.program import ArrayType, Cast, Effects, Fault, HostValue, Leaf, Selection, Slot, Temporary
@@ -52,8 +53,8 @@ class Unit:
         self.slots: list[Slot] = []
         self.host_values: list[HostValue] = []
         self.host_names: dict[str, object] = {}
-        # Numbers that these values never exceed, by name.
-        self.most: dict[str, int] = {}
+        # The bounds of serial loops which the host knows, by the slot of the variable.
+        self.serial_ranges: dict[str, tuple[ast.expr, ast.expr, ast.expr]] = {}
         self.flags: list[tuple[str, Span]] = []
         # Functions being inlined or compiled, outermost first: a second entry is a recursion.
         self.calling: list[object] = []
@@ -74,6 +75,9 @@ class Unit:
         # The conditions of the branches that are being laid out, outermost first; None for one that only the device knows.
         self._conditions: list[ast.expr | None] = []
         self._host_by_source: dict[tuple[str, str], HostValue] = {}
+        self._host_sources: dict[str, str] = {}
+        # The integers of the host as symbols.
+        self.host_integers = HostIntegers(self.leaves, self.host_names, self._host_sources, self.extents)
 
     def source_of(self, func: Func) -> SourceFunction:
         """The parsed source of a func, read once."""
@@ -196,9 +200,7 @@ class Unit:
             value = HostValue(f"_h{len(self.host_values)}", source, span, check, text, note)
             self.host_values.append(value)
             self._host_by_source[source, check] = value
-            most = most_of(expr, self._function, {})
-            if most is not None:
-                self.most[value.name] = most
+            self._host_sources[value.name] = source
         return ast.copy_location(ast.Name(value.name, ast.Load()), expr)
 
     @contextmanager
@@ -225,11 +227,19 @@ class Unit:
         """Whether what is laid out now runs where the conditions hold which the host knows."""
         return not self.may_be_skipped and not self._maybe_empty
 
-    def _function(self, node: ast.expr) -> object:
-        """The function that a name means in an expression of the host."""
-        if not isinstance(node, ast.Name):
-            return None
-        return self.host_names.get(node.id, getattr(builtins, node.id, None))
+    def extents_of_arrays(self) -> dict[str, tuple[Poly, ...]]:
+        """The extents of each array leaf."""
+        return {name: self.host_integers.sizes(self.host_name(self.leaves[name])) for name in self.array_dimensions()}
+
+    def serial_variables(self, scalars: Mapping[str, Slot]) -> tuple[Variable, ...]:
+        """The variables of serial loops among ``scalars``, where the host knows their ranges."""
+        found = []
+        for local, slot in scalars.items():
+            known = self.serial_ranges.get(slot.name)
+            if known is not None:
+                start, stop, step = map(self.host_integers.of, known)
+                found.append(Variable(Symbol.of(local, "serial"), start, stop, step))
+        return tuple(found)
 
     def _given(self, source: str, check: Check) -> str:
         """``source`` where all conditions hold, which the host knows; elsewhere nothing is computed, and nothing is wrong."""

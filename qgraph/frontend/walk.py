@@ -13,12 +13,22 @@ from typing import Any
 import numpy as np
 
 from qgraph import language
-from qgraph.frontend.accesses import Accesses, Axis, LoopFacts, Variable
-from qgraph.frontend.affine import ONE, Poly
-from qgraph.frontend.called import Caller
+from qgraph.dependence.expressions import FALSE, ONE, UNDECIDED, ZERO, Condition, Poly, Symbol, all_of, any_of, floor_div
+from qgraph.dependence.questions import Variable
+from qgraph.frontend.accesses import Accesses, Axis, LoopFacts
+from qgraph.frontend.called import Caller, trips
 from qgraph.frontend.definite import names_assigned
-from qgraph.frontend.limits import most_of
-from qgraph.frontend.symbolic import UNKNOWN, Value, integer, join, join_envs, vague, views_in
+from qgraph.frontend.symbolic import (
+    UNKNOWN,
+    Env,
+    Value,
+    condition_of,
+    integer,
+    join,
+    join_envs,
+    vague,
+    views_in,
+)
 
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "+",
@@ -41,15 +51,16 @@ _OF_NUMBERS = (min, max, abs, len, round, language.wrapped, language.at_least, l
 def collect(facts: LoopFacts) -> Accesses:
     """All accesses of a loop to its array leaves. Two walks: the first finds which arrays the loop leaves unchanged."""
     everything = frozenset(facts.same.get(leaf, leaf) for leaf in facts.ndim)
-    first = _walk(facts, everything, texts=False)
-    return _walk(facts, frozenset(facts.same.get(leaf, leaf) for leaf in first.written))
+    first = _walk(facts, everything, frozenset(), texts=False)
+    written = frozenset(facts.same.get(leaf, leaf) for leaf in first.written)
+    return _walk(facts, written, _counters(facts, first))
 
 
-def _walk(facts: LoopFacts, written: frozenset[str], *, texts: bool = True) -> Accesses:
-    walker = _Walker(facts, written, texts=texts)
+def _walk(facts: LoopFacts, written: frozenset[str], counters: frozenset[str], *, texts: bool = True) -> Accesses:
+    walker = _Walker(facts, written, counters, texts=texts)
     variables = tuple(walker.axis(at, axis) for at, axis in enumerate(facts.axes))
     walker.axes = variables
-    symbols = [integer(Poly.symbol(variable.symbol)) for variable in variables]
+    symbols = [_value_of(variable) for variable in variables]
     for axis, value in zip(facts.axes, symbols, strict=True):
         walker.env[axis.variable] = value
     if facts.index_tuple:
@@ -59,31 +70,38 @@ def _walk(facts: LoopFacts, written: frozenset[str], *, texts: bool = True) -> A
     for statement in facts.body:
         starts.append(len(walker.accesses))
         walker.statement(statement)
-    return Accesses(variables, tuple(walker.accesses), tuple(starts), walker.most)
+    return Accesses(variables, tuple(walker.accesses), tuple(starts))
+
+
+def _counters(facts: LoopFacts, touched: Accesses) -> frozenset[str]:
+    """Arrays in one element of which one atomic statement counts, and which nothing else touches."""
+    found: dict[str, set[int]] = {}
+    for access in touched.all:
+        indices = access.reach.indices
+        one = access.kind == "atomic" and indices is not None and not any(at is None or at.varies for at in indices)
+        found.setdefault(facts.same.get(access.array, access.array), set()).add(id(access.node) if one else 0)
+    return frozenset(array for array, nodes in found.items() if len(nodes) == 1 and 0 not in nodes)
+
+
+def _value_of(variable: Variable) -> Value:
+    return integer(Poly((((variable.symbol,), 1),)))
 
 
 class _Walker(Caller):
     # Statements, and the loops inside the iteration.
 
     def axis(self, at: int, axis: Axis) -> Variable:
-        """An axis as a variable; a bound that is not a polynomial was read once, before the loop: a symbol of its own."""
-        bounds = []
-        for which, node in (("start", axis.start), ("stop", axis.stop), ("step", axis.step)):
-            poly = self.expression(node).poly
-            bounds.append(Poly.symbol(f"{which} of axis {at}") if poly is None or poly.varies else poly)
-            self.limit(bounds[-1], node)
+        """An axis as a variable; a bound that is no known integer limits nothing."""
+        symbol = Symbol.of(f"{axis.variable}@{at}", "variable")
+        if axis.bounds:
+            return Variable(symbol, *axis.bounds)
+        start, stop, step = (self.bound(node) for node in (axis.start, axis.stop, axis.step))
         self.accesses.clear()  # Bounds are read before the loop, not in it.
-        return Variable(f"{axis.variable}@{at}", bounds[0], bounds[1], bounds[2])
+        return Variable(symbol, start, stop, step or _UNKNOWN_STEP)
 
-    def limit(self, poly: Poly | None, node: ast.expr) -> None:
-        """Note how large a bound that is one symbol and a constant can be."""
-        symbols = poly.symbols if poly is not None and not poly.varies else frozenset()
-        parts = poly.split(*symbols) if poly is not None and len(symbols) == 1 else None
-        most = most_of(node, self.resolve, self.facts.most) if parts is not None else None
-        if parts is not None and most is not None and parts[0] == ONE:
-            (symbol,) = symbols
-            most -= parts[1].constant or 0
-            self.most[symbol] = min(most, self.most.get(symbol, most))
+    def bound(self, node: ast.expr) -> Poly | None:
+        """A bound of a loop, where it is an integer that does not change meanwhile."""
+        return self.use(node).invariant
 
     # --- statements ---
 
@@ -95,46 +113,53 @@ class _Walker(Caller):
             self.store(node.target, self.expression(node.value), node.value)
 
     def if_statement(self, node: ast.If) -> None:
-        self.use(node.test)
-        self.branches([node.body, node.orelse])
+        self.branches([node.body, node.orelse], condition_of(self.use(node.test)))
 
     def while_loop(self, node: ast.While) -> None:
-        self.repeat(node.body, test=node.test)
+        self.repeat(node.body, test_=node.test)
         self.branches([node.orelse, []])
 
     def leave(self, node: ast.Break | ast.Continue | ast.Return) -> None:
-        """What follows may not happen."""
+        """What follows does not happen."""
         if isinstance(node, ast.Return):
             value = UNKNOWN if node.value is None else self.expression(node.value)
             # Outside a loop its variable means nothing.
-            self.frame.returned.append(value if len(self.loops) == self.frame.loops else vague([value]))
-        self.escaped = True
+            inside = len(self.loops) > self.frame.loops
+            self.frame.returned.append((UNDECIDED if inside else self.path, vague([value]) if inside else value))
+        self.path = FALSE
 
     def bare(self, node: ast.Expr) -> None:
         self.unused = node.value
         self.expression(node.value)
 
-    def branches(self, bodies: Sequence[Sequence[ast.stmt]]) -> None:
-        """Alternatives: each may not run."""
-        before, ends = self.env, []
-        self.guards += 1
-        for body in bodies:
-            self.env = dict(before)
+    def branches(self, bodies: Sequence[Sequence[ast.stmt]], when: Condition = UNDECIDED) -> None:
+        """Alternatives: of two, the first runs ``when``, and the second where not."""
+        before, path = self.env, self.path
+        ends: list[tuple[Env, Condition]] = []
+        left = False
+        for body, chosen in zip(bodies, [when, *(when.negated() for _ in bodies[1:])], strict=True):
+            self.env, self.path = dict(before), all_of(path, chosen)
+            entered = self.path
             self.block(body)
-            ends.append(self.env)
-        self.guards -= 1
-        self.env = ends[0]
-        for end in ends[1:]:
-            self.env = join_envs(self.env, end)
+            left = left or self.path is not entered
+            ends.append((self.env, self.path))
+        self.path = any_of(*(end for _, end in ends)) if left else path
+        # What a path holds that ends here nobody sees.
+        alive = [env for env, end in ends if end != FALSE] or [env for env, _ in ends]
+        self.env = alive[-1]
+        for env in reversed(alive[:-1]):
+            self.env = join_envs(env, self.env, when if len(alive) == 2 == len(bodies) else UNDECIDED)
 
     def match(self, node: ast.Match) -> None:
         subject = self.use(node.subject)
+        outer = self.path
         for name in names_assigned(case.pattern for case in node.cases):
             self.env[name] = vague([subject])
         for case in node.cases:
             if case.guard is not None:
                 self.guarded(case.guard)
         self.branches([case.body for case in node.cases] + [[]])
+        self.path = all_of(outer, UNDECIDED) if any(_escapes(case.body) for case in node.cases) else outer
 
     def assign(self, node: ast.Assign) -> None:
         change = self.minimum_update(node)
@@ -209,27 +234,30 @@ class _Walker(Caller):
         self,
         body: Sequence[ast.stmt],
         *,
-        test: ast.expr | None = None,
+        test_: ast.expr | None = None,
         target: ast.expr | None = None,
         value: Value = UNKNOWN,
         sure: bool = False,
     ) -> None:
-        """A loop inside the iteration. Names that it assigns are unknown at its head, views being all they may become."""
+        """A loop inside the iteration. Names that it assigns are unknown at its head, views being all they may become.
+
+        What grows by the same number in each iteration of a counted loop is known.
+        """
         sure = sure and not _may_leave(body)
         returns = any(isinstance(child, ast.Return) for statement in body for child in ast.walk(statement))
-        changed = names_assigned(body).keys() | (names_assigned([test]).keys() if test is not None else frozenset())
+        changed = names_assigned(body).keys() | (names_assigned([test_]).keys() if test_ is not None else frozenset())
         head = {name: vague([held]) if name in changed else held for name, held in self.env.items()}
-        escaped, count, counter = self.escaped, len(self.accesses), self.counter
+        grown = self.grown(body) if sure and target is not None else {}
+        path, count, counter = self.path, len(self.accesses), self.counter
         while True:
-            self.env = dict(head)
-            self.guards += not sure
-            if test is not None:
-                self.use(test)
+            self.env = {**head, **{name: held for name, (held, _) in grown.items()}}
+            self.path = path if sure else all_of(path, UNDECIDED)
+            if test_ is not None:
+                self.use(test_)
             if target is not None:
                 self.store(target, value, target)
             self.block(body)
-            self.guards -= not sure
-            self.escaped = escaped
+            self.path = path
             end = {name: vague([self.env.get(name, UNKNOWN)]) for name in changed}
             after = {**head, **{name: join(held, head.get(name, UNKNOWN)) for name, held in end.items()}}
             if all(views_in([after[name]]) <= views_in([head.get(name, UNKNOWN)]) for name in changed):
@@ -238,11 +266,44 @@ class _Walker(Caller):
             head = after
             del self.accesses[count:]
             self.counter = counter
-        self.escaped = escaped or returns
-        self.env = after
+        if returns:
+            self.path = all_of(path, UNDECIDED)
+        self.env = {**after, **{name: last for name, (_, last) in grown.items() if last is not UNKNOWN}}
         if target is not None:
             for name in names_assigned([target]):
                 self.env[name] = vague([self.env.get(name, UNKNOWN), value])
+
+    def grown(self, body: Sequence[ast.stmt]) -> dict[str, tuple[Value, Value]]:
+        """Names that each iteration of the innermost loop adds one number to: what they are in it, and after it."""
+        variable = self.loops[-1]
+        step = variable.step.constant
+        if not step or variable.start is None:
+            return {}
+        number = _value_of(variable).poly
+        assert number is not None
+        found: dict[str, tuple[Value, Value]] = {}
+        assigned = names_assigned(body)
+        for at, statement in enumerate(body):
+            name, by = _addition(statement)
+            start = self.env.get(name, UNKNOWN).poly
+            if not name or by is None or start is None or len(assigned[name]) != 1:
+                continue
+            if any(isinstance(child, ast.Continue) for each in body[:at] for child in ast.walk(each)):
+                continue
+            if any(isinstance(child, ast.Name) and child.id in assigned for child in ast.walk(by)):
+                continue
+            many, before = (number - variable.start).divided_by(Poly.const(step)), len(self.accesses)
+            amount = self.expression(by).poly
+            del self.accesses[before:]
+            if many is None and abs(step) != 1:
+                many = floor_div(number - variable.start, Poly.const(step))
+            if amount is None or many is None or amount.symbols & {variable.symbol}:
+                continue
+            last = UNKNOWN
+            if variable.stop is not None:
+                last = integer(start + trips(variable.start, variable.stop, step) * amount)
+            found[name] = integer(start + many * amount), last
+        return found
 
     def iterate(self, node: ast.expr, target: ast.expr) -> tuple[tuple[Variable, ...], bool]:
         """The variables of an inner loop and whether it is known to run; ``iterated`` is what its target holds."""
@@ -268,21 +329,19 @@ class _Walker(Caller):
         values: list[Value] = []
         sure = True
         for axis in axes:
-            bounds = [self.use(bound).poly for bound in axis]
-            for poly, bound in zip(bounds, axis, strict=True):
-                self.limit(poly, bound)
-            start, stop = (Poly.const(0), bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
+            bounds = [self.bound(bound) for bound in axis]
+            start, stop = (ZERO, bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
             step = bounds[2] if len(bounds) == 3 else ONE
             self.counter += 1
             name = target.id if isinstance(target, ast.Name) else "_"
-            if start is None or step is None or step.varies:
+            if step is None or step.varies:
                 values.append(UNKNOWN)
                 sure = False
                 continue
-            variable = Variable(f"{name}@{self.counter}", start, stop, step)
-            sure = sure and stop is not None
+            variable = Variable(Symbol.of(f"{name}@{self.counter}", "variable"), start, stop, step)
+            sure = sure and start is not None and stop is not None
             variables.append(variable)
-            values.append(integer(Poly.symbol(variable.symbol)))
+            values.append(_value_of(variable))
         self.iterated = values[0] if len(values) == 1 else Value(items=tuple(values))
         return tuple(variables), sure
 
@@ -301,6 +360,26 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[_Walker, Any], None]] = {
     ast.Expr: _Walker.bare,
 }
 # --- helpers of the walk -----------------------------------------------------------------------------------------------
+
+
+# A step of which nothing is known: a symbol of its own.
+_UNKNOWN_STEP = Poly.symbol("a step", "device")
+
+
+def _addition(statement: ast.stmt) -> tuple[str, ast.expr | None]:
+    """(name, e) of ``name += e`` and ``name = name + e``."""
+    match statement:
+        case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=by):
+            return name, by
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp(left=ast.Name(id=left), op=ast.Add(), right=by)) if (
+            left == name
+        ):
+            return name, by
+    return "", None
+
+
+def _escapes(body: Sequence[ast.stmt]) -> bool:
+    return any(isinstance(child, ast.Break | ast.Continue | ast.Return) for each in body for child in ast.walk(each))
 
 
 def _is_of_numbers(function: object) -> bool:

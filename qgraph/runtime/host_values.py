@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from qgraph.dependence.refusals import refusal
 from qgraph.errors import ArgumentError
 from qgraph.program import HostValue, Program
 
@@ -39,6 +40,7 @@ class HostValues:
 
     def __init__(self, program: Program) -> None:
         self._values = program.host_values
+        self._races = program.races
         self._names = [leaf.name for leaf in program.leaves]
         self._scope: dict[str, Any] = {"__builtins__": builtins, **program.host_names}
         self.of: Callable[[Sequence[object]], tuple[int, ...]] = self._compiled()
@@ -55,15 +57,17 @@ class HostValues:
             f"type({name}) is int and {-_INT64} <= {name} < {_INT64}{_MORE[value.check].format(name)}"
             for name, value in zip(found, self._values, strict=True)
         ]
+        # Where a parallel loop is none the call is refused; most loops are, for all arguments.
+        refused = [f"not ({condition})" for condition in dict.fromkeys(race.condition for race in self._races)]
         results, names = (f"({''.join(f'{name}, ' for name in each)})" for each in (found, self._names))
         lines = [
             "def __qgraph_of__(__qgraph_values__):",
             "    try:",
             f"        {names} = __qgraph_values__",
             *(f"        {name} = {value.source}" for name, value in zip(found, self._values, strict=True)),
-            f"        if {' and '.join(conditions) or True}:",
+            f"        if {' and '.join([*conditions, *refused]) or True}:",
             f"            return {results}",
-            f"        return __qgraph_look__({results})",
+            f"        return __qgraph_look__({results}, __qgraph_values__)",
             "    except __qgraph_errors__ as __qgraph_error__:",
             "        __qgraph_explain__(__qgraph_error__, __qgraph_values__)",
             "        raise",
@@ -74,8 +78,13 @@ class HostValues:
         function: Callable[[Sequence[object]], tuple[int, ...]] = scope["__qgraph_of__"]
         return function
 
-    def _look(self, results: tuple[Any, ...]) -> tuple[int, ...]:
-        return tuple(_checked(value, result) for value, result in zip(self._values, results, strict=True))
+    def _look(self, results: tuple[Any, ...], values: Sequence[object]) -> tuple[int, ...]:
+        found = tuple(_checked(value, result) for value, result in zip(self._values, results, strict=True))
+        given = dict(zip(self._names, values, strict=True))
+        for race in self._races:
+            if eval(race.condition, self._scope, given):
+                raise refusal(race, {name: int(eval(source, self._scope, given)) for name, source, _ in race.parameters})
+        return found
 
     def _explain(self, error: Exception, values: Sequence[object]) -> None:
         """Find which value failed, and say so at its place."""
