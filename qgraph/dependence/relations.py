@@ -57,12 +57,28 @@ def example(conflict: str, values: Mapping[str, int], axes: int) -> Example | No
     if found.is_empty():
         return None
     # Serial variables, and what only the device knows, may have any value.
-    found = found.project_out(_PARAM, 0, found.dim(_PARAM)).lexmin()
+    found = found.project_out(_PARAM, 0, found.dim(_PARAM))
+    sides = found.project_out(_SET, 2 * axes, found.dim(_SET) - 2 * axes)
+    both = _first(sides)
+    for at, value in enumerate(both):
+        found = found.fix_val(_SET, at, islpy.Val.int_from_si(found.get_ctx(), value))
+    elements = [at for at in range(found.dim(_SET)) if found.get_dim_name(_SET, at).startswith("el")]
+    # One that was compared by its strides has no number.
+    element = () if not all(found.dim_is_bounded(_SET, at) for at in elements) else _first(found)[2 * axes :][: len(elements)]
+    return Example(both[:axes], both[axes:], element)
+
+
+def _first(found: islpy.Set) -> tuple[int, ...]:
+    """The first point of a set that has one, in the dimensions that are limited below."""
+    for at in range(found.dim(_SET)):
+        # ``lexmin`` fails for some sets, and the least value of a part without points is any.
+        parts = [islpy.Set.from_basic_set(part) for part in found.get_basic_sets() if not part.is_empty()]
+        values = [part.dim_min_val(at) for part in parts]
+        if all(value.is_int() for value in values):
+            least = min(value.to_python() for value in values)
+            found = found.fix_val(_SET, at, islpy.Val.int_from_si(found.get_ctx(), least))
     point = found.sample_point()
-    numbers = {found.get_dim_name(_SET, at): point.get_coordinate_val(_SET, at).to_python() for at in range(found.dim(_SET))}
-    element = tuple(number for name, number in numbers.items() if name.startswith("el"))
-    first, second = (tuple(numbers[f"{side}{at}"] for at in range(axes)) for side in "vw")
-    return Example(first, second, element)
+    return tuple(point.get_coordinate_val(_SET, at).to_python() for at in range(found.dim(_SET)))
 
 
 def _answer(question: Question, context: islpy.Context) -> Answer:
