@@ -434,7 +434,7 @@ class _Encoder:
         dividend, divisor = symbol.operands
         assert isinstance(dividend, Poly)
         assert isinstance(divisor, Poly)
-        name = f"{dividend} divided by {divisor}"
+        name = f"{dividend.spelled()} divided by {divisor.spelled()}"
         known = self._auxiliary.get((f"quotient of {name}", side))
         if known is None:
             e, s = self._linear(dividend, side), self._linear(divisor, side)
