@@ -149,8 +149,7 @@ class _Encoder:
             self._dims[axis.symbol, 0], self._dims[axis.symbol, 1] = f"v{at}", f"w{at}"
         parts: list[str] = []
         for side, reach in enumerate((question.first, question.second)):
-            for variable in (*question.axes, *reach.loops):
-                parts.append(self._range(variable, side))
+            parts += [self._range(variable, side) for variable in (*question.axes, *reach.loops)]
             parts.append(self._condition(reach.when, side))
         parts += [self._range(variable, 0) for variable in question.serial]
         if question.axes:
@@ -313,17 +312,16 @@ class _Encoder:
         """A range with a symbolic step, by the number of the iteration."""
         counter = self._dimension(_counter(variable), side)
         name = self._dimension(variable.symbol, side)
-        other = self._dimension(variable.symbol, 0), self._dimension(_counter(variable), 0)
+        value, number = self._dimension(variable.symbol, 0), self._dimension(_counter(variable), 0)
         parts = [f"{counter} >= 0"]
         if variable.count is not None:
             parts.append(f"{counter} < {self._linear(variable.count, side)}")
-        elif self._sure and variable.count is None:
+        elif self._sure:
             raise _NotAffine
         if side and any(axis is variable for axis in self._question.axes):
             # Other values are other iterations: the step is not 0.
-            parts.append(
-                f"(({name} = {other[0]} and {counter} = {other[1]}) or ({name} != {other[0]} and {counter} != {other[1]}))"
-            )
+            same, other = (f"{name} {sign} {value} and {counter} {sign} {number}" for sign in ("=", "!="))
+            parts.append(f"(({same}) or ({other}))")
         return " and ".join(parts)
 
     def _condition(self, condition: Condition, side: int) -> str:

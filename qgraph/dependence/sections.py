@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -85,9 +86,7 @@ def _iterations(loops: Sequence[Variable], values: Mapping[Symbol, int]) -> Iter
 def _value(poly: Poly, values: Mapping[Symbol, int]) -> int:
     total = 0
     for monomial, c in poly.terms:
-        for symbol in monomial:
-            c *= _of_symbol(symbol, values)
-        total += c
+        total += c * math.prod(_of_symbol(symbol, values) for symbol in monomial)
     return total
 
 

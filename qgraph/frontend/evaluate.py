@@ -24,8 +24,8 @@ from qgraph.dependence.expressions import (
     Symbol,
     all_of,
     any_of,
+    not_negative,
     select,
-    test,
 )
 from qgraph.dependence.questions import Reach, Variable
 from qgraph.frontend.accesses import Access, Kind, LoopFacts
@@ -533,7 +533,7 @@ class Evaluator(ABC):
         if dim.whole:
             return Index(poly, wraps)
         if wraps:
-            wrapped = select(test(poly), poly, poly + dim.count)
+            wrapped = select(not_negative(poly), poly, poly + dim.count)
             if wrapped is None:
                 return Index(None)
             poly = wrapped
