@@ -32,7 +32,8 @@ def breadth_first(edges, source, distance):
     found = True
     while found:
         found = False
-        for i in range(distance.shape[0]):
+        # Parallel: whoever finds a node writes the same number, and that is no node of this level.
+        for i in qgraph.parallel(range(distance.shape[0])):
             if distance[i] == level:
                 for k in range(edges.start[i], edges.start[i + 1]):
                     j = edges.node[k]

@@ -21,8 +21,8 @@ def floyd_warshall(d, before):
     for i, j in qgraph.ndrange(n, n):
         before[i, j] = i if i != j and d[i, j] < np.inf else -1
     for k in qgraph.serial(range(n)):
-        # Row k and column k stay as they are in this step, since d[k, k] is 0.
-        for i, j in qgraph.ndrange(n, n):
+        # Parallel: what others read, row k and column k, nobody changes in this step, since d[k, k] is 0.
+        for i, j in qgraph.parallel(qgraph.ndrange(n, n)):
             through = d[i, k] + d[k, j]
             if through < d[i, j]:
                 d[i, j] = through

@@ -98,10 +98,8 @@ class Looking:
 
     def plan(self, *args: Any, **kwargs: Any) -> GraphPlan:
         """The graph for these arguments, before it is built; needs no GPU, and runs nothing."""
-        from qgraph.lowering.build import build_plan
-
         variant, leaves = self._describe_only(self._bind(args, kwargs))
-        return build_plan(variant.program_for(variant.check(leaves)), fuse=self.options.fuse, one_block=self.options.one_block)
+        return variant.plan_for(variant.check(leaves))
 
     def ptx(self, *args: Any, cc: tuple[int, int] = (9, 0), **kwargs: Any) -> dict[str, str]:
         """The PTX of every task for compute capability ``cc``, by task name; needs no GPU."""

@@ -280,6 +280,23 @@ class OneBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class Apart:
+    """Two tasks that touch one array and have no order for it: whatever the sizes, these accesses reach no common element.
+
+    ``earlier`` and ``later`` are the names of the tasks, ``line`` is that of the earlier one.
+    """
+
+    earlier: str
+    later: str
+    line: int
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        return f"no order with line {self.line}: `{self.first}` and `{self.second}` are apart"
+
+
+@dataclass(frozen=True, slots=True)
 class GraphPlan:
     """What will run, in which order. ``edges`` are (from, to) node indices, each within one region, reduced.
 
@@ -291,6 +308,8 @@ class GraphPlan:
     edges: tuple[tuple[int, int], ...]
     regions: tuple[Region, ...]
     one_block: OneBlock | None = None
+    # Of two tasks that touch one array without an order: their names, and what each does there.
+    apart: tuple[Apart, ...] = ()
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -427,6 +446,7 @@ class GraphPlan:
         if task.verdict is not None:
             where = f" (line {task.verdict.span.line})" if task.verdict.span is not None else ""
             lines.append(f"{task.verdict}{where}")
+        lines += [str(each) for each in self.apart if each.later == task.name]
         return [*lines, task.note] if task.note else lines
 
     def said(self, names: Iterable[str]) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from qgraph.dependence.sections import Section
 from qgraph.errors import QGraphError
 from qgraph.source import Span
 
@@ -367,6 +368,8 @@ class Task:
     verdict: Verdict | None = None
     # For which arguments a call is refused.
     races: tuple[Race, ...] = ()
+    # The parts that it touches of arrays, by leaf; a leaf that is not there it may touch anywhere.
+    sections: Mapping[str, tuple[Section, ...]] = field(default_factory=dict, compare=False)
     # The variable that holds the tuple of all axes in ``for I in ndrange(...)``; empty where the target is unpacked.
     index_tuple: str = ""
     # Slots that the body reads: (local name, slot), loaded once at its start.

@@ -134,6 +134,14 @@ class Variant:
         names = [self.leaves[index].name for index in self.arrays]
         return self._built(tuple((names[first], names[second], how) for first, second, how in aliases))
 
+    def plan_for(self, aliases: Aliases) -> GraphPlan:
+        """The graph of ``program_for(aliases)``."""
+        from qgraph.dependence.tests import remembering
+        from qgraph.lowering.build import build_plan
+
+        with remembering(self._answers):
+            return build_plan(self.program_for(aliases), fuse=self.options.fuse, one_block=self.options.one_block)
+
     def _built(self, pairs: tuple[tuple[str, str, str], ...]) -> Program:
         # The frontend is read when there is something to look at: nothing of it is needed to mark a function.
         from qgraph.dependence.tests import remembering
@@ -163,12 +171,8 @@ class Specialisation:
     """A variant for one alias pattern: its plan, and the executable, built at the first launch."""
 
     def __init__(self, variant: Variant, aliases: Aliases) -> None:
-        from qgraph.lowering.build import build_plan
-
         self.variant, self.aliases = variant, aliases
-        self.plan: GraphPlan = build_plan(
-            variant.program_for(aliases), fuse=variant.options.fuse, one_block=variant.options.one_block
-        )
+        self.plan: GraphPlan = variant.plan_for(aliases)
         # Arrays that share memory may need temporaries, and these numbers of their own.
         self.host_values = HostValues(self.plan.program).of if aliases else variant.host_values
         self.executable: Executable | None = None

@@ -9,7 +9,7 @@ from qgraph.dependence.questions import APART, UNDECIDED, Answer, Question, Reac
 def cheap_answer(question: Question) -> Answer | None:
     """The answer where it is plain; None where it has to be computed."""
     first, second = question.first, question.second
-    if first.when == FALSE or second.when == FALSE or (question.axes and _at_most_one(question.axes)):
+    if FALSE in (first.when, second.when) or (question.axes and _at_most_one(question.axes)):
         return APART
     if first.indices is None or second.indices is None or len(first.indices) != len(second.indices):
         return UNDECIDED

@@ -6,7 +6,7 @@ of symbols, so this stays beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from qgraph.dependence.expressions import ONE, ZERO, Monomial, Poly, Row, Symbol, divide
@@ -31,12 +31,7 @@ def levels_of(difference: Poly) -> tuple[Level, ...] | None:
     if factors is None:
         return None
     coefficients, rest = factors
-    strides: list[Poly] = []
-    for coefficient in coefficients.values():
-        if not any(_multiple(coefficient, stride) is not None for stride in strides):
-            strides = [s for s in strides if _multiple(s, coefficient) is None] + [_primitive(coefficient)]
-    strides = list(dict.fromkeys(strides))
-    strides.sort(key=lambda stride: max(len(monomial) for monomial, _ in stride.terms), reverse=True)
+    strides = _strides_of(coefficients.values())
     parts = dict.fromkeys(strides, ZERO)
     for symbol, coefficient in coefficients.items():
         stride = next((stride for stride in strides if _multiple(coefficient, stride) is not None), None)
@@ -45,18 +40,29 @@ def levels_of(difference: Poly) -> tuple[Level, ...] | None:
         parts[stride] += Poly.of({(symbol,): _multiple(coefficient, stride) or 0})
     for stride in strides:
         quotient, rest = divide(rest, stride)
-        if stride == ONE:
-            quotient, rest = quotient + rest, ZERO
         parts[stride] += quotient
     if rest.terms:
-        parts[ONE] = rest
-        strides.append(ONE)
+        parts[ONE] = parts.get(ONE, ZERO) + rest
+    return _chained(parts)
+
+
+def _strides_of(coefficients: Iterable[Poly]) -> list[Poly]:
+    """What the coefficients are multiples of, those of the highest degree first."""
+    strides: list[Poly] = []
+    for coefficient in coefficients:
+        if not any(_multiple(coefficient, stride) is not None for stride in strides):
+            strides = [s for s in strides if _multiple(s, coefficient) is None] + [_primitive(coefficient)]
+    return sorted(dict.fromkeys(strides), key=lambda stride: max(len(monomial) for monomial, _ in stride.terms), reverse=True)
+
+
+def _chained(parts: Mapping[Poly, Poly]) -> tuple[Level, ...] | None:
+    """A level for each stride; None where one does not divide the next larger one."""
     found: list[Level] = []
-    for stride in strides:
+    for stride, part in parts.items():
         limit = found[-1].stride.divided_by(stride) if found else None
         if found and limit is None:
             return None
-        found.append(Level(stride, parts[stride], limit))
+        found.append(Level(stride, part, limit))
     return tuple(found)
 
 

@@ -296,6 +296,7 @@ class Condition:
 class _Unknown(Condition):
     @property
     def partly_known(self) -> bool:
+        """Whether something in it is not known."""
         return True
 
 
@@ -307,15 +308,18 @@ class Test(Condition):
     equal: bool = False
 
     def polys(self) -> Iterator[Poly]:
+        """The polynomials that are tested."""
         yield self.poly
 
     def negated(self) -> Condition:
+        """Its opposite."""
         if self.equal:
-            return any_of(test(self.poly - ONE), test(-self.poly - ONE))
-        return test(-self.poly - ONE)
+            return any_of(not_negative(self.poly - ONE), not_negative(-self.poly - ONE))
+        return not_negative(-self.poly - ONE)
 
     def substitute(self, values: Mapping[Symbol, Poly]) -> Condition:
-        return test(self.poly.substitute(values), equal=self.equal)
+        """The same with symbols replaced."""
+        return (is_zero if self.equal else not_negative)(self.poly.substitute(values))
 
     def spelled(self, word: Callable[[Symbol], str] = str) -> str:
         return f"{self.poly.spelled(word)} {'==' if self.equal else '>='} 0"
@@ -326,11 +330,13 @@ class _Several(Condition):
     parts: tuple[Condition, ...]
 
     def polys(self) -> Iterator[Poly]:
+        """The polynomials that are tested."""
         for part in self.parts:
             yield from part.polys()
 
     @property
     def partly_known(self) -> bool:
+        """Whether something in it is not known."""
         return any(part.partly_known for part in self.parts)
 
 
@@ -340,9 +346,11 @@ class All(_Several):
     __slots__ = ()
 
     def negated(self) -> Condition:
+        """Its opposite."""
         return any_of(*(part.negated() for part in self.parts))
 
     def substitute(self, values: Mapping[Symbol, Poly]) -> Condition:
+        """The same with symbols replaced."""
         return all_of(*(part.substitute(values) for part in self.parts))
 
     def spelled(self, word: Callable[[Symbol], str] = str) -> str:
@@ -355,9 +363,11 @@ class Any_(_Several):  # noqa: N801 - typing has the other one
     __slots__ = ()
 
     def negated(self) -> Condition:
+        """Its opposite."""
         return all_of(*(part.negated() for part in self.parts))
 
     def substitute(self, values: Mapping[Symbol, Poly]) -> Condition:
+        """The same with symbols replaced."""
         return any_of(*(part.substitute(values) for part in self.parts))
 
     def spelled(self, word: Callable[[Symbol], str] = str) -> str:
@@ -369,12 +379,16 @@ TRUE: Condition = All(())
 FALSE: Condition = Any_(())
 
 
-def test(poly: Poly, *, equal: bool = False) -> Condition:
-    """``poly >= 0``, or ``poly == 0``."""
+def not_negative(poly: Poly) -> Condition:
+    """``poly >= 0``."""
     value = poly.constant
-    if value is None:
-        return Test(poly, equal)
-    return TRUE if (value == 0 if equal else value >= 0) else FALSE
+    return Test(poly) if value is None else TRUE if value >= 0 else FALSE
+
+
+def is_zero(poly: Poly) -> Condition:
+    """``poly == 0``."""
+    value = poly.constant
+    return Test(poly, equal=True) if value is None else TRUE if value == 0 else FALSE
 
 
 def all_of(*parts: Condition) -> Condition:

@@ -19,11 +19,8 @@ def _example(race: Race, values: Mapping[str, int]) -> str:
     found = example(race.conflict, values, len(race.variables))
     if found is None:
         return ""
-    first, second = (
-        ", ".join(f"{name} = {at}" for name, at in zip(race.variables, side, strict=True))
-        for side in (found.first, found.second)
-    )
-    both = f"{first} and {second}"
+    sides = (zip(race.variables, side, strict=True) for side in (found.first, found.second))
+    both = " and ".join(", ".join(f"{name} = {at}" for name, at in side) for side in sides)
     element = f": `{race.array}[{', '.join(map(str, found.element))}]`" if found.element else ""
     given = [f"{word} = {values[name]}" for name, _, word in race.parameters if name in values]
     return f" (for example {both}{element}{', with ' + ', '.join(given) if given else ''})"

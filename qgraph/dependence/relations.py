@@ -10,7 +10,8 @@ first. Each set is bounded in work, deterministically (``_MAX_OPERATIONS``); whe
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import islpy
@@ -90,9 +91,12 @@ def _answer(question: Question, context: islpy.Context) -> Answer:
     certain = sure.conflicts()
     if certain is None or certain.is_empty():
         return UNDECIDED
-    known = _for_all(certain.params(), sure.named("device"))
-    known = _for_some(known, sure.named("serial")).coalesce()
-    possible = _for_some(conflicts.params(), [*may.named("device"), *may.named("serial")])
+    # A range that only the device knows counts as a large one: some value of its bound is enough.
+    indices = [index for reach in (question.first, question.second) for index in reach.indices or () if index is not None]
+    bound, free = sure.device_parameters(symbols_of([*indices, *question.sizes]))
+    known = _for_all(_for_some(certain.params(), free), bound)
+    known = _for_some(known, sure.serial_parameters()).coalesce()
+    possible = _for_some(conflicts.params(), [*may.serial_parameters(), *chain(*may.device_parameters(frozenset()))])
     known, possible, around = _aligned(known, possible, sure.around())
     if known.is_empty():
         return UNDECIDED
@@ -161,8 +165,7 @@ class _Encoder:
             self._dims[axis.symbol, 0], self._dims[axis.symbol, 1] = f"v{at}", f"w{at}"
         parts: list[str] = []
         for side, reach in enumerate((question.first, question.second)):
-            for variable in (*question.axes, *reach.loops):
-                parts.append(self._range(variable, side))
+            parts += [self._range(variable, side) for variable in (*question.axes, *reach.loops)]
             parts.append(self._condition(reach.when, side))
         parts += [self._range(variable, 0) for variable in question.serial]
         if question.axes:
@@ -189,14 +192,20 @@ class _Encoder:
         names = [name for poly, name in self._parameters.items() if _is_of_host(poly)]
         return islpy.Set.read_from_str(self._context, f"[{', '.join(names)}] -> {{ : {' and '.join(signs) or 'true'} }}")
 
-    def named(self, kind: str) -> list[str]:
-        """The parameters in which there is a symbol of a kind; what depends on serial ones, too, is the device's."""
-        found = []
+    def device_parameters(self, indices: Collection[Symbol]) -> tuple[list[str], list[str]]:
+        """The parameters that only the device knows: those of which ``indices`` depend, and those that only limit ranges."""
+        bound: list[str] = []
+        free: list[str] = []
         for poly, name in self._parameters.items():
-            kinds = {symbol.kind for symbol in poly.symbols}
-            if kind in kinds and (kind == "device" or "device" not in kinds):
-                found.append(name)
-        return found
+            symbols = {symbol for symbol in poly.symbols if symbol.kind == "device"}
+            if symbols:
+                (free if symbols.isdisjoint(indices) else bound).append(name)
+        return bound, free
+
+    def serial_parameters(self) -> list[str]:
+        """The parameters that change from one iteration of a serial loop around to the next."""
+        kinds = ((name, {symbol.kind for symbol in poly.symbols}) for poly, name in self._parameters.items())
+        return [name for name, found in kinds if "serial" in found and "device" not in found]
 
     def host_parameters(self) -> list[tuple[str, str, str]]:
         """(name, host expression, what the user calls it) of the parameters that the host knows."""
@@ -294,13 +303,13 @@ class _Encoder:
 
     def _range(self, variable: Variable, side: int) -> str:
         step = variable.step.constant
-        name = self._dimension(variable.symbol, side)
+        name = self._symbol(variable.symbol, side)
         try:
             if step is None:
                 return self._counted(variable, side)
             parts = []
-            start = None if variable.start is None or _on_device(variable.start) else self._linear(variable.start, side)
-            stop = None if variable.stop is None or _on_device(variable.stop) else self._linear(variable.stop, side)
+            start = None if variable.start is None else self._linear(variable.start, side)
+            stop = None if variable.stop is None else self._linear(variable.stop, side)
             if start is not None:
                 parts.append(f"{name} >= {start}" if step > 0 else f"{name} <= {start}")
             if stop is not None:
@@ -319,17 +328,16 @@ class _Encoder:
         """A range with a symbolic step, by the number of the iteration."""
         counter = self._dimension(_counter(variable), side)
         name = self._dimension(variable.symbol, side)
-        other = self._dimension(variable.symbol, 0), self._dimension(_counter(variable), 0)
+        value, number = self._dimension(variable.symbol, 0), self._dimension(_counter(variable), 0)
         parts = [f"{counter} >= 0"]
-        if variable.count is not None and not _on_device(variable.count):
+        if variable.count is not None:
             parts.append(f"{counter} < {self._linear(variable.count, side)}")
-        elif self._sure and variable.count is None:
+        elif self._sure:
             raise _NotAffine
         if side and any(axis is variable for axis in self._question.axes):
             # Other values are other iterations: the step is not 0.
-            parts.append(
-                f"(({name} = {other[0]} and {counter} = {other[1]}) or ({name} != {other[0]} and {counter} != {other[1]}))"
-            )
+            same, other = (f"{name} {sign} {value} and {counter} {sign} {number}" for sign in ("=", "!="))
+            parts.append(f"(({same}) or ({other}))")
         return " and ".join(parts)
 
     def _condition(self, condition: Condition, side: int) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from qgraph import language
-from qgraph.dependence.expressions import ONE, ZERO, Poly, Symbol, floor_div, maximum, minimum, modulo, select, test
+from qgraph.dependence.expressions import ONE, ZERO, Poly, Symbol, floor_div, maximum, minimum, modulo, not_negative, select
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.evaluate import Evaluator, Frame
 from qgraph.frontend.symbolic import (
@@ -53,14 +53,9 @@ class Caller(Evaluator):
             starred = any(isinstance(argument, ast.Starred) for argument in node.args)
             if not starred and "**" not in named:
                 return self.inline(node, function, arguments, named)
-        if function is language.at_least:
-            return replace(arguments[0], natural=True)
-        if any(function is word for word in (language.divisor, language.step)):
-            return arguments[0]
-        if function is language.wrapped:
-            return self.wrapped(arguments[0], arguments[1].poly)
-        if function is len and len(arguments) == 1:
-            return self.length(arguments[0])
+        known = self.of_index(function, arguments)
+        if known is not None:
+            return known
         if isinstance(node.func, ast.Attribute):
             return self.method(node, node.func, values)
         if _is_pure(function):
@@ -71,6 +66,18 @@ class Caller(Evaluator):
             self.record_all(value, "write", node, region=True)
         return part_of(values)
 
+    def of_index(self, function: object, arguments: Sequence[Value]) -> Value | None:
+        """What the words are that the frontend writes around indices, and ``len``; None for other functions."""
+        if function is language.at_least:
+            return replace(arguments[0], natural=True)
+        if any(function is word for word in (language.divisor, language.step)):
+            return arguments[0]
+        if function is language.wrapped:
+            return self.wrapped(arguments[0], arguments[1].poly)
+        if function is len and len(arguments) == 1:
+            return self.length(arguments[0])
+        return None
+
     def wrapped(self, index: Value, size: Poly | None) -> Value:
         """An index that counts from the end where it is negative, if it is known which."""
         if index.natural or self.is_natural(index.poly):
@@ -79,7 +86,7 @@ class Caller(Evaluator):
             return UNKNOWN
         if self.is_natural(Poly.const(-1) - index.poly):
             return integer(index.poly + size)
-        found = select(test(index.poly), index.poly, index.poly + size)
+        found = select(not_negative(index.poly), index.poly, index.poly + size)
         return UNKNOWN if found is None else integer(found)
 
     def pure(self, node: ast.Call, function: object, arguments: list[Value], named: dict[str, Value]) -> Value:

@@ -24,8 +24,8 @@ from qgraph.dependence.expressions import (
     Symbol,
     all_of,
     any_of,
+    not_negative,
     select,
-    test,
 )
 from qgraph.dependence.questions import Reach, Variable
 from qgraph.frontend.accesses import Access, Kind, LoopFacts
@@ -144,7 +144,7 @@ class Evaluator(ABC):
                 reach=self.reach(view, maybe=maybe or view.vague or region),
                 node=node,
                 span=Span.of(node, self.frame.file),
-                text=self.text(place) if self.texts else "",
+                text=self.text(place, kind) if self.texts else "",
                 call=self.frame.call,
                 discarded=kind == "atomic" and self.unused is node,
                 value=value,
@@ -173,9 +173,10 @@ class Evaluator(ABC):
             wraps.append(False)
         return Reach(tuple(indices), tuple(wraps), loops, when)
 
-    def text(self, node: ast.AST) -> str:
+    def text(self, node: ast.AST, kind: Kind) -> str:
         """The source of ``node`` with its names as the user writes them."""
-        return user_text(node, self.facts.paths)
+        written = Span.of(node, self.frame.file).text() if kind == "atomic" else ""
+        return written or user_text(node, self.facts.paths)
 
     def record_all(
         self,
@@ -340,7 +341,9 @@ class Evaluator(ABC):
         if name in self.env:
             return self.env[name]
         if self.frame.call is None and name in self.facts.ndim:
-            return Value(views=frozenset({View(name, tuple(Part(ZERO, size, whole=True) for size in self.facts.extents(name)))}))
+            return Value(
+                views=frozenset({View(name, tuple(Part(ZERO, size, whole=True) for size in self.facts.extents(name)))})
+            )
         if name in self.frame.locals:
             return UNKNOWN
         if name in self.frame.names:
@@ -530,7 +533,7 @@ class Evaluator(ABC):
         if dim.whole:
             return Index(poly, wraps)
         if wraps:
-            wrapped = select(test(poly), poly, poly + dim.count)
+            wrapped = select(not_negative(poly), poly, poly + dim.count)
             if wrapped is None:
                 return Index(None)
             poly = wrapped

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from qgraph.combining import MOST_NODES, MOST_WORDS, Taken, apart_from, identifiers, nodes_of, words_of
+from qgraph.dependence.sections import Section
 from qgraph.frontend.accesses import Access, Accesses, LoopFacts
 from qgraph.frontend.definite import names_assigned
 from qgraph.frontend.races import Crossing, crossing
@@ -232,6 +233,7 @@ def _joined(first: Task, second: Task, written: Task) -> Task:
         body=(*first.body, *second.body),
         names={**first.names, **second.names},
         effects=first.effects | second.effects,
+        sections=_sections(first, second),
         verdict=verdict,
         index_tuple=first.index_tuple or second.index_tuple,
         scalars=tuple(dict((*first.scalars, *second.scalars)).items()),
@@ -240,6 +242,16 @@ def _joined(first: Task, second: Task, written: Task) -> Task:
         ticket=first.ticket or second.ticket,
         joined=tuple(replace(loop, note="") for loop in (*first.written, written)),
     )
+
+
+def _sections(first: Task, second: Task) -> dict[str, tuple[Section, ...]]:
+    """The sections that both touch, of arrays of which that is known of both."""
+    touched = [task.effects.reads | task.effects.writes for task in (first, second)]
+    return {
+        name: (*first.sections.get(name, ()), *second.sections.get(name, ()))
+        for name in first.sections.keys() | second.sections.keys()
+        if all(name in task.sections or name not in names for task, names in zip((first, second), touched, strict=True))
+    }
 
 
 def _selections(first: Task, second: Task) -> tuple[Selection, ...]:

@@ -200,22 +200,14 @@ def _verdict(
 ) -> tuple[Verdict, tuple[Race, ...]]:
     if facts.asserted:
         return Verdict("asserted", f"the author wrote `{facts.text}`", facts.span), ()
-    # What meets itself says most: the element does not vary with the loop.
-    met = sorted((meeting for meeting in meetings if meeting.answer.condition), key=lambda each: each.write is not each.other)
-    races = [_race(facts, accesses, meeting) for meeting in met]
-    for race in races:
-        if race.always:
-            raise refusal(race, {})
-    races = list({race.condition: race for race in reversed(races)}.values())[::-1]
+    races = _races(facts, accesses, meetings)
     for meeting in meetings:
         if not meeting.answer.decided:
             reason, span = _doubt(meeting)
-            return Verdict("assumed", reason, span, _both(meeting), _way_out(facts)), tuple(races)
+            return Verdict("assumed", reason, span, _both(meeting), _way_out(facts)), races
     if races:
         words = " or ".join(dict.fromkeys(race.text for race in races))
-        return Verdict(
-            "dependent", f"refused where {words}; else no iteration touches what another writes", races[0].span
-        ), tuple(races)
+        return Verdict("dependent", f"refused where {words}", races[0].span), races
     note = "; updates that may collide are atomic" if atomics else ""
     for access in accesses.all:
         if access.writes and not any(access is atomic for atomic in atomics):
@@ -223,6 +215,19 @@ def _verdict(
     if atomics:
         return Verdict("independent", "it writes by atomic updates only", atomics[0].span), ()
     return Verdict("independent", NOTHING_WRITTEN, facts.span), ()
+
+
+def _races(facts: LoopFacts, accesses: Accesses, meetings: Sequence[Meeting]) -> tuple[Race, ...]:
+    """The conflicts that are sure for some values, each condition once; an error where it is for all."""
+    # What meets itself says most: the element does not vary with the loop.
+    met = sorted((meeting for meeting in meetings if meeting.answer.condition), key=lambda each: each.write is not each.other)
+    races: dict[str, Race] = {}
+    for meeting in met:
+        race = _race(facts, accesses, meeting)
+        if race.always:
+            raise refusal(race, {})
+        races.setdefault(race.condition, race)
+    return tuple(races.values())
 
 
 def _both(meeting: Meeting) -> tuple[tuple[str, Span], ...]:

@@ -12,8 +12,9 @@ from qgraph.frontend.frames import Frame
 from qgraph.frontend.host import surely_runs
 from qgraph.frontend.resolve import Body
 from qgraph.frontend.scope import Scope
-from qgraph.frontend.tasks import get_slot, selected, set_slot, touched_by
+from qgraph.frontend.tasks import facts_of_statements, get_slot, sections_of, selected, set_slot
 from qgraph.frontend.unit import Unit
+from qgraph.frontend.walk import collect
 from qgraph.program import FAULTS, ArrayType, Effects, Fault, Slot, Task
 from qgraph.source import Span
 
@@ -141,7 +142,8 @@ class SerialRun:
         first, last = self._statements[0], self._statements[-1]
         end_line = last.end_lineno or last.lineno
         span = Span(self.file, first.lineno, first.col_offset, end_line, last.end_col_offset or 0)
-        touched = touched_by(self._unit, self._body, self._statements, span)
+        facts = facts_of_statements(self._unit, self._body, self._statements, span)
+        touched = collect(facts)
         slots = {**self._body.scalars, **self._body.assigned}
         needed = needed_before(self._statements, slots)
         reads = frozenset(slot.name for slot in (*(slots[name] for name in needed), *self._slots_read))
@@ -154,6 +156,7 @@ class SerialRun:
             body=tuple(self._statements),
             names=self._body.names.values,
             effects=self._unit.touched(Effects(touched.reads, touched.written) | Effects(reads, writes)),
+            sections=sections_of(self._unit, facts, touched, Effects(), self._statements),
             selections=selected(self._unit, self._statements),
             scalars=tuple((name, slot) for name, slot in slots.items() if name in needed),
             results=tuple(self._body.assigned.items()),

@@ -21,12 +21,13 @@ from qgraph.dependence.expressions import (
     all_of,
     any_of,
     floor_div,
+    is_zero,
     maximum,
     minimum,
     modulo,
+    not_negative,
     select,
     symbols_of,
-    test,
 )
 
 
@@ -132,7 +133,7 @@ def truth(condition: Condition, key: str = "") -> Value:
 def condition_of(value: Value) -> Condition:
     """When ``value`` is true, as far as it is known."""
     if value.poly is not None and is_integral(value.poly):
-        return test(value.poly, equal=True).negated()
+        return is_zero(value.poly).negated()
     return value.condition
 
 
@@ -229,39 +230,31 @@ def is_integral(poly: Poly | None) -> bool:
 
 def kept(dim: Part, cut: Cut, is_natural: Callable[[Poly], bool]) -> Part | None:
     """The part that a slice of a dimension is; None where it is not known which. ``is_natural`` tells signs of integers."""
-    count = dim.count
     if not cut.known:
         return None
     if cut == Cut():
         return dim
-    step = cut.step
-
-    def clipped(bound: Poly, low: Poly, high: Poly) -> Poly | None:
-        # Python's slice.indices: negative bounds count from the end, and then both ends clip.
-        value = bound.constant
-        if value is not None and value < 0:
-            return maximum(bound + count, low)
-        if is_natural(bound):
-            return minimum(bound, high)
-        if is_natural(Poly.const(-1) - bound):
-            return maximum(bound + count, low)
-        return select(test(-bound - ONE), maximum(bound + count, low), minimum(bound, high))
-
-    if step > 0:
-        low, high = ZERO, count
-    else:
-        low, high = Poly.const(-1), count - ONE
-    start = (low if step > 0 else high) if cut.start is None else clipped(cut.start, low, high)
-    stop = (high if step > 0 else low) if cut.stop is None else clipped(cut.stop, low, high)
+    # As slice.indices does: backwards, what comes before the first element is -1.
+    low, high = (ZERO, dim.count) if cut.step > 0 else (Poly.const(-1), dim.count - ONE)
+    first, last = (low, high) if cut.step > 0 else (high, low)
+    start = first if cut.start is None else _clipped(cut.start, dim.count, low, high, is_natural)
+    stop = last if cut.stop is None else _clipped(cut.stop, dim.count, low, high, is_natural)
     if start is None or stop is None:
         return None
-    length = stop - start if step > 0 else start - stop
-    if abs(step) != 1:
-        length = floor_div(length + Poly.const(abs(step) - 1), Poly.const(abs(step)))
+    by = Poly.const(abs(cut.step))
+    length = floor_div((stop - start if cut.step > 0 else start - stop) + by - ONE, by)
     if not is_natural(length):
         length = maximum(length, ZERO)
-    by = Poly.const(dim.step)
-    return Part(dim.start + by * start, length, dim.step * step)
+    return Part(dim.start + Poly.const(dim.step) * start, length, dim.step * cut.step)
+
+
+def _clipped(bound: Poly, count: Poly, low: Poly, high: Poly, is_natural: Callable[[Poly], bool]) -> Poly | None:
+    """A bound of a slice, where a negative one counts from the end, between ``low`` and ``high``."""
+    if is_natural(bound):
+        return minimum(bound, high)
+    if is_natural(Poly.const(-1) - bound):
+        return maximum(bound + count, low)
+    return select(not_negative(-bound - ONE), maximum(bound + count, low), minimum(bound, high))
 
 
 def arithmetic(op: ast.operator, a: Poly, b: Poly) -> Poly | None:
@@ -294,15 +287,15 @@ def compared(op: ast.cmpop, left: Poly | None, right: Poly | None) -> Condition:
     distance = right - left
     match op:
         case ast.Lt():
-            return test(distance - ONE)
+            return not_negative(distance - ONE)
         case ast.LtE():
-            return test(distance)
+            return not_negative(distance)
         case ast.Gt():
-            return test(-distance - ONE)
+            return not_negative(-distance - ONE)
         case ast.GtE():
-            return test(-distance)
+            return not_negative(-distance)
         case ast.Eq():
-            return test(distance, equal=True)
+            return is_zero(distance)
         case ast.NotEq():
-            return test(distance, equal=True).negated()
+            return is_zero(distance).negated()
     return UNDECIDED

@@ -12,6 +12,7 @@ import numpy as np
 
 from qgraph import language
 from qgraph.dependence.expressions import Poly
+from qgraph.dependence.sections import Section
 from qgraph.errors import ArgumentError, DataRaceError, KernelSyntaxError, KernelTypeError
 from qgraph.frontend import accesses
 from qgraph.frontend.accesses import Access, LoopFacts
@@ -115,6 +116,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         ),
         verdict=judgement.verdict if found is None else found.verdict(judgement.verdict),
         races=judgement.races,
+        sections=sections_of(unit, facts, touched, read_for_bounds, everywhere),
         index_tuple=index_tuple,
         scalars=tuple((name, slot) for name, slot in body.scalars.items() if name in used),
         reductions=() if found is None else found.reductions,
@@ -135,6 +137,28 @@ def _integers(unit: Unit, body: Body) -> dict[str, Any]:
         "sizes": unit.extents_of_arrays(),
         "serial": serial,
     }
+
+
+# A statement that touches more places of one array than this counts as touching all of it.
+_MOST_SECTIONS = 8
+
+
+def sections_of(
+    unit: Unit, facts: LoopFacts, touched: accesses.Accesses, more: Effects, code: Iterable[ast.AST]
+) -> dict[str, tuple[Section, ...]]:
+    """The parts of arrays that a statement touches; ``more`` is what it reads besides, anywhere in it."""
+    chosen = {name for selection in selected(unit, code) for name in (selection.local, *selection.leaves)}
+    found: dict[str, list[Section]] = {}
+    for access in touched.all:
+        reach = replace(access.reach, loops=(*touched.variables, *access.reach.loops))
+        region = Section(access.array, access.writes, reach, facts.extents(access.array), facts.serial, access.text)
+        found.setdefault(access.array, []).append(region)
+    whole = {
+        name
+        for name, sections in found.items()
+        if len(sections) > _MOST_SECTIONS or any(r.reach.indices is None for r in sections)
+    }
+    return {name: tuple(sections) for name, sections in found.items() if name not in whole | chosen | more.reads}
 
 
 class _Nest:
@@ -436,7 +460,12 @@ def _refuse_partial_overlap(unit: Unit, touched: tuple[Access, ...], span: Span)
 
 def touched_by(unit: Unit, body: Body, statements: list[ast.stmt], span: Span) -> accesses.Accesses:
     """The array elements that statements of one thread read and write."""
-    facts = LoopFacts(
+    return collect(facts_of_statements(unit, body, statements, span))
+
+
+def facts_of_statements(unit: Unit, body: Body, statements: list[ast.stmt], span: Span) -> LoopFacts:
+    """Statements of one thread, as a loop of one iteration."""
+    return LoopFacts(
         axes=(),
         body=statements,
         names=body.names.values,
@@ -448,7 +477,6 @@ def touched_by(unit: Unit, body: Body, statements: list[ast.stmt], span: Span) -
         text="",
         **_integers(unit, body),
     )
-    return collect(facts)
 
 
 def _make_atomic(unit: Unit, body: Body, statements: list[ast.stmt], colliding: Iterable[Access]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+from qgraph.dependence.sections import Section
 from qgraph.lowering.dependencies import edges_of, places_of
 from qgraph.lowering.fills import mark_fills_and_copies
 from qgraph.lowering.folding import fold_statements
@@ -13,7 +14,7 @@ from qgraph.lowering.lane_loops import lane_notes
 from qgraph.lowering.one_block import consider_one_block
 from qgraph.lowering.side_by_side import put_side_by_side
 from qgraph.lowering.unrolling import unroll_loops
-from qgraph.plan import GraphPlan, Node, Region, task_label
+from qgraph.plan import Apart, GraphPlan, Node, Region, task_label
 from qgraph.program import (
     Branch,
     Effects,
@@ -44,6 +45,7 @@ def build_plan(program: Program, *, fuse: bool = False, one_block: bool = False)
         tuple(builder.nodes),
         tuple(sorted(builder.edges)),
         tuple(Region(index, parent, tuple(nodes)) for index, (parent, nodes) in enumerate(builder.regions)),
+        apart=tuple(builder.apart),
     )
     # Fills first: what is no kernel takes no statements. Joins last: they stand between nodes, whatever kind those are.
     plan = fold_statements(mark_fills_and_copies(plan))
@@ -60,6 +62,7 @@ class _Builder:
         self.nodes: list[Node] = []
         self.edges: list[tuple[int, int]] = []
         self.regions: list[tuple[int | None, list[int]]] = []
+        self.apart: list[Apart] = []
 
     def region(self, statements: tuple[Statement, ...], parent: int | None, condition: Task | None) -> int:
         """Add a region for ``statements``, and behind them the condition of the loop whose body it is."""
@@ -81,8 +84,17 @@ class _Builder:
             touched += [self._memory(index, "free", temporary) for temporary in ends.get(position, ())]
         if condition is not None:
             touched.append((self._kernel(index, condition), condition.effects))
-        self.edges += edges_of(touched, self._places)
+        sections = {node: task.sections for node, _ in touched if (task := self.nodes[node].task) is not None}
+        unordered: list[tuple[int, int, Section, Section]] = []
+        self.edges += edges_of(touched, self._places, sections, unordered)
+        self.apart += [self._apart(*each) for each in unordered]
         return index
+
+    def _apart(self, before: int, after: int, first: Section, second: Section) -> Apart:
+        earlier, later = self.nodes[before].task, self.nodes[after].task
+        assert earlier is not None
+        assert later is not None
+        return Apart(earlier.name, later.name, earlier.span.line, first.text, second.text)
 
     def _kernel(self, region: int, task: Task) -> int:
         index = len(self.nodes)

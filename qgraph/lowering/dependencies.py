@@ -2,30 +2,84 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+from qgraph.dependence.sections import Section, apart
 from qgraph.program import Effects, Program
 
+Sections = Mapping[str, tuple[Section, ...]]
 
-def edges_of(nodes: Sequence[tuple[int, Effects]], places: Mapping[str, frozenset[str]]) -> list[tuple[int, int]]:
+# Parts of one place that are compared; from then on it counts as a whole.
+_MOST_PARTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Touch:
+    """What one statement does to a place: to ``parts`` of it, or anywhere where these are None."""
+
+    position: int
+    writes: bool
+    parts: tuple[Section, ...] | None
+
+
+def edges_of(
+    nodes: Sequence[tuple[int, Effects]],
+    places: Mapping[str, frozenset[str]],
+    sections: Mapping[int, Sections] | None = None,
+    unordered: list[tuple[int, int, Section, Section]] | None = None,
+) -> list[tuple[int, int]]:
     """The reduced edges between ``nodes`` (in program order); a name that ``places`` does not have is a place of its own.
 
-    An edge that follows from others is left out: with a -> b and b -> c, a -> c says nothing new.
+    ``sections``: by node, the parts of arrays that it touches; between parts that are apart there is no edge. An edge that
+    follows from others is left out: with a -> b and b -> c, a -> c says nothing new. ``unordered`` is told of nodes that touch
+    one array, and have no order for it since their sections are apart.
     """
-    last_write: dict[str, int] = {}
-    readers: dict[str, list[int]] = {}
+    live: dict[str, list[_Touch]] = {}
     direct: set[tuple[int, int]] = set()
-    for position, (_, effects) in enumerate(nodes):
-        reads = touched_places(effects.reads, places)
+    compared: dict[tuple[str, str], bool] = {}
+    for position, (node, effects) in enumerate(nodes):
+        parts = (sections or {}).get(node, {})
         writes = touched_places(effects.writes, places)
-        direct.update((last_write[name], position) for name in reads | writes if name in last_write)
-        for name in writes:
-            direct.update((reader, position) for reader in readers.get(name, ()))
-            last_write[name] = position
-            readers[name] = []
-        for name in reads - writes:
-            readers.setdefault(name, []).append(position)
+        for name in touched_places(effects.reads, places) | writes:
+            before = live.setdefault(name, [])
+            touch = _Touch(position, name in writes, parts.get(name))
+            if touch.parts is not None and sum(each.parts is not None for each in before) >= _MOST_PARTS:
+                touch = _Touch(position, touch.writes, None)
+            for each in before:
+                if _ordered(each, touch, compared):
+                    direct.add((each.position, position))
+                elif unordered is not None:
+                    unordered += _told(nodes[each.position][0], node, each, touch)
+            if touch.writes and touch.parts is None:
+                # Whatever comes later comes after this, and so after all before it.
+                before.clear()
+            before.append(touch)
     return [(nodes[before][0], nodes[after][0]) for before, after in reduced(direct)]
+
+
+def _ordered(first: _Touch, second: _Touch, compared: dict[tuple[str, str], bool]) -> bool:
+    """Whether one of two statements may write what the other touches."""
+    if not (first.writes or second.writes):
+        return False
+    if first.parts is None or second.parts is None:
+        return True
+    return any(
+        (one.writes or other.writes) and not _apart(one, other, compared) for one in first.parts for other in second.parts
+    )
+
+
+def _told(before: int, after: int, first: _Touch, second: _Touch) -> list[tuple[int, int, Section, Section]]:
+    pairs = ((one, other) for one in first.parts or () for other in second.parts or () if one.writes or other.writes)
+    return [(before, after, *pair) for pair in itertools.islice(pairs, 1)]
+
+
+def _apart(first: Section, second: Section, compared: dict[tuple[str, str], bool]) -> bool:
+    key = (first.key, second.key)
+    if key not in compared:
+        compared[key] = apart(first, second)
+    return compared[key]
 
 
 def places_of(program: Program) -> dict[str, frozenset[str]]:

@@ -44,7 +44,7 @@ _PACKAGES = frozenset({"builtins", "math", "cmath", "operator", "_operator", "nu
 
 # Fields of records that have no part in the code: words for people, and what the host calls.
 _SKIPPED: Mapping[type, frozenset[str]] = {
-    Task: frozenset({"verdict"}),
+    Task: frozenset({"verdict", "races", "sections"}),
     Loop: frozenset({"label"}),
     Branch: frozenset({"label"}),
     HostCall: frozenset({"label", "function"}),

@@ -104,14 +104,14 @@ def atomics_aside(keys, bins, total):
     for i in range(keys.shape[0]):
         bins[keys[i]] += 1
         total[0] += keys[i]
-        qgraph.atomic_max(bins, 4, keys[i])
+        qgraph.atomic_max(total, 1, keys[i])
 
 
 def test_atomic_updates_are_no_race(check):
-    check(atomics_aside, lambda: (np.arange(40) % 4, np.zeros(5, np.int64), np.zeros(1, np.int64)))
+    check(atomics_aside, lambda: (np.arange(40) % 4, np.zeros(5, np.int64), np.zeros(2, np.int64)))
 
 
-# --- unknown ------------------------------------------------------------------------------------------------------------
+# --- guards and remainders ----------------------------------------------------------------------------------------------
 
 
 def guarded(x):
@@ -122,23 +122,28 @@ def guarded(x):
             x[i] += 1
 
 
+def around(x, y):
+    n = x.shape[0]
+    for i in range(n):
+        y[(i + 1) % n] = x[i]
+    for i in range(n // 2):
+        x[i] = x[i + n // 2]
+    for i in range(n):
+        y[i] = y[i] + 1 if i % 2 else y[i - i % 2]
+
+
+def test_guards_and_remainders_are_proved(rig):
+    for function, make in ((guarded, lambda: (np.arange(10),)), (around, lambda: (np.arange(10), np.full(10, POISON)))):
+        kernel = rig.check(function, make)
+        assert {task.verdict.kind for task in loops_of(kernel.plan(*make()))} == {"independent"}
+
+
+# --- unknown ------------------------------------------------------------------------------------------------------------
+
+
 def modulo(x, n):
     for i in range(x.shape[0]):
         x[(i * 3) % n] = i
-    for i in range(x.shape[0] // 2):
-        x[i] = x[i + n // 2]
-
-
-def test_guarded_and_modular_accesses_run_and_are_called_assumed(rig):
-    cases = (
-        (guarded, lambda: (np.arange(10),)),
-        (modulo, lambda: (np.arange(10), 10)),
-    )
-    for function, make in cases:
-        kernel = rig.check(function, make)
-        text = str(kernel.plan(*make()))
-        assert "assumed independent: " in text
-        assert re.search(r"assumed independent: .*\(line \d+\)", text), text
 
 
 def scatter(x, index):
@@ -146,14 +151,18 @@ def scatter(x, index):
         x[index[i]] = i
 
 
-def test_a_scatter_is_assumed_and_names_the_line(rig):
-    def args():
-        return np.full(10, POISON), np.random.default_rng(0).permutation(10)
-
-    kernel = rig.check(scatter, args)
-    (task,) = loops_of(kernel.plan(*args()))
-    assert task.verdict.kind == "assumed"
-    assert task.verdict.span.line == scatter.__code__.co_firstlineno + 2
+@pytest.mark.filterwarnings("ignore::qgraph.AssumedParallelWarning")
+def test_undecided_loops_run_and_name_the_line(rig):
+    cases = (
+        (modulo, lambda: (np.arange(10), 10)),
+        (scatter, lambda: (np.full(10, POISON), np.random.default_rng(0).permutation(10))),
+    )
+    for function, make in cases:
+        kernel = rig.check(function, make)
+        (task,) = loops_of(kernel.plan(*make()))
+        assert task.verdict.kind == "assumed"
+        assert task.verdict.span.line == function.__code__.co_firstlineno + 2
+        assert re.search(r"assumed independent: .*\(line \d+\)", str(kernel.plan(*make())))
 
 
 def single_iteration(go, x):
@@ -393,3 +402,42 @@ def test_with_an_unknown_step_only_what_holds_for_every_step_is_proved(rig):
     plan = rig.kernel(unknown_step).plan(np.zeros(9), np.zeros(9), np.ones(1, np.int64))
     kinds = [task.verdict.kind for task in loops_of(plan)]
     assert kinds[1:] == ["assumed", "assumed"]
+
+
+# --- refused for some arguments -----------------------------------------------------------------------------------------
+
+
+def small_ring(x, b):
+    for i in range(b.shape[0]):
+        x[i % 7] = b[i]
+
+
+def from_the_start(x, n, again):
+    for i in range(n):
+        if again or i > 2:
+            x[0] = i
+
+
+def test_a_call_is_refused_just_where_iterations_meet(rig):
+    kernel = rig.check(small_ring, lambda: (np.full(7, POISON), np.arange(7)))
+    assert "refused where b.shape[0] >= 8" in str(kernel.plan(np.zeros(7), np.zeros(9)))
+    # The same specialisation, compiled already: nothing is compiled again, and nothing changed.
+    x = rig.device(np.full(7, POISON))
+    with pytest.raises(qgraph.DataRaceError, match=re.escape("(for example i = 0 and i = 7: `x[0]`, with b.shape[0] = 8")):
+        kernel(x, rig.device(np.arange(8)))
+    np.testing.assert_array_equal(qgraph.to_numpy(x), np.full(7, POISON))
+    bound = kernel.bind(x, rig.device(np.arange(7)))
+    bound.launch()
+    np.testing.assert_array_equal(qgraph.to_numpy(x), np.arange(7))
+    assert kernel.stats.compilations <= 2
+
+
+def test_integer_and_boolean_arguments_are_part_of_the_condition(rig):
+    kernel = rig.kernel(from_the_start)
+    for n, again, refused in ((1, True, False), (2, True, True), (4, False, False), (5, False, True), (0, True, False)):
+        x = rig.device(np.full(3, POISON))
+        if refused:
+            with pytest.raises(qgraph.DataRaceError):
+                kernel(x, n, again)
+        else:
+            kernel(x, n, again)
