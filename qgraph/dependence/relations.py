@@ -61,23 +61,29 @@ def example(conflict: str, values: Mapping[str, int], axes: int) -> Example | No
     found = found.project_out(_PARAM, 0, found.dim(_PARAM))
     sides = found.project_out(_SET, 2 * axes, found.dim(_SET) - 2 * axes)
     both = _first(sides)
+    if both is None:
+        # The values of a range whose step is a parameter are products: of such an axis the set holds none.
+        return None
     for at, value in enumerate(both):
         found = found.fix_val(_SET, at, islpy.Val.int_from_si(found.get_ctx(), value))
-    elements = [at for at in range(found.dim(_SET)) if found.get_dim_name(_SET, at).startswith("el")]
+    count = sum(found.get_dim_name(_SET, at).startswith("el") for at in range(found.dim(_SET)))
+    found = found.project_out(_SET, 2 * axes + count, found.dim(_SET) - 2 * axes - count)
     # One that was compared by its strides has no number.
-    element = () if not all(found.dim_is_bounded(_SET, at) for at in elements) else _first(found)[2 * axes :][: len(elements)]
-    return Example(both[:axes], both[axes:], element)
+    place = _first(found.project_out(_SET, 0, 2 * axes))
+    return Example(both[:axes], both[axes:], place or ())
 
 
-def _first(found: islpy.Set) -> tuple[int, ...]:
-    """The first point of a set that has one, in the dimensions that are limited below."""
+def _first(found: islpy.Set) -> tuple[int, ...] | None:
+    """The first point of a set that has one, in the dimensions that are limited below; None where one is not limited at all."""
     for at in range(found.dim(_SET)):
         # ``lexmin`` fails for some sets, and the least value of a part without points is any.
         parts = [islpy.Set.from_basic_set(part) for part in found.get_basic_sets() if not part.is_empty()]
-        values = [part.dim_min_val(at) for part in parts]
-        if all(value.is_int() for value in values):
-            least = min(value.to_python() for value in values)
-            found = found.fix_val(_SET, at, islpy.Val.int_from_si(found.get_ctx(), least))
+        least = [part.dim_min_val(at) for part in parts]
+        if all(value.is_int() for value in least):
+            value = islpy.Val.int_from_si(found.get_ctx(), min(each.to_python() for each in least))
+            found = found.fix_val(_SET, at, value)
+        elif not all(part.dim_max_val(at).is_int() for part in parts):
+            return None
     point = found.sample_point()
     return tuple(point.get_coordinate_val(_SET, at).to_python() for at in range(found.dim(_SET)))
 
