@@ -340,11 +340,22 @@ class _Encoder:
             parts.append(f"{counter} < {self._linear(variable.count, side)}")
         elif self._sure:
             raise _NotAffine
+        if self._sure and self._uses(variable, side):
+            # Its other values are products of the step.
+            assert variable.start is not None
+            parts.append(f"{counter} = 0 and {name} = {self._linear(variable.start, side)}")
         if side and any(axis is variable for axis in self._question.axes):
             # Other values are other iterations: the step is not 0.
             same, other = (f"{name} {sign} {value} and {counter} {sign} {number}" for sign in ("=", "!="))
             parts.append(f"(({same}) or ({other}))")
         return " and ".join(parts)
+
+    def _uses(self, variable: Variable, side: int) -> bool:
+        """Whether it matters to the access of a side which value a variable has."""
+        reach = (self._question.first, self._question.second)[side]
+        bounds = [bound for loop in reach.loops for bound in (loop.start, loop.stop, loop.step)]
+        known = [part for part in (*(reach.indices or ()), *bounds) if part is not None]
+        return variable.symbol in symbols_of([*known, reach.when])
 
     def _condition(self, condition: Condition, side: int) -> str:
         match condition:
