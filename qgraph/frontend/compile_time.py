@@ -17,7 +17,7 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, Gone, HostExpr, LeafRef, StructRef, Value
 from qgraph.program import ArrayType, StructType
-from qgraph.source import Span, copied
+from qgraph.source import Span, as_written, copied
 
 
 class Names(Protocol):
@@ -63,7 +63,7 @@ def known_value(scope: Names, node: ast.expr, what: str) -> Binding:
     bound = _as_binding(_evaluate(scope, node, what))
     known = isinstance(bound, (Value, StructRef, BoundFunc)) or (isinstance(bound, LeafRef) and bound.is_array)
     if not known:
-        raise _unknown(scope, node, ast.unparse(node), what)
+        raise _unknown(scope, node, as_written(node), what)
     return bound
 
 
@@ -83,7 +83,7 @@ def static_items(scope: Names, node: ast.expr) -> list[Binding] | None:
         return [_as_binding(item) for item in bound.value]  # type: ignore[union-attr]
     except (TypeError, AttributeError):
         raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` cannot be iterated over",
+            f"`{as_written(node)}` cannot be iterated over",
             scope.span(node),
             hint="unroll over a range or a tuple: for k in qgraph.static(range(3))",
         ) from None
@@ -105,7 +105,7 @@ def bind_items(scope: Any, target: ast.expr, item: Binding) -> None:
         parts = [_as_binding(part) for part in item.value]
     if not isinstance(target, ast.Tuple) or parts is None or len(parts) != len(target.elts):
         raise KernelSyntaxError(
-            f"`{ast.unparse(target)}` does not fit what the loop goes over",
+            f"`{as_written(target)}` does not fit what the loop goes over",
             scope.span(target),
             hint="give each part of an item a name",
         )
@@ -134,7 +134,7 @@ def known_test(scope: Names, node: ast.expr) -> bool | None:
         assert isinstance(node, ast.Call)
         bound = static_value(scope, node)
         if not isinstance(bound, Value):
-            raise _unknown(scope, node, ast.unparse(node), "a test")
+            raise _unknown(scope, node, as_written(node), "a test")
         return bool(bound.value)
     return _is_none(scope, node)
 
@@ -166,7 +166,7 @@ def _evaluate(scope: Names, node: ast.expr, what: str) -> Any:
         raise
     except Exception as error:  # whatever the user's expression raises is told with its place
         raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` fails at compile time: {type(error).__name__}: {error}",
+            f"`{as_written(node)}` fails at compile time: {type(error).__name__}: {error}",
             scope.span(node),
             hint="the expression is run by Python while the kernel is compiled",
         ) from error
@@ -209,7 +209,7 @@ class _Substitution(ast.NodeTransformer):
         if isinstance(bound, Gone):
             raise KernelSyntaxError(bound.reason, self._scope.span(node), hint=bound.hint)
         name = f"v{len(self.values)}"
-        self.values[name] = _as_object(bound, ast.unparse(node))
+        self.values[name] = _as_object(bound, as_written(node))
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
 

@@ -13,6 +13,7 @@ from qgraph.frontend.compile_time import constant_of
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 from qgraph.program import Fault, ScalarType
+from qgraph.source import as_written
 
 _DIVISIONS = (ast.FloorDiv, ast.Mod)
 _EXACT = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, *_DIVISIONS)
@@ -41,7 +42,7 @@ def divides_by_zero(unit: Unit, scope: Scope, expr: ast.expr) -> bool:
 
 def zero_division(scope: Scope, node: ast.AST, text: str = "") -> Fault:
     """What ``node``, a division that is written ``text``, then did wrong."""
-    found = f"`{text or ast.unparse(node)}` divides an integer by zero"
+    found = f"`{text or as_written(node)}` divides an integer by zero"
     return Fault(ArgumentError, scope.span(node), found, "give it a divisor other than 0, or test the divisor first")
 
 

@@ -16,7 +16,7 @@ from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 from qgraph.program import ScalarType
-from qgraph.source import copied
+from qgraph.source import as_written, copied
 
 _FUNCTIONS: tuple[object, ...] = (
     *(min, max, abs, int, float, len, round),
@@ -98,9 +98,10 @@ def _is_integer(unit: Unit, node: ast.AST) -> bool:
 
 
 def _is_rounded(unit: Unit, node: ast.AST) -> bool:
-    """Whether floats have a part in a number: the device computes with those of F."""
+    """Whether floats have a part in a number: the device computes with those of F. An array gives its extents alone."""
     if isinstance(node, ast.Name) and node.id in unit.leaves:
-        return np.dtype(unit.leaves[node.id].type.dtype).kind == "f"
+        type_ = unit.leaves[node.id].type
+        return isinstance(type_, ScalarType) and np.dtype(type_.dtype).kind == "f"
     if isinstance(node, ast.Constant):
         return isinstance(node.value, float)
     return isinstance(node, ast.Div) or any(_is_rounded(unit, child) for child in ast.iter_child_nodes(node))
@@ -123,7 +124,7 @@ def settled(unit: Unit, scope: Scope, bound: Binding, value: ast.expr) -> Bindin
         return bound
     if not _runs_at_once(unit) or not (_is_rounded(unit, bound.expr) or _may_wrap(unit, bound.expr)):
         return bound
-    return HostExpr(bound.expr, unit.host_value(bound.expr, scope.span(value), text=ast.unparse(value)).id)
+    return HostExpr(bound.expr, unit.host_value(bound.expr, scope.span(value), text=as_written(value)).id)
 
 
 def binding(unit: Unit, scope: Scope, value: ast.expr) -> Binding | None:
@@ -233,7 +234,7 @@ class _Host:
             if type(value) in (int, float, bool):
                 return ast.copy_location(ast.Constant(cast(float, value)), node)
             if isinstance(value, (np.integer, np.floating)):
-                return ast.copy_location(ast.Name(self._host_name(value, ast.unparse(node)), ast.Load()), node)
+                return ast.copy_location(ast.Name(self._host_name(value, as_written(node)), ast.Load()), node)
         return None
 
     def _host_name(self, value: object, wish: str) -> str:
@@ -300,7 +301,7 @@ class _Host:
             parts = self._all(node.args)
         if parts is None:
             return None
-        node.func = ast.copy_location(ast.Name(self._host_name(bound.value, ast.unparse(node.func)), ast.Load()), node)
+        node.func = ast.copy_location(ast.Name(self._host_name(bound.value, as_written(node.func)), ast.Load()), node)
         node.args = parts
         return node
 

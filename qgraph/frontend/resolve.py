@@ -43,7 +43,7 @@ from qgraph.frontend.divisions import divides_by_zero, divides_by_zero_itself, m
 from qgraph.frontend.flags import assign, lower_loop, unless
 from qgraph.frontend.foreign_calls import by_position, refuse_callee
 from qgraph.frontend.frames import ADDED
-from qgraph.frontend.indexing import WRITTEN, element, placed
+from qgraph.frontend.indexing import element, placed
 from qgraph.frontend.matching import as_if, cases_of, chosen_case
 from qgraph.frontend.names import Names
 from qgraph.frontend.parse import SourceFunction
@@ -54,7 +54,7 @@ from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
 from qgraph.program import FAULTS, SLOTS, Fault, Function, Slot, function_tree, is_array
-from qgraph.source import Span, copied
+from qgraph.source import Span, as_written, copied, standing_for
 
 # What a Python integer that divides another may be. "known": the host divides too, and says so before anything runs.
 # "unchecked": iterations of parallel loops have 0 where the divisor is 0, as with NumPy's integers, unless it is written.
@@ -138,6 +138,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         bound = self._scope.static(node)
+        if bound is not None and isinstance(node.ctx, ast.Store):
+            found = f"`{as_written(node)}` is an element of a tuple, which cannot be assigned"
+            raise self._error(found, node, "make a new tuple, or assign to an element of an array in it")
         if bound is not None:
             return self._place(bound, node)
         base = self._scope.static(node.value)
@@ -152,7 +155,7 @@ class _Rewriter(ast.NodeTransformer):
         if known is not None:
             return known
         if is_ellipsis(node.slice):  # Numba has no code for `x[...]`, but for `x[...,]`.
-            vars(node).setdefault(WRITTEN, ast.unparse(node))
+            standing_for(node, node)
             node.slice = _at(ast.Tuple([node.slice], ast.Load()), node.slice)
         node.value = self.visit(node.value)
         node.slice = self.visit(node.slice)
@@ -165,7 +168,7 @@ class _Rewriter(ast.NodeTransformer):
             return None
         axis = constant_of(node.slice)
         if axis is None or not -len(view.along) <= axis < len(view.along):
-            raise self._error(f"`{ast.unparse(node)}` does not exist", node, f"the array has {len(view.along)} dimensions")
+            raise self._error(f"`{as_written(node)}` does not exist", node, f"the array has {len(view.along)} dimensions")
         return self.expression(placed(view.along[axis].count.code, node))
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
@@ -177,12 +180,12 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(bound, LeafRef):
             return ast.copy_location(ast.Name(bound.leaf.name, context), node)
         if isinstance(bound, Private):
-            return ast.copy_location(ast.Name(bound.name, context), node)
+            return standing_for(ast.copy_location(ast.Name(bound.name, context), node), node)
         if isinstance(bound, (SlotRef, ScalarRef)):
             self._body.scalars[bound.name] = bound.slot
-            return ast.copy_location(ast.Name(bound.name, ast.Load()), node)
+            return standing_for(ast.copy_location(ast.Name(bound.name, ast.Load()), node), node)
         if isinstance(bound, HostExpr) and bound.name:
-            return ast.copy_location(ast.Name(bound.name, ast.Load()), node)
+            return standing_for(ast.copy_location(ast.Name(bound.name, ast.Load()), node), node)
         if isinstance(bound, ViewRef):
             return self._view(bound, node)
         if isinstance(bound, HostExpr):
@@ -191,7 +194,7 @@ class _Rewriter(ast.NodeTransformer):
             return self._value(bound.value, node)
         if isinstance(bound, Gone):
             raise self._error(bound.reason, node, bound.hint)
-        text = ast.unparse(node)
+        text = as_written(node)
         words = {StructRef: "a tuple or dataclass", RangeRef: "a range", BoundFunc: "a method"}[type(bound)]
         raise self._error(
             f"`{text}` is {words}, and cannot be used as a value here", node, "use its fields, or pass it to a @qgraph.func"
@@ -205,7 +208,7 @@ class _Rewriter(ast.NodeTransformer):
         if checked and unit.surely_runs and len(unit.calling) <= 1:
             # The host divides too, and says so before anything runs.
             tried = ast.Subscript(ast.Tuple([ast.Constant(0), expr], ast.Load()), ast.Constant(0), ast.Load())
-            unit.host_value(tried, self._scope.span(node), text=ast.unparse(expr))
+            unit.host_value(tried, self._scope.span(node), text=as_written(node))
             checked = False
         found: ast.expr = _OfHost(self, node, checked=checked).visit(copied(expr))
         return found
@@ -215,7 +218,7 @@ class _Rewriter(ast.NodeTransformer):
         axes = [along.axis for along in view.along]
         if axes not in (sorted(axes), sorted(axes, reverse=True)) or -1 in axes:
             raise self._error(
-                f"`{ast.unparse(node)}` is a view with new or exchanged dimensions, and cannot be used as a value here",
+                f"`{as_written(node)}` is a view with new or exchanged dimensions, and cannot be used as a value here",
                 node,
                 "use its elements",
             )
@@ -238,11 +241,11 @@ class _Rewriter(ast.NodeTransformer):
             return self._constant(value, node)
         if is_array(value):
             hint = "give it a name of its own in the module, or pass it to the kernel as an argument"
-            raise self._error(f"`{ast.unparse(node)}` is an array inside a global object", node, hint)
+            raise self._error(f"`{as_written(node)}` is an array inside a global object", node, hint)
         if isinstance(value, ModuleType):
-            raise self._error(f"the module `{ast.unparse(node)}` cannot be used as a value", node, "call one of its functions")
+            raise self._error(f"the module `{as_written(node)}` cannot be used as a value", node, "call one of its functions")
         if is_cuda_object(value):
-            raise self._error(f"`{ast.unparse(node)}` is a CUDA intrinsic", node, CUDA_HINT)
+            raise self._error(f"`{as_written(node)}` is a CUDA intrinsic", node, CUDA_HINT)
         name = self._body.names.add(value, ast.unparse(node))
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
@@ -517,7 +520,7 @@ class _Rewriter(ast.NodeTransformer):
             if rewritten is not None:
                 return rewritten
         elif bound is not None and not isinstance(bound, Private):
-            raise self._error(f"`{ast.unparse(node.func)}` is not a function", node.func, "call a @qgraph.func or a function")
+            raise self._error(f"`{as_written(node.func)}` is not a function", node.func, "call a @qgraph.func or a function")
         node.func = self.visit(node.func)
         node.args = [self.visit(argument) for argument in node.args]
         for keyword in node.keywords:

@@ -17,7 +17,7 @@ from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.unit import SHARED
 from qgraph.language import Func
 from qgraph.program import FrozenName, GlobalArray, GlobalArrayFound, Place, is_array
-from qgraph.source import Span
+from qgraph.source import Span, as_written
 
 _MISSING = object()
 
@@ -32,6 +32,8 @@ class Globals:
 
     def __init__(self, arrays: Mapping[Place, Binding] | None = None) -> None:
         self.arrays = arrays
+        # Names that mean the same in every function.
+        self.shared: dict[str, Binding] = {}
         self.used: set[Place] = set()
         self.frozen: dict[Place, FrozenName] = {}
 
@@ -44,7 +46,7 @@ class Globals:
         if self.arrays is None or not is_array(value):
             self.frozen.setdefault((id(namespace), key), FrozenName(namespace, key, value, span))
             return Value(value)
-        array = GlobalArray(namespace, key, ast.unparse(node))
+        array = GlobalArray(namespace, key, as_written(node))
         if array.place not in self.arrays:
             raise GlobalArrayFound(array)
         self.used.add(array.place)
@@ -92,12 +94,16 @@ class Scope:
 
     def of(self, source: SourceFunction, names: Mapping[str, Binding], frame: Frame | None = None) -> Scope:
         """The scope of another function, called from this one."""
-        shared = {name: bound for name, bound in self.names.items() if name.startswith(SHARED)}
-        return Scope(source, {**shared, **names}, self._globals, frame, caller=self)
+        return Scope(source, names, self._globals, frame, caller=self)
+
+    def bind(self, name: str, bound: Binding) -> None:
+        """Let ``name`` stand for ``bound``: here, or in every function if it is such a name."""
+        names = self._globals.shared if name.startswith(SHARED) else self.names
+        names[name] = bound
 
     def lookup(self, node: ast.Name) -> Binding:
         """What ``node`` stands for; ``KernelSyntaxError`` if nothing does."""
-        bound = self.names.get(node.id)
+        bound = self.names.get(node.id) or self._globals.shared.get(node.id)
         if bound is not None:
             return bound
         if node.id in self.source.function.__code__.co_varnames:
@@ -144,7 +150,7 @@ class Scope:
                 return BoundFunc(member, base)
             names = ", ".join(base.children) or "none"
             raise KernelSyntaxError(
-                f"`{base.path}` has no field `{node.attr}`",
+                f"`{as_written(node.value)}` has no field `{node.attr}`",
                 self.span(node),
                 hint=f"the fields of {base.type.cls.__name__} are {names}; methods must be marked with @qgraph.func",
             )
@@ -154,19 +160,19 @@ class Scope:
         value = getattr(owner, node.attr, _MISSING)
         if value is _MISSING:
             raise KernelSyntaxError(
-                f"`{ast.unparse(node.value)}` has no attribute `{node.attr}`",
+                f"`{as_written(node.value)}` has no attribute `{node.attr}`",
                 self.span(node),
                 hint="check the spelling; attributes of globals are looked up when the kernel is compiled",
             )
         if isinstance(owner, ModuleType):
             return self._globals.bind(vars(owner), node.attr, value, node, self.span(node))
         if is_cuda_object(owner):
-            raise KernelSyntaxError(f"`{ast.unparse(node)}` is a CUDA intrinsic", self.span(node), hint=CUDA_HINT)
+            raise KernelSyntaxError(f"`{as_written(node)}` is a CUDA intrinsic", self.span(node), hint=CUDA_HINT)
         if isinstance(getattr(type(owner), node.attr, None), Func):
             return BoundFunc(getattr(type(owner), node.attr), base)
         if not _is_constant_owner(owner):
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` reads an attribute of a {type(owner).__name__} that is not an argument",
+                f"`{as_written(node)}` reads an attribute of a {type(owner).__name__} that is not an argument",
                 self.span(node),
                 hint="pass the object as an argument (a dataclass of arrays and numbers), or make the value a module constant",
             )
@@ -175,11 +181,17 @@ class Scope:
     def _item(self, base: StructRef, index: int, node: ast.Subscript) -> Binding:
         if not issubclass(base.type.cls, tuple):
             raise KernelSyntaxError(
-                f"`{base.path}` is a {base.type.cls.__name__}, and has no elements", self.span(node), hint="name its fields"
+                f"`{as_written(node.value)}` is a {base.type.cls.__name__}, and has no elements",
+                self.span(node),
+                hint="name its fields",
             )
         children = tuple(base.children.values())
         if not -len(children) <= index < len(children):
-            raise KernelSyntaxError(f"`{base.path}` has {len(children)} elements, there is no element {index}", self.span(node))
+            raise KernelSyntaxError(
+                f"`{as_written(node.value)}` has {len(children)} elements, there is no element {index}",
+                self.span(node),
+                hint="count from 0, or from -1 for the last one",
+            )
         return children[index]
 
     def _suggestion(self, name: str) -> str:

@@ -17,20 +17,21 @@ import numpy as np
 
 from qgraph import language
 from qgraph.errors import DataRaceError, KernelSyntaxError, KernelTypeError
+from qgraph.frontend import new_arrays
 from qgraph.frontend.bindings import Along, Binding, LeafRef, RangeRef, Value, ViewRef
 from qgraph.frontend.calls import bind_value, evaluated
 from qgraph.frontend.element_types import element_type
 from qgraph.frontend.host import host_expression
 from qgraph.frontend.indexing import ONE, ZERO, element, word
 from qgraph.frontend.lengths import Lengths
-from qgraph.frontend.ranks import is_elementwise, known, rank, reduction
+from qgraph.frontend.ranks import is_elementwise, known, new_array, rank, reduction
 from qgraph.frontend.region import Region, task_statements
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.tasks import parallel_task
 from qgraph.frontend.unit import ADDED, SHARED, Unit
 from qgraph.frontend.views import Seen, size_of, view_of
 from qgraph.program import WORD, ArrayType, Leaf, Task, Temporary, Verdict
-from qgraph.source import copied
+from qgraph.source import as_written, copied, standing_for
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
 # Functions of a number, and of how many decimals it keeps.
@@ -49,8 +50,8 @@ def bind_view(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
 
 
 def is_slice(scope: Scope, target: ast.expr) -> bool:
-    """Whether an assignment to ``target`` is one to a part of an array."""
-    return isinstance(target, ast.Subscript) and rank(scope, target) > 0
+    """Whether an assignment to ``target`` is one to a part of an array, and not to an element of a tuple of arrays."""
+    return isinstance(target, ast.Subscript) and rank(scope, target) > 0 and known(scope, target) is None
 
 
 def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign, target: ast.expr, value: ast.expr) -> None:
@@ -70,7 +71,7 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
         value = ast.copy_location(ast.BinOp(place, node.op, value), node)
     if isinstance(value, ast.Tuple):
         raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` assigns a tuple to a part of an array",
+            f"`{as_written(node)}` assigns a tuple to a part of an array",
             scope.span(value),
             hint="assign its parts to elements, one by one",
         )
@@ -93,9 +94,9 @@ def _check_in_place(scope: Scope, node: ast.AugAssign, target: ast.expr, value: 
     result = element_type(scope, ast.copy_location(ast.BinOp(target, node.op, value), node))
     if of_target is not None and result is not None and not np.can_cast(result, of_target, "same_kind"):
         raise KernelTypeError(
-            f"`{ast.unparse(node)}` computes {result}, and `{ast.unparse(target)}` is of type {of_target}",
+            f"`{as_written(node)}` computes {result}, and `{as_written(target)}` is of type {of_target}",
             scope.span(node),
-            hint=f"NumPy refuses this too: write `{ast.unparse(target)} = ...`, which converts",
+            hint=f"NumPy refuses this too: write `{as_written(target)} = ...`, which converts",
         )
 
 
@@ -115,7 +116,7 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     region.run(scope).assign(scope, name, _at(start, node))
     bounds, task = parallel_task(region.unit, *body.loop([_at(step, node)], node), declared=False)
     region.add(*task_statements(bounds, task))
-    result: ast.expr = ast.Name(name, ast.Load())
+    result: ast.expr = standing_for(ast.Name(name, ast.Load()), node)
     if kind == "mean":
         result = ast.BinOp(result, ast.Div(), body.size(node))
     if kind in ("dot", "vdot") and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
@@ -142,15 +143,16 @@ def _operands(scope: Scope, node: ast.expr, kind: str) -> list[ast.expr]:
     wanted = 2 if kind in ("dot", "vdot") else 1
     if len(operands) != wanted or node.keywords:
         raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` has arguments that are not supported at kernel level",
+            f"`{as_written(node)}` has arguments that are not supported at kernel level",
             scope.span(node),
-            hint=f"`{ast.unparse(node.func)}` takes {'two vectors' if wanted == 2 else 'one array'} here, and gives one number",
+            hint=f"`{as_written(node.func)}` takes {'two vectors' if wanted == 2 else 'one array'} here, and gives one number; "
+            "for one of each row write a loop: for i in range(m): t[i] = np.sum(u[i])",
         )
     if wanted == 2 and [rank(scope, operand) for operand in operands] != [1, 1]:
         raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` is no product of two vectors",
+            f"`{as_written(node)}` is no product of two vectors",
             scope.span(node),
-            hint="write a loop for products of matrices",
+            hint=new_arrays.instead(node, np.dot),
         )
     return operands
 
@@ -220,7 +222,7 @@ class _Elements:
     def assigned(self, node: ast.expr) -> ViewRef:
         """The part of an array that a statement assigns: the loop goes over its elements."""
         view = self._target = self._view(node)
-        texts = [ast.unparse(node)] * len(view.along)
+        texts = [as_written(node)] * len(view.along)
         self._lengths = Lengths(self._region, self.scope, [along.count for along in view.along], texts)
         self._name_variables()
         return view
@@ -231,7 +233,7 @@ class _Elements:
         self._lengths = Lengths(self._region, self.scope, [ONE] * ndim, [""] * ndim, exact=exact)
         operands = [(operand, self._view(operand)) for operand in _array_operands(self.scope, value)]
         for axis in range(-ndim, 0):
-            lengths = [(view.along[axis].count, ast.unparse(operand)) for operand, view in operands if len(view.along) >= -axis]
+            lengths = [(view.along[axis].count, as_written(operand)) for operand, view in operands if len(view.along) >= -axis]
             self._lengths.join(ndim + axis, lengths, value)
         self._name_variables()
 
@@ -265,7 +267,7 @@ class _Elements:
             return result
         if dtype is None:
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` is of a slice whose length only the device knows, and the type of its elements is not "
+                f"`{as_written(node)}` is of a slice whose length only the device knows, and the type of its elements is not "
                 "known",
                 self.scope.span(node),
                 hint="write a loop: for i in range(...): s = max(s, ...)",
@@ -289,23 +291,25 @@ class _Elements:
                 return _at(ast.UnaryOp(node.op, self.visit(operand)), node)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return _at(ast.Compare(self.visit(left), [op], [self.visit(right)]), node)
-            case ast.Call():
+            case ast.Call() if is_elementwise(self.scope, node.func):
                 return self._call(node)
+            case ast.Call() | ast.BinOp():
+                raise new_array(self.scope, node)
             case ast.Name() | ast.Attribute() | ast.Subscript():
                 return self.at(self._view(node), node)
         raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` is no elementwise expression",
+            f"`{as_written(node)}` is no elementwise expression",
             self.scope.span(node),
             hint="use operators, comparisons, np.where and NumPy's functions of numbers; `&`, `|`, `~` instead of and, or, not",
         )
 
     def _call(self, node: ast.Call) -> ast.expr:
         bound = known(self.scope, node.func)
-        if not is_elementwise(self.scope, node.func) or node.keywords:
+        if node.keywords:
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` is no elementwise function",
+                f"`{as_written(node)}` is given `{node.keywords[0].arg}` by name",
                 self.scope.span(node),
-                hint="use NumPy's functions of numbers, such as np.sqrt; or write a loop",
+                hint="give NumPy's functions of numbers their operands alone, such as np.sqrt(x); or write a loop",
             )
         assert isinstance(bound, Value)
         arguments = [self.visit(argument) for argument in node.args]
@@ -316,13 +320,13 @@ class _Elements:
             return _at(word(self.scope, np.minimum, above, arguments[2]), node)
         if bound.value in _ROUNDING and len(arguments) == 2 and rank(self.scope, node.args[1]):
             raise KernelSyntaxError(
-                f"the number of decimals, `{ast.unparse(node.args[1])}`, is an array",
+                f"the number of decimals, `{as_written(node.args[1])}`, is an array",
                 self.scope.span(node.args[1]),
                 hint="NumPy wants one number for all elements",
             )
         if len(arguments) not in _arities(bound.value):
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` has {len(arguments)} arguments", self.scope.span(node), hint="see NumPy's manual"
+                f"`{as_written(node)}` has {len(arguments)} arguments", self.scope.span(node), hint="see NumPy's manual"
             )
         return _at(ast.Call(copied(node.func), arguments, []), node)
 
@@ -331,8 +335,8 @@ class _Elements:
         if self._target is None or not self._reads_target(node):
             return copied(node)
         name = f"{SHARED}held{len(self._unit.slots)}"
-        self.scope.names[name] = bind_value(self._region, self.scope, node)
-        return _at(ast.Name(name, ast.Load()), node)
+        self.scope.bind(name, bind_value(self._region, self.scope, node))
+        return _at(standing_for(ast.Name(name, ast.Load()), node), node)
 
     def _reads_target(self, node: ast.expr) -> bool:
         if host_expression(self._unit, self.scope, node) is not None:
@@ -354,7 +358,7 @@ class _Elements:
         missing = len(self._lengths) - len(view.along)
         if missing < 0:
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` has {len(view.along)} dimensions, and `{self._lengths.last_text}` {len(self._lengths)}",
+                f"`{as_written(node)}` has {len(view.along)} dimensions, and `{self._lengths.last_text}` {len(self._lengths)}",
                 self.scope.span(node),
                 hint="leave dimensions out with an index, `u[0]`",
             )
@@ -407,7 +411,7 @@ class _Elements:
         unit, span = self._unit, self.scope.span(statement)
         assert isinstance(view.leaf.type, ArrayType)
         sizes = [along.count.host or size_of(unit, view.leaf, along.axis) for along in view.along]
-        names = tuple(unit.host_value(size, span, "size", text=ast.unparse(node)).id for size in sizes)
+        names = tuple(unit.host_value(size, span, "size", text=as_written(node)).id for size in sizes)
         leaf = Leaf(unit.array_name("copy"), "a copy of the right side", ArrayType(view.leaf.type.dtype, len(names), "C"))
         unit.add_temporary(Temporary(leaf, names, span), tuple(sizes))
         along = tuple(Along(axis, ZERO, ONE, old.count) for axis, old in enumerate(view.along))

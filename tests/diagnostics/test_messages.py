@@ -24,8 +24,10 @@ import pytest
 from numba import cuda
 
 import qgraph
+from tests.messages import fault_of, made_names
 
 GOLDENS = Path(__file__).parent / "goldens"
+SOURCE = Path(__file__).read_text()
 POISON = 77
 
 pytestmark = pytest.mark.needs("compiler")
@@ -2520,8 +2522,8 @@ def type_of_a_function_of_numpy_that_kernels_lack():
     return kernel, (floats(),)
 
 
-@bad(TYPES)
-def type_of_an_array_that_is_made_in_a_loop():
+@bad(SYNTAX)
+def an_array_that_is_made_in_a_loop():
     def kernel(x):
         for i in range(x.shape[0]):
             t = np.zeros(3)
@@ -2710,6 +2712,213 @@ def an_option_that_is_no_bool():
     return lambda: qgraph.kernel(fuse=1)
 
 
+# --- new arrays, and what funcs give ------------------------------------------------------------------------------------
+
+
+MAKERS = {
+    "cumsum": "np.cumsum(x)",
+    "sort": "np.sort(x)",
+    "flip": "np.flip(x)",
+    "outer": "np.outer(x, y)",
+    "copy": "np.copy(x)",
+    "linspace": "np.linspace(0, 1, 5)",
+    "arange": "np.arange(5)",
+    "ones": "np.ones(5)",
+    "product_of_a_matrix": "u @ x",
+    "reshape": "np.reshape(x, (5, 1))",
+    "astype": "x.astype(np.float32)",
+    "concatenate": "np.concatenate((x, y))",
+    "real_part": "z.real",
+}
+
+
+@qgraph.func
+def same_array(v):
+    return v
+
+
+@qgraph.func
+def one_of_two(v, w):
+    if v[0] > 0:
+        return v[1:]
+    return w[1:]
+
+
+@qgraph.func
+def from_a_loop(v, w):
+    for i in qgraph.serial(range(3)):
+        if v[i] > 1:
+            return v
+    return w
+
+
+@qgraph.func
+def sum_and_largest(v):
+    return np.sum(v), np.max(v)
+
+
+@qgraph.func
+def put_first(values):
+    values[0] = 2.0
+
+
+@bad(SYNTAX)
+def an_array_from_two_branches():
+    def kernel(x, y):
+        x[1:] = one_of_two(x, y)
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def an_array_from_a_loop():
+    def kernel(x, y):
+        x[:] = from_a_loop(x, y)
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def an_array_of_one_call_or_another():
+    def kernel(x, y, n):
+        w = same_array(x) if n > 1 else same_array(y)
+        x[:] = w
+
+    return kernel, (floats(), floats(), 3)
+
+
+@bad(SYNTAX)
+def a_tuple_of_a_func_as_a_number():
+    def kernel(x):
+        x[0] = 2 * sum_and_largest(x)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_tuple_of_a_func_for_three_elements():
+    def kernel(x):
+        x[0], x[1], x[2] = sum_and_largest(x)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_field_of_what_a_func_gives():
+    def kernel(x):
+        x[0] = sum_and_largest(x).least
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def an_array_unpacked_into_elements():
+    def kernel(x, y):
+        x[0], x[1] = same_array(y)
+
+    return kernel, (floats(), floats(2))
+
+
+@bad(SYNTAX)
+def an_array_for_one_element():
+    def kernel(x, y):
+        x[0] = same_array(y)
+
+    return kernel, (floats(), floats())
+
+
+@bad(TYPES)
+def type_an_array_for_one_element_in_a_loop():
+    def kernel(x, y):
+        for i in range(3):
+            x[i] = y
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def an_element_of_a_tuple_that_is_assigned():
+    def kernel(x, y):
+        put_first((x, y))
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def a_size_that_a_branch_changes():
+    def kernel(x):
+        n = x.shape[0]
+        if x[0] > 1:
+            n = 2
+        t = qgraph.zeros(n)
+        x[0] = t[0]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_temporary_like_a_part_of_a_length_of_the_device():
+    def kernel(x, k):
+        t = qgraph.empty_like(x[k[0] :])
+        t[:] = 2.0
+
+    return kernel, (floats(), ints())
+
+
+@bad(TYPES)
+def a_new_array_as_a_condition():
+    def kernel(x):
+        if np.ones(5) > x:
+            x[0] = 1.0
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def what_a_func_makes_as_a_condition():
+    def kernel(x):
+        while same_array(x) < 3:
+            x[0] += 1.0
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_prefix_sum():
+    def kernel(x, y):
+        y[:] = np.cumsum(x)
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def a_matrix_times_a_vector():
+    def kernel(u, x, y):
+        y[:] = u @ x
+
+    return kernel, (np.eye(5), floats(), floats())
+
+
+@bad(SYNTAX)
+def a_copy_with_a_name():
+    def kernel(x):
+        c = np.copy(x)
+        x[0] = c[1]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_reshaped_array_and_a_size():
+    def kernel(x):
+        n = x.shape[0]
+        w = np.reshape(x, (n, 1))
+        t = qgraph.zeros(n)
+        x[0] = t[0] + w[0, 0]
+
+    return kernel, (floats(),)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_message(name, request):
     case = CASES[name]
@@ -2760,6 +2969,38 @@ def test_cuda_says_the_same_of_the_same_line(name):
     with pytest.raises(TYPES) as caught:
         qgraph.kernel(backend="cuda")(getattr(kernel, "__wrapped__", kernel)).ptx(*arguments)
     assert (caught.value.found, caught.value.span.line) == (on_cpu.found, on_cpu.span.line)
+
+
+NEW_ARRAYS = """
+import numpy as np
+import qgraph
+
+def kernel(x, y, u, z, out):
+    {statement}
+"""
+
+
+@pytest.mark.parametrize("statement", ["out[:] = {}", "out[:] = 2 * {}", "w = {}", "out[0] = {}", "w = {}[1:]"])
+@pytest.mark.parametrize("made", MAKERS.values(), ids=MAKERS)
+def test_a_new_array_is_refused_with_what_to_write_instead(statement, made, tmp_path):
+    path = tmp_path / "kernels.py"
+    source = NEW_ARRAYS.format(statement=statement.format(made))
+    path.write_text(source)
+    names: dict[str, Any] = {}
+    exec(compile(source, path, "exec"), names)
+    with pytest.raises(SYNTAX) as caught:
+        qgraph.kernel(backend="cpu")(names["kernel"]).plan(floats(), floats(), np.eye(5), np.zeros(5, complex), floats())
+    error = caught.value
+    assert made in error.found
+    assert not fault_of(error, source)
+    if not statement.startswith("out[0]"):
+        assert "is a new array" in error.found
+        assert any(word in error.hint for word in ("for i in", "t = qgraph.", "[::-1]", "[:, None]", "before the call"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_golden_has_a_name_that_its_reader_did_not_write(name):
+    assert made_names((GOLDENS / f"{name}.txt").read_text(), SOURCE) == []
 
 
 def test_every_golden_belongs_to_a_case():
