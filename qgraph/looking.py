@@ -25,7 +25,7 @@ class Looking:
         self.options = options
         self._source: SourceFunction = parse(function, "@qgraph.kernel")
         # What a kernel is to another kernel that calls it: a func.
-        self.__qgraph_kernel__ = Func(function)
+        self.__qgraph_kernel__ = Func(function, self._source)
         parameters = self._source.signature.parameters
         for parameter in parameters.values():
             if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):

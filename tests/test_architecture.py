@@ -21,7 +21,7 @@ import pytest
 import qgraph
 
 PACKAGE = Path(qgraph.__file__).parent
-RECORDS = {"program", "plan", "compiled", "combining", "accumulating", "language", "options"}
+RECORDS = {"compiled_in", "program", "plan", "compiled", "combining", "accumulating", "language", "options"}
 BASE = {"errors", "source", "stack"}
 STAGES = {"frontend", "lowering", "runtime"}
 PUBLIC = {"__init__", "__main__"}

@@ -78,7 +78,10 @@ def _makes_itself(cls: type) -> bool:
 
 def refuse_own_code(scope: Scope, cls: object, node: ast.Call) -> None:
     """Raise ``KernelSyntaxError`` where a named tuple or dataclass is made of its fields, and would run code of its own."""
-    if isinstance(cls, type) and _makes_itself(cls):
+    if not isinstance(cls, type):
+        return
+    scope.watch_class(cls)
+    if _makes_itself(cls):
         raise _error(
             scope,
             f"`{ast.unparse(node)}` runs code of {cls.__name__}, which has a constructor of its own",

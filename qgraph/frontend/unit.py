@@ -11,8 +11,6 @@ from typing import Literal
 from qgraph.frontend.accesses import LoopFacts
 from qgraph.frontend.bindings import HostExpr
 from qgraph.frontend.limits import most_of
-from qgraph.frontend.parse import SourceFunction, parse
-from qgraph.language import Func
 from qgraph.program import ArrayType, Cast, Effects, Fault, HostValue, Leaf, Selection, Slot, Temporary
 from qgraph.source import Span
 
@@ -65,7 +63,6 @@ class Unit:
         self.stops = False
         # What was judged of each parallel loop, by the name of its task.
         self.judged: dict[str, LoopFacts] = {}
-        self._sources: dict[Func, SourceFunction] = {}
         self._task_names: dict[str, int] = {}
         self._words = 0
         self._casts: dict[str, Cast] = {}
@@ -74,13 +71,6 @@ class Unit:
         # The conditions of the branches that are being laid out, outermost first; None for one that only the device knows.
         self._conditions: list[ast.expr | None] = []
         self._host_by_source: dict[tuple[str, str], HostValue] = {}
-
-    def source_of(self, func: Func) -> SourceFunction:
-        """The parsed source of a func, read once."""
-        source = self._sources.get(func)
-        if source is None:
-            source = self._sources[func] = parse(func.function, "@qgraph.func")
-        return source
 
     def array_dimensions(self) -> dict[str, int]:
         """The number of dimensions of each array leaf."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy
@@ -177,7 +177,12 @@ def array_type(view: ArrayView) -> ArrayType:
 
 def kind_of(value: object) -> Kind:
     """What ``value`` is as an argument."""
-    kind = _kind_of_type(type(value))
+    kind = _KINDS.get(type(value))
+    if kind is None:
+        kind = _find_kind(type(value))
+        # A class may be made a dataclass, and somebody may say how its arrays are adopted.
+        if kind not in ("callable", "other"):
+            _KINDS[type(value)] = kind
     # An object may carry the interface as an attribute of its own.
     if kind in ("callable", "other") and not isinstance(value, type) and hasattr(value, "__cuda_array_interface__"):
         return "array"
@@ -198,7 +203,7 @@ def _find_kind(cls: type) -> Kind:
     return next((kind for kind, holds in kinds if holds), "other")
 
 
-_kind_of_type: Callable[[type], Kind] = lru_cache(maxsize=1024)(_find_kind)
+_KINDS: weakref.WeakKeyDictionary[type, Kind] = weakref.WeakKeyDictionary()
 
 
 def _number(value: Any, path: str) -> tuple[ScalarType, Value]:
