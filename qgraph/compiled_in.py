@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 Holds = Callable[[], bool]
+# What is something else each time.
+CHANGING = object()
 
 
 class Attributes:
@@ -79,36 +81,45 @@ class CompiledIn:
             self._checks[place] = lambda: snapshot(compute()) == then
         return True
 
-    def python(self, function: FunctionType) -> dict[str, object]:
-        """Everything that a function looks at which Numba compiles, all the way down; the values, as they are written."""
-        result: dict[str, object] = {}
+    def python(self, function: FunctionType) -> list[tuple[str, object]]:
+        """Everything that a function looks at which Numba compiles, all the way down: how it is written, and what it is.
+
+        That is ``CHANGING`` where it is something else each time.
+        """
+        result: list[tuple[str, object]] = []
         self._python(function, result, set())
         return result
 
-    def _python(self, function: FunctionType, result: dict[str, object], seen: set[object]) -> None:
+    def _python(self, function: FunctionType, result: list[tuple[str, object]], seen: set[object]) -> None:
         if id(function) in seen:
             return
         seen.add(id(function))
+        keywords = function.__kwdefaults__ or {}
         self.attribute(function, "__code__", function.__code__)
         self.attribute(function, "__defaults__", function.__defaults__)
         self.computed(("keywords", id(function)), lambda: function.__kwdefaults__, function.__kwdefaults__)
+        own = (function.__code__, *(function.__defaults__ or ()), *keywords.values())
+        result += [(f"{function.__name__}()", value) for value in own]
         attributes = attributes_of(function.__code__)
         for name, value in looked_up(function):
             self.name(function, name, value)
             self._member(name, value, attributes, result, seen)
 
-    def _member(self, text: str, value: Any, attributes: frozenset[str], result: dict[str, object], seen: set[object]) -> None:
-        result[text] = value
+    def _member(
+        self, text: str, value: Any, attributes: frozenset[str], result: list[tuple[str, object]], seen: set[object]
+    ) -> None:
+        result.append((text, value))
         inner = numba_function(value)
         if inner is not None:
             self._python(inner, result, seen)
-        if isinstance(value, (ModuleType, EnumMeta)) and (id(value), attributes) not in seen:
-            seen.add((id(value), attributes))
-            for name in sorted(attributes):
-                if name in vars(value) or (not is_known(value) and hasattr(value, name)):
-                    member = getattr(value, name)
-                    self.attribute(value, name, member)
-                    self._member(f"{text}.{name}", member, attributes, result, seen)
+        if not isinstance(value, (ModuleType, EnumMeta)) or (id(value), attributes) in seen:
+            return
+        seen.add((id(value), attributes))
+        for name in sorted(attributes):
+            if name in vars(value) or (not is_known(value) and hasattr(value, name)):
+                member = getattr(value, name)
+                settled = self.attribute(value, name, member)
+                self._member(f"{text}.{name}", member if settled else CHANGING, attributes, result, seen)
 
     @property
     def holds(self) -> Holds:

@@ -12,6 +12,7 @@ import dataclasses
 from _ctypes import CFuncPtr
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Literal
 
 import numpy as np
@@ -562,7 +563,9 @@ def is_array(value: object) -> bool:
     """Whether ``value`` is an array of any library: what a kernel can take as an argument only."""
     if isinstance(value, np.ndarray):
         return True
-    return not isinstance(value, type) and (hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"))
+    return not isinstance(value, (type, ModuleType)) and (
+        hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__")
+    )
 
 
 def holds_arrays(value: object, *, written: bool = False) -> bool:

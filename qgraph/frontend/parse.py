@@ -168,8 +168,12 @@ def parse(function: Callable[..., Any], word: str) -> SourceFunction:
             f"{word} needs a plain function, not {type(function).__name__}",
             hint="mark a function that is written with `def` in a file or a notebook cell",
         )
-    tree, file = _tree_of(function, word)
+    tree, file, compiled = _tree_of(function, word)
     reject(tree, file)
+    _check_code(function, tree, file, compiled)
+    owner = _class_of(function.__code__)
+    if owner:
+        tree = _Mangled(owner).visit(tree)
     closure = ClosureNamespace(function.__code__.co_freevars, function.__closure__ or ())
     return SourceFunction(
         function,
@@ -203,7 +207,8 @@ def _annotation(annotation: object, names: Mapping[str, Any], closure: Mapping[s
     return value
 
 
-def _tree_of(function: FunctionType, word: str) -> tuple[ast.FunctionDef, str]:
+def _tree_of(function: FunctionType, word: str) -> tuple[ast.FunctionDef, str, CodeType]:
+    """What is written of a function, its file, and the code that Python makes of that."""
     code = function.__code__
     file = code.co_filename
     linecache.checkcache(file)
@@ -239,7 +244,11 @@ def _tree_of(function: FunctionType, word: str) -> tuple[ast.FunctionDef, str]:
     with warnings.catch_warnings():
         # Python warned about the source when it was first compiled.
         warnings.simplefilter("ignore", SyntaxWarning)
-        compiled = compile(header + text, file, "exec", options, dont_inherit=True)
+        return tree, file, compile(header + text, file, "exec", options, dont_inherit=True)
+
+
+def _check_code(function: FunctionType, tree: ast.FunctionDef, file: str, compiled: CodeType) -> None:
+    code = function.__code__
     if not any(_same_code(each, code) for each in _codes_in(compiled) if each.co_name == tree.name):
         raise KernelSyntaxError(
             f"the source of {function.__name__}() is not what Python compiled: {file} has changed since it was imported, or "
@@ -247,8 +256,6 @@ def _tree_of(function: FunctionType, word: str) -> tuple[ast.FunctionDef, str]:
             Span.of(tree, file),
             hint="import the module anew, or start Python anew",
         )
-    owner = _class_of(code)
-    return (_Mangled(owner).visit(tree) if owner else tree), file
 
 
 # The `from __future__ import` of the module, as flags of its code.

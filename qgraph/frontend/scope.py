@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Hashable, Mapping
 from types import ModuleType
 
-from qgraph.compiled_in import Attributes, CompiledIn, numba_function
+from qgraph.compiled_in import CHANGING, Attributes, CompiledIn, numba_function
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, StructRef, Value
 from qgraph.frontend.compile_time import constant_of, is_static_call, known_test, static_value
@@ -131,6 +131,9 @@ class Scope:
                 if bound is None:
                     self._globals.compiled_in.name(source.function, node.id, value)
                 return bound or Value(value)
+        if is_free:
+            hint = "assign it in the function around before the kernel is called"
+            raise KernelSyntaxError(f"`{node.id}` has no value yet", self.span(node), hint=hint)
         raise KernelSyntaxError(f"the name `{node.id}` does not exist", self.span(node), hint=self._suggestion(node.id))
 
     def static(self, node: ast.expr) -> Binding | None:
@@ -239,12 +242,14 @@ class Scope:
         """Everything that a function looks at which Numba compiles is compiled in.
 
         Raises:
-            KernelSyntaxError: an array, whose elements Numba compiles in.
+            KernelSyntaxError: an array, whose elements Numba compiles in, or something else each time.
         """
         python = numba_function(value)
         if python is None:
             return
-        for text, found in self._globals.compiled_in.python(python).items():
+        for text, found in self._globals.compiled_in.python(python):
+            if found is CHANGING:
+                raise _another_each_time(text, self.span(node))
             if holds_arrays(found, written=True):
                 raise KernelSyntaxError(
                     f"`{ast.unparse(node)}` uses the array `{text}`, whose elements Numba compiles in as they are now",

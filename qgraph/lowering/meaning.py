@@ -56,5 +56,5 @@ def _value(value: object, seen: dict[int, int]) -> Hashable:
     python = numba_function(value)
     if python is not None:
         # Held: what it looked at may be gone when its names are others.
-        return id(value), tuple(map(Same, CompiledIn().python(python).values()))
+        return id(value), tuple(Same(found) for _, found in CompiledIn().python(python))
     return id(value)
