@@ -9,6 +9,7 @@ import functools
 import inspect
 import linecache
 import operator
+import tokenize
 import warnings
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
@@ -221,12 +222,12 @@ def _tree_of(function: FunctionType, word: str) -> tuple[ast.FunctionDef, str, C
             hint=f"{word} reads the function's source: define it in a file or a notebook cell, not through exec or stdin",
         ) from error
     first += 1
-    text = "".join(inspect.getblock(lines[first - 1 :]))
-    header = _around(code, text)
     options = code.co_flags & _FUTURE
     try:
+        text = "".join(inspect.getblock(lines[first - 1 :]))
+        header = _around(code, text)
         module = compile(header + text, file, "exec", ast.PyCF_ONLY_AST | options, dont_inherit=True)
-    except SyntaxError as error:
+    except (SyntaxError, tokenize.TokenError) as error:
         raise KernelSyntaxError(
             f"the source of {function.__name__}() cannot be parsed on its own ({file}:{first})",
             hint="define the function with a def statement of its own",
