@@ -238,7 +238,8 @@ class _Rewriter(ast.NodeTransformer):
             return self._constant(value, node)
         if holds_arrays(value):
             hint = "give it a name of its own in the module, or pass it to the kernel as an argument"
-            raise self._error(f"`{ast.unparse(node)}` is an array inside a global object", node, hint)
+            what = "holds arrays, and is" if isinstance(value, tuple) else "is an array inside"
+            raise self._error(f"`{ast.unparse(node)}` {what} a global object", node, hint)
         if isinstance(value, ModuleType):
             raise self._error(f"the module `{ast.unparse(node)}` cannot be used as a value", node, "call one of its functions")
         if isinstance(value, np.void):

@@ -190,7 +190,7 @@ class Scope:
             raise KernelSyntaxError(f"`{ast.unparse(node)}` is a CUDA intrinsic", self.span(node), hint=CUDA_HINT)
         member = getattr(type(owner), node.attr, None)
         if isinstance(member, Func) and node.attr not in getattr(owner, "__dict__", ()):
-            self.watch(type(owner), node.attr, member, node)
+            self._watch_method(owner, node, member)
             return BoundFunc(member, base)
         if not _is_constant_owner(owner):
             raise KernelSyntaxError(
@@ -212,6 +212,13 @@ class Scope:
         """
         if not self._globals.compiled_in.attribute(owner, key, value):
             raise _another_each_time(ast.unparse(node), self.span(node))
+
+    def _watch_method(self, owner: object, node: ast.Attribute, member: Func) -> None:
+        """The func that ``owner``, which is no argument, has of its class is compiled in."""
+        self.watch(owner, "__class__", type(owner), node)
+        self.watch(type(owner), node.attr, member, node)
+        place = ("own", id(owner), node.attr)
+        self.computed(node, place, lambda: node.attr in getattr(owner, "__dict__", ()), False)
 
     def watch_default(self, source: SourceFunction, parameter: inspect.Parameter) -> None:
         """A default of a function is compiled in."""

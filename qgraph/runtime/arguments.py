@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy
 
 from qgraph.errors import ArgumentError
+from qgraph.language import Func
 from qgraph.program import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
 from qgraph.runtime.adopt import DTYPE_NAMES, adopt, adopter_of, refuse
 from qgraph.runtime.array_view import ArrayView
@@ -159,6 +160,10 @@ class _Describer:
 
     def _dataclass(self, path: str, stem: str, value: Any) -> StructType:
         self._enter(path, value)
+        for name in funcs_of(value):
+            if name in vars(value):
+                found = f"it has a `{name}` of its own, which hides the func of {type(value).__name__}"
+                refuse(path, found, f"delete the attribute, or give it another name than `{name}`")
         fields = []
         for field in dataclasses.fields(value):
             try:
@@ -168,6 +173,14 @@ class _Describer:
             fields.append((field.name, self.visit(f"{path}.{field.name}", f"{stem}_{field.name}", item)))
         self._open.pop()
         return StructType(type(value), tuple(fields))
+
+
+def funcs_of(value: object) -> tuple[str, ...]:
+    """The funcs of an object's class, where attributes of its own may hide them."""
+    if not hasattr(value, "__dict__"):
+        return ()
+    members = {name: member for base in reversed(type(value).__mro__) for name, member in vars(base).items()}
+    return tuple(name for name, member in members.items() if isinstance(member, Func))
 
 
 def array_type(view: ArrayView) -> ArrayType:
