@@ -189,7 +189,9 @@ def snapshot(value: Any) -> Hashable:
 
 
 def numba_function(value: Any) -> FunctionType | None:
-    """The Python function of one that Numba compiles; None for anything else."""
+    """The Python function of one that Numba compiles; None for anything else, as what wraps one."""
+    if type(value).__module__.split(".")[0] != "numba":
+        return None
     function = getattr(value, "py_func", None)
     return function if isinstance(function, FunctionType) else None
 

@@ -499,8 +499,9 @@ class Func:
     """
 
     def __init__(self, function: Callable[..., Any], source: Any) -> None:
-        self.function, self.source = function, source
         functools.update_wrapper(self, function)
+        # Last: what ``function`` wraps may be a func, whose attributes it has then.
+        self.function, self.source = function, source
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it as plain Python."""

@@ -3,7 +3,7 @@
 __main__, __init__
 kernel and what it runs on                      (every other module of the package itself)
 frontend/   lowering/   runtime/                (never each other)
-program, plan, compiled, combining, accumulating, language, options
+compiled_in, program, plan, compiled, combining, accumulating, language, options
 errors, source, stack
 """
 

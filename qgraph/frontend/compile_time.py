@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from qgraph import language
-from qgraph.compiled_in import is_known
+from qgraph.compiled_in import is_known, numba_function
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, Gone, HostExpr, LeafRef, StructRef, Value
 from qgraph.program import ArrayType, StructType
@@ -233,7 +233,7 @@ def _is_fixed(value: object, named: bool) -> bool:
         return True
     if isinstance(value, np.generic):
         return not isinstance(value, np.void)
-    if named and (isinstance(value, (FunctionType, language.Func, type, enum.Enum)) or hasattr(value, "py_func")):
+    if named and (isinstance(value, (FunctionType, language.Func, type, enum.Enum)) or numba_function(value) is not None):
         return True
     known = isinstance(value, np.ufunc) or (isinstance(value, Hashable) and value in _PURE)
     return known or getattr(value, "__module__", None) in ("math", "cmath") or (isinstance(value, type) and is_known(value))

@@ -111,8 +111,7 @@ def by_position(scope: Scope, callee: object, node: ast.Call) -> None:
 
 
 def _known_module(function: FunctionType) -> bool:
-    module = function.__module__ or ""
-    return module.split(".")[0] in ("numpy", "math", "cmath", "numba") or hasattr(function, "py_func")
+    return (function.__module__ or "").split(".")[0] in ("numpy", "math", "cmath", "numba")
 
 
 def _error(scope: Scope, found: str, node: ast.AST, hint: str) -> KernelSyntaxError:

@@ -40,6 +40,8 @@ class Globals:
     def enter(self, source: SourceFunction) -> None:
         """The function of ``source`` is compiled in.
 
+        Its code is looked at when it is compiled, not at each call: to ask for it takes as long as a tenth of a call.
+
         Raises:
             KernelSyntaxError: it has other code than its source says.
         """
@@ -49,7 +51,6 @@ class Globals:
                 source.span,
                 hint="decorate the function that has the new code",
             )
-        self.compiled_in.attribute(source.function, "__code__", source.code)
 
     def array(self, namespace: Namespace, key: str, value: object, node: ast.expr) -> Binding | None:
         """What a variable stands for that holds an array: an argument. None for anything else, which is compiled in.
@@ -304,7 +305,7 @@ def is_cuda_object(value: object) -> bool:
     """Whether ``value`` belongs to numba.cuda: its intrinsics have no meaning in plain Python."""
     module = getattr(value, "__module__", None) or getattr(type(value), "__module__", "") or ""
     name = str(getattr(value, "__name__", ""))
-    return (str(module).startswith("numba.cuda") or name.startswith("numba.cuda")) and not hasattr(value, "py_func")
+    return (str(module).startswith("numba.cuda") or name.startswith("numba.cuda")) and numba_function(value) is None
 
 
 def _is_constant_owner(owner: object) -> bool:

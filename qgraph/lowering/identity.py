@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.compiled import TaskCode
-from qgraph.compiled_in import PACKAGES, attributes_of, is_known, looked_up
+from qgraph.compiled_in import PACKAGES, attributes_of, is_known, looked_up, numba_function
 from qgraph.plan import GraphPlan, Node
 from qgraph.program import (
     Branch,
@@ -370,8 +370,8 @@ class _Writer:
             self._compound(value)
         elif dataclasses.is_dataclass(value) and kind.__module__ in ("qgraph.program", "qgraph.compiled"):
             self.record(value)
-        elif isinstance(getattr(value, "py_func", None), FunctionType):
-            self.python(value.py_func)
+        elif (python := numba_function(value)) is not None:
+            self.python(python)
         else:
             self.tag("named")
             self.raw(*_place(value))

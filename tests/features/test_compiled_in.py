@@ -544,20 +544,60 @@ def times(number):
     return decorate
 
 
-@qgraph.func
-@times(10)
-@qgraph.func
-def wrapped(a):
+def plus_one(a):
     return a + 1
 
 
-def use_wrapped(x):
+def add_one(x):
     for i in range(x.shape[0]):
-        x[i] = wrapped(x[i])
+        x[i] += 1
 
 
-def test_a_wrapper_is_what_runs(check):
-    check(use_wrapped, lambda: (np.arange(3.0),))
+def twice(function):
+    @functools.wraps(function)
+    def wrapper(x):
+        function(x)
+        function(x)
+
+    return wrapper
+
+
+MARKS = {"plain": lambda function: function, "func": qgraph.func, "njit": numba.njit, "kernel": qgraph.kernel}
+
+
+@pytest.mark.parametrize("outer", ["plain", "func"])
+@pytest.mark.parametrize("inner", ["plain", "func", "njit"])
+def test_a_wrapper_of_a_function_is_what_runs(rig, inner, outer):
+    wrapped = MARKS[outer](times(10)(MARKS[inner](plus_one)))
+
+    def use(x):
+        for i in range(x.shape[0]):
+            x[i] = wrapped(x[i])
+
+    x = np.arange(3.0)
+    if "plain" in (inner, outer):
+        with pytest.raises(qgraph.KernelSyntaxError, match="is a plain Python function"):
+            rig.run(rig.kernel(use), x)
+    else:
+        rig.run(rig.kernel(use), x)
+        assert x.tolist() == [12.0, 22.0, 32.0]
+
+
+@pytest.mark.parametrize("outer", ["plain", "func", "kernel"])
+@pytest.mark.parametrize("inner", ["plain", "func", "kernel"])
+def test_a_wrapper_of_loops_is_what_runs(rig, inner, outer):
+    wrapped = MARKS[outer](twice(MARKS[inner](add_one)))
+
+    def use(x):
+        wrapped(x)
+
+    x = np.arange(3.0)
+    if "plain" in (inner, outer):
+        with pytest.raises(qgraph.KernelSyntaxError):
+            rig.run(rig.kernel(use), x)
+    else:
+        rig.run(rig.kernel(use), x)
+        assert x.tolist() == [2.0, 3.0, 4.0]
 
 
 class _Private:
@@ -584,16 +624,13 @@ def test_private_names_of_a_class(check, function):
     check(function, lambda: (np.arange(4.0),))
 
 
-def test_code_that_is_replaced_after_calls(rig, module):
-    made = module("def kernel(x):\n    x[0] = 1\ndef other(x):\n    x[0] = 2\n@qgraph.func\ndef inner(a): return a + 1\n")
-    kernel, x = rig.kernel(made["kernel"]), rig.device(np.zeros(1))
-    bound = kernel.bind(x)
-    for _ in range(4):
-        kernel(x)
-    made["kernel"].__code__ = made["other"].__code__
-    for run in (lambda: kernel(x), bound.launch):
-        with pytest.raises(qgraph.KernelSyntaxError, match=r"the code of kernel\(\) was replaced"):
-            run()
+def test_code_that_is_replaced_is_told_where_it_would_be_compiled(rig, module):
+    made = module("@qgraph.func\ndef inner(a): return 1\ndef other(a): return 2\ndef kernel(x):\n    x[0] = inner(x[0])\n")
+    kernel = rig.kernel(made["kernel"])
+    kernel(rig.device(np.zeros(1)))
+    made["inner"].function.__code__ = made["other"].__code__
+    with pytest.raises(qgraph.KernelSyntaxError, match=r"the code of inner\(\) was replaced"):
+        kernel(rig.device(np.zeros(1, np.int64)))
 
 
 def test_a_constructor_that_is_replaced_after_calls(rig):
