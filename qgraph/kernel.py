@@ -14,13 +14,13 @@ from qgraph.bound import Bound
 from qgraph.errors import AssumedParallelWarning, CudaError, PerformanceWarning
 from qgraph.looking import Looking
 from qgraph.options import Options
-from qgraph.program import FrozenName, GlobalArray, GlobalArrayFound
+from qgraph.program import GlobalArray, GlobalArrayFound
 from qgraph.recent import Known, Launched, Ran, RecentCalls
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.backends import DEFAULTS, choose
 from qgraph.runtime.call import CHANGED, Call
 from qgraph.source import Span
-from qgraph.specialisation import Executable, LastLaunch, Specialisation, Variant, forget_code, still_holds
+from qgraph.specialisation import Executable, LastLaunch, Specialisation, Variant, forget_code
 from qgraph.stack import stack_level
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
@@ -64,8 +64,8 @@ class _Reading:
     count: int
     read: Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], bool] | None]
     variant: Variant
-    # Names compiled in, which must still mean what they meant.
-    frozen: tuple[FrozenName, ...]
+    # Whether everything that was compiled in is what it was.
+    holds: Callable[[], bool]
     # What ``set_backend`` had chosen.
     default: str | None
     # The stream of such a call, from its leaves, where it is one only and nothing is copied; 0 where there are no streams.
@@ -255,7 +255,7 @@ class Kernel(Looking):
             found = reading.read(values) if reading.count == len(values) else None
             if found is None or reading.default is not DEFAULTS.backend:
                 continue
-            if still_holds(reading.frozen):
+            if reading.holds():
                 leaves, simple = found
                 return values, reading, leaves, simple
         while True:
@@ -283,7 +283,7 @@ class Kernel(Looking):
         key = (arguments.types, backend, device, tuple(array.place for array in used))
         with self._lock:
             variant = self._variants.get(key)
-            if variant is None or not variant.frozen_still_holds():
+            if variant is None or not variant.holds():
                 self._forget_variant(key)
                 variant = Variant(
                     self._source,
@@ -298,7 +298,7 @@ class Kernel(Looking):
                 self._variants[key] = variant
         read = Reader(self._parameters(used), values, arguments, variant.written_leaves, variant.single_leaves).read
         stream = _no_stream if backend != "cuda" else variant.streams.one_stream(arguments.values)
-        reading = _Reading(len(values), read, variant, variant.program.frozen, default, stream)
+        reading = _Reading(len(values), read, variant, variant.holds, default, stream)
         self._readings = [reading, *self._readings[: _MAX_READINGS - 1]]
         if len(values) - len(self._global_arrays) == self._positional:
             self._recent.watch_numbers(values)

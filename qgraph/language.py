@@ -493,11 +493,15 @@ def is_over(words: Any, index: int, seen: int, number: int) -> bool:
 
 
 class Func:
-    """A function with ``@qgraph.func``: callable from kernels and funcs, and from plain Python as what it is."""
+    """A function with ``@qgraph.func``: callable from kernels and funcs, and from plain Python as what it is.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
+    ``source`` is its parsed source, ``frontend.parse.SourceFunction``.
+    """
+
+    def __init__(self, function: Callable[..., Any], source: Any) -> None:
         functools.update_wrapper(self, function)
+        # Last: what ``function`` wraps may be a func, whose attributes it has then.
+        self.function, self.source = function, source
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it as plain Python."""
@@ -522,11 +526,3 @@ def as_reference(run: Callable[[Func], Callable[..., Any]]) -> Iterator[None]:
 
 
 _REFERENCE: ContextVar[Callable[[Func], Callable[..., Any]] | None] = ContextVar("qgraph_reference", default=None)
-
-
-def func(function: Callable[..., Any]) -> Func:
-    """Mark ``function`` as callable from kernels and funcs.
-
-    Called as a kernel-level statement, its loops become the kernel's loops; inside a loop it is a device function.
-    """
-    return Func(function)

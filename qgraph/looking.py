@@ -24,8 +24,7 @@ class Looking:
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         self.options = options
         self._source: SourceFunction = parse(function, "@qgraph.kernel")
-        # What a kernel is to another kernel that calls it: a func.
-        self.__qgraph_kernel__ = Func(function)
+        self._func = Func(function, self._source)
         parameters = self._source.signature.parameters
         for parameter in parameters.values():
             if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
@@ -39,6 +38,11 @@ class Looking:
         self._global_arrays: tuple[GlobalArray, ...] = ()
         self._positional = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
         self._lock = threading.RLock()
+
+    @property
+    def __qgraph_kernel__(self) -> Func:
+        """What a kernel is to another kernel that calls it; of the class, so that what wraps a kernel is none."""
+        return self._func
 
     # --- arguments ------------------------------------------------------------------------------------------------------
 

@@ -12,10 +12,12 @@ import dataclasses
 from _ctypes import CFuncPtr
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Literal
 
 import numpy as np
 
+from qgraph.compiled_in import Attributes, CompiledIn
 from qgraph.dependence.sections import Section
 from qgraph.errors import QGraphError
 from qgraph.source import Span
@@ -550,24 +552,14 @@ class Fault:
     details: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenName:
-    """A global or closure value that was compiled in: ``namespace[key]`` must still be ``value`` at every call."""
-
-    namespace: Mapping[str, object] = field(compare=False)
-    key: str
-    value: object = field(compare=False)
-    span: Span
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class GlobalArray:
     """An array in a global or closure variable that a kernel uses: an argument that no caller passes.
 
-    ``namespace[key]`` is looked up at each call; ``path`` is how the user writes it.
+    ``namespace.get(key)`` is looked up at each call; ``path`` is how the user writes it.
     """
 
-    namespace: Mapping[str, object]
+    namespace: Namespace
     key: str
     path: str
 
@@ -579,7 +571,7 @@ class GlobalArray:
     @property
     def value(self) -> object:
         """What the variable holds now; None where it is gone."""
-        return self.namespace.get(self.key)
+        return self.namespace.get(self.key, None)
 
 
 class GlobalArrayFound(Exception):  # noqa: N818 - no error: the kernel takes one more argument
@@ -591,19 +583,35 @@ class GlobalArrayFound(Exception):  # noqa: N818 - no error: the kernel takes on
 
 
 Place = tuple[int, str]
+Namespace = Mapping[str, object] | Attributes
 
 
-def place_of(namespace: Mapping[str, object], key: str) -> Place:
+def place_of(namespace: Namespace, key: str) -> Place:
     """What tells a variable from all others that live: where it is kept."""
-    cell = getattr(namespace, "cell", None)
-    return id(namespace if cell is None else cell(key)), key
+    home = getattr(namespace, "home", None)
+    return id(namespace if home is None else home(key)), key
 
 
 def is_array(value: object) -> bool:
     """Whether ``value`` is an array of any library: what a kernel can take as an argument only."""
     if isinstance(value, np.ndarray):
         return True
-    return not isinstance(value, type) and (hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"))
+    return not isinstance(value, (type, ModuleType)) and (
+        hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__")
+    )
+
+
+def holds_arrays(value: object, *, written: bool = False) -> bool:
+    """Whether ``value`` is an array, or a tuple of some; ``written``: one that somebody may write."""
+    if isinstance(value, tuple):
+        return any(holds_arrays(part, written=written) for part in value)
+    return is_array(value) and not (written and _is_constant(value))
+
+
+def _is_constant(value: object) -> bool:
+    while isinstance(value, np.ndarray) and not value.flags.writeable:
+        value = value.base
+    return value is None or isinstance(value, bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -622,7 +630,7 @@ class Program:
     aliases: tuple[tuple[str, str], ...]
     # Leaves that decide a do-while, with the place: each must have one element.
     flags: tuple[tuple[str, Span], ...]
-    frozen: tuple[FrozenName, ...]
+    compiled_in: CompiledIn = field(compare=False)
     result: Result | None = None
     temporaries: tuple[Temporary, ...] = ()
     faults: tuple[Fault, ...] = ()

@@ -6,7 +6,7 @@ import importlib
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from qgraph.errors import ArgumentError, BackendError, PerformanceWarning
 from qgraph.frontend.parse import SourceFunction
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
-from qgraph.program import ArrayType, Branch, FrozenName, GlobalArray, Leaf, Loop, Program, Type
+from qgraph.program import ArrayType, Branch, GlobalArray, Leaf, Loop, Program, Type
 from qgraph.runtime.aliasing import alias_pattern, overlaps_itself
 from qgraph.runtime.call import Again, Call
 from qgraph.runtime.host_values import HostValues
@@ -150,21 +150,10 @@ class Variant:
         with remembering(self._answers):
             return build_program(self.source, self.types, self.leaves, pairs, self.global_arrays, fuse=self.options.fuse)
 
-    def frozen_still_holds(self) -> bool:
-        """Whether every global and closure value that was compiled in is still the same object."""
-        frozen = self.program.frozen
-        return not frozen or still_holds(frozen)
-
-
-def still_holds(frozen: Iterable[FrozenName]) -> bool:
-    """Whether compiled-in names still mean what they meant."""
-    for name in frozen:  # noqa: SIM110 - each call with the same arguments asks, and a generator takes longer than the answer
-        if name.namespace.get(name.key, _MISSING) is not name.value:
-            return False
-    return True
-
-
-_MISSING = object()
+    @property
+    def holds(self) -> Callable[[], bool]:
+        """Tells whether everything that was compiled in is what it was."""
+        return self.program.compiled_in.holds
 
 
 class Specialisation:

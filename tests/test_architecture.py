@@ -4,7 +4,7 @@ __main__, __init__
 kernel and what it runs on                      (every other module of the package itself)
 frontend/   lowering/   runtime/                (never each other)
 dependence/
-program, plan, compiled, combining, accumulating, language, options
+compiled_in, program, plan, compiled, combining, accumulating, language, options
 errors, source, stack
 """
 
@@ -22,7 +22,7 @@ import pytest
 import qgraph
 
 PACKAGE = Path(qgraph.__file__).parent
-RECORDS = {"dependence", "program", "plan", "compiled", "combining", "accumulating", "language", "options"}
+RECORDS = {"dependence", "compiled_in", "program", "plan", "compiled", "combining", "accumulating", "language", "options"}
 BASE = {"errors", "source", "stack"}
 STAGES = {"frontend", "lowering", "runtime"}
 PUBLIC = {"__init__", "__main__"}

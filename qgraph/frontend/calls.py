@@ -85,7 +85,7 @@ def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | V
     """The statements of a func, with its parameters bound to what the call passes; what it returns, or None."""
     unit = region.unit
     refuse_recursion(unit, function, scope, node)
-    source = unit.source_of(function)
+    source = function.source
     names: dict[str, Binding] = {}
     for parameter, argument in bind_call(scope, source, owner, node).items():
         names[parameter] = bind_value(region, scope, argument) if isinstance(argument, ast.expr) else argument

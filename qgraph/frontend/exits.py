@@ -112,7 +112,7 @@ def _structure_of_call(unit: Unit, scope: Scope, node: ast.Call) -> Structure | 
     found = callee(scope, node)
     if found is None or found[0] in unit.calling:
         return None
-    source = unit.source_of(found[0])
+    source = found[0].source
     inner = scope.of(source, {name: Value(None) for name in source.signature.parameters}, Frame(unit, source.tree))
     returns = [child for child in ast.walk(source.tree) if isinstance(child, ast.Return)]
     unit.calling.append(found[0])

@@ -91,7 +91,10 @@ def _makes_itself(cls: type) -> bool:
 
 def refuse_own_code(scope: Scope, cls: object, node: ast.Call) -> None:
     """Raise ``KernelSyntaxError`` where a named tuple or dataclass is made of its fields, and would run code of its own."""
-    if isinstance(cls, type) and _makes_itself(cls):
+    if not isinstance(cls, type):
+        return
+    scope.watch_class(cls)
+    if _makes_itself(cls):
         raise _error(
             scope,
             f"`{as_written(node)}` runs code of {cls.__name__}, which has a constructor of its own",
@@ -121,8 +124,7 @@ def by_position(scope: Scope, callee: object, node: ast.Call) -> None:
 
 
 def _known_module(function: FunctionType) -> bool:
-    module = function.__module__ or ""
-    return module.split(".")[0] in ("numpy", "math", "cmath", "numba") or hasattr(function, "py_func")
+    return (function.__module__ or "").split(".")[0] in ("numpy", "math", "cmath", "numba")
 
 
 def _error(scope: Scope, found: str, node: ast.AST, hint: str) -> KernelSyntaxError:

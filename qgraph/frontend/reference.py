@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.parse import SourceFunction, parse
+from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.resolve import is_do_while
 from qgraph.frontend.scope import Globals, Scope
 from qgraph.language import DoWhile, Func, as_reference
@@ -20,7 +20,7 @@ def run_reference(source: SourceFunction, arguments: dict[str, Any]) -> Any:
 
     def run(func: Func) -> Callable[..., Any]:
         if func not in functions:
-            functions[func] = _plain(parse(func.function, "@qgraph.func"))
+            functions[func] = _plain(func.source)
         return functions[func]
 
     with as_reference(run):

@@ -175,7 +175,7 @@ def callee_needs_region(unit: Unit, scope: Scope, node: ast.Call) -> bool:
     found = callee(scope, node)
     if found is None or found[0] in unit.calling:
         return False
-    source = unit.source_of(found[0])
+    source = found[0].source
     inner = scope.of(source, _parameters(scope, source, found[1], node))
     unit.calling.append(found[0])
     result = needs_region(unit, inner, source.tree.body)

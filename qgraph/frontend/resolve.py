@@ -53,7 +53,7 @@ from qgraph.frontend.ranks import is_ellipsis, parts_of
 from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
-from qgraph.program import FAULTS, SLOTS, Fault, Function, Slot, function_tree, is_array
+from qgraph.program import FAULTS, SLOTS, Fault, Function, Slot, function_tree, holds_arrays
 from qgraph.source import Span, as_written, copied, standing_for
 
 # What a Python integer that divides another may be. "known": the host divides too, and says so before anything runs.
@@ -239,13 +239,18 @@ class _Rewriter(ast.NodeTransformer):
     def _value(self, value: object, node: ast.expr) -> ast.expr:
         if value is None or type(value) in (bool, int, float, complex, str):
             return self._constant(value, node)
-        if is_array(value):
+        if holds_arrays(value):
             hint = "give it a name of its own in the module, or pass it to the kernel as an argument"
-            raise self._error(f"`{as_written(node)}` is an array inside a global object", node, hint)
+            what = "holds arrays, and is" if isinstance(value, tuple) else "is an array inside"
+            raise self._error(f"`{as_written(node)}` {what} a global object", node, hint)
         if isinstance(value, ModuleType):
             raise self._error(f"the module `{as_written(node)}` cannot be used as a value", node, "call one of its functions")
+        if isinstance(value, np.void):
+            hint = "pass it to the kernel in an array of one element, or name its fields in the module"
+            raise self._error(f"`{as_written(node)}` is a record, whose fields may change", node, hint)
         if is_cuda_object(value):
             raise self._error(f"`{as_written(node)}` is a CUDA intrinsic", node, CUDA_HINT)
+        self._scope.look_into(value, node)
         name = self._body.names.add(value, ast.unparse(node))
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
@@ -575,7 +580,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def _device_call(self, function: object, owner: StructRef | Value | None, node: ast.Call) -> ast.expr:
         assert isinstance(function, Func)
-        arguments = bind_call(self._scope, self._body.unit.source_of(function), owner, node)
+        arguments = bind_call(self._scope, function.source, owner, node)
         name, extra, dynamic = self._device_function(function, arguments, node)
         values = [self.visit(arguments[parameter]) for parameter in dynamic]
         values += [_name(leaf) for leaf in extra]
@@ -585,8 +590,7 @@ class _Rewriter(ast.NodeTransformer):
         self, func: Func, arguments: dict[str, Any], node: ast.Call
     ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
         """The compiled-in copy of ``func`` for these arguments: its name, the leaves it takes besides, its parameters."""
-        unit = self._body.unit
-        source = unit.source_of(func)
+        source = func.source
         fixed: dict[str, Binding] = {}
         for parameter, argument in arguments.items():
             bound = argument if not isinstance(argument, ast.expr) else self._scope.static(argument)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from types import CellType, FunctionType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from numba.np.numpy_support import from_dtype
 
 from qgraph import language
 from qgraph.compiled import LETS_FIRST, LETS_LATER, PROGRAMMATIC, WAITS_LAST
+from qgraph.compiled_in import looked_up, numba_function
 from qgraph.errors import BackendError
 from qgraph.lowering.atomics import atomic_word, split_word
 from qgraph.lowering.garbage import garbage_kept
@@ -518,14 +519,40 @@ class _Loads(ast.NodeTransformer):
         return ast.copy_location(ast.Call(ast.copy_location(ast.Name(kind, ast.Load()), node), [node], []), node)
 
 
+def _simulated_python(function: FunctionType, done: dict[int, Any], threads: Threads) -> Any:
+    """A function that Numba compiles elsewhere, as plain Python with all of its kind that it calls."""
+    if id(function) not in done:
+        names = {**function.__globals__}
+        cells = tuple(CellType(*_contents(cell)) for cell in function.__closure__ or ())
+        code = function.__code__
+        done[id(function)] = made = FunctionType(code, names, function.__name__, function.__defaults__, cells)
+        made.__kwdefaults__ = function.__kwdefaults__
+        for name, value in looked_up(function):
+            if numba_function(value) is None:
+                continue
+            plain = _simulated_value(value, done, threads)
+            if name in code.co_freevars:
+                cells[code.co_freevars.index(name)].cell_contents = plain
+            else:
+                names[name] = plain
+    return done[id(function)]
+
+
+def _contents(cell: CellType) -> tuple[Any, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return ()
+
+
 def _simulated_value(value: Any, done: dict[int, Any], threads: Threads) -> Any:
     if isinstance(value, Function):
         return _simulated(value, done, threads)
     if value is cuda_module():
         return threads
-    python = getattr(value, "py_func", None)
-    if inspect.isfunction(python):
-        return python
+    python = numba_function(value)
+    if python is not None:
+        return _simulated_python(python, done, threads)
     if isinstance(value, Cast):
         # An int64 is a Python number here, too: it takes the type of what it meets.
         return int if value.dtype == "int64" and value.scalar else bool if value.dtype == "bool" else np.dtype(value.dtype).type

@@ -19,6 +19,7 @@ from numba.core.datamodel import default_manager, models
 from numba.core.errors import NumbaError, TypingError
 from numba.np.numpy_support import as_dtype, from_dtype
 
+from qgraph.compiled_in import numba_function
 from qgraph.lowering.numba_errors import of_own_code
 from qgraph.lowering.number_code import Emitter, half_truth, make_complex, types
 from qgraph.program import Function, ParallelFunction
@@ -531,8 +532,7 @@ def _python_function(value: Any) -> Any:
         return value
     if isinstance(value, ParallelFunction):
         return None
-    function = getattr(value, "py_func", None)
-    return function if inspect.isfunction(function) else None
+    return numba_function(value)
 
 
 def python_function(function: Function, names: Mapping[str, object] | None = None) -> Any:

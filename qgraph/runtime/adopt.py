@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Literal, NoReturn
@@ -81,8 +82,15 @@ def _find_adopter(cls: type) -> Adopter | None:
     return None
 
 
-#: How arrays of a type are adopted; None where the type does not say.
-adopter_of: Callable[[type], Adopter | None] = lru_cache(maxsize=1024)(_find_adopter)
+_ADOPTERS: weakref.WeakKeyDictionary[type, Adopter] = weakref.WeakKeyDictionary()
+
+
+def adopter_of(cls: type) -> Adopter | None:
+    """How arrays of a type are adopted; None where the type does not say, which it may do later."""
+    found = _ADOPTERS.get(cls)
+    if found is None and (found := _find_adopter(cls)) is not None:
+        _ADOPTERS[cls] = found
+    return found
 
 
 def _adopter_of_instance(value: object) -> Adopter | None:

@@ -1915,6 +1915,109 @@ def names_an_array_in_a_global_tuple():
     return kernel, (floats(),)
 
 
+@bad(SYNTAX)
+def names_an_array_in_a_global_tuple_by_number():
+    def kernel(x):
+        for i in range(3):
+            x[i] = NESTED[i % 1][i]
+
+    return kernel, (floats(),)
+
+
+RECORD = np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")])[0]
+
+
+@bad(SYNTAX)
+def names_a_record():
+    def kernel(x):
+        for i in range(3):
+            x[i] = RECORD["b"]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_an_njit_function_of_an_array():
+    table = floats()
+
+    @numba.njit
+    def look_up(k):
+        return table[k]
+
+    def kernel(x):
+        for i in range(3):
+            x[i] = look_up(i)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_without_a_value():
+    def kernel(x):
+        for i in range(3):
+            x[i] = later
+
+    if kernel.__name__ != "kernel":
+        later = 3
+    return kernel, (floats(),)
+
+
+COUNTER = iter(range(100))
+
+
+@bad(SYNTAX)
+def static_of_something_else_each_time():
+    def kernel(x):
+        for i in range(3):
+            x[i] = qgraph.static(next(COUNTER))
+
+    return kernel, (floats(),)
+
+
+class Changing(type):
+    @property
+    def state(cls):
+        return object()
+
+
+class Changes(metaclass=Changing):
+    pass
+
+
+@bad(SYNTAX)
+def names_an_attribute_that_is_another_each_time():
+    def kernel(x):
+        for i in range(3):
+            x[i] = Changes.state
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_another_code():
+    def kernel(x):
+        x[0] = 1
+
+    def other(x):
+        x[0] = 2
+
+    made = qgraph.kernel(kernel, backend="cpu")
+    kernel.__code__ = other.__code__
+    return lambda: made(floats())
+
+
+@bad(SYNTAX)
+def syntax_another_source():
+    def kernel(x):
+        x[0] = 1
+
+    def other(x):
+        x[0] = 2
+
+    kernel.__code__ = other.__code__.replace(co_firstlineno=kernel.__code__.co_firstlineno)
+    return kernel, (floats(),)
+
+
 @bad(ARGUMENT)
 def call_a_negative_size():
     def kernel(x, n):
