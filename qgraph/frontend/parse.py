@@ -245,8 +245,9 @@ def _tree_of(function: FunctionType, word: str) -> tuple[ast.FunctionDef, str, C
     with warnings.catch_warnings():
         # Python warned about the source when it was first compiled.
         warnings.simplefilter("ignore", SyntaxWarning)
-        # A method of what a module imports is called in another way.
-        modules = [name for name in code.co_names if isinstance(function.__globals__.get(name), ModuleType)]
+        # A method of what a module imports is called in another way. pytest puts others than identifiers there.
+        names = filter(str.isidentifier, code.co_names)
+        modules = [name for name in names if isinstance(function.__globals__.get(name), ModuleType)]
         imports = f"import {', '.join(modules)}\n" if modules else ""
         return tree, file, compile(imports + header + text, file, "exec", options, dont_inherit=True)
 
