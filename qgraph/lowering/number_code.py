@@ -435,6 +435,28 @@ def remainder(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.V
     return builder.select(unsafe, zero, builder.srem(a, builder.select(unsafe, one, b)))
 
 
+def times(factor: float) -> Emitter:
+    """The emitter of ``a * factor``, of a float."""
+
+    def emit(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        return builder.fmul(args[0], ir.Constant(args[0].type, factor))
+
+    return emit
+
+
+def log_of_sum(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """NumPy's ``logaddexp``: the larger number, and ``log1p(exp(-distance))`` more."""
+    (a, b), kind = args, sig.return_type
+    distance = builder.fsub(a, b)
+    size = call_library(context, builder, "fabs", kind, (distance,))
+    larger = builder.select(builder.fcmp_ordered(">", distance, ir.Constant(a.type, 0.0)), a, b)
+    scaled = call_math(context, builder, math.exp, kind, (builder.fneg(size),))
+    more = call_math(context, builder, math.log1p, kind, (scaled,))
+    # Of two infinities the distance is nan.
+    same = builder.fcmp_ordered("==", a, b)
+    return builder.select(same, builder.fadd(a, ir.Constant(a.type, math.log(2.0))), builder.fadd(larger, more))
+
+
 def cube_root(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     """C's ``cbrt``."""
     if context.libdevice:

@@ -105,13 +105,40 @@ def _float_join(typing: NumberTyping, args: _Types) -> Any:
 
 
 def _floating(emit: Emitter, count: int = 2) -> Rule:
-    """A function of floats: integers take F first. ``None`` for complex numbers, which are Numba's."""
+    """A function of ``math``: of Python's floats, which are F, or wider. Complex numbers are Numba's."""
+
+    def rule(typing: NumberTyping, args: _Types) -> Choice | None:
+        return _same(join_all((*args, typing.float_type)), count, emit) if len(args) == count else None
+
+    return rule
+
+
+def _floating_as_numpy(name: str, emit: Emitter, count: int = 2) -> Rule:
+    """A function of NumPy that makes floats of integers: of 16 bits a float32, of more F. Complex numbers are Numba's."""
 
     def rule(typing: NumberTyping, args: _Types) -> Choice | None:
         if len(args) != count:
             return None
-        joined = _float_join(typing, args)
+        joined = join_all(args)
+        if is_integral(joined) and joined in _BYTES:
+            raise NumberError(
+                f"numpy.{name} of a {joined} is a float16, of which kernels have none: convert it, as in numpy.{name}(numpy.float32(a))"
+            )
+        if is_integral(joined):
+            joined = types.float32 if joined in (types.int16, types.uint16) else typing.float_type
         return _same(joined, count, emit)
+
+    return rule
+
+
+_BYTES = (types.boolean, types.int8, types.uint8)
+
+
+def _double(emit: Emitter) -> Rule:
+    """``np.float_power``, whose result is a float64, whatever it is given. Complex numbers are Numba's."""
+
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        return _same(join_all((*args, types.float64)), 2, emit) if len(args) == 2 else None
 
     return rule
 
@@ -369,9 +396,9 @@ def _emit_sign(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     number = 1.0 if code.is_float(kind) else 1
     zero, one = a.type(number * 0), a.type(number)
     below = a.type(-number) if code.is_float(kind) or code.is_signed(kind) else zero
-    # nan and zero stay as they are.
-    negative = builder.select(code.less(builder, kind, a, zero), below, a)
-    return builder.select(code.less(builder, kind, zero, a), one, negative)
+    negative = builder.select(code.less(builder, kind, a, zero), below, zero)
+    sign = builder.select(code.less(builder, kind, zero, a), one, negative)
+    return builder.select(code.is_nan(builder, kind, a), a, sign)
 
 
 def _square(x):  # type: ignore[no-untyped-def]
@@ -385,20 +412,6 @@ def _reciprocal(typing: NumberTyping, args: _Types) -> Choice | None:
         raise NumberError("numpy.reciprocal of an integer is 0 or 1: write 1 / x, or 1 // x")
     kind = plain(args[0])
     return Choice((kind,), kind, lambda _c, builder, _s, args: builder.fdiv(args[0].type(1.0), args[0]))
-
-
-def _degrees(x):  # type: ignore[no-untyped-def]
-    return x * 57.29577951308232
-
-
-def _radians(x):  # type: ignore[no-untyped-def]
-    return x * 0.017453292519943295
-
-
-def _logaddexp(a, b):  # type: ignore[no-untyped-def]
-    if a == b:
-        return a + math.log(2.0)
-    return max(a, b) + math.log1p(math.exp(-abs(a - b)))
 
 
 def _divmod(a, b):  # type: ignore[no-untyped-def]
@@ -477,7 +490,7 @@ _FLOAT_FUNCTIONS = (
     ("lgamma", "", False),
 )
 
-_FLOAT_PAIRS = (("atan2", "arctan2"), ("hypot", "hypot"), ("copysign", "copysign"), ("pow", "float_power"))
+_FLOAT_PAIRS = (("atan2", "arctan2"), ("hypot", "hypot"), ("copysign", "copysign"))
 
 
 def _operators() -> Iterable[tuple[object, Meaning]]:
@@ -515,21 +528,23 @@ def _math() -> Iterable[tuple[object, Meaning]]:
         function = getattr(math, name)
         # LLVM turns its own sqrt and fabs into one instruction.
         emit = code.library_function(name) if name in ("sqrt", "fabs") else code.math_function(function)
-        rule = _floating(emit, 1)
-        yield function, rule
+        yield function, _floating(emit, 1)
         if numpy_name:
+            rule = _floating_as_numpy(numpy_name, emit, 1)
             yield getattr(np, numpy_name), Alias(rule, getattr(cmath, name)) if has_complex else rule
     for name, numpy_name in _FLOAT_PAIRS:
-        rule = _floating(code.math_function(getattr(math, name)))
-        yield getattr(math, name), rule
+        emit = code.math_function(getattr(math, name))
+        yield getattr(math, name), _floating(emit)
         if numpy_name:
-            yield getattr(np, numpy_name), rule
+            yield getattr(np, numpy_name), _floating_as_numpy(numpy_name, emit)
+    yield math.pow, _floating(code.math_function(math.pow))
+    yield np.float_power, _double(code.math_function(math.pow))
     for name in ("floor", "ceil", "trunc"):
         yield getattr(math, name), _to_integer(name)
-    for function, meaning in ((math.degrees, _degrees), (math.radians, _radians)):
-        yield function, Spelling(meaning)
-    for function in (math.cbrt, np.cbrt):
-        yield function, _floating(code.cube_root, 1)
+    for name, factor in (("degrees", 180.0 / math.pi), ("radians", math.pi / 180.0)):
+        yield getattr(math, name), _floating(code.times(factor), 1)
+    yield math.cbrt, _floating(code.cube_root, 1)
+    yield np.cbrt, _floating_as_numpy("cbrt", code.cube_root, 1)
     yield math.fmod, _floating(code.remainder)
 
 
@@ -580,14 +595,14 @@ def _numpy() -> Iterable[tuple[object, Meaning]]:
     yield np.reciprocal, _reciprocal
     for name in ("floor", "ceil", "trunc"):
         yield getattr(np, name), _rounding(code.library_function(name))
-    yield np.rint, _floating(code.library_function("rint"), 1)
+    yield np.rint, _floating_as_numpy("rint", code.library_function("rint"), 1)
     for function in (np.round, np.around):
         yield function, _round_as_numpy
-    yield np.logaddexp, Spelling(_logaddexp)
-    yield np.degrees, Spelling(_degrees)
-    yield np.rad2deg, Spelling(_degrees)
-    yield np.radians, Spelling(_radians)
-    yield np.deg2rad, Spelling(_radians)
+    yield np.logaddexp, _floating_as_numpy("logaddexp", code.log_of_sum)
+    for name in ("degrees", "rad2deg"):
+        yield getattr(np, name), _floating_as_numpy(name, code.times(180.0 / math.pi), 1)
+    for name in ("radians", "deg2rad"):
+        yield getattr(np, name), _floating_as_numpy(name, code.times(math.pi / 180.0), 1)
     yield np.divmod, Spelling(_divmod)
     yield np.logical_and, _logical(code.bit_and)
     yield np.logical_or, _logical(code.bit_or)
