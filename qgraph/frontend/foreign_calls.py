@@ -15,7 +15,15 @@ from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object, is_random
 # Plain Python functions that are words of the language.
 _WORDS = (
     *(*language.ATOMICS, language.match_subject, language.at_least),
-    *(language.wrapped, language.trip_count, language.power, language.divisor, language.step, language.in_place),
+    *(
+        language.wrapped,
+        language.trip_count,
+        language.power,
+        language.divisor,
+        language.shift_count,
+        language.step,
+        language.in_place,
+    ),
 )
 # What builtin functions call their parameters.
 _PARAMETERS: tuple[tuple[object, tuple[str, ...]], ...] = (

@@ -197,6 +197,8 @@ def _summed(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] |
         return None
     if kind in ("dot", "vdot"):
         return None
+    if kind == "mean" and dtype.kind in "biu":
+        return np.float64
     return {"b": np.int64, "i": np.int64, "u": np.uint64}.get(dtype.kind)
 
 

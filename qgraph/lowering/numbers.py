@@ -19,6 +19,7 @@ from numba.core.datamodel import default_manager, models
 from numba.core.errors import NumbaError, TypingError
 from numba.np.numpy_support import as_dtype, from_dtype
 
+from qgraph.lowering.long_ranges import LongRange, iterator_of
 from qgraph.lowering.numba_errors import of_own_code
 from qgraph.lowering.number_code import Emitter, half_truth, make_complex, types
 from qgraph.program import Function, ParallelFunction
@@ -191,6 +192,7 @@ class Word(_Callable, _Opaque):
     def _from_numba(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         if self._native is None:
             raise context.typing_error(f"{self.name} does not take ({_shown(args, kws)}) here")
+        args = self._as_defined(context, args)
         overload = context.overload(self._native, args, kws)
         if overload is None:
             return self._delegate(context, _without_overloads(self._native), args, kws)
@@ -200,6 +202,14 @@ class Word(_Callable, _Opaque):
             if not overload.function.__module__.startswith("numba."):
                 raise
             raise context.typing_error(of_own_code(f"{self.name}({_shown(args, kws)})", error)) from error
+
+    def _as_defined(self, context: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments, float32 as F where ``math`` computes with Python's floats; no float16 comes out of integers."""
+        if isinstance(self._value, np.ufunc) and args and all(map(is_integral, args)) and _makes_halves(self._value, args):
+            raise context.typing_error(half_made(self.name, plain(args[0])))
+        if getattr(self._value, "__module__", None) != "math":
+            return args
+        return tuple(context.float_type if arg == types.float32 else arg for arg in args)
 
     def _delegate(self, context: Any, word: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         signature = context.resolve_function_type(word, args, kws)
@@ -222,6 +232,22 @@ class Word(_Callable, _Opaque):
     def get_impl_key(self, sig: Any) -> object:
         """Numba's hook: what finds the code."""
         return (self._identity, sig.args)
+
+
+def half_made(name: str, kind: Any) -> str:
+    """What to say where NumPy makes a float16 of integers."""
+    found = f"{name} of {kind} is a float16 in NumPy, which kernels do not compute with"
+    return f"{found}: convert it, as in {name}(numpy.float32(a))"
+
+
+def _makes_halves(function: np.ufunc, args: tuple[Any, ...]) -> bool:
+    given = tuple(as_dtype(plain(arg)) for arg in args)
+    if len(given) != function.nin:
+        return False
+    try:
+        return np.float16 in function.resolve_dtypes((*given, *(None,) * function.nout))[function.nin :]
+    except TypeError:
+        return False
 
 
 def _shown(args: tuple[Any, ...], kws: Mapping[str, Any]) -> str:
@@ -377,7 +403,8 @@ class NumberTyping(_Context):
         if special is not None:
             return special
         found = super().resolve_value_type(value)
-        return self._word(value, None) if isinstance(found, types.Function) and _overloads(found) else found
+        ours = isinstance(value, np.ufunc) or getattr(value, "__module__", None) == "math"
+        return self._word(value, None) if isinstance(found, types.Function) and (ours or _overloads(found)) else found
 
     def _word(self, value: Any, meaning: Meaning | None) -> Word:
         word = self._words.get(id(value))
@@ -460,6 +487,8 @@ class NumberTarget(_Context):
             if isinstance(found, types.Type):
                 return self.get_function(found, sig)
             return Emitted(self, found, sig)
+        if fn == "getiter" and isinstance(sig.args[0], LongRange):
+            return Emitted(self, iterator_of, sig)
         if _makes_complex(fn) and len(sig.args) == 2:
             return Emitted(self, make_complex, sig)
         if hasattr(fn, "emit"):

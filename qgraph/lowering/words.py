@@ -16,6 +16,7 @@ import numpy as np
 
 from qgraph import language
 from qgraph.lowering import number_code as code
+from qgraph.lowering.long_ranges import LONG_RANGE, long_range
 from qgraph.lowering.number_code import Emitter, types
 from qgraph.lowering.numbers import (
     Alias,
@@ -26,6 +27,7 @@ from qgraph.lowering.numbers import (
     Rule,
     Spelling,
     fits,
+    half_made,
     is_integral,
     is_real,
     join_all,
@@ -121,9 +123,7 @@ def _floating_as_numpy(name: str, emit: Emitter, count: int = 2) -> Rule:
             return None
         joined = join_all(args)
         if is_integral(joined) and joined in _BYTES:
-            raise NumberError(
-                f"numpy.{name} of a {joined} is a float16, of which kernels have none: convert it, as in numpy.{name}(numpy.float32(a))"
-            )
+            raise NumberError(half_made(f"numpy.{name}", joined))
         if is_integral(joined):
             joined = types.float32 if joined in (types.int16, types.uint16) else typing.float_type
         return _same(joined, count, emit)
@@ -327,30 +327,77 @@ def _index(_typing: NumberTyping, args: _Types) -> Choice | None:
 
 
 def _range(_typing: NumberTyping, args: _Types) -> Choice | None:
-    """``range`` is Numba's, which would cut off a float."""
+    """``range`` is Numba's, which would cut off a float, where its length surely has 63 bits."""
     for arg in args:
         if not is_integral(arg):
             raise NumberError(f"range() takes integers, not {plain(arg)}")
-    return None
+    if len(args) < 2 or types.uint64 in args or _is_short(*args):
+        return None
+    if len(args) == 2:
+        return Choice((types.int64,) * 2, LONG_RANGE, _range_of_ones)
+    return Choice((types.int64,) * 3, LONG_RANGE, long_range)
+
+
+def _is_short(start: Any, stop: Any, step: Any = None) -> bool:
+    """Whether the bounds of a range are surely less than 2**63 apart, in the direction of its step."""
+    if types.int64 not in (plain(start), plain(stop)):
+        return True
+    if not isinstance(start, types.IntegerLiteral) or not (step is None or isinstance(step, types.IntegerLiteral)):
+        return False
+    return bool(start.literal_value >= 0 if step is None or step.literal_value > 0 else start.literal_value < 0)
+
+
+def _range_of_ones(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return long_range(context, builder, sig, (*args, args[0].type(1)))
 
 
 def _round(typing: NumberTyping, args: _Types) -> Choice | None:
-    """Builtin ``round``: half to even; with digits the operand's float type."""
-    if len(args) == 1:
-        return _to_integer("rint")(typing, args)
-    _check_digits(args)
-    return Choice((_float_join(typing, args[:1]), types.int64)) if len(args) == 2 and not is_integral(args[0]) else None
+    """Builtin ``round``: half to even; with digits of the operand's type, as NumPy's scalars."""
+    return _to_integer("rint")(typing, args) if len(args) == 1 else _round_to_digits(args, code.round_float)
 
 
 def _round_as_numpy(typing: NumberTyping, args: _Types) -> Choice | None:
-    """``np.round``, with digits Numba's own."""
-    _check_digits(args)
-    return _rounding(code.library_function("rint"))(typing, args)
+    """``np.round``: of the operand's type."""
+    if args and isinstance(args[0], types.Boolean):
+        raise NumberError(half_made("numpy.round", types.boolean))
+    return (
+        _rounding(code.library_function("rint"))(typing, args) if len(args) == 1 else _round_to_digits(args, code.round_float)
+    )
 
 
-def _check_digits(args: _Types) -> None:
-    if len(args) == 2 and not is_integral(args[1]):
+def _round_as_python(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """``language.round_python``: rounded once, as CPython rounds its floats."""
+    kind, digits = plain(args[0]), args[1]
+    most = 10 if kind == types.float32 else 22
+    exact = isinstance(digits, types.IntegerLiteral) and abs(digits.literal_value) <= most
+    if kind in (types.float32, types.float64) and not exact:
+        raise NumberError(
+            f"round() of a Python float takes a literal number of digits here, from {-most} to {most}: "
+            "numpy.round takes any, and rounds as NumPy does"
+        )
+    return _round_to_digits(args, code.round_exactly)
+
+
+def _round_either(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """``language.round_either``: of a number that is Python's or NumPy's, which round floats in two ways."""
+    if not is_integral(args[0]):
+        raise NumberError(
+            "round() of a float that may be Python's or NumPy's, which round in two ways: write round(float(a), digits) "
+            "or numpy.round(a, digits)"
+        )
+    return _round_to_digits(args, code.round_float)
+
+
+def _round_to_digits(args: _Types, emit: Emitter) -> Choice | None:
+    kind = types.float32 if args[0] == types.float16 else plain(args[0])
+    if len(args) != 2 or not is_real(kind):
+        return None
+    if not is_integral(args[1]):
         raise NumberError(f"round() takes a whole number of digits, not {plain(args[1])}")
+    if isinstance(kind, types.Boolean):
+        raise NumberError("NumPy does not round booleans: write int(a)")
+    digits = args[1] if isinstance(args[1], types.IntegerLiteral) else types.int64
+    return Choice((kind, digits), kind, code.round_integer if is_integral(kind) else emit)
 
 
 def _to_float(typing: NumberTyping, args: _Types) -> Choice | None:
@@ -364,6 +411,16 @@ def _to_complex(typing: NumberTyping, args: _Types) -> Choice | None:
     if any(isinstance(arg, types.Complex) for arg in args):
         return None
     return Choice((_float_join(typing, args),) * len(args))
+
+
+def _without_nan(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """``np.nan_to_num``: 0 for nan, and the largest float for inf; integers unchanged."""
+    if len(args) != 1:
+        raise NumberError("numpy.nan_to_num takes one number here: write conditional expressions for other values than its own")
+    kind = types.float32 if args[0] == types.float16 else plain(args[0])
+    if not is_real(kind):
+        return None
+    return Choice((kind,), kind, code.identity if is_integral(kind) else code.without_nan)
 
 
 def _where(_typing: NumberTyping, args: _Types) -> Choice | None:
@@ -576,10 +633,29 @@ def _numpy_operators() -> Iterable[tuple[object, Meaning]]:
 
 
 def _gcd(a, b):  # type: ignore[no-untyped-def]
-    a, b = abs(a), abs(b)
     while b != 0:
         a, b = b, a % b
-    return a
+    # Not before: the lowest integer has no positive one.
+    return abs(a)
+
+
+def _gcd_of_python(a, b):  # type: ignore[no-untyped-def]
+    a, b = _wide(a), _wide(b)
+    while b != 0:
+        a, b = b, a % b
+    return abs(a)
+
+
+def _wide(x: Any) -> Any:
+    return x
+
+
+def _widened(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """An integer of 64 bits."""
+    if not is_integral(args[0]):
+        raise NumberError(f"math.gcd() takes integers, not {plain(args[0])}")
+    kind = types.uint64 if plain(args[0]) == types.uint64 else types.int64
+    return Choice((kind,), kind, code.identity)
 
 
 def _numpy() -> Iterable[tuple[object, Meaning]]:
@@ -598,6 +674,7 @@ def _numpy() -> Iterable[tuple[object, Meaning]]:
     yield np.rint, _floating_as_numpy("rint", code.library_function("rint"), 1)
     for function in (np.round, np.around):
         yield function, _round_as_numpy
+    yield np.nan_to_num, _without_nan
     yield np.logaddexp, _floating_as_numpy("logaddexp", code.log_of_sum)
     for name in ("degrees", "rad2deg"):
         yield getattr(np, name), _floating_as_numpy(name, code.times(180.0 / math.pi), 1)
@@ -616,7 +693,8 @@ def _numpy() -> Iterable[tuple[object, Meaning]]:
     for ufunc, function, emit, complex_form in tests:
         yield function, _test(emit)
         yield ufunc, Alias(_test(emit), Spelling(complex_form))
-    yield math.gcd, Spelling(_gcd)
+    yield math.gcd, Spelling(_gcd_of_python)
+    yield _wide, _widened
     yield np.gcd, Spelling(_gcd)
     yield np.real, Spelling(_real)
     yield np.imag, Spelling(_imag)
@@ -655,6 +733,8 @@ def _own() -> Iterator[tuple[object, Meaning]]:
     yield language.trip_count, _of_indices(code.trip_count)
     yield language.wrapped, _of_indices(code.wrapped)
     yield language.in_place, _in_place
+    yield language.round_python, _round_as_python
+    yield language.round_either, _round_either
 
 
 def _table() -> Mapping[int, tuple[object, Meaning]]:

@@ -196,7 +196,7 @@ def result_type(name: Callable[..., Any], *dtypes: object, float_type: str = "fl
         (int, ("int8",), "int64", "int64"),
         (round, ("float32",), "int64", "int64"),
         (math.sqrt, ("int64",), "float32", "float64"),
-        (math.atan2, ("int64", "float32"), "float32", "float32"),
+        (math.atan2, ("int64", "float32"), "float32", "float64"),
         (math.floor, ("float32",), "int64", "int64"),
         (np.sqrt, ("int32",), "float32", "float64"),
         (np.floor, ("float32",), "float32", "float32"),
