@@ -32,7 +32,7 @@ def may_raise(unit: Unit, scope: Scope, op: ast.operator, left: ast.expr, right:
 
 
 def is_wrong(op: ast.operator, right: ast.expr) -> bool | None:
-    """Whether ``right`` is written as the zero, or negative number, that an operation does not take; None if it is no literal."""
+    """Whether ``right`` is the zero, or negative number, that an operation does not take; None where it is no literal."""
     value = constant_of(right)
     if value is None:
         return None

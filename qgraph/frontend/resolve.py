@@ -541,7 +541,7 @@ class _Rewriter(ast.NodeTransformer):
         if callee is round and len(node.args) == 2 and not node.keywords:
             rounding = rounding_word(self._body.unit, self._scope, node.args[0])
             self.generic_visit(node)
-            node.func = _at(_name(self._body.names.add(rounding, "_round")), node)
+            node.func = _at(_name(self._body.names.add(rounding, "_rounded")), node)
             return node
         if self._body.unit.float_type == "float32" and (callee is float or callee is complex):
             return self._narrow_conversion(callee is complex, node)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import operator
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from numba.np.numpy_support import as_dtype, from_dtype
 from qgraph.lowering.long_ranges import LongRange, iterator_of
 from qgraph.lowering.numba_errors import of_own_code
 from qgraph.lowering.number_code import Emitter, half_truth, make_complex, types
+from qgraph.lowering.rounded import Rounded, meeting, refusal
 from qgraph.program import Function, ParallelFunction
 from qgraph.source import copied
 
@@ -77,8 +79,8 @@ def is_integral(item: Any) -> bool:
 
 
 def plain(item: Any) -> Any:
-    """The type without its literal value."""
-    return types.unliteral(item)
+    """The type without its literal value, and without what else is known of a number."""
+    return item.base if isinstance(item, Rounded) else types.unliteral(item)
 
 
 def is_real(item: Any) -> bool:
@@ -179,7 +181,7 @@ class Word(_Callable, _Opaque):
         if meaning is None or kws:
             return None
         try:
-            choice = meaning(context, args)
+            choice = self._of_rounded(meaning(context, args), args)
         except NumberError as error:
             raise context.typing_error(str(error)) from error
         if choice is None:
@@ -189,7 +191,15 @@ class Word(_Callable, _Opaque):
         self._choices[choice.args] = choice.emit
         return context.make_signature(choice.result, *choice.args)
 
+    def _of_rounded(self, choice: Choice | None, args: tuple[Any, ...]) -> Choice | None:
+        """Operations that give integers of integers: what they make of a ``Rounded`` and integers, is one too."""
+        loose = any(isinstance(arg, Rounded) for arg in args)
+        if choice is None or choice.emit is None or not loose or self._value not in _OF_INTEGERS:
+            return choice
+        return replace(choice, result=meeting(choice.result, args)) if all(map(_may_be_integer, args)) else choice
+
     def _from_numba(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
+        args = tuple(plain(arg) if isinstance(arg, Rounded) else arg for arg in args)
         if self._native is None:
             raise context.typing_error(f"{self.name} does not take ({_shown(args, kws)}) here")
         args = self._as_defined(context, args)
@@ -250,6 +260,16 @@ def _makes_halves(function: np.ufunc, args: tuple[Any, ...]) -> bool:
         return False
 
 
+_OF_INTEGERS = (
+    *(operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, operator.pos),
+    *(operator.iadd, operator.isub, operator.imul, operator.ifloordiv, operator.imod, abs),
+)
+
+
+def _may_be_integer(item: Any) -> bool:
+    return is_integral(item) or isinstance(item, Rounded)
+
+
 def _shown(args: tuple[Any, ...], kws: Mapping[str, Any]) -> str:
     return ", ".join([*(str(plain(arg)) for arg in args), *(f"{name}={plain(arg)}" for name, arg in kws.items())])
 
@@ -287,7 +307,7 @@ class DeviceFunction(_Callable, _Opaque):
 
     def get_call_type(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         """The signature of a call; compiles the function for these argument types."""
-        folded = tuple(plain(arg) for arg in self._fold(context, args, kws))
+        folded = tuple(types.unliteral(arg) for arg in self._fold(context, args, kws))
         if folded in self._compiled:
             return self._compiled[folded]
         if folded in self._open:
@@ -429,6 +449,8 @@ class NumberTyping(_Context):
 
     def resolve_function_type(self, func: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         """Numba's hook: the signature of a call. Adds ``numpy.complex64(real, imaginary)``, which Numba lacks."""
+        if any(isinstance(arg, Rounded) for arg in args):
+            args = self._of_rounded(func, args)
         if _makes_complex(func) and len(args) == 2 and not kws:
             return self.make_signature(func.instance_type, *[func.instance_type.underlying_float] * 2)
         try:
@@ -438,6 +460,20 @@ class NumberTyping(_Context):
                 raise
             # Numba's own types raise its own class. Another target's inference adds the line to errors of the target's alone.
             raise self.typing_error(str(error)) from error
+
+    def resolve_setitem(self, target: Any, index: Any, value: Any) -> Any:
+        """Numba's hook: the signature of a store into an array."""
+        if isinstance(value, Rounded) and isinstance(getattr(target, "dtype", None), types.Integer):
+            raise self.typing_error(refusal("an array of integers is given"))
+        return super().resolve_setitem(target, index, value)
+
+    def _of_rounded(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a call, of which some are ``Rounded``, as the function takes them."""
+        if isinstance(func, DeviceFunction | Word):
+            return args
+        if isinstance(func, types.NumberClass) and isinstance(func.instance_type, types.Integer):
+            raise self.typing_error(refusal(f"{func.instance_type} is made of"))
+        return tuple(map(plain, args))
 
     def overload(self, function: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         """The Python function that ``numba.extending.overload`` gives for these types, compiled as any other, or None.
@@ -465,7 +501,7 @@ class NumberTyping(_Context):
         """Numba's hook: the type of a variable that holds both."""
         if first != second and is_number(first) and is_number(second):
             try:
-                return join(first, second)
+                return meeting(join(first, second), (first, second))
             except NumberError:
                 return super().unify_pairs(plain(first), plain(second))
         for one, other in ((first, second), (second, first)):
@@ -479,6 +515,11 @@ class NumberTarget(_Context):
 
     # Whether library functions are CUDA's libdevice.
     libdevice = False
+
+    def cast(self, builder: Any, val: Any, fromty: Any, toty: Any) -> Any:
+        """Numba's hook: the code of a conversion."""
+        source, target = (item.base if isinstance(item, Rounded) else item for item in (fromty, toty))
+        return val if source == target else super().cast(builder, val, source, target)
 
     def get_function(self, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
         """Numba's hook: the code of a call."""

@@ -14,6 +14,7 @@ from qgraph.lowering.code_word import CodeWord, check_scalar
 from qgraph.lowering.kept import check_kept, nearest
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import plain
+from qgraph.lowering.rounded import Rounded, refusal
 
 
 def cast_word(dtype: Any, keeps: str = "") -> CodeWord:
@@ -22,6 +23,8 @@ def cast_word(dtype: Any, keeps: str = "") -> CodeWord:
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         (item,) = args
         check_scalar(context, item)
+        if isinstance(item, Rounded) and isinstance(dtype, types.Integer):
+            raise context.typing_error(refusal("an integer is made of"))
         if keeps:
             check_kept(context, item, dtype, keeps)
         return context.make_signature(dtype, plain(item))

@@ -10,6 +10,7 @@ import cmath
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from qgraph.lowering.numbers import (
     join_all,
     plain,
 )
+from qgraph.lowering.rounded import Rounded, meeting, refusal
 
 _Types = tuple[Any, ...]
 
@@ -209,7 +211,8 @@ def _extreme(emit: Emitter, *, largest: bool) -> Rule:
         if len(args) < 2:
             raise NumberError("min and max take two numbers or more: of one there is nothing to choose")
         _refuse_complex(args)
-        return _choice_of_one(args, emit, largest=largest)
+        choice = _choice_of_one(args, emit, largest=largest)
+        return replace(choice, result=meeting(choice.result, args))
 
     return rule
 
@@ -309,6 +312,8 @@ def _to_integer(name: str | None) -> Rule:
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
         if len(args) != 1:
             return None
+        if isinstance(args[0], Rounded):
+            raise NumberError(refusal(f"{name or 'int'}() is given"))
         kind = types.float32 if args[0] == types.float16 else plain(args[0])
         if is_integral(kind):
             return Choice((types.int64,), types.int64, code.identity)
