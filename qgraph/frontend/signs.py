@@ -1,13 +1,13 @@
 """uint64 with int64: NumPy makes a float64 of two elements, and 64-bit code has no integer for both. Refused by name.
 
-A Python int has no such trouble: it takes the other's type. So what is looked for is where numbers come from.
+A Python int has no such trouble: it takes the other's type. So what is looked for is where numbers come from. That tells, too,
+where a negative int64 may be the least of elements without a sign.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
-from types import FunctionType
 
 import numpy as np
 
@@ -49,12 +49,8 @@ def refuse_mixed_signs(program: Program) -> None:
 
 
 def _keeps(value: object) -> bool:
-    """Whether a global of a body keeps the least or greatest of elements and other numbers."""
-    return value is language.atomic_min or value is language.atomic_max or bool(isinstance(value, Cast) and value.keeps)
-
-
-# What keeps the least or greatest of an element, its first argument, and a number, its last.
-_KEEPS: Mapping[object, str] = {language.atomic_min: "min", language.atomic_max: "max"}
+    """Whether a global of a body keeps the least of elements and other numbers."""
+    return value is language.atomic_min or (isinstance(value, Cast) and value.keeps == "min")
 
 
 def _of_dtype(dtype: str) -> Kinds:
@@ -184,7 +180,7 @@ class _Signs:
     def _call(self, node: ast.Call) -> Kinds:
         arguments = [self._of(argument) for argument in node.args]
         function = self._names.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        self._refuse_wider(function, node.args)
+        self._refuse_negative(function, node.args)
         match function:
             case Function():
                 return self._inside(function, arguments)
@@ -202,30 +198,23 @@ class _Signs:
             return _of_dtype(np.dtype(function).name)
         return _NOTHING
 
-    def _refuse_wider(self, function: object, arguments: Sequence[ast.expr]) -> None:
-        """Raise where the least or greatest of elements and an int64 is kept that is no Python integer and may beat them."""
-        if isinstance(function, Cast) and function.keeps:
-            keeps, dtype = str(function.keeps), function.dtype
-        elif (
-            isinstance(function, FunctionType)
-            and function in _KEEPS
-            and isinstance(arguments[0], ast.Name)
-            and arguments[0].id in self._types
-        ):
-            keeps, dtype = _KEEPS[function], self._types[arguments[0].id].dtype
-        else:
+    def _refuse_negative(self, function: object, arguments: Sequence[ast.expr]) -> None:
+        """Raise where an int64 that is no Python integer may be the least of it and elements without a sign."""
+        dtype = ""
+        if isinstance(function, Cast) and function.keeps == "min":
+            dtype = function.dtype
+        elif function is language.atomic_min and isinstance(arguments[0], ast.Name) and arguments[0].id in self._types:
+            dtype = self._types[arguments[0].id].dtype
+        if not dtype.startswith("uint"):
             return
-        value, known = arguments[-1], np.dtype(dtype)
+        value = arguments[-1]
         kinds = self._env.get(value.id, _NOTHING) if isinstance(value, ast.Name) else self._of(value)
-        if kinds != {"signed"} or known.kind not in "iu" or known == np.int64 or (dtype == "uint64" and keeps == "max"):
-            return
-        than = "less" if keeps == "min" else "more"
-        found = f"the {keeps} of elements of type {dtype} and `{user_text(value, self._paths)}`"
-        raise KernelTypeError(
-            f"{found}, an int64, which may be {than} than any of them",
-            Span.of(value, self._file),
-            hint=f"convert it, np.{dtype}(...), or use an array of int64",
-        )
+        if kinds == {"signed"}:
+            raise KernelTypeError(
+                f"the least of elements of type {dtype} and `{user_text(value, self._paths)}`, an int64, which may be negative",
+                Span.of(value, self._file),
+                hint=f"convert it, np.{dtype}(...), or use an array with a sign",
+            )
 
     def _inside(self, function: Function, arguments: list[Kinds]) -> Kinds:
         """What a function returns; its parameters are what was passed, and leaves of the same names."""

@@ -1,7 +1,7 @@
 """What an update that keeps the least or greatest number is given, as the type of the element that it updates.
 
 A number that the element's type cannot hold becomes the closest one that it can: past the end that never counts, that changes
-nothing. Types of numbers that may beat all that the element's type has are refused.
+nothing. Past the other end Python raises when it stores the number; a negative one is refused where the type has no sign.
 """
 
 from __future__ import annotations
@@ -11,29 +11,24 @@ from typing import Any
 from llvmlite import ir
 
 from qgraph.lowering.number_code import is_float, is_signed, less, types
-from qgraph.lowering.numbers import fits, plain
+from qgraph.lowering.numbers import plain
 
 
 def check_kept(context: Any, item: Any, dtype: Any, keeps: str) -> None:
-    """Raise a typing error where a number may be less (``keeps`` "min"), or more, than all that ``dtype`` has.
+    """Raise a typing error where a negative number may be the least of elements whose type ``dtype`` has no sign.
 
-    A Python integer may be too, where Python raises: int64, which it is, is taken.
+    Of int64, which a Python integer is too, only a literal is: ``frontend/signs.py`` tells the others.
     """
     kind = plain(item)
-    if not isinstance(dtype, types.Integer) or isinstance(kind, types.Boolean):
+    if keeps != "min" or not isinstance(dtype, types.Integer) or is_signed(dtype) or isinstance(kind, types.Boolean):
         return
-    if isinstance(item, types.IntegerLiteral):
-        beats = not fits(item.literal_value, dtype) and (item.literal_value < 0) == (keeps == "min")
-    elif is_float(kind):
-        # NumPy itself leaves open what a float out of bounds becomes.
-        beats = keeps == "min" and not is_signed(dtype)
-    else:
-        beats = kind != types.int64 and (kind.minval < dtype.minval if keeps == "min" else kind.maxval > dtype.maxval)
-    if beats:
-        than = "less" if keeps == "min" else "more"
+    if (
+        item.literal_value < 0
+        if isinstance(item, types.IntegerLiteral)
+        else is_float(kind) or (is_signed(kind) and kind != types.int64)
+    ):
         raise context.typing_error(
-            f"the {keeps} of elements of type {dtype} and {plain(item)}, which may be {than} than any of them: "
-            f"convert it, as in numpy.{dtype}(a)"
+            f"the least of elements of type {dtype} and {kind}, which may be negative: convert it, as in numpy.{dtype}(a)"
         )
 
 

@@ -67,16 +67,22 @@ def of_two(function):
 
 def compare_results(kernel, operands, function):
     """The kernel's results are those of ``function`` on NumPy's numbers, as exact as their type."""
-    out = np.full(len(operands[0]), 77.0)
-    kernel(*operands, out)
-    for got, *numbers in zip(out, *operands, strict=True):
-        try:
-            wanted = function(*numbers)
-        except (ValueError, OverflowError, ZeroDivisionError):
-            continue  # Errors of math's domain: documented as inf and nan.
+    # Errors of math's domain are documented as inf and nan.
+    known = [numbers for numbers in zip(*operands, strict=True) if result_of(function, numbers) is not None]
+    out = np.full(len(known), 77.0)
+    kernel(*(np.array(each, operand.dtype) for each, operand in zip(zip(*known, strict=True), operands, strict=True)), out)
+    for got, numbers in zip(out, known, strict=True):
+        wanted = result_of(function, numbers)
         digits = 1e-6 if isinstance(wanted, np.float32) else 1e-14
         assert got == pytest.approx(float(wanted), rel=digits, abs=0, nan_ok=True), (function, numbers)
         assert got != 0 or np.signbit(got) == np.signbit(float(wanted)), (function, numbers)
+
+
+def result_of(function, numbers):
+    try:
+        return function(*numbers)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        return None
 
 
 def is_half(function, numbers):
@@ -162,15 +168,6 @@ GREATEST = (greatest, greatest_of_all, greatest_by_a_test, greatest_by_the_autho
 ELEMENTS = (np.int32, np.uint32, np.int64, np.uint64)
 
 
-def may_beat(kind, dtype, *, is_least):
-    """Whether a number of type ``kind`` may be past all that ``dtype`` has, on the side that is kept."""
-    limits = np.iinfo(dtype)
-    if np.dtype(kind).kind == "f":
-        return is_least and limits.min == 0
-    own = np.iinfo(kind)
-    return own.min < limits.min if is_least else own.max > limits.max
-
-
 @pytest.mark.parametrize("function", [*LEAST, *GREATEST])
 @pytest.mark.parametrize("count", [40, 4000])
 @pytest.mark.parametrize("seed", range(3))
@@ -186,18 +183,16 @@ def test_what_is_least_or_greatest_is_decided_before_it_is_converted(rig, functi
     is_least = function in LEAST
 
     def args():
-        values = drawn(kind, count, seed)
-        limits = np.iinfo(dtype)
-        if np.dtype(kind).kind == "f":
-            # What a float out of bounds becomes in an array of integers, NumPy leaves open.
-            past = values < limits.min if is_least else values >= float(limits.max)
-            values[past] = 0
+        values, limits = drawn(kind, count, seed), np.iinfo(dtype)
+        # Where Python stores what the elements' type does not hold, it raises.
+        past = values < limits.min if is_least else values >= float(limits.max)
+        values[past] = 0
         values[:4] = 2 if is_least else 4
         return np.full(4, 3, dtype), np.arange(count) % 4, values
 
-    if may_beat(kind, dtype, is_least=is_least):
+    if is_least and np.iinfo(dtype).min == 0 and np.dtype(kind).kind != "u":
         if rig.backend != "sim" or kind is np.int64:
-            with pytest.raises(qgraph.KernelTypeError, match="of elements of type"):
+            with pytest.raises(qgraph.KernelTypeError, match="may be negative"):
                 rig.check(function, args)
         return
     rig.check(function, args)
