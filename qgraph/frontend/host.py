@@ -126,6 +126,45 @@ def settled(unit: Unit, scope: Scope, bound: Binding, value: ast.expr) -> Bindin
     return HostExpr(bound.expr, unit.host_value(bound.expr, scope.span(value), text=ast.unparse(value)).id)
 
 
+def _is_harmless(unit: Unit, node: ast.AST) -> bool:
+    """Whether the host can compute a number on a path that is not taken, too: nothing in it fails, or is infinite."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, (int, float)) and abs(value) < _LARGE
+        case ast.Name(id=name):
+            return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in "biu"
+        case ast.Attribute() | ast.Subscript():
+            return _is_extent(node)
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
+            return _is_harmless(unit, left) and _is_harmless(unit, right)
+        case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=value)):
+            return bool(value) and _is_harmless(unit, left)
+        case ast.UnaryOp(operand=operand):
+            return _is_harmless(unit, operand)
+        case ast.Call(func=ast.Name(id=name), args=args):
+            functions = (*_TO_INTEGERS, round, float, min, max, abs)
+            return any(unit.host_names.get(name) is known for known in functions) and all(
+                _is_harmless(unit, arg) for arg in args
+            )
+    return False
+
+
+# Products of some numbers below this one, and of sizes, are finite.
+_LARGE = 1e30
+
+
+def integer_of_floats(unit: Unit, scope: Scope, node: ast.Call) -> HostExpr | None:
+    """What stands for `int(n * 0.3)` and its kin wherever they are written: one number, which the host computes; else None."""
+    function = scope.static(node.func)
+    if not isinstance(function, Value) or not any(function.value is known for known in (*_TO_INTEGERS, round)):
+        return None
+    known = host_expression(unit, scope, node)
+    if known is None or not _is_rounded(unit, known) or not _is_harmless(unit, known):
+        return None
+    found = settled(unit, scope, HostExpr(known), node)
+    return found if isinstance(found, HostExpr) and found.name else None
+
+
 def binding(unit: Unit, scope: Scope, value: ast.expr) -> Binding | None:
     """What ``value`` is without the device: an argument, a constant, a range, a number of the host; None for other values."""
     bound = scope.static(value)

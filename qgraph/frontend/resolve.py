@@ -43,6 +43,7 @@ from qgraph.frontend.divisions import checking_word, fault_of, is_wrong, may_rai
 from qgraph.frontend.flags import assign, lower_loop, unless
 from qgraph.frontend.foreign_calls import by_position, refuse_callee
 from qgraph.frontend.frames import ADDED
+from qgraph.frontend.host import integer_of_floats
 from qgraph.frontend.indexing import WRITTEN, element, placed
 from qgraph.frontend.matching import as_if, cases_of, chosen_case
 from qgraph.frontend.names import Names
@@ -538,6 +539,9 @@ class _Rewriter(ast.NodeTransformer):
             self.generic_visit(node)
             node.args[1] = self.checked(ast.Mod(), node.args[1], fault)
             return node
+        number = integer_of_floats(self._body.unit, self._scope, node) if self._divisors != "known" else None
+        if number is not None:
+            return self._place(number, node)
         if callee is round and len(node.args) == 2 and not node.keywords:
             rounding = rounding_word(self._body.unit, self._scope, node.args[0])
             self.generic_visit(node)

@@ -374,3 +374,55 @@ def test_common_divisors(check, dtype):
     limits = np.iinfo(dtype)
     lowest = limits.min if dtype is not np.int64 else -(2**62)
     check(divisors, lambda: (np.array([12, 18, lowest, 0, limits.max, 6], dtype), np.zeros(5)))
+
+
+# --- integers that floats decide ------------------------------------------------------------------------------------------
+
+
+def made_of_floats_twice(x, y, n):
+    for i in range(int(n * 0.29)):
+        x[i] = 1
+    for i in range(y.shape[0]):
+        y[i] = int(n * 0.29) + round(n / 7) + math.floor(n * 0.1)
+    return int(n * 0.29), int(n * 0.57) // 2
+
+
+@pytest.mark.parametrize("n", [100, 200, 20_000_001, 33_554_433])
+def test_an_integer_made_of_floats_is_one_number_wherever_it_is_written(check, n):
+    """In a float32 kernel the device would have 24 bits for it, and the host, which has the sizes, 53."""
+    check(made_of_floats_twice, lambda: (np.zeros(n // 3, np.float32), np.zeros(3, np.int64), n))
+
+
+def an_integer_and_then_a_float(k, x):
+    total = k[0]
+    for i in range(k.shape[0]):
+        total += k[i]
+    total = total * 0.5
+    x[0] = total
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize(
+    ("elements", "floats", "fits"), [("int32", "float32", False), ("int32", "float64", True), ("int64", "float64", False)]
+)
+def test_a_kernel_scalar_loses_no_digits(rig, elements, floats, fits):
+    def args():
+        return np.array([2**24 + 1, 2, 4], elements), np.zeros(1, floats)
+
+    if fits:
+        rig.check(an_integer_and_then_a_float, args)
+        return
+    with pytest.raises(qgraph.KernelTypeError, match="may lose digits"):
+        rig.check(an_integer_and_then_a_float, args)
+
+
+def not_made_where_it_fails(x, y, n):
+    for i in range(y.shape[0]):
+        if n > 0:
+            y[i] = int(x.shape[0] / n)
+        y[i] += int(n * 0.5)
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_what_fails_on_a_path_that_is_not_taken_is_not_computed(check, n):
+    check(not_made_where_it_fails, lambda: (np.zeros(9, np.float32), np.full(3, 5), n), noop=n == 0)
