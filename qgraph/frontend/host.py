@@ -83,6 +83,8 @@ def _is_integer(unit: Unit, node: ast.AST) -> bool:
             return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in "iu"
         case ast.Attribute() | ast.Subscript():
             return _is_extent(node)
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(value))):
+            return value >= 0 and _is_integer(unit, left)
         case ast.BinOp(left=left, op=op, right=right):
             return isinstance(op, _OF_INTEGERS) and _is_integer(unit, left) and _is_integer(unit, right)
         case ast.UnaryOp(op=op, operand=operand):
@@ -107,9 +109,11 @@ def _is_rounded(unit: Unit, node: ast.AST) -> bool:
 
 
 def _may_wrap(unit: Unit, node: ast.AST) -> bool:
-    """Whether a NumPy scalar of another type than int64 has a part in a number: the device has 64 bits."""
-    types = [unit.leaves[child.id].type for child in ast.walk(node) if isinstance(child, ast.Name) and child.id in unit.leaves]
-    return any(isinstance(kind, ScalarType) and not kind.weak and kind.dtype not in ("int64", "bool") for kind in types)
+    """Whether the host may find another integer than the device, with its 64 bits: of products, or of NumPy's scalars."""
+    leaves = [unit.leaves[child.id].type for child in ast.walk(node) if isinstance(child, ast.Name) and child.id in unit.leaves]
+    scalars = [kind for kind in leaves if isinstance(kind, ScalarType)]
+    grows = any(isinstance(child, (ast.Mult, ast.Pow, ast.LShift)) for child in ast.walk(node))
+    return any(grows or (not kind.weak and kind.dtype not in ("int64", "bool")) for kind in scalars)
 
 
 def _runs_at_once(unit: Unit) -> bool:

@@ -426,3 +426,31 @@ def not_made_where_it_fails(x, y, n):
 @pytest.mark.parametrize("n", [0, 3])
 def test_what_fails_on_a_path_that_is_not_taken_is_not_computed(check, n):
     check(not_made_where_it_fails, lambda: (np.zeros(9, np.float32), np.full(3, 5), n), noop=n == 0)
+
+
+# --- integers of more than 64 bits ----------------------------------------------------------------------------------------
+
+
+def large_on_the_way(y, n, k):
+    product = n * n * n // (n * n)
+    power = n**3 - n**3 + k
+    shifted = (k << 70) >> 69
+    for i in range(y.shape[0]):
+        y[i] = product + power * 2 + shifted
+    for t in qgraph.serial(range(product - n + 2)):
+        y[0] += t
+    return product, power, shifted
+
+
+def too_large(y, n):
+    product = n * n * n
+    for i in range(y.shape[0]):
+        y[i] = product % 7
+
+
+def test_numbers_of_the_host_are_as_large_as_they_need_to_be(rig):
+    kernel = rig.check(large_on_the_way, lambda: (np.zeros(3, np.int64), 3, 5))
+    rig.compare(kernel, lambda: (np.zeros(3, np.int64), 3_000_000, 5))
+    kernel = rig.check(too_large, lambda: (np.full(3, 9), 5))
+    with pytest.raises(qgraph.ArgumentError, match="does not fit 64 bits"):
+        rig.run(kernel, np.full(3, 9), 3_000_000)
