@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 
 import numpy as np
@@ -454,3 +455,30 @@ def test_numbers_of_the_host_are_as_large_as_they_need_to_be(rig):
     kernel = rig.check(too_large, lambda: (np.full(3, 9), 5))
     with pytest.raises(qgraph.ArgumentError, match="does not fit 64 bits"):
         rig.run(kernel, np.full(3, 9), 3_000_000)
+
+
+# --- the same words for CUDA ----------------------------------------------------------------------------------------------
+
+
+def all_of_them(x, k, h, y, a, b, s):
+    for i in range(x.shape[0]):
+        for t in range(a, b, s):
+            y[i] += t
+        y[i] += round(x[i], 2) + round(a * 0.5, 3) + round(k[i], -1) + np.logaddexp(x[i], a) + np.nan_to_num(x[i])
+        t = max(a, x[i])
+        y[i] += t + math.gcd(k[i], a)
+    for i in range(x.shape[0]):
+        h[k[i] % 3] = min(h[k[i] % 3], x[i])
+    for i in range(x.shape[0]):
+        h[0] = max(h[0], x[i])
+    y[0] = a << b
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize("floats", [np.float32, np.float64])
+def test_ptx_is_made_of_all_of_them(floats):
+    x = np.ones(5, floats)
+    text = "".join(qgraph.kernel(all_of_them).ptx(x, np.ones(5, np.int32), np.ones(5, np.int64), x.copy(), 1, 2, 3).values())
+    # What tells ties of a Python float, and collisions.
+    assert "fma.rn." in text
+    assert re.search(r"(atom|red)\.\S*min\.s64", text)
