@@ -15,9 +15,7 @@ from qgraph.compiled import Parameter
 from qgraph.errors import KernelTypeError
 from qgraph.lowering import numba_cpu
 from qgraph.lowering.numba_types import numba_type
-from qgraph.lowering.number_code import types as numba_types
 from qgraph.lowering.numbers import NumberError, join, plain
-from qgraph.lowering.rounded import digits_of, meeting
 from qgraph.lowering.slot_source import HANDLE, NOTED
 from qgraph.lowering.task_source import make_function, replace_continue
 from qgraph.program import NUMBER, SCALAR_DTYPES, Cast, Function, Program, Slot, Task
@@ -44,7 +42,6 @@ def scalar_types(program: Program, *, matches: bool = False) -> dict[str, str]:
             seen[task.name] = noted.task(task)
         # What was typed when a scalar had another type, or none yet, is typed once more.
         waiting = [task for task in tasks if any(noted.types.get(name) != item for name, item in seen[task.name].items())]
-    noted.check_digits()
     return {name: _dtype(item) for name, item in noted.types.items()}
 
 
@@ -69,8 +66,6 @@ class Noted:
         self._program = program
         self.types: dict[str, Any] = {}
         self._spans: dict[str, Span] = {}
-        # The integers among them, but for literals: the widest one, and where.
-        self._integers: dict[str, tuple[Any, Span]] = {}
         # Of the task at hand, the types of scalars that it went by.
         self._seen: dict[str, Any] = {}
         self._leaves = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
@@ -129,8 +124,7 @@ class Noted:
         if isinstance(value, ast.Call) and len(value.args) == 1 and ast.unparse(value.func) == "_float":
             (value,) = value.args
         if isinstance(value, ast.Constant) and isinstance(value.value, bool | int | float):
-            kind = numba_cpu.literal_type(value.value, self._float_type)
-            return numba_types.literal(value.value) if type(value.value) is int else kind
+            return numba_cpu.literal_type(value.value, self._float_type)
         if isinstance(value, ast.Name) and value.id in slots and not _unknown(slots[value.id]):
             return numba_cpu.dtype_type(slots[value.id].dtype)
         return None
@@ -161,7 +155,7 @@ class Noted:
         def note(item: Any) -> Any:
             if not _unknown(slot):
                 return numba_cpu.dtype_type(slot.dtype)
-            self._note(slot, item, span)
+            self._note(slot, plain(item), span)
             # What counts is the first: if that is not what the type is in the end, it has changed since.
             self._seen.setdefault(slot.name, self.types[slot.name])
             return self.types[slot.name]
@@ -170,9 +164,6 @@ class Noted:
 
     def _note(self, slot: Slot, item: Any, span: Span) -> None:
         before = self.types.get(slot.name)
-        if digits_of(item) > digits_of(self._integers.get(slot.name, (None,))[0]):
-            self._integers[slot.name] = item, span
-        item = plain(item)
         try:
             self.types[slot.name] = item if before is None else join(before, item)
         except NumberError as error:
@@ -183,18 +174,6 @@ class Noted:
                 hint="convert one of them, or use another name",
             ) from error
         self._spans.setdefault(slot.name, span)
-
-    def check_digits(self) -> None:
-        """Refuse scalars that are integers on one line and floats on another, if these have less digits."""
-        for name, (item, span) in self._integers.items():
-            kind = self.types[name]
-            if meeting(kind, (item,)) != kind:
-                raise KernelTypeError(
-                    f"a kernel scalar is {plain(item)} on one line and {kind} on another, in which it may lose digits",
-                    span,
-                    also=(("the first value is here", self._spans[name]),),
-                    hint="take another name for one of them, or make a float of this: float(...)",
-                )
 
 
 def _unknown(slot: Slot) -> bool:

@@ -180,7 +180,7 @@ def _recorder_word(recorder: Recorder) -> CodeWord:
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         (item,) = args
         check_scalar(context, item)
-        return signature(recorder.note(item), plain(item))
+        return signature(recorder.note(plain(item)), plain(item))
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         raise AssertionError("code with a recorder is only typed")

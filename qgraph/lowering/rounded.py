@@ -45,12 +45,11 @@ def meeting(joined: Any, items: tuple[Any, ...]) -> Any:
     """``joined``, the type in which numbers meet of which one is taken as it is: rounded, if an integer loses digits in it."""
     if joined not in _ROUNDED:
         return joined
-    loses = any(isinstance(item, Rounded) or digits_of(item) > _MANTISSA[joined] for item in items)
+    loses = any(isinstance(item, Rounded) or _digits(item) > _MANTISSA[joined] for item in items)
     return _ROUNDED[joined] if loses else joined
 
 
-def digits_of(item: Any) -> int:
-    """The binary digits of the numbers of an integer type, 0 for any other."""
+def _digits(item: Any) -> int:
     if isinstance(item, types.IntegerLiteral):
         value = abs(item.literal_value)
         # Zeros at the end are the exponent's.

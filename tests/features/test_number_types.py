@@ -394,29 +394,6 @@ def test_an_integer_made_of_floats_is_one_number_wherever_it_is_written(check, n
     check(made_of_floats_twice, lambda: (np.zeros(n // 3, np.float32), np.zeros(3, np.int64), n))
 
 
-def an_integer_and_then_a_float(k, x):
-    total = k[0]
-    for i in range(k.shape[0]):
-        total += k[i]
-    total = total * 0.5
-    x[0] = total
-
-
-@pytest.mark.needs("compiler")
-@pytest.mark.parametrize(
-    ("elements", "floats", "fits"), [("int32", "float32", False), ("int32", "float64", True), ("int64", "float64", False)]
-)
-def test_a_kernel_scalar_loses_no_digits(rig, elements, floats, fits):
-    def args():
-        return np.array([2**24 + 1, 2, 4], elements), np.zeros(1, floats)
-
-    if fits:
-        rig.check(an_integer_and_then_a_float, args)
-        return
-    with pytest.raises(qgraph.KernelTypeError, match="may lose digits"):
-        rig.check(an_integer_and_then_a_float, args)
-
-
 def not_made_where_it_fails(x, y, n):
     for i in range(y.shape[0]):
         if n > 0:
