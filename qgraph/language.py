@@ -316,6 +316,28 @@ def short(value: int) -> int:
     return value
 
 
+def round_python(value: Any, digits: int) -> Any:
+    """``round(value, digits)`` of one of Python's numbers, which NumPy would scale, round and scale back."""
+    return round(value.item() if isinstance(value, np.generic) else value, digits)
+
+
+def round_either(value: Any, digits: int) -> Any:
+    """``round(value, digits)`` of what may be Python's number or NumPy's: an integer, which both round alike."""
+    return round(value, digits)
+
+
+def nearest(value: Any, dtype: np.dtype[Any], keeps: str) -> Any:
+    """``value`` as the closest number of ``dtype``, whose least or greatest is kept: of nan the one that never counts."""
+    if dtype.kind not in "iu":
+        return dtype.type(value)
+    limits = np.iinfo(dtype)
+    if np.isnan(value):
+        return dtype.type(limits.max if keeps == "min" else limits.min)
+    if value < limits.min or value > limits.max:
+        return dtype.type(limits.min if value < limits.min else limits.max)
+    return dtype.type(min(int(value), limits.max))
+
+
 def in_place(value: Any, element: Any) -> Any:
     """``value``, which an operation in place on a whole array makes of ``element``: NumPy refuses one of a wider kind."""
     del element
@@ -356,6 +378,14 @@ def divisor(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any
     if noted[0] == 0:
         noted[0] = number
     return np.int64(0)
+
+
+def shift_count(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
+    """``value``, by which an integer is shifted; a negative one notes a fault as for ``divisor``, and shifts all bits out."""
+    if not isinstance(value, numbers.Integral) or int(value) >= 0:
+        return value
+    divisor(0, noted, number, slots, failed)
+    return np.int64(value)
 
 
 def step(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:

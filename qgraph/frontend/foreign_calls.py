@@ -16,7 +16,15 @@ from qgraph.source import as_written
 # Plain Python functions that are words of the language.
 _WORDS = (
     *(*language.ATOMICS, language.match_subject, language.at_least),
-    *(language.wrapped, language.trip_count, language.power, language.divisor, language.step, language.in_place),
+    *(
+        language.wrapped,
+        language.trip_count,
+        language.power,
+        language.divisor,
+        language.shift_count,
+        language.step,
+        language.in_place,
+    ),
 )
 # What builtin functions call their parameters.
 _PARAMETERS: tuple[tuple[object, tuple[str, ...]], ...] = (

@@ -39,10 +39,11 @@ from qgraph.frontend.callees import (
 )
 from qgraph.frontend.compile_time import bind_items, constant_of, is_static_call, known_test, static_items, static_value
 from qgraph.frontend.definite import names_assigned
-from qgraph.frontend.divisions import divides_by_zero, divides_by_zero_itself, may_divide_by_zero, zero_division
+from qgraph.frontend.divisions import checking_word, fault_of, is_wrong, may_raise, raises_itself, raises_somewhere
 from qgraph.frontend.flags import assign, lower_loop, unless
 from qgraph.frontend.foreign_calls import by_position, refuse_callee
 from qgraph.frontend.frames import ADDED
+from qgraph.frontend.host import integer_of_floats
 from qgraph.frontend.indexing import element, placed
 from qgraph.frontend.matching import as_if, cases_of, chosen_case
 from qgraph.frontend.names import Names
@@ -50,6 +51,7 @@ from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.powers import is_power, may_fail, negative_power
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of, relocate, zero_step_fault
 from qgraph.frontend.ranks import is_ellipsis, parts_of
+from qgraph.frontend.roundings import rounding_word
 from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
@@ -203,7 +205,7 @@ class _Rewriter(ast.NodeTransformer):
     def _of_host(self, expr: ast.expr, node: ast.expr) -> ast.expr:
         """What the host knows, as an expression of the body, which is written ``node``."""
         unit = self._body.unit
-        checked = self._divisors != "known" and divides_by_zero(unit, self._scope, expr)
+        checked = self._divisors != "known" and raises_somewhere(unit, self._scope, expr)
         # A function that is called (the first is the kernel) may be given what is computed on one path of a body only.
         if checked and unit.surely_runs and len(unit.calling) <= 1:
             # The host divides too, and says so before anything runs.
@@ -305,9 +307,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
         if not self._stores_scalar(node.target) and not isinstance(node.op, ast.Pow):
-            fault = self._zero_division(node.op, node.target, node.value, node)
+            fault = self._fault(node.op, node.target, node.value, node)
             self.generic_visit(node)
-            node.value = self.divisor(node.value, fault)
+            node.value = self.checked(node.op, node.value, fault)
             return node
         load = copied(node.target)
         load.ctx = ast.Load()
@@ -344,23 +346,24 @@ class _Rewriter(ast.NodeTransformer):
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if isinstance(node.op, ast.Pow) and may_fail(self._scope, node.left, node.right):
             return self._power(node.left, node.right, node)
-        fault = self._zero_division(node.op, node.left, node.right, node)
+        fault = self._fault(node.op, node.left, node.right, node)
         self.generic_visit(node)
-        node.right = self.divisor(node.right, fault)
+        node.right = self.checked(node.op, node.right, fault)
         return node
 
-    def _zero_division(self, op: ast.operator, left: ast.expr, right: ast.expr, node: ast.AST) -> Fault | None:
-        """What to say where ``right`` is 0, as ``node`` is written; None where that is no error."""
-        if self._divisors == "known" or (self._divisors == "unchecked" and constant_of(right) != 0):
+    def _fault(self, op: ast.operator, left: ast.expr, right: ast.expr, node: ast.AST) -> Fault | None:
+        """What to say where ``right`` is a zero that divides, or a negative number of shifts, as ``node`` is written."""
+        if self._divisors == "known" or (self._divisors == "unchecked" and not is_wrong(op, right)):
             return None
-        checks = may_divide_by_zero(self._body.unit, self._scope, op, left, right)
-        return zero_division(self._scope, node) if checks else None
+        checks = may_raise(self._body.unit, self._scope, op, left, right)
+        return fault_of(self._scope, op, node) if checks else None
 
-    def divisor(self, value: ast.expr, fault: Fault | None) -> ast.expr:
-        """``value``, which notes a fault where it is 0."""
+    def checked(self, op: ast.operator, value: ast.expr, fault: Fault | None) -> ast.expr:
+        """``value``, the right operand, which notes a fault where it is wrong."""
         if fault is None:
             return value
-        name = self._body.names.add(language.divisor, "_divisor")
+        word = checking_word(op)
+        name = self._body.names.add(word, "_divisor" if word is language.divisor else "_shift_count")
         return ast.fix_missing_locations(ast.copy_location(_call(name, value, *self._noting(fault)), value))
 
     def _noting(self, fault: Fault) -> tuple[ast.expr, ...]:
@@ -540,9 +543,17 @@ class _Rewriter(ast.NodeTransformer):
         if is_power(self._scope, callee, node):
             return self._power(node.args[0], node.args[1], node)
         if callee is divmod and len(node.args) == 2 and not node.keywords:
-            fault = self._zero_division(ast.Mod(), node.args[0], node.args[1], node)
+            fault = self._fault(ast.Mod(), node.args[0], node.args[1], node)
             self.generic_visit(node)
-            node.args[1] = self.divisor(node.args[1], fault)
+            node.args[1] = self.checked(ast.Mod(), node.args[1], fault)
+            return node
+        number = integer_of_floats(self._body.unit, self._scope, node) if self._divisors != "known" else None
+        if number is not None:
+            return self._place(number, node)
+        if callee is round and len(node.args) == 2 and not node.keywords:
+            rounding = rounding_word(self._body.unit, self._scope, node.args[0])
+            self.generic_visit(node)
+            node.func = _at(_name(self._body.names.add(rounding, "_rounded")), node)
             return node
         if self._body.unit.float_type == "float32" and (callee is float or callee is complex):
             return self._narrow_conversion(callee is complex, node)
@@ -646,10 +657,10 @@ class _OfHost(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         rewriter = self._rewriter
-        fails = self._checked and divides_by_zero_itself(rewriter._body.unit, rewriter._scope, node)
-        fault = zero_division(rewriter._scope, self._written, ast.unparse(node)) if fails else None
+        fails = self._checked and raises_itself(rewriter._body.unit, rewriter._scope, node)
+        fault = fault_of(rewriter._scope, node.op, self._written, ast.unparse(node)) if fails else None
         self.generic_visit(node)
-        node.right = rewriter.divisor(node.right, fault)
+        node.right = rewriter.checked(node.op, node.right, fault)
         return node
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:

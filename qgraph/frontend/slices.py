@@ -199,6 +199,8 @@ def _summed(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] |
         return None
     if kind in ("dot", "vdot"):
         return None
+    if kind == "mean" and dtype.kind in "biu":
+        return np.float64
     return {"b": np.int64, "i": np.int64, "u": np.uint64}.get(dtype.kind)
 
 
@@ -314,7 +316,8 @@ class _Elements:
         assert isinstance(bound, Value)
         arguments = [self.visit(argument) for argument in node.args]
         if bound.value is np.where and len(arguments) == 3:
-            return _at(ast.IfExp(*arguments), node)
+            pairs = zip(arguments, node.args, strict=True)
+            return _at(ast.IfExp(*(self._as_float(value, given, node) for value, given in pairs)), node)
         if bound.value is np.clip and len(arguments) == 3:
             above = word(self.scope, np.maximum, arguments[0], arguments[1])
             return _at(word(self.scope, np.minimum, above, arguments[2]), node)
@@ -329,6 +332,14 @@ class _Elements:
                 f"`{as_written(node)}` has {len(arguments)} arguments", self.scope.span(node), hint="see NumPy's manual"
             )
         return _at(ast.Call(copied(node.func), arguments, []), node)
+
+    def _as_float(self, value: ast.expr, given: ast.expr, node: ast.Call) -> ast.expr:
+        """``value``, one of two that `np.where` takes: where the other is a float, NumPy makes one of an integer."""
+        of_one, of_both = element_type(self.scope, given), element_type(self.scope, node)
+        converts = given is not node.args[0] and of_one is not None and of_both is not None
+        if not converts or of_one is None or of_both is None or of_one.kind not in "iu" or of_both.kind != "f":
+            return value
+        return word(self.scope, float, value)
 
     def _number(self, node: ast.expr) -> ast.expr:
         """A number, the same for all elements: computed before, where the statement may change what it reads."""

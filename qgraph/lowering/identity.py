@@ -363,7 +363,7 @@ class _Writer:
             self.function(value)
         elif isinstance(value, Cast):
             self.tag("cast")
-            self.raw(value.dtype, value.scalar)
+            self.raw(value.dtype, value.scalar, value.keeps)
             if value.slot is not None:
                 self.slot(value.slot)
         elif isinstance(value, (tuple, frozenset, enum.Enum, np.generic, np.ndarray, np.dtype)):

@@ -79,7 +79,7 @@ class _Typing(NumberTyping, Context):
             assert self.session is not None
             return self.session.words.setdefault(id(value), _recorder_word(value))
         if isinstance(value, Cast):
-            return self._words.setdefault(id(value), cast_word(dtype_type(value.dtype)))
+            return self._words.setdefault(id(value), cast_word(dtype_type(value.dtype), value.keeps))
         return self.special.get(id(value))
 
 
@@ -157,6 +157,7 @@ def _make_typing(float_type: str) -> _Typing:
     special[id(language.power)] = power_word()
     special[id(language.divisor)] = divisor_word("divisor")
     special[id(language.step)] = divisor_word("step")
+    special[id(language.shift_count)] = divisor_word("shift_count")
     special[id(language.stack_array)] = stack_word()
     typing.special = special
     typing.target = _Target(typing, "cpu")

@@ -114,7 +114,7 @@ def _make_compiler(float_type: str) -> _Compiler:
 
         def special_word(self, value: Any) -> Any:
             if isinstance(value, Cast):
-                return self._words.setdefault(id(value), cast_word(from_dtype(np.dtype(value.dtype))))
+                return self._words.setdefault(id(value), cast_word(from_dtype(np.dtype(value.dtype)), value.keeps))
             return self.special.get(id(value))
 
     class Library(CUDACodeLibrary):
@@ -165,6 +165,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.special[id(language.power)] = power_word()
     typing.special[id(language.divisor)] = divisor_word("divisor")
     typing.special[id(language.step)] = divisor_word("step")
+    typing.special[id(language.shift_count)] = divisor_word("shift_count")
     target = Target(typing)
     typing.refresh()
     target.refresh()
@@ -553,6 +554,8 @@ def _simulated_value(value: Any, done: dict[int, Any], threads: Threads) -> Any:
     python = numba_function(value)
     if python is not None:
         return _simulated_python(python, done, threads)
+    if isinstance(value, Cast) and value.keeps:
+        return functools.partial(language.nearest, dtype=np.dtype(value.dtype), keeps=value.keeps)
     if isinstance(value, Cast):
         # An int64 is a Python number here, too: it takes the type of what it meets.
         return int if value.dtype == "int64" and value.scalar else bool if value.dtype == "bool" else np.dtype(value.dtype).type

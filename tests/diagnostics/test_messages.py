@@ -2974,6 +2974,81 @@ def a_new_array_as_a_condition():
         if np.ones(5) > x:
             x[0] = 1.0
 
+
+# --- numbers that CPython or NumPy computes in another way ----------------------------------------------------------------
+
+
+@bad(TYPES)
+def type_a_function_of_bytes_is_a_float16():
+    def kernel(k, y):
+        for i in range(y.shape[0]):
+            y[i] = np.sqrt(k[i])
+
+    return kernel, (np.arange(5, dtype=np.int8), floats())
+
+
+@bad(TYPES)
+def type_numbas_own_function_of_bytes_is_a_float16():
+    def kernel(k, y):
+        for i in range(y.shape[0]):
+            y[i] = np.nextafter(k[i], k[i])
+
+    return kernel, (np.arange(5, dtype=np.uint8), floats())
+
+
+@bad(TYPES)
+def type_an_integer_or_a_float_is_stored_as_an_integer():
+    def kernel(k, y):
+        for i in range(y.shape[0]):
+            y[i] = max(k[i], 0.5)
+
+    return kernel, (ints(), ints())
+
+
+@bad(TYPES)
+def type_an_integer_on_one_path_and_a_float_on_the_other_is_counted():
+    def kernel(k, y):
+        for i in range(y.shape[0]):
+            y[i] = int(k[i] if k[i] > 2 else 0.5)
+
+    return kernel, (ints(), floats())
+
+
+@bad(TYPES)
+def type_negative_elements_may_be_least_of_what_has_no_sign():
+    def kernel(h, e):
+        for i in range(e.shape[0]):
+            h[i % 2] = min(h[i % 2], e[i])
+
+    return kernel, (np.ones(2, np.uint32), ints())
+
+
+@bad(TYPES)
+def type_a_negative_literal_is_least_of_what_has_no_sign():
+    def kernel(h):
+        for i in range(10):
+            qgraph.atomic_min(h, i % 2, -1)
+
+    return kernel, (np.ones(2, np.uint32),)
+
+
+@bad(TYPES)
+def type_narrow_elements_may_be_least_of_what_has_no_sign():
+    def kernel(h, e):
+        for i in range(e.shape[0]):
+            h[0] = min(h[0], e[i])
+
+    return kernel, (np.ones(2, np.uint64), np.arange(5, dtype=np.int16))
+
+
+@bad(TYPES)
+def type_round_of_a_float_that_may_be_pythons_or_numpys():
+    def kernel(x):
+        t = 0.0
+        for i in range(x.shape[0]):
+            t += x[i]
+        return round(t, 2)
+
     return kernel, (floats(),)
 
 
@@ -3020,6 +3095,44 @@ def a_reshaped_array_and_a_size():
         x[0] = t[0] + w[0, 0]
 
     return kernel, (floats(),)
+
+
+def type_round_of_a_python_float_to_some_digits():
+    def kernel(f, n):
+        return round(f, n)
+
+    return kernel, (0.5, 2)
+
+
+@bad(ARGUMENT)
+def call_a_shift_by_a_negative_number():
+    def kernel(n):
+        return n << (n - 6)
+
+    return kernel, (5,)
+
+
+@bad(ARGUMENT)
+def call_a_range_shifted_by_a_negative_number():
+    def kernel(x, n):
+        for i in range(8 >> n):
+            x[i] = 1.0
+
+    return kernel, (floats(), -1)
+
+
+class OneBased(np.ndarray):
+    def __getitem__(self, index):
+        return super().__getitem__(index - 1)
+
+
+@bad(ARGUMENT, caret=False)
+def call_an_array_that_indexes_in_its_own_way():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = 1.0
+
+    return kernel, (floats().view(OneBased),)
 
 
 @pytest.mark.parametrize("name", CASES)
