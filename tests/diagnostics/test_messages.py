@@ -2974,6 +2974,8 @@ def a_new_array_as_a_condition():
         if np.ones(5) > x:
             x[0] = 1.0
 
+    return kernel, (floats(),)
+
 
 # --- numbers that CPython or NumPy computes in another way ----------------------------------------------------------------
 
@@ -3097,6 +3099,7 @@ def a_reshaped_array_and_a_size():
     return kernel, (floats(),)
 
 
+@bad(TYPES)
 def type_round_of_a_python_float_to_some_digits():
     def kernel(f, n):
         return round(f, n)
