@@ -12,6 +12,7 @@ from typing import Any, overload
 
 from qgraph.bound import Bound
 from qgraph.errors import CudaError, PerformanceWarning
+from qgraph.forks import in_child
 from qgraph.looking import Looking
 from qgraph.options import Options
 from qgraph.program import FrozenName, GlobalArray, GlobalArrayFound
@@ -337,18 +338,34 @@ class Kernel(Looking):
             return specialisation.executable
 
     def _retire(self, specialisation: Specialisation) -> None:
-        executable = specialisation.executable
+        self._count(specialisation.executable)
+        specialisation.close()
+
+    def _count(self, executable: Executable | None) -> None:
         if executable is not None:
             self._counts.replays += executable.replays
             self._counts.argument_updates += executable.argument_updates
             self._counts.graph_builds += executable.rebuilds
-        specialisation.close()
 
     def _close_executables(self) -> None:
         with self._lock:
             self._forget_recent()
             for specialisation in self._specialisations.values():
                 self._retire(specialisation)
+
+    def _leave_graphs_behind(self) -> None:
+        """In a child process: graphs are the parent's, and nothing of them may be touched."""
+        gone = {key for key, variant in self._variants.items() if variant.backend == "cuda"}
+        if not gone:
+            return
+        self._forget_recent()
+        self._readings, self._latest = [], None
+        for key, specialisation in list(self._specialisations.items()):
+            if specialisation.variant.backend == "cuda":
+                self._count(specialisation.abandon())
+                del self._specialisations[key]
+        for found in gone:
+            del self._variants[found]
 
     # --- what it did, and what it holds --------------------------------------------------------------------------------
 
@@ -426,6 +443,14 @@ def _warn_staging() -> None:
             PerformanceWarning,
             stacklevel=5,
         )
+
+
+def _leave_graphs_behind() -> None:
+    for kernel_ in list(_KERNELS):
+        kernel_._leave_graphs_behind()
+
+
+in_child(_leave_graphs_behind)
 
 
 def reset() -> None:

@@ -19,7 +19,6 @@ import os
 import re
 import stat
 import struct
-import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from qgraph import forks
 from qgraph.errors import PerformanceWarning
 
 # In MiB: without QGRAPH_CACHE_SIZE, and what is as good as no limit.
@@ -70,7 +70,7 @@ class Store:
         self.limit = limit
         # As if enough had been written already: a process that writes looks through the folder at least once.
         self._written = limit
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._failed = False
 
     def read(self, key: str) -> Entry | None:
@@ -291,7 +291,7 @@ class _Stores:
     """The stores of this process, one a folder, so that what one of them said is said once."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._stores: dict[tuple[str, int], Store] = {}
         self._folder: str | None = None
         self._said: set[str] = set()

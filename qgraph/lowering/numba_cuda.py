@@ -9,9 +9,9 @@ import ast
 import functools
 import inspect
 import re
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from threading import RLock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np.numpy_support import from_dtype
 
-from qgraph import language
+from qgraph import forks, language
 from qgraph.compiled import LETS_FIRST, LETS_LATER, PROGRAMMATIC, WAITS_LAST
 from qgraph.errors import BackendError
 from qgraph.lowering.atomics import atomic_word, split_word
@@ -69,10 +69,11 @@ def simulator_active() -> bool:
 class _Compilers:
     """The one compiler of each F in this process; they are expensive to make."""
 
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: RLock = field(default_factory=forks.rlock)
     by_float: dict[str, _Compiler] = field(default_factory=dict)
 
     def get(self, float_type: str) -> _Compiler:
+        forks.FORKS.refuse_to_compile()
         with self.lock:
             if float_type not in self.by_float:
                 self.by_float[float_type] = _make_compiler(float_type)
@@ -87,7 +88,7 @@ class _Compiler:
 
 _COMPILERS = _Compilers()
 # NVVM compiles one program at a time.
-_NVVM_LOCK = threading.Lock()
+_NVVM_LOCK = forks.lock()
 
 
 def _make_compiler(float_type: str) -> _Compiler:
