@@ -294,6 +294,8 @@ class Kernel(Looking):
                     global_arrays=used,
                     reads_disk=self._reads_disk,
                 )
+                if len(self._variants) >= 2 * MAX_SPECIALISATIONS:
+                    self._forget_unused()
                 self._variants[key] = variant
         read = Reader(self._parameters(used), values, arguments, variant.written_leaves, variant.single_leaves).read
         stream = _no_stream if backend != "cuda" else variant.streams.one_stream(arguments.values)
@@ -310,6 +312,14 @@ class Kernel(Looking):
         self._readings = []
         self._latest = None
 
+    def _forget_unused(self, gone: Variant | None = None) -> None:
+        """Let go of ``gone``, or of all variants, where they have no specialisation."""
+        kept = {specialisation.variant for specialisation in self._specialisations.values()}
+        if gone is not None:
+            kept.update(variant for variant in self._variants.values() if variant is not gone)
+        self._variants = {key: variant for key, variant in self._variants.items() if variant in kept}
+        self._readings = [reading for reading in self._readings if reading.variant in kept]
+
     def _specialisation(self, variant: Variant, aliases: Any) -> Specialisation:
         key = (variant, aliases)
         with self._lock:
@@ -322,6 +332,7 @@ class Kernel(Looking):
                 _, oldest = self._specialisations.popitem(last=False)
                 self._retire(oldest)
                 self._counts.evictions += 1
+                self._forget_unused(oldest.variant)
             return found
 
     def _executable(self, specialisation: Specialisation) -> Executable:

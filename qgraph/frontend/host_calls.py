@@ -95,7 +95,9 @@ def _argument(region: Region, scope: Scope, node: ast.expr) -> Slot | ConstantTy
             hint="pass elements of arrays, such as x[0], or read the array after the kernel has run",
         )
     name = f"{ADDED}passed{len(region.unit.slots)}"
-    region.run(scope).assign(scope, name, evaluated(region, scope, node))
+    # What it is made of may be loops, which end the run that there is.
+    value = evaluated(region, scope, node)
+    region.run(scope).assign(scope, name, value)
     made = scope.names.pop(name)
     assert isinstance(made, ScalarRef)
     return made.slot

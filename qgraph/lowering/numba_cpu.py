@@ -18,6 +18,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, compiler
 from numba.core import ir as numba_ir
+from numba.core.codegen import JITCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.cpu import CPUContext
@@ -280,6 +281,7 @@ def _typed(function: Function, argument_types: Sequence[Any], float_type: str) -
                 pipeline_class=_Typer,
             )
         finally:
+            typing.target.forget(session)
             typing.session = None
     return [each.type_annotation for each in (whole, *session.compiled)]
 
@@ -332,13 +334,15 @@ def _compile_control(
 ) -> Callable[..., bool]:
     session = Session(library=None, flags=_flags(fastmath), watched=watched)
     with kernel_errors(control, session.owners), global_compiler_lock, target_override("cpu"):
-        session.library = library = typing.target.codegen().create_library(control.name)
-        library.enable_object_caching()
+        # An engine gives nothing of its memory back before it goes, so each kernel has one of its own.
+        typing.target._internal_codegen = JITCPUCodegen(control.name)
+        session.library = typing.target.codegen().create_library(control.name)
         typing.session = session
         try:
             compiled = _compile(typing, python_function(control), tuple(argument_types), None, entry=True)
             _set_environments(typing.target, session)
         finally:
+            typing.target.forget(session)
             typing.session = None
         call: Callable[..., bool] = compiled.entry_point
         return call

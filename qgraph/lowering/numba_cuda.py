@@ -310,6 +310,7 @@ def compile_ptx(
         try:
             result = _compile(compiler.typing, compiler.target, python, argument_types, types.void, flags)
         finally:
+            compiler.target.forget(session)
             compiler.typing.session = None
         unit = _unit(result, capability, launch_bound, fastmath, _parts(argument_types, constant), waits_last)
     name = result.fndesc.llvm_func_name

@@ -14,7 +14,7 @@ import numpy as np
 import qgraph
 
 # Long enough for every thread to have a chunk.
-SIZE = 100_000
+SIZE = 40_000
 TABLE = np.arange(1.0, 8.0)
 
 
