@@ -15,6 +15,7 @@ from qgraph.errors import CudaError, PerformanceWarning
 from qgraph.forks import in_child
 from qgraph.looking import Looking
 from qgraph.options import Options
+from qgraph.pickling import ByName
 from qgraph.program import FrozenName, GlobalArray, GlobalArrayFound
 from qgraph.recent import Known, Launched, Ran, RecentCalls
 from qgraph.runtime.array_view import ArrayView
@@ -80,7 +81,7 @@ def _no_stream(leaves: tuple[Any, ...]) -> int:
     return 0
 
 
-class Kernel(Looking):
+class Kernel(ByName, Looking):
     """A function whose kernel-level loops run as one graph. Made by ``@qgraph.kernel``.
 
     Calling it runs it; on CUDA the call returns before the device has finished.
@@ -429,6 +430,9 @@ class Method:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel on the instance; gives what it returns."""
         return self.kernel(self._owner, *args, **kwargs)
+
+    def __reduce__(self) -> tuple[type[Method], tuple[Kernel, object]]:
+        return Method, (self.kernel, self._owner)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.kernel, name)

@@ -4,7 +4,7 @@ __main__, __init__
 kernel and what it runs on                      (every other module of the package itself)
 frontend/   lowering/   runtime/                (never each other)
 program, plan, compiled, combining, accumulating, language, options
-errors, source, stack, forks
+errors, source, stack, forks, pickling
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import qgraph
 
 PACKAGE = Path(qgraph.__file__).parent
 RECORDS = {"program", "plan", "compiled", "combining", "accumulating", "language", "options"}
-BASE = {"errors", "source", "stack", "forks"}
+BASE = {"errors", "source", "stack", "forks", "pickling"}
 STAGES = {"frontend", "lowering", "runtime"}
 PUBLIC = {"__init__", "__main__"}
 

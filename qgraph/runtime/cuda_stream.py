@@ -38,10 +38,15 @@ def handle_of(stream: object) -> int:
     if protocol is not None:
         pair = protocol() if callable(protocol) else protocol
         try:
-            _version, handle = pair
+            version, handle = pair
         except (TypeError, ValueError) as error:
             found = f"__cuda_stream__ of {type(stream).__name__} gave {pair!r}, not (version, handle)"
             raise ArgumentError(found) from error
+        if version != 0:
+            raise ArgumentError(
+                f"__cuda_stream__ of {type(stream).__name__} has version {version!r}, and only version 0 is known",
+                hint="pass the stream's handle as an int",
+            )
         return _valid(handle, stream)
     for name in ("cuda_stream", "ptr", "handle"):
         value = getattr(stream, name, None)
