@@ -9,7 +9,8 @@ import ast
 import functools
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any, ClassVar
@@ -22,11 +23,12 @@ from numba.np.numpy_support import from_dtype
 from qgraph import forks, language
 from qgraph.compiled import LETS_FIRST, LETS_LATER, PROGRAMMATIC, WAITS_LAST
 from qgraph.errors import BackendError
+from qgraph.lowering import link
 from qgraph.lowering.atomics import atomic_word, split_word
 from qgraph.lowering.garbage import garbage_kept
 from qgraph.lowering.graph_words import PEEKED, condition_word, is_over_word, peek_spread_word, peek_word, spread_word
 from qgraph.lowering.noting_words import divisor_word, power_word
-from qgraph.lowering.numba_errors import kernel_errors
+from qgraph.lowering.numba_errors import kernel_errors, place_of
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.places import Places
@@ -299,7 +301,8 @@ def compile_ptx(
     compiler = _COMPILERS.get(float_type)
     flags = _flags(capability, fastmath)
     session = Session(library=None, flags=flags)
-    with kernel_errors(function, session.owners), global_compiler_lock, numba_target_override(), garbage_kept():
+    missing, failing = _toolkit_errors(function, session.owners), kernel_errors(function, session.owners)
+    with missing, failing, global_compiler_lock, numba_target_override(), garbage_kept():
         python = python_function(function)
         compiler.typing.session = session
         compiler.typing.fresh = compiler.target.fresh = False
@@ -314,7 +317,30 @@ def compile_ptx(
             compiler.typing.session = None
         unit = _unit(result, capability, launch_bound, fastmath, _parts(argument_types, constant), waits_last)
     name = result.fndesc.llvm_func_name
-    return lambda: _finished(unit, capability, name, entry)
+
+    def finish() -> str:
+        with _toolkit_errors(function, ()):
+            return _finished(unit, capability, name, entry)
+
+    return finish
+
+
+@contextmanager
+def _toolkit_errors(function: Function, called: Sequence[object]) -> Iterator[None]:
+    """Say which part of CUDA is not there: ``BackendError``."""
+    from numba.cuda.cudadrv.error import CudaSupportError, NvvmSupportError
+
+    try:
+        yield
+    except (link.missing(), NvvmSupportError) as error:
+        name = next((each for each in ("nvrtc", "nvvm") if each in str(error).lower()), "a library")
+        raise BackendError(f"{name} of the CUDA toolkit was not found, without which no PTX is made", hint=link.INSTALL) from error
+    except CudaSupportError as error:
+        raise BackendError(
+            "Numba compiles something here for the GPU of this machine alone, and there is none with a driver",
+            place_of(error, function, called),
+            hint="write operations on whole arrays as loops, or with numbers alone",
+        ) from error
 
 
 def _finished(unit: Any, capability: tuple[int, int], name: str, entry: str) -> str:
