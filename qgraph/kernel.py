@@ -213,7 +213,7 @@ class Kernel(ByName, Looking):
             specialisation = self._specialisation(variant, aliases)
         call = Call(leaves, specialisation.host_values(leaves), stream)
         try:
-            numbers = (specialisation.executable or self._executable(specialisation)).launch(call)
+            numbers = (specialisation.executable or self._executable(specialisation, stream)).launch(call)
         except CudaError as error:
             self._recover(error, variant)
             specialisation = self._specialisation(variant, aliases)
@@ -336,10 +336,12 @@ class Kernel(ByName, Looking):
                 self._forget_unused(oldest.variant)
             return found
 
-    def _executable(self, specialisation: Specialisation) -> Executable:
+    def _executable(self, specialisation: Specialisation, stream: int = 0) -> Executable:
         executable = specialisation.executable
         if executable is not None:
             return executable
+        if stream:
+            specialisation.variant.streams.before_building(specialisation.variant.device, stream)
         with specialisation.lock:
             if specialisation.executable is None:
                 executable = specialisation.build()

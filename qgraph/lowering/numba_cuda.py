@@ -334,7 +334,9 @@ def _toolkit_errors(function: Function, called: Sequence[object]) -> Iterator[No
         yield
     except (link.missing(), NvvmSupportError) as error:
         name = next((each for each in ("nvrtc", "nvvm") if each in str(error).lower()), "a library")
-        raise BackendError(f"{name} of the CUDA toolkit was not found, without which no PTX is made", hint=link.INSTALL) from error
+        raise BackendError(
+            f"{name} of the CUDA toolkit was not found, without which no PTX is made", hint=link.INSTALL
+        ) from error
     except CudaSupportError as error:
         raise BackendError(
             "Numba compiles something here for the GPU of this machine alone, and there is none with a driver",
