@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import warnings
 import weakref
@@ -435,6 +436,13 @@ class Method:
 
     def __reduce__(self) -> tuple[type[Method], tuple[Kernel, object]]:
         return Method, (self.kernel, self._owner)
+
+    # Not the kernel's.
+    def __copy__(self) -> Method:
+        return Method(self.kernel, self._owner)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Method:
+        return Method(self.kernel, copy.deepcopy(self._owner, memo))
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.kernel, name)
