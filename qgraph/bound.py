@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from qgraph.errors import BackendError, CudaError
+from qgraph.pickling import not_pickled
 from qgraph.program import GlobalArray, Place
 from qgraph.runtime.array_view import ArrayView, changed_in_place
 from qgraph.runtime.call import Again, Call
@@ -39,6 +40,11 @@ class Bound:
 
     launch: _Launch
     """``launch()`` runs the kernel with the arguments it is bound to; gives what it returns. It raises as a call does."""
+
+    __reduce__ = not_pickled(
+        "a bound kernel cannot be pickled or copied: it is launched by code of this process",
+        "pickle the kernel and its arguments, and bind them there",
+    )
 
     def __init__(self, kernel: _Kernel, values: tuple[Any, ...]) -> None:
         self._arguments = arguments = _Arguments(kernel, values)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
+from qgraph.pickling import ByName
 
 T = TypeVar("T")
 
@@ -182,7 +183,8 @@ def host_callback(fn: Callable[..., object], *scalars: Any) -> None:
 
     At kernel level only, outside loops and branches. On CUDA ``fn`` runs on a driver's thread and may not use CUDA; what it
     raises is raised by the next call that waits. A C function made by ctypes is called without the interpreter's lock; it
-    takes one pointer, which is the second argument (a ctypes object or an address known when the kernel is compiled) or null.
+    takes one pointer, ``void (*)(void *)``, which is the second argument (a ctypes object, an address, or bytes, of which it
+    gets a copy that it may only read; known when the kernel is compiled) or null.
     """
     if is_c_function(fn):
         call_c_function(fn, *scalars)
@@ -195,9 +197,39 @@ def is_c_function(function: object) -> bool:
     return isinstance(function, CFuncPtr)
 
 
+def takes_a_pointer(function: Any) -> bool:
+    """Whether a C function was declared as ``void (*)(void *)``, and is called without the interpreter's lock."""
+    if function.restype is not None or function.argtypes is None or len(function.argtypes) != 1:
+        return False
+    (kind,) = function.argtypes
+    return not wants_lock(function) and (kind in (ctypes.c_void_p, ctypes.c_char_p) or issubclass(kind, ctypes._Pointer))
+
+
+def wants_lock(function: Any) -> bool:
+    """Whether a C function is to be called with the interpreter's lock held, as those of ``ctypes.PYFUNCTYPE`` are."""
+    return bool(type(function)._flags_ & 4)
+
+
 def call_c_function(function: Any, data: Any = None) -> None:
-    """Call a C function of one pointer, whatever ctypes was told of its parameters."""
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(pointer_to(function))(pointer_to(data))
+    """Call a C function of one pointer.
+
+    Raises:
+        ArgumentError: it is no such function.
+    """
+    if not takes_a_pointer(function):
+        raise ArgumentError("a C function of a host callback takes one pointer and returns nothing", hint=C_FUNCTION_HINT)
+    held = copied_data(data)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(pointer_to(function))(pointer_to(held))
+
+
+def copied_data(data: Any) -> Any:
+    """What a C function gets, for as long as this lives: bytes are copied, everything else is what it is."""
+    return ctypes.create_string_buffer(data, len(data)) if isinstance(data, bytes) else data
+
+
+C_FUNCTION_HINT = (
+    "declare it as one: ctypes.CFUNCTYPE(None, ctypes.c_void_p)(f), or f.restype = None; f.argtypes = [ctypes.c_void_p]"
+)
 
 
 def pointer_to(data: Any) -> int:
@@ -522,7 +554,7 @@ def is_over(words: Any, index: int, seen: int, number: int) -> bool:
     return int(words[index] if seen < 0 else seen) <= number
 
 
-class Func:
+class Func(ByName):
     """A function with ``@qgraph.func``: callable from kernels and funcs, and from plain Python as what it is.
 
     ``source`` is its parsed source, ``frontend.parse.SourceFunction``.

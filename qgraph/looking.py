@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from qgraph import forks
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.explain import Explanation
 from qgraph.frontend.parse import SourceFunction, parse
@@ -37,7 +37,7 @@ class Looking:
         # Arrays in global variables that were found to be used: passed after the arguments.
         self._global_arrays: tuple[GlobalArray, ...] = ()
         self._positional = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
 
     @property
     def __qgraph_kernel__(self) -> Func:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from qgraph import forks
 from qgraph.errors import ArgumentError, BackendError, PerformanceWarning
 from qgraph.frontend.parse import SourceFunction
 from qgraph.options import Options
@@ -27,11 +27,14 @@ class Executable(Protocol):
     """What runs a compiled plan: one class a path, chosen once."""
 
     path: str
-    reason: str
     nodes: int
     argument_updates: int
     # Graphs built after the first one, for memory of another size.
     rebuilds: int
+
+    @property
+    def reason(self) -> str:
+        """Why it runs that way."""
 
     @property
     def replays(self) -> int:
@@ -170,7 +173,7 @@ class Specialisation:
         self.far = False
         # What the kernel returns, from the numbers of a launch.
         self.value: Callable[[tuple[Any, ...] | None], Any] = assembler(self.plan.program.result)
-        self.lock = threading.Lock()
+        self.lock = forks.lock()
 
     def build(self) -> Executable:
         """Compile, and make the executable of the path that fits."""
@@ -198,11 +201,16 @@ class Specialisation:
 
     def close(self) -> None:
         """Free the executable; the next launch builds another."""
+        executable = self.abandon()
+        if executable is not None:
+            executable.close()
+
+    def abandon(self) -> Executable | None:
+        """Let go of the executable, and leave what it owns as it is: there may be nobody who could free it."""
         # What it did last is still told afterwards.
         self._launched = self.launched
         executable, self.executable = self.executable, None
-        if executable is not None:
-            executable.close()
+        return executable
 
 
 def forget_code() -> None:

@@ -5,7 +5,7 @@ kernel and what it runs on                      (every other module of the packa
 frontend/   lowering/   runtime/                (never each other)
 dependence/
 compiled_in, program, plan, compiled, combining, accumulating, language, options
-errors, source, stack
+errors, source, stack, forks, pickling
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import qgraph
 
 PACKAGE = Path(qgraph.__file__).parent
 RECORDS = {"dependence", "compiled_in", "program", "plan", "compiled", "combining", "accumulating", "language", "options"}
-BASE = {"errors", "source", "stack"}
+BASE = {"errors", "source", "stack", "forks", "pickling"}
 STAGES = {"frontend", "lowering", "runtime"}
 PUBLIC = {"__init__", "__main__"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import ctypes
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -57,6 +57,12 @@ def _host_call(region: Region, scope: Scope, node: ast.Call) -> None:
     function = _function(scope, node.args[0])
     arguments: tuple[Slot | ConstantType, ...]
     if language.is_c_function(function):
+        if not language.takes_a_pointer(function):
+            raise KernelSyntaxError(
+                f"`{ast.unparse(node.args[0])}` is a C function, but no `void (*)(void *)`: {_declared(function)}",
+                scope.span(node.args[0]),
+                hint=language.C_FUNCTION_HINT,
+            )
         arguments = _c_arguments(scope, node)
     else:
         arguments = tuple(_argument(region, scope, argument) for argument in node.args[1:])
@@ -96,7 +102,9 @@ def _argument(region: Region, scope: Scope, node: ast.expr) -> Slot | ConstantTy
             hint="pass elements of arrays, such as x[0], or read the array after the kernel has run",
         )
     name = f"{ADDED}passed{len(region.unit.slots)}"
-    region.run(scope).assign(scope, name, evaluated(region, scope, node))
+    # What it is made of may be loops, which end the run that there is.
+    value = evaluated(region, scope, node)
+    region.run(scope).assign(scope, name, value)
     made = scope.names.pop(name)
     assert isinstance(made, ScalarRef)
     return made.slot
@@ -107,15 +115,32 @@ def _c_arguments(scope: Scope, node: ast.Call) -> tuple[ConstantType, ...]:
     extra = node.args[1:]
     if not extra:
         return ()
-    bound = scope.static(extra[0])
-    known = bound.value if isinstance(bound, Value) else _MISSING
-    if len(extra) > 1 or not (known is None or isinstance(known, (int, *_C_DATA))):
+    known = _known(scope, extra[0])
+    if len(extra) > 1 or not (known is None or isinstance(known, (int, bytes, *_C_DATA))):
         raise KernelSyntaxError(
             f"`{as_written(node.args[0])}` is a C function, which gets one pointer",
             scope.span(extra[-1]),
-            hint="pass nothing, or a ctypes object or an address that is known when the kernel is compiled",
+            hint="pass nothing, or bytes, a ctypes object or an address that is known when the kernel is compiled",
         )
-    return (ConstantType(known),)
+    return (ConstantType(language.copied_data(known)),)
+
+
+def _known(scope: Scope, node: ast.expr) -> object:
+    """The value of an expression that is known when the kernel is compiled."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    bound = scope.static(node)
+    return bound.value if isinstance(bound, Value) else _MISSING
+
+
+def _declared(function: Any) -> str:
+    """What ctypes was told of a function."""
+    if function.argtypes is None:
+        return "ctypes was not told its parameters"
+    takes = ", ".join(kind.__name__ for kind in function.argtypes) or "nothing"
+    gives = "nothing" if function.restype is None else getattr(function.restype, "__name__", "something")
+    lock = ", and wants the interpreter's lock" if language.wants_lock(function) else ""
+    return f"it takes {takes} and returns {gives}{lock}"
 
 
 _MISSING = object()

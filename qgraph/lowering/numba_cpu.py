@@ -6,10 +6,11 @@ Everything a kernel needs is compiled into one library, optimised and turned int
 
 from __future__ import annotations
 
-import threading
+import ctypes
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import RLock
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, compiler
 from numba.core import ir as numba_ir
+from numba.core.codegen import JITCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.cpu import CPUContext
@@ -26,7 +28,7 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.core.typing import Context, signature
 from numba.np.numpy_support import from_dtype
 
-from qgraph import language
+from qgraph import forks, language
 from qgraph.lowering.atomics import atomic_word
 from qgraph.lowering.code_word import CodeWord, check_scalar
 from qgraph.lowering.cpu_calls import Wrapper, start_threads
@@ -128,12 +130,13 @@ class _Target(NumberTarget, CPUContext):
 class _Compilers:
     """The one typing and target context of each F in this process; they are expensive to make."""
 
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: RLock = field(default_factory=forks.rlock)
     by_float: dict[str, _Typing] = field(default_factory=dict)
     # What was compiled lately, by meaning, with the function that keeps the meaning's objects alive.
     lately: OrderedDict[object, tuple[Callable[..., Any], Function]] = field(default_factory=OrderedDict)
 
     def get(self, float_type: str) -> _Typing:
+        forks.FORKS.refuse_to_compile()
         with self.lock:
             if float_type not in self.by_float:
                 self.by_float[float_type] = _make_typing(float_type)
@@ -279,6 +282,7 @@ def _typed(function: Function, argument_types: Sequence[Any], float_type: str) -
                 pipeline_class=_Typer,
             )
         finally:
+            typing.target.forget(session)
             typing.session = None
     return [each.type_annotation for each in (whole, *session.compiled)]
 
@@ -331,13 +335,15 @@ def _compile_control(
 ) -> Callable[..., bool]:
     session = Session(library=None, flags=_flags(fastmath), watched=watched)
     with kernel_errors(control, session.owners), global_compiler_lock, target_override("cpu"):
-        session.library = library = typing.target.codegen().create_library(control.name)
-        library.enable_object_caching()
+        # An engine gives nothing of its memory back before it goes, so each kernel has one of its own.
+        typing.target._internal_codegen = JITCPUCodegen(control.name)
+        session.library = typing.target.codegen().create_library(control.name)
         typing.session = session
         try:
             compiled = _compile(typing, python_function(control), tuple(argument_types), None, entry=True)
             _set_environments(typing.target, session)
         finally:
+            typing.target.forget(session)
             typing.session = None
         call: Callable[..., bool] = compiled.entry_point
         return call
@@ -432,7 +438,7 @@ def _emit_parallel(context: Any, builder: Any, callee: _Callee, args: Sequence[i
 
 
 def _emit_spread(context: Any, builder: Any, callee: _Callee, chunks: ir.Value, operands: Sequence[ir.Value]) -> None:
-    """Call ``numba_parallel_for`` over the chunk numbers."""
+    """Call ``numba_parallel_for`` over the chunk numbers; where its threads were left behind, do them all here, in order."""
     packed_type = ir.LiteralStructType([*(value.type for value in operands), _I32])
     packed = ir.Constant(packed_type, ir.Undefined)
     for index, value in enumerate((*operands, ir.Constant(_I32, 0))):
@@ -445,19 +451,17 @@ def _emit_spread(context: Any, builder: Any, callee: _Callee, chunks: ir.Value, 
     counts = _slot(builder, chunks)
     steps = _slot(builder, ir.Constant(_I64, 1))
     worker = _worker(context, builder.module, callee, packed_type)
-    threads = builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(_I64, []), "get_num_threads"), [])
-    arguments = [
-        builder.bitcast(worker, _BYTES),
-        bases,
-        counts,
-        steps,
-        builder.bitcast(data, _BYTES),
-        ir.Constant(_I64, 1),
-        ir.Constant(_I64, 1),
-        builder.trunc(threads, _I32),
-    ]
-    function_type = ir.FunctionType(ir.VoidType(), [value.type for value in arguments])
-    builder.call(cgutils.get_or_insert_function(builder.module, function_type, "numba_parallel_for"), arguments)
+    alone = builder.load(builder.inttoptr(ir.Constant(_I64, ctypes.addressof(forks.FORKS.alone)), _I64.as_pointer()))
+    given = [bases, counts, steps, builder.bitcast(data, _BYTES)]
+    with builder.if_else(cgutils.is_null(builder, alone), likely=True) as (on_threads, here):
+        with on_threads:
+            get_threads = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_I64, []), "get_num_threads")
+            threads = builder.trunc(builder.call(get_threads, []), _I32)
+            arguments = [builder.bitcast(worker, _BYTES), *given, ir.Constant(_I64, 1), ir.Constant(_I64, 1), threads]
+            function_type = ir.FunctionType(ir.VoidType(), [value.type for value in arguments])
+            builder.call(cgutils.get_or_insert_function(builder.module, function_type, "numba_parallel_for"), arguments)
+        with here:
+            builder.call(worker, given)
     failed = builder.load(cgutils.gep_inbounds(builder, data, 0, len(operands)))
     with builder.if_then(builder.icmp_unsigned("!=", failed, ir.Constant(_I32, 0)), likely=False):
         context.call_conv.return_user_exc(builder, RuntimeError, ("an iteration of a parallel loop failed",))

@@ -8,9 +8,10 @@ from __future__ import annotations
 import ast
 import functools
 import re
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from threading import RLock
 from types import CellType, FunctionType
 from typing import Any, ClassVar
 
@@ -19,15 +20,16 @@ from llvmlite import ir
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np.numpy_support import from_dtype
 
-from qgraph import language
+from qgraph import forks, language
 from qgraph.compiled import LETS_FIRST, LETS_LATER, PROGRAMMATIC, WAITS_LAST
 from qgraph.compiled_in import looked_up, numba_function
 from qgraph.errors import BackendError
+from qgraph.lowering import link
 from qgraph.lowering.atomics import atomic_word, split_word
 from qgraph.lowering.garbage import garbage_kept
 from qgraph.lowering.graph_words import PEEKED, condition_word, is_over_word, peek_spread_word, peek_word, spread_word
 from qgraph.lowering.noting_words import divisor_word, power_word
-from qgraph.lowering.numba_errors import kernel_errors
+from qgraph.lowering.numba_errors import kernel_errors, place_of
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.places import Places
@@ -70,10 +72,11 @@ def simulator_active() -> bool:
 class _Compilers:
     """The one compiler of each F in this process; they are expensive to make."""
 
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: RLock = field(default_factory=forks.rlock)
     by_float: dict[str, _Compiler] = field(default_factory=dict)
 
     def get(self, float_type: str) -> _Compiler:
+        forks.FORKS.refuse_to_compile()
         with self.lock:
             if float_type not in self.by_float:
                 self.by_float[float_type] = _make_compiler(float_type)
@@ -88,7 +91,7 @@ class _Compiler:
 
 _COMPILERS = _Compilers()
 # NVVM compiles one program at a time.
-_NVVM_LOCK = threading.Lock()
+_NVVM_LOCK = forks.lock()
 
 
 def _make_compiler(float_type: str) -> _Compiler:
@@ -300,7 +303,8 @@ def compile_ptx(
     compiler = _COMPILERS.get(float_type)
     flags = _flags(capability, fastmath)
     session = Session(library=None, flags=flags)
-    with kernel_errors(function, session.owners), global_compiler_lock, numba_target_override(), garbage_kept():
+    missing, failing = _toolkit_errors(function, session.owners), kernel_errors(function, session.owners)
+    with missing, failing, global_compiler_lock, numba_target_override(), garbage_kept():
         python = python_function(function)
         compiler.typing.session = session
         compiler.typing.fresh = compiler.target.fresh = False
@@ -311,10 +315,36 @@ def compile_ptx(
         try:
             result = _compile(compiler.typing, compiler.target, python, argument_types, types.void, flags)
         finally:
+            compiler.target.forget(session)
             compiler.typing.session = None
         unit = _unit(result, capability, launch_bound, fastmath, _parts(argument_types, constant), waits_last)
     name = result.fndesc.llvm_func_name
-    return lambda: _finished(unit, capability, name, entry)
+
+    def finish() -> str:
+        with _toolkit_errors(function, ()):
+            return _finished(unit, capability, name, entry)
+
+    return finish
+
+
+@contextmanager
+def _toolkit_errors(function: Function, called: Sequence[object]) -> Iterator[None]:
+    """Say which part of CUDA is not there: ``BackendError``."""
+    from numba.cuda.cudadrv.error import CudaSupportError, NvvmSupportError
+
+    try:
+        yield
+    except (link.missing(), NvvmSupportError) as error:
+        name = next((each for each in ("nvrtc", "nvvm") if each in str(error).lower()), "a library")
+        raise BackendError(
+            f"{name} of the CUDA toolkit was not found, without which no PTX is made", hint=link.INSTALL
+        ) from error
+    except CudaSupportError as error:
+        raise BackendError(
+            "Numba compiles something here for the GPU of this machine alone, and there is none with a driver",
+            place_of(error, function, called),
+            hint="write operations on whole arrays as loops, or with numbers alone",
+        ) from error
 
 
 def _finished(unit: Any, capability: tuple[int, int], name: str, entry: str) -> str:

@@ -95,6 +95,11 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
         raise KernelTypeError(f"{_INTERNAL}: {text}", span, hint=_INTERNAL_HINT) from error
 
 
+def place_of(error: BaseException, function: Function, called: Sequence[object]) -> Span:
+    """Where in ``function``, or in what it calls, an error lies."""
+    return _span(error, _functions(function, called))
+
+
 def _functions(function: Function, called: Sequence[object]) -> tuple[Function, ...]:
     return (function, *(item for item in called if isinstance(item, Function)))
 

@@ -542,6 +542,21 @@ class NumberTarget(_Context):
             return Emitted(self, half_truth, sig)
         return super().get_function(fn, sig, _firstcall)
 
+    def forget(self, session: Session) -> None:
+        """Let go of the functions of a compilation: Numba would find them by their keys, and nobody has those any more."""
+        words = {word._identity for word in session.words.values()}
+        entries = {each.entry_point for each in session.compiled}
+        known = self._defns
+        for key in [key for key in known if key in entries or (type(key) is tuple and key and key[0] in words)]:
+            del known[key]
+        types_made = set(session.words.values())
+        for word in types_made:
+            # The model of a type holds the type, for which it is kept.
+            default_manager._cache.pop(word, None)
+        for found in (self._casts._cache, self._get_constants._cache):
+            for types_asked in [each for each in found if not types_made.isdisjoint(each)]:
+                del found[types_asked]
+
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
