@@ -126,9 +126,13 @@ class Poly:
         return quotient if not rest.terms else None
 
     def __str__(self) -> str:
+        return self.spelled(word_of)
+
+    def spelled(self, word: Callable[[Symbol], str] = str) -> str:
+        """As text, each symbol as its ``word``: its own name tells it from all others, the user's may not."""
         words = []
         for monomial, c in sorted(self.terms, key=lambda term: (not term[0], term)):
-            factors = [word_of(name) for name in monomial]
+            factors = [word(name) for name in monomial]
             if abs(c) != 1 or not factors:
                 factors.insert(0, str(abs(c)))
             words.append(("- " if c < 0 else "+ ") + "*".join(factors))
@@ -142,7 +146,7 @@ ZERO, ONE = Poly(), Poly.const(1)
 def word_of(symbol: Symbol) -> str:
     """A symbol as the user writes it."""
     if symbol.kind == "derived":
-        return symbol
+        return f"{symbol.operation}({', '.join(map(str, symbol.operands))})"
     return symbol.lstrip("#").split("@")[0]
 
 
@@ -195,7 +199,7 @@ def symbols_of(parts: Iterable[Poly | Condition]) -> frozenset[Symbol]:
 
 
 def _derived(operation: Operation, *operands: Poly | Condition) -> Poly:
-    name = f"{operation}({', '.join(map(str, operands))})"
+    name = f"{operation}({', '.join(operand.spelled() for operand in operands)})"
     return Poly((((Symbol.of(name, "derived", operation, operands),), 1),))
 
 
@@ -230,7 +234,7 @@ def minimum(first: Poly, second: Poly) -> Poly:
     difference = (first - second).constant
     if difference is not None:
         return first if difference <= 0 else second
-    return _derived("min", *sorted((first, second), key=str))
+    return _derived("min", *sorted((first, second), key=Poly.spelled))
 
 
 def maximum(first: Poly, second: Poly) -> Poly:
@@ -238,7 +242,7 @@ def maximum(first: Poly, second: Poly) -> Poly:
     difference = (first - second).constant
     if difference is not None:
         return first if difference >= 0 else second
-    return _derived("max", *sorted((first, second), key=str))
+    return _derived("max", *sorted((first, second), key=Poly.spelled))
 
 
 def select(test: Condition, first: Poly, second: Poly) -> Poly | None:
@@ -261,6 +265,13 @@ class Condition:
     def polys(self) -> Iterator[Poly]:
         """The polynomials that are tested."""
         return iter(())
+
+    def spelled(self, word: Callable[[Symbol], str] = str) -> str:
+        """As text, like ``Poly.spelled``."""
+        return "?"
+
+    def __str__(self) -> str:
+        return self.spelled(word_of)
 
     @property
     def varies(self) -> bool:
@@ -288,9 +299,6 @@ class _Unknown(Condition):
         """Whether something in it is not known."""
         return True
 
-    def __str__(self) -> str:
-        return "?"
-
 
 @dataclass(frozen=True, slots=True)
 class Test(Condition):
@@ -313,8 +321,8 @@ class Test(Condition):
         """The same with symbols replaced."""
         return (is_zero if self.equal else not_negative)(self.poly.substitute(values))
 
-    def __str__(self) -> str:
-        return f"{self.poly} {'==' if self.equal else '>='} 0"
+    def spelled(self, word: Callable[[Symbol], str] = str) -> str:
+        return f"{self.poly.spelled(word)} {'==' if self.equal else '>='} 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,8 +353,8 @@ class All(_Several):
         """The same with symbols replaced."""
         return all_of(*(part.substitute(values) for part in self.parts))
 
-    def __str__(self) -> str:
-        return f"({' and '.join(map(str, self.parts))})" if self.parts else "true"
+    def spelled(self, word: Callable[[Symbol], str] = str) -> str:
+        return f"({' and '.join(part.spelled(word) for part in self.parts)})" if self.parts else "true"
 
 
 class Any_(_Several):  # noqa: N801 - typing has the other one
@@ -362,8 +370,8 @@ class Any_(_Several):  # noqa: N801 - typing has the other one
         """The same with symbols replaced."""
         return any_of(*(part.substitute(values) for part in self.parts))
 
-    def __str__(self) -> str:
-        return f"({' or '.join(map(str, self.parts))})" if self.parts else "false"
+    def spelled(self, word: Callable[[Symbol], str] = str) -> str:
+        return f"({' or '.join(part.spelled(word) for part in self.parts)})" if self.parts else "false"
 
 
 UNDECIDED = _Unknown()

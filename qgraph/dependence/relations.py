@@ -58,12 +58,34 @@ def example(conflict: str, values: Mapping[str, int], axes: int) -> Example | No
     if found.is_empty():
         return None
     # Serial variables, and what only the device knows, may have any value.
-    found = found.project_out(_PARAM, 0, found.dim(_PARAM)).lexmin()
+    found = found.project_out(_PARAM, 0, found.dim(_PARAM))
+    sides = found.project_out(_SET, 2 * axes, found.dim(_SET) - 2 * axes)
+    both = _first(sides)
+    if both is None:
+        # The values of a range whose step is a parameter are products: of such an axis the set holds none.
+        return None
+    for at, value in enumerate(both):
+        found = found.fix_val(_SET, at, islpy.Val.int_from_si(found.get_ctx(), value))
+    count = sum(found.get_dim_name(_SET, at).startswith("el") for at in range(found.dim(_SET)))
+    found = found.project_out(_SET, 2 * axes + count, found.dim(_SET) - 2 * axes - count)
+    # One that was compared by its strides has no number.
+    place = _first(found.project_out(_SET, 0, 2 * axes))
+    return Example(both[:axes], both[axes:], place or ())
+
+
+def _first(found: islpy.Set) -> tuple[int, ...] | None:
+    """The first point of a set that has one, in the dimensions that are limited below; None where one is not limited at all."""
+    for at in range(found.dim(_SET)):
+        # ``lexmin`` fails for some sets, and the least value of a part without points is any.
+        parts = [islpy.Set.from_basic_set(part) for part in found.get_basic_sets() if not part.is_empty()]
+        least = [part.dim_min_val(at) for part in parts]
+        if all(value.is_int() for value in least):
+            value = islpy.Val.int_from_si(found.get_ctx(), min(each.to_python() for each in least))
+            found = found.fix_val(_SET, at, value)
+        elif not all(part.dim_max_val(at).is_int() for part in parts):
+            return None
     point = found.sample_point()
-    numbers = {found.get_dim_name(_SET, at): point.get_coordinate_val(_SET, at).to_python() for at in range(found.dim(_SET))}
-    element = tuple(number for name, number in numbers.items() if name.startswith("el"))
-    first, second = (tuple(numbers[f"{side}{at}"] for at in range(axes)) for side in "vw")
-    return Example(first, second, element)
+    return tuple(point.get_coordinate_val(_SET, at).to_python() for at in range(found.dim(_SET)))
 
 
 def _answer(question: Question, context: islpy.Context) -> Answer:
@@ -426,7 +448,7 @@ class _Encoder:
         dividend, divisor = symbol.operands
         assert isinstance(dividend, Poly)
         assert isinstance(divisor, Poly)
-        name = f"{dividend} divided by {divisor}"
+        name = f"{dividend.spelled()} divided by {divisor.spelled()}"
         known = self._auxiliary.get((f"quotient of {name}", side))
         if known is None:
             e, s = self._linear(dividend, side), self._linear(divisor, side)

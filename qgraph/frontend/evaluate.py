@@ -546,7 +546,8 @@ class Evaluator(ABC):
         for variable in (*self.loops[::-1], *self.axes):
             if variable.symbol not in poly.symbols:
                 continue
-            count = Poly.symbol("#t", "size")
+            # Each counts for itself.
+            count = Poly.symbol(f"#{variable.symbol}", "size")
             value = variable.start + variable.step * count if variable.start is not None else None
             if (variable.step.constant or 0) < 0:
                 # What counts down stays above where it stops.

@@ -105,7 +105,7 @@ class Value:
     def identity(self) -> str:
         """``key``, of integers too; "" of what varies."""
         if self.poly is not None and not self.poly.varies:
-            return f"int {self.poly}"
+            return f"int {self.poly.spelled()}"
         return self.key
 
     @property

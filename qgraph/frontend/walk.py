@@ -224,7 +224,9 @@ class _Walker(Caller):
         targets, bounded = self.iterate(node.iter, node.target)
         outer = self.loops
         self.loops = outer + targets
-        self.repeat(node.body, target=node.target, value=self.iterated, sure=bounded)
+        # What is added to in each iteration is counted by one variable.
+        counted = targets[0] if len(targets) == 1 and bounded else None
+        self.repeat(node.body, target=node.target, value=self.iterated, sure=bounded, counted=counted)
         self.loops = outer
         self.branches([node.orelse, []])
 
@@ -238,6 +240,7 @@ class _Walker(Caller):
         target: ast.expr | None = None,
         value: Value = UNKNOWN,
         sure: bool = False,
+        counted: Variable | None = None,
     ) -> None:
         """A loop inside the iteration. Names that it assigns are unknown at its head, views being all they may become.
 
@@ -247,7 +250,7 @@ class _Walker(Caller):
         returns = any(isinstance(child, ast.Return) for statement in body for child in ast.walk(statement))
         changed = names_assigned(body).keys() | (names_assigned([test_]).keys() if test_ is not None else frozenset())
         head = {name: vague([held]) if name in changed else held for name, held in self.env.items()}
-        grown = self.grown(body) if sure and target is not None else {}
+        grown = self.grown(body, counted) if sure and counted is not None else {}
         path, count, counter = self.path, len(self.accesses), self.counter
         while True:
             self.env = {**head, **{name: held for name, (held, _) in grown.items()}}
@@ -273,9 +276,8 @@ class _Walker(Caller):
             for name in names_assigned([target]):
                 self.env[name] = vague([self.env.get(name, UNKNOWN), value])
 
-    def grown(self, body: Sequence[ast.stmt]) -> dict[str, tuple[Value, Value]]:
-        """Names that each iteration of the innermost loop adds one number to: what they are in it, and after it."""
-        variable = self.loops[-1]
+    def grown(self, body: Sequence[ast.stmt], variable: Variable) -> dict[str, tuple[Value, Value]]:
+        """Names that each iteration of the loop of ``variable`` adds one number to: what they are in it, and after it."""
         step = variable.step.constant
         if not step or variable.start is None:
             return {}
