@@ -16,6 +16,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.rejected import reject
 from qgraph.frontend.walrus import without_walrus
 from qgraph.source import Span
+from qgraph.stack import roomy
 
 
 class ClosureNamespace(Mapping[str, object]):
@@ -83,6 +84,7 @@ class SourceFunction:
         return Span(self.file, tree.lineno, tree.col_offset, tree.lineno, end)
 
 
+@roomy
 def parse(function: Callable[..., Any], word: str) -> SourceFunction:
     """The source of ``function``, checked against the table of rejected syntax.
 

@@ -39,29 +39,40 @@ def known(scope: Scope, node: ast.expr) -> Binding | None:
         return None
 
 
-def rank(scope: Scope, node: ast.expr) -> int:
-    """The number of dimensions of an expression; 0 for numbers, and for what is no array that is followed."""
+def rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int] | None = None) -> int:
+    """The number of dimensions of an expression; 0 for numbers, and for what is no array that is followed.
+
+    ``found`` has the ranks of expressions that were asked for before, while no name meant anything else, and gets more.
+    """
+    if found is None:
+        found = {}
+    if node not in found:
+        found[node] = _rank(scope, node, found)
+    return found[node]
+
+
+def _rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int]) -> int:
     bound = known(scope, node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
     if bound is not None:
         return _rank_of(bound)
     match node:
         case ast.Attribute(value=value, attr="T"):
-            return rank(scope, value)
+            return rank(scope, value, found)
         case ast.Subscript(value=value):
-            return _selected(scope, node, rank(scope, value))
+            return _selected(scope, node, rank(scope, value, found))
         case ast.BinOp(left=left, right=right):
-            ranks = rank(scope, left), rank(scope, right)
+            ranks = rank(scope, left, found), rank(scope, right, found)
             return 0 if isinstance(node.op, ast.MatMult) and ranks == (1, 1) else max(ranks)
         case ast.UnaryOp(operand=operand):
-            return rank(scope, operand)
+            return rank(scope, operand, found)
         case ast.Compare(left=left, comparators=comparators):
-            return max(rank(scope, part) for part in (left, *comparators))
+            return max(rank(scope, part, found) for part in (left, *comparators))
         case ast.BoolOp(values=values):
-            return max(rank(scope, part) for part in values)
+            return max(rank(scope, part, found) for part in values)
         case ast.IfExp(body=body, orelse=orelse):
-            return max(rank(scope, body), rank(scope, orelse))
+            return max(rank(scope, body, found), rank(scope, orelse, found))
         case ast.Call(func=func, args=args) if args and is_elementwise(scope, func):
-            return max(rank(scope, argument) for argument in args)
+            return max(rank(scope, argument, found) for argument in args)
     return 0
 
 
