@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Set
 
-from qgraph.program import Cast, Function, ParallelFunction
+from qgraph.program import Cast, Function, ParallelFunction, SeparateFunction
 
 
 def meaning(function: Function) -> Hashable:
@@ -49,6 +49,8 @@ def _value(value: object, seen: dict[int, int]) -> Hashable:
         return _function(value, seen)
     if isinstance(value, ParallelFunction):
         return value.disjoint, _function(value.function, seen)
+    if isinstance(value, SeparateFunction):
+        return SeparateFunction, _function(value.function, seen)
     if isinstance(value, Cast):
         return value
     return id(value)
