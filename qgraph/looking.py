@@ -16,6 +16,7 @@ from qgraph.options import Options
 from qgraph.plan import GraphPlan
 from qgraph.program import GlobalArray, GlobalArrayFound, is_array
 from qgraph.specialisation import Variant
+from qgraph.stack import roomy
 
 
 class Looking:
@@ -111,6 +112,7 @@ class Looking:
 
         return compile_ptx(self.plan(*args, **kwargs), cc, self.options)[1]
 
+    @roomy
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """The plan with its reasons: why each edge, and which lines of a float32 kernel are float64. Needs no GPU."""
         from qgraph.lowering.bin_source import bin_notes

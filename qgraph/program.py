@@ -143,6 +143,13 @@ class ParallelFunction:
     disjoint: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SeparateFunction:
+    """On the CPU: called as ``function`` is, and not inlined. A long kernel is several of these."""
+
+    function: Function
+
+
 # --- what a statement does ---------------------------------------------------------------------------------------------
 
 
@@ -666,19 +673,22 @@ class Program:
 
 def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
     """The tasks under ``statements``, in program order: enter, body, condition for a loop; decide, regions for a branch."""
-    for statement in statements:
+    # What is still to come, the next one last: loops and branches may be a thousand deep.
+    waiting: list[Statement | Task] = [*reversed(statements)]
+    while waiting:
+        statement = waiting.pop()
         match statement:
+            case Task():
+                yield statement
             case TaskStatement():
                 yield statement.task
             case Branch():
                 yield statement.decide
-                for region in statement.regions:
-                    yield from tasks_of(region)
+                waiting += (each for region in reversed(statement.regions) for each in reversed(region))
             case Loop():
                 if statement.enter is not None:
                     yield statement.enter
-                yield from tasks_of(statement.body)
-                yield statement.condition
+                waiting += (statement.condition, *reversed(statement.body))
             case HostCall() | EventMark():
                 pass
 

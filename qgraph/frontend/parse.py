@@ -22,6 +22,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.rejected import reject
 from qgraph.frontend.walrus import purity, without_walrus
 from qgraph.source import Span
+from qgraph.stack import roomy
 
 
 class ClosureNamespace(Mapping[str, object]):
@@ -153,6 +154,7 @@ class SourceFunction:
         return Span(self.file, tree.lineno, tree.col_offset, tree.lineno, end)
 
 
+@roomy
 def parse(function: Callable[..., Any], word: str) -> SourceFunction:
     """The source of ``function``, checked against the table of rejected syntax.
 

@@ -12,6 +12,7 @@ from qgraph.frontend.resolve import is_do_while
 from qgraph.frontend.scope import Globals, Scope
 from qgraph.language import DoWhile, Func, as_reference
 from qgraph.source import copied
+from qgraph.stack import roomy
 
 
 def run_reference(source: SourceFunction, arguments: dict[str, Any]) -> Any:
@@ -33,6 +34,7 @@ def run_reference(source: SourceFunction, arguments: dict[str, Any]) -> Any:
         return _plain(source)(*positional, **keywords)
 
 
+@roomy
 def _plain(source: SourceFunction) -> Callable[..., Any]:
     """The function itself, or where it has a do-while, a copy in which that is a plain loop."""
     scope = Scope(source, {}, Globals())

@@ -106,9 +106,8 @@ class _Rewriter(ast.NodeTransformer):
         self._divisors = divisors or ("checked" if body.one_thread else "unchecked")
 
     def statement(self, node: ast.stmt) -> list[ast.stmt]:
-        result = self.visit(node)
-        statements = result if isinstance(result, list) else [result]
-        return [ast.fix_missing_locations(statement) for statement in statements if statement is not None]
+        # All at once when the whole is done, and not at each level of what is inside it.
+        return [ast.fix_missing_locations(statement) for statement in self._block([node])]
 
     def expression(self, node: ast.expr) -> ast.expr:
         result: ast.expr = self.visit(node)
@@ -508,7 +507,9 @@ class _Rewriter(ast.NodeTransformer):
     def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
         for statement in statements:
-            result += self.statement(statement)
+            visited = self.visit(statement)
+            found = visited if isinstance(visited, list) else [visited]
+            result += [each for each in found if each is not None]
         return result
 
     # --- calls ---------------------------------------------------------------------------------------------------------

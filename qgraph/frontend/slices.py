@@ -216,6 +216,8 @@ class _Elements:
         self._unit = region.unit
         self._target: ViewRef | None = None
         self._seen: Seen = {}
+        # The ranks of the statement's expressions, each found once.
+        self._ranks: dict[ast.expr, int] = {}
         self._variables: list[ast.expr] = []
         self._elements: list[tuple[ViewRef, ast.Subscript, ast.expr]] = []
 
@@ -231,9 +233,9 @@ class _Elements:
 
     def frame_all(self, value: ast.expr, *, exact: bool) -> None:
         """The loop goes over the elements of an expression; ``exact``: its operands are of one length, 1 is not repeated."""
-        ndim = rank(self.scope, value)
+        ndim = rank(self.scope, value, self._ranks)
         self._lengths = Lengths(self._region, self.scope, [ONE] * ndim, [""] * ndim, exact=exact)
-        operands = [(operand, self._view(operand)) for operand in _array_operands(self.scope, value)]
+        operands = [(operand, self._view(operand)) for operand in _array_operands(self.scope, value, self._ranks)]
         for axis in range(-ndim, 0):
             lengths = [(view.along[axis].count, as_written(operand)) for operand, view in operands if len(view.along) >= -axis]
             self._lengths.join(ndim + axis, lengths, value)
@@ -282,11 +284,12 @@ class _Elements:
 
     def visit(self, node: ast.expr) -> ast.expr:
         """``node`` for one element."""
-        if rank(self.scope, node) == 0:
+        if rank(self.scope, node, self._ranks) == 0:
             return self._number(node)
         match node:
             case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.MatMult):
-                return _at(ast.BinOp(self.visit(left), node.op, self.visit(right)), node)
+                # The operands have places: nobody need look for more in the tree, which may be a thousand deep.
+                return ast.copy_location(ast.BinOp(self.visit(left), node.op, self.visit(right)), node)
             case ast.UnaryOp(op=ast.Invert(), operand=operand) if element_type(self.scope, operand) == np.bool_:
                 return _at(ast.UnaryOp(ast.Not(), self.visit(operand)), node)
             case ast.UnaryOp(operand=operand) if not isinstance(node.op, ast.Not):
@@ -298,7 +301,7 @@ class _Elements:
             case ast.Call() | ast.BinOp():
                 raise new_array(self.scope, node)
             case ast.Name() | ast.Attribute() | ast.Subscript():
-                return self.at(self._view(node), node)
+                return _at(self.at(self._view(node), node), node)
         raise KernelSyntaxError(
             f"`{as_written(node)}` is no elementwise expression",
             self.scope.span(node),
@@ -452,16 +455,16 @@ def may_share(unit: Unit, first: Leaf, second: Leaf) -> bool:
     return same or names in unit.overlapping or names in unit.sometimes_same
 
 
-def _array_operands(scope: Scope, node: ast.expr) -> list[ast.expr]:
-    """The parts of arrays in an expression."""
-    if rank(scope, node) == 0:
+def _array_operands(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int]) -> list[ast.expr]:
+    """The parts of arrays in an expression; ``ranks`` as in ``rank``."""
+    if rank(scope, node, ranks) == 0:
         return []
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
         return [node]
     found: list[ast.expr] = []
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
-            found += _array_operands(scope, child)
+            found += _array_operands(scope, child, ranks)
     return found
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Hashable, Set
 
 from qgraph.compiled_in import CompiledIn, Same, numba_function
-from qgraph.program import Cast, Function, ParallelFunction
+from qgraph.program import Cast, Function, ParallelFunction, SeparateFunction
 
 
 def meaning(function: Function) -> Hashable:
@@ -51,6 +51,8 @@ def _value(value: object, seen: dict[int, int]) -> Hashable:
         return _function(value, seen)
     if isinstance(value, ParallelFunction):
         return value.disjoint, _function(value.function, seen)
+    if isinstance(value, SeparateFunction):
+        return SeparateFunction, _function(value.function, seen)
     if isinstance(value, Cast):
         return value
     python = numba_function(value)

@@ -40,7 +40,8 @@ from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, plain, python_function
 from qgraph.lowering.value_words import bound_word, cast_word, division_word, match_word, stack_word
 from qgraph.lowering.words import MEANINGS
-from qgraph.program import Cast, Function, ParallelFunction
+from qgraph.lowering.zero_fills import Library
+from qgraph.program import Cast, Function, ParallelFunction, SeparateFunction
 
 _I8 = ir.IntType(8)
 _I32 = ir.IntType(32)
@@ -64,6 +65,8 @@ class _Typing(NumberTyping, Context):
         """Compile into the session's library; returns the result type."""
         assert self.session is not None
         compiled = _compile(self, function, args, None, noalias=function in self.session.disjoint)
+        if function in self.session.separate:
+            self.session.never_inlined.add(compiled.fndesc.llvm_func_name)
         result = compiled.signature.return_type
         name = key(signature(result, *args))
         self.session.descriptors[name] = compiled.fndesc
@@ -71,12 +74,17 @@ class _Typing(NumberTyping, Context):
         return result
 
     def special_word(self, value: Any) -> Any:
-        """The type of an atomic, of ``set_condition``, of a conversion, or of a parallel function."""
+        """The type of an atomic, of ``set_condition``, of a conversion, or of a parallel or separate function."""
         if isinstance(value, ParallelFunction):
             assert self.session is not None
             if value.disjoint:
                 self.session.disjoint.add(self.function_word(value.function).function)
             return self.session.words.setdefault(id(value), _parallel_word(value))
+        if isinstance(value, SeparateFunction):
+            assert self.session is not None
+            word = self.function_word(value.function)
+            self.session.separate.add(word.function)
+            return word
         if isinstance(value, Recorder):
             assert self.session is not None
             return self.session.words.setdefault(id(value), _recorder_word(value))
@@ -115,10 +123,13 @@ class _Target(NumberTarget, CPUContext):
 
     def get_executable(self, library: Any, fndesc: Any, env: Any) -> Any:
         """Numba's hook, before machine code is made: what only this library calls need not exist by itself."""
+        apart = self.typing_context.session.never_inlined
         visible = (fndesc.llvm_func_name, fndesc.llvm_cpython_wrapper_name)
         for function in library._final_module.functions:
             if not function.is_declaration and function.name not in visible:
                 function.linkage = "internal"
+            if function.name in apart:
+                function.add_function_attribute("noinline")
         return super().get_executable(library, fndesc, env)
 
     def atomic_float_add(self, builder: Any, pointer: Any, value: Any) -> Any:
@@ -337,7 +348,8 @@ def _compile_control(
     with kernel_errors(control, session.owners), global_compiler_lock, target_override("cpu"):
         # An engine gives nothing of its memory back before it goes, so each kernel has one of its own.
         typing.target._internal_codegen = JITCPUCodegen(control.name)
-        session.library = typing.target.codegen().create_library(control.name)
+        session.library = library = Library(typing.target.codegen(), control.name)
+        library.enable_object_caching()
         typing.session = session
         try:
             compiled = _compile(typing, python_function(control), tuple(argument_types), None, entry=True)

@@ -380,6 +380,9 @@ class Session:
     owners: list[object] = field(default_factory=list)
     # The Python functions whose array arguments share no memory.
     disjoint: set[object] = field(default_factory=set)
+    # Those that are not inlined, and the names under which LLVM knows them.
+    separate: set[object] = field(default_factory=set)
+    never_inlined: set[str] = field(default_factory=set)
     # Of the arguments that Python passes, how many there are, the first ones, whose arrays a repeated call looks at.
     watched: int = 0
 
