@@ -27,6 +27,7 @@ QUESTIONS = (
     "histogram",
     "memory_bound",
     "startup",
+    "long_code",
 )
 NO_GPU = 3
 

@@ -13,6 +13,7 @@ from qgraph.errors import (
     PerformanceWarning,
     QGraphError,
 )
+from qgraph.funcs import func
 from qgraph.info import info, set_backend, stream
 from qgraph.kernel import kernel, reset
 from qgraph.language import (
@@ -26,7 +27,6 @@ from qgraph.language import (
     atomic_or_,
     atomic_sub,
     atomic_xor,
-    func,
     graph_do_while,
     host_callback,
     ndrange,

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from qgraph.errors import BackendError, CudaError
+from qgraph.pickling import not_pickled
+from qgraph.program import GlobalArray, Place
 from qgraph.runtime.array_view import ArrayView, changed_in_place
 from qgraph.runtime.call import Again, Call
 from qgraph.specialisation import Executable, Specialisation, Variant
@@ -18,6 +20,7 @@ _Launch = Callable[[], Any]
 class _Kernel(Protocol):
     # What binding needs of a kernel: the steps of a call, one by one.
     _ran: Any
+    _global_arrays: tuple[GlobalArray, ...]
 
     def _complete(self, values: tuple[Any, ...]) -> tuple[Any, ...]: ...
 
@@ -38,13 +41,15 @@ class Bound:
     launch: _Launch
     """``launch()`` runs the kernel with the arguments it is bound to; gives what it returns. It raises as a call does."""
 
+    __reduce__ = not_pickled(
+        "a bound kernel cannot be pickled or copied: it is launched by code of this process",
+        "pickle the kernel and its arguments, and bind them there",
+    )
+
     def __init__(self, kernel: _Kernel, values: tuple[Any, ...]) -> None:
         self._arguments = arguments = _Arguments(kernel, values)
-        if arguments.staged:
-            self.launch = functools.partial(kernel._run, arguments.values)
-        else:
-            arguments.bound = weakref.ref(self)
-            self.launch = arguments.launcher()
+        arguments.bound = weakref.ref(self)
+        self.launch = arguments.launcher()
 
     @property
     def graph(self) -> Any:
@@ -65,7 +70,7 @@ class Bound:
                 "this kernel is bound to NumPy arrays, which each launch copies to the device anew",
                 hint="bind it to arrays on the device: qgraph.asarray(x, backend='cuda')",
             )
-        if arguments.specialisation.executable is not arguments.executable:
+        if arguments.specialisation.executable is not arguments.executable or not arguments.holds():
             self.launch = arguments.launcher()
         try:
             return arguments.executable.graph(arguments.call)
@@ -83,14 +88,27 @@ class _Arguments:
         staged: whether each launch copies host arrays to the device.
         call: the arguments, taken apart.
         specialisation: of the kernel, for them.
+        holds: tells whether what was compiled in is what it was.
         executable: what the function launches.
         bound: whose function it is, while that lives.
     """
 
+    bound: Callable[[], Bound | None]
+
     def __init__(self, kernel: _Kernel, values: tuple[Any, ...]) -> None:
+        self.bound = _nobody
         self._kernel = kernel
-        self.values, reading, leaves, simple = kernel._read(kernel._complete(values))
+        self._given = values
+        # Global arrays, as they were when they were first met.
+        self._owned: dict[Place, Any] = {}
+        self._look()
+
+    def _look(self) -> None:
+        """Find what the kernel is for these arguments now."""
+        kernel = self._kernel
+        self.values, reading, leaves, simple = self._read()
         self._variant = variant = reading.variant
+        self.holds = variant.holds
         self._aliases = () if simple else variant.check(leaves)
         self.backend = variant.backend
         self.staged: bool = variant.backend == "cuda" and any(leaves[index].device is None for index in variant.arrays)
@@ -98,11 +116,25 @@ class _Arguments:
         self.executable: Any = None
         # The numbers are of the program for this alias pattern: another one may need other ones.
         self.call = Call(leaves, self.specialisation.host_values(leaves), 0)
-        self.bound: Callable[[], Bound | None] = _nobody
+
+    def _read(self) -> tuple[tuple[Any, ...], Any, tuple[Any, ...], bool]:
+        kernel, given = self._kernel, self._given
+        values = kernel._complete(given)
+        while True:
+            arrays = zip(kernel._global_arrays, values[len(given) :], strict=False)
+            mine = (*given, *(self._owned.setdefault(array.place, value) for array, value in arrays))
+            found = kernel._read(mine)
+            values = found[0]
+            if len(values) == len(mine):
+                return found
 
     def launcher(self) -> _Launch:
-        """A function that launches. What it launches is built at first, and when it was evicted, cleared or reset."""
+        """A function that launches. What it launches is built at first, and when it is another one, or gone."""
         kernel = self._kernel
+        if not self.holds():
+            self._look()
+        if self.staged:
+            return self._launch_staged
         self.specialisation = kernel._specialisation(self._variant, self._aliases)
         self.executable = kernel._executable(self.specialisation)
         again = self.specialisation.again(self.executable, self.call, held=True)
@@ -117,10 +149,11 @@ class _Arguments:
             "value": self.specialisation.value,
             "ran": kernel._ran,
             "CudaError": CudaError,
+            "holds": self.holds,
         }
         lines = [
             "def launch():",
-            "    if specialisation.executable is not executable:",
+            "    if specialisation.executable is not executable or not holds():",
             "        return arguments.launch_anew()",
             "    try:",
             *(f"        {line}" for line in again.statements([])),
@@ -134,14 +167,21 @@ class _Arguments:
         launch: _Launch = names.pop("launch")
         return launch
 
+    def _launch_staged(self) -> Any:
+        return self._kernel._run(self.values) if self.holds() else self.launch_anew()
+
     def launch_anew(self) -> Any:
         """Launch what the kernel has built since, or builds now."""
-        return self._new_launcher()()
+        self._new_launcher()
+        return self._kernel._run(self.values) if self.staged else self._launch_now()
 
     def launch_after(self, error: CudaError) -> Any:
         """Launch after a failure, where that can be made good; raises it otherwise."""
         self.make_good(error)
-        numbers = self.executable.launch(self.call)
+        return self._launch_now()
+
+    def _launch_now(self) -> Any:
+        numbers = _launch_as_bound(self.executable, self.call)
         self._kernel._ran.specialisation = self.specialisation
         return None if numbers is None else self.specialisation.value(numbers)
 
@@ -150,12 +190,11 @@ class _Arguments:
         self._kernel._recover(error, self._variant)
         self._new_launcher()
 
-    def _new_launcher(self) -> _Launch:
+    def _new_launcher(self) -> None:
         launch = self.launcher()
         bound = self.bound()
         if bound is not None:
             bound.launch = launch
-        return launch
 
 
 def _launch_as_bound(executable: Executable, call: Call) -> Any:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from qgraph.plan import GraphPlan
 from qgraph.source import Span
+from qgraph.stack import roomy
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Which nodes each node waits for, over which edges inside, and behind which one it stands in a row: found once for all."""
+
+    waits: Mapping[int, Sequence[int]]
+    programmatic: frozenset[tuple[int, int]]
+    behind: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +35,16 @@ class Explanation:
     doubles: tuple[Span, ...]
     notes: Mapping[int, str]
 
+    @roomy
     def __str__(self) -> str:
         plan = self.plan
         head = f"{plan.program.name}: {len(plan.tasks)} tasks in {len(plan.nodes)} nodes, floats are {plan.program.float_type}"
         block = [] if plan.one_block is None else [f"  {plan.one_block}"]
-        return "\n".join([head, *block, *self._region(0, 1), *self._doubles()])
+        row = plan.row
+        order = _Order(plan.waits, plan.programmatic, dict(zip(row[1:], row, strict=False)))
+        return "\n".join([head, *block, *self._region(0, 1, order), *self._doubles()])
 
-    def _region(self, region: int, depth: int) -> Iterator[str]:
+    def _region(self, region: int, depth: int, order: _Order) -> Iterator[str]:
         plan, pad = self.plan, "  " * depth
         for index in plan.regions[region].nodes:
             node = plan.nodes[index]
@@ -41,16 +54,16 @@ class Explanation:
                 yield f"{pad}    {line}"
             if index in self.notes:
                 yield f"{pad}    {self.notes[index]}"
-            for before in plan.predecessors(index):
-                inside = " (waits inside, where GPUs can)" if (before, index) in plan.programmatic else ""
+            for before in order.waits.get(index, ()):
+                inside = " (waits inside, where GPUs can)" if (before, index) in order.programmatic else ""
                 yield f"{pad}    after n{before}{inside}: {self.edges[before, index]}"
-            if index in plan.row[1:]:
-                before = plan.row[plan.row.index(index) - 1]
+            if index in order.behind:
+                before = order.behind[index]
                 yield f"{pad}    no order with n{before}: a graph has it behind, where GPUs can, while such kernels are small"
             for number, body in enumerate(node.bodies):
                 if len(node.bodies) > 1:
                     yield f"{pad}  case {number}:"
-                yield from self._region(body, depth + 1)
+                yield from self._region(body, depth + 1, order)
 
     def _doubles(self) -> Iterator[str]:
         if self.doubles:

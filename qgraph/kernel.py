@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import warnings
 import weakref
@@ -12,15 +13,17 @@ from typing import Any, overload
 
 from qgraph.bound import Bound
 from qgraph.errors import AssumedParallelWarning, CudaError, PerformanceWarning
+from qgraph.forks import in_child
 from qgraph.looking import Looking
 from qgraph.options import Options
-from qgraph.program import FrozenName, GlobalArray, GlobalArrayFound
+from qgraph.pickling import ByName
+from qgraph.program import GlobalArray, GlobalArrayFound
 from qgraph.recent import Known, Launched, Ran, RecentCalls
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.backends import DEFAULTS, choose
 from qgraph.runtime.call import CHANGED, Call
 from qgraph.source import Span
-from qgraph.specialisation import Executable, LastLaunch, Specialisation, Variant, forget_code, still_holds
+from qgraph.specialisation import Executable, LastLaunch, Specialisation, Variant, forget_code
 from qgraph.stack import stack_level
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
@@ -64,8 +67,8 @@ class _Reading:
     count: int
     read: Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], bool] | None]
     variant: Variant
-    # Names compiled in, which must still mean what they meant.
-    frozen: tuple[FrozenName, ...]
+    # Whether everything that was compiled in is what it was.
+    holds: Callable[[], bool]
     # What ``set_backend`` had chosen.
     default: str | None
     # The stream of such a call, from its leaves, where it is one only and nothing is copied; 0 where there are no streams.
@@ -81,7 +84,7 @@ def _no_stream(leaves: tuple[Any, ...]) -> int:
     return 0
 
 
-class Kernel(Looking):
+class Kernel(ByName, Looking):
     """A function whose kernel-level loops run as one graph. Made by ``@qgraph.kernel``.
 
     Calling it runs it; on CUDA the call returns before the device has finished.
@@ -213,7 +216,7 @@ class Kernel(Looking):
             specialisation = self._specialisation(variant, aliases)
         call = Call(leaves, specialisation.host_values(leaves), stream)
         try:
-            numbers = (specialisation.executable or self._executable(specialisation)).launch(call)
+            numbers = (specialisation.executable or self._executable(specialisation, stream)).launch(call)
         except CudaError as error:
             self._recover(error, variant)
             specialisation = self._specialisation(variant, aliases)
@@ -255,7 +258,7 @@ class Kernel(Looking):
             found = reading.read(values) if reading.count == len(values) else None
             if found is None or reading.default is not DEFAULTS.backend:
                 continue
-            if still_holds(reading.frozen):
+            if reading.holds():
                 leaves, simple = found
                 return values, reading, leaves, simple
         while True:
@@ -283,7 +286,7 @@ class Kernel(Looking):
         key = (arguments.types, backend, device, tuple(array.place for array in used))
         with self._lock:
             variant = self._variants.get(key)
-            if variant is None or not variant.frozen_still_holds():
+            if variant is None or not variant.holds():
                 self._forget_variant(key)
                 variant = Variant(
                     self._source,
@@ -295,10 +298,12 @@ class Kernel(Looking):
                     global_arrays=used,
                     reads_disk=self._reads_disk,
                 )
+                if len(self._variants) >= 2 * MAX_SPECIALISATIONS:
+                    self._forget_unused()
                 self._variants[key] = variant
         read = Reader(self._parameters(used), values, arguments, variant.written_leaves, variant.single_leaves).read
         stream = _no_stream if backend != "cuda" else variant.streams.one_stream(arguments.values)
-        reading = _Reading(len(values), read, variant, variant.program.frozen, default, stream)
+        reading = _Reading(len(values), read, variant, variant.holds, default, stream)
         self._readings = [reading, *self._readings[: _MAX_READINGS - 1]]
         if len(values) - len(self._global_arrays) == self._positional:
             self._recent.watch_numbers(values)
@@ -310,6 +315,14 @@ class Kernel(Looking):
             self._retire(self._specialisations.pop(other))
         self._readings = []
         self._latest = None
+
+    def _forget_unused(self, gone: Variant | None = None) -> None:
+        """Let go of ``gone``, or of all variants, where they have no specialisation."""
+        kept = {specialisation.variant for specialisation in self._specialisations.values()}
+        if gone is not None:
+            kept.update(variant for variant in self._variants.values() if variant is not gone)
+        self._variants = {key: variant for key, variant in self._variants.items() if variant in kept}
+        self._readings = [reading for reading in self._readings if reading.variant in kept]
 
     def _specialisation(self, variant: Variant, aliases: Any) -> Specialisation:
         key = (variant, aliases)
@@ -325,12 +338,15 @@ class Kernel(Looking):
                 _, oldest = self._specialisations.popitem(last=False)
                 self._retire(oldest)
                 self._counts.evictions += 1
+                self._forget_unused(oldest.variant)
             return found
 
-    def _executable(self, specialisation: Specialisation) -> Executable:
+    def _executable(self, specialisation: Specialisation, stream: int = 0) -> Executable:
         executable = specialisation.executable
         if executable is not None:
             return executable
+        if stream:
+            specialisation.variant.streams.before_building(specialisation.variant.device, stream)
         with specialisation.lock:
             if specialisation.executable is None:
                 executable = specialisation.build()
@@ -341,18 +357,34 @@ class Kernel(Looking):
             return specialisation.executable
 
     def _retire(self, specialisation: Specialisation) -> None:
-        executable = specialisation.executable
+        self._count(specialisation.executable)
+        specialisation.close()
+
+    def _count(self, executable: Executable | None) -> None:
         if executable is not None:
             self._counts.replays += executable.replays
             self._counts.argument_updates += executable.argument_updates
             self._counts.graph_builds += executable.rebuilds
-        specialisation.close()
 
     def _close_executables(self) -> None:
         with self._lock:
             self._forget_recent()
             for specialisation in self._specialisations.values():
                 self._retire(specialisation)
+
+    def _leave_graphs_behind(self) -> None:
+        """In a child process: graphs are the parent's, and nothing of them may be touched."""
+        gone = {key for key, variant in self._variants.items() if variant.backend == "cuda"}
+        if not gone:
+            return
+        self._forget_recent()
+        self._readings, self._latest = [], None
+        for key, specialisation in list(self._specialisations.items()):
+            if specialisation.variant.backend == "cuda":
+                self._count(specialisation.abandon())
+                del self._specialisations[key]
+        for found in gone:
+            del self._variants[found]
 
     # --- what it did, and what it holds --------------------------------------------------------------------------------
 
@@ -406,6 +438,16 @@ class Method:
         """Run the kernel on the instance; gives what it returns."""
         return self.kernel(self._owner, *args, **kwargs)
 
+    def __reduce__(self) -> tuple[type[Method], tuple[Kernel, object]]:
+        return Method, (self.kernel, self._owner)
+
+    # Not the kernel's.
+    def __copy__(self) -> Method:
+        return Method(self.kernel, self._owner)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Method:
+        return Method(self.kernel, copy.deepcopy(self._owner, memo))
+
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.kernel, name)
         return functools.partial(value, self._owner) if name in ("bind", "reference", "plan", "ptx") else value
@@ -446,6 +488,14 @@ def _tell_of_assumptions(specialisation: Specialisation) -> None:
             # A filter may make an error of it, and then the next call is told, too.
             warnings.warn(warning, stacklevel=stack_level())
             _SAID.loops.add(loop.span)
+
+
+def _leave_graphs_behind() -> None:
+    for kernel_ in list(_KERNELS):
+        kernel_._leave_graphs_behind()
+
+
+in_child(_leave_graphs_behind)
 
 
 def reset() -> None:

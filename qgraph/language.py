@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
+from qgraph.pickling import ByName
 
 T = TypeVar("T")
 
@@ -182,7 +183,8 @@ def host_callback(fn: Callable[..., object], *scalars: Any) -> None:
 
     At kernel level only, outside loops and branches. On CUDA ``fn`` runs on a driver's thread and may not use CUDA; what it
     raises is raised by the next call that waits. A C function made by ctypes is called without the interpreter's lock; it
-    takes one pointer, which is the second argument (a ctypes object or an address known when the kernel is compiled) or null.
+    takes one pointer, ``void (*)(void *)``, which is the second argument (a ctypes object, an address, or bytes, of which it
+    gets a copy that it may only read; known when the kernel is compiled) or null.
     """
     if is_c_function(fn):
         call_c_function(fn, *scalars)
@@ -195,9 +197,39 @@ def is_c_function(function: object) -> bool:
     return isinstance(function, CFuncPtr)
 
 
+def takes_a_pointer(function: Any) -> bool:
+    """Whether a C function was declared as ``void (*)(void *)``, and is called without the interpreter's lock."""
+    if function.restype is not None or function.argtypes is None or len(function.argtypes) != 1:
+        return False
+    (kind,) = function.argtypes
+    return not wants_lock(function) and (kind in (ctypes.c_void_p, ctypes.c_char_p) or issubclass(kind, ctypes._Pointer))
+
+
+def wants_lock(function: Any) -> bool:
+    """Whether a C function is to be called with the interpreter's lock held, as those of ``ctypes.PYFUNCTYPE`` are."""
+    return bool(type(function)._flags_ & 4)
+
+
 def call_c_function(function: Any, data: Any = None) -> None:
-    """Call a C function of one pointer, whatever ctypes was told of its parameters."""
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(pointer_to(function))(pointer_to(data))
+    """Call a C function of one pointer.
+
+    Raises:
+        ArgumentError: it is no such function.
+    """
+    if not takes_a_pointer(function):
+        raise ArgumentError("a C function of a host callback takes one pointer and returns nothing", hint=C_FUNCTION_HINT)
+    held = copied_data(data)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(pointer_to(function))(pointer_to(held))
+
+
+def copied_data(data: Any) -> Any:
+    """What a C function gets, for as long as this lives: bytes are copied, everything else is what it is."""
+    return ctypes.create_string_buffer(data, len(data)) if isinstance(data, bytes) else data
+
+
+C_FUNCTION_HINT = (
+    "declare it as one: ctypes.CFUNCTYPE(None, ctypes.c_void_p)(f), or f.restype = None; f.argtypes = [ctypes.c_void_p]"
+)
 
 
 def pointer_to(data: Any) -> int:
@@ -316,6 +348,28 @@ def short(value: int) -> int:
     return value
 
 
+def round_python(value: Any, digits: int) -> Any:
+    """``round(value, digits)`` of one of Python's numbers, which NumPy would scale, round and scale back."""
+    return round(value.item() if isinstance(value, np.generic) else value, digits)
+
+
+def round_either(value: Any, digits: int) -> Any:
+    """``round(value, digits)`` of what may be Python's number or NumPy's: an integer, which both round alike."""
+    return round(value, digits)
+
+
+def nearest(value: Any, dtype: np.dtype[Any], keeps: str) -> Any:
+    """``value`` as the closest number of ``dtype``, whose least or greatest is kept: of nan the one that never counts."""
+    if dtype.kind not in "iu":
+        return dtype.type(value)
+    limits = np.iinfo(dtype)
+    if np.isnan(value):
+        return dtype.type(limits.max if keeps == "min" else limits.min)
+    if value < limits.min or value > limits.max:
+        return dtype.type(limits.min if value < limits.min else limits.max)
+    return dtype.type(min(int(value), limits.max))
+
+
 def in_place(value: Any, element: Any) -> Any:
     """``value``, which an operation in place on a whole array makes of ``element``: NumPy refuses one of a wider kind."""
     del element
@@ -356,6 +410,14 @@ def divisor(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any
     if noted[0] == 0:
         noted[0] = number
     return np.int64(0)
+
+
+def shift_count(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
+    """``value``, by which an integer is shifted; a negative one notes a fault as for ``divisor``, and shifts all bits out."""
+    if not isinstance(value, numbers.Integral) or int(value) >= 0:
+        return value
+    divisor(0, noted, number, slots, failed)
+    return np.int64(value)
 
 
 def step(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
@@ -492,12 +554,16 @@ def is_over(words: Any, index: int, seen: int, number: int) -> bool:
     return int(words[index] if seen < 0 else seen) <= number
 
 
-class Func:
-    """A function with ``@qgraph.func``: callable from kernels and funcs, and from plain Python as what it is."""
+class Func(ByName):
+    """A function with ``@qgraph.func``: callable from kernels and funcs, and from plain Python as what it is.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
+    ``source`` is its parsed source, ``frontend.parse.SourceFunction``.
+    """
+
+    def __init__(self, function: Callable[..., Any], source: Any) -> None:
         functools.update_wrapper(self, function)
+        # Last: what ``function`` wraps may be a func, whose attributes it has then.
+        self.function, self.source = function, source
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it as plain Python."""
@@ -522,11 +588,3 @@ def as_reference(run: Callable[[Func], Callable[..., Any]]) -> Iterator[None]:
 
 
 _REFERENCE: ContextVar[Callable[[Func], Callable[..., Any]] | None] = ContextVar("qgraph_reference", default=None)
-
-
-def func(function: Callable[..., Any]) -> Func:
-    """Mark ``function`` as callable from kernels and funcs.
-
-    Called as a kernel-level statement, its loops become the kernel's loops; inside a loop it is a device function.
-    """
-    return Func(function)

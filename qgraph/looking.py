@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from qgraph import forks
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.explain import Explanation
 from qgraph.frontend.parse import SourceFunction, parse
@@ -16,6 +16,7 @@ from qgraph.options import Options
 from qgraph.plan import GraphPlan
 from qgraph.program import GlobalArray, GlobalArrayFound, is_array
 from qgraph.specialisation import Variant
+from qgraph.stack import roomy
 
 
 class Looking:
@@ -24,8 +25,7 @@ class Looking:
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         self.options = options
         self._source: SourceFunction = parse(function, "@qgraph.kernel")
-        # What a kernel is to another kernel that calls it: a func.
-        self.__qgraph_kernel__ = Func(function)
+        self._func = Func(function, self._source)
         parameters = self._source.signature.parameters
         for parameter in parameters.values():
             if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
@@ -38,7 +38,12 @@ class Looking:
         # Arrays in global variables that were found to be used: passed after the arguments.
         self._global_arrays: tuple[GlobalArray, ...] = ()
         self._positional = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
+
+    @property
+    def __qgraph_kernel__(self) -> Func:
+        """What a kernel is to another kernel that calls it; of the class, so that what wraps a kernel is none."""
+        return self._func
 
     # --- arguments ------------------------------------------------------------------------------------------------------
 
@@ -107,6 +112,7 @@ class Looking:
 
         return compile_ptx(self.plan(*args, **kwargs), cc, self.options)[1]
 
+    @roomy
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """The plan with its reasons: why each edge, and which lines of a float32 kernel are float64. Needs no GPU."""
         from qgraph.lowering.bin_source import bin_notes

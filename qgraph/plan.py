@@ -13,6 +13,7 @@ from typing import Literal
 from qgraph.language import LINE_WORDS, SPREAD
 from qgraph.program import Branch, EventMark, HostCall, Loop, Program, Task
 from qgraph.source import Span
+from qgraph.stack import roomy
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,10 +390,19 @@ class GraphPlan:
             found |= {node.index: each for node in self.nodes if enter is not None and node.decision is enter}
         return found
 
+    @property
+    def waits(self) -> dict[int, list[int]]:
+        """By node: those that must finish before it starts, where there are any."""
+        found: dict[int, list[int]] = {}
+        for before, after in self.edges:
+            found.setdefault(after, []).append(before)
+        return found
+
     def predecessors(self, index: int) -> tuple[int, ...]:
         """The nodes that must finish before node ``index`` starts."""
         return tuple(before for before, after in self.edges if after == index)
 
+    @roomy
     def __str__(self) -> str:
         program = self.program
         counts = f"{len(self.tasks)} tasks, {len(self.nodes)} nodes, {len(self.edges)} edges"
@@ -408,9 +418,10 @@ class GraphPlan:
 
     def _region_lines(self, region: int, depth: int) -> list[str]:
         lines = []
+        waits = self.waits
         for index in self.regions[region].nodes:
             node = self.nodes[index]
-            after = ", ".join(f"n{before}" for before in self.predecessors(index))
+            after = ", ".join(f"n{before}" for before in waits.get(index, ()))
             order = f"  after {after}" if after else ""
             kind = f" ({node.kind})" if node.box is not None else ""
             lines.append(f"{'  ' * depth}n{index} {node.label}{kind}  [line {node.span.line}]{order}")
@@ -455,6 +466,7 @@ class GraphPlan:
         # A slot is called `_name_number`.
         return sorted({paths.get(name) or name.strip("_").rpartition("_")[0] or name for name in names})
 
+    @roomy
     def to_dot(self) -> str:
         """The graph in Graphviz' language: while nodes are clusters that hold their bodies."""
         lines = [f'digraph "{self.program.name}" {{', "  node [shape=box, fontname=monospace]; compound=true;"]

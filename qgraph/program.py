@@ -12,10 +12,12 @@ import dataclasses
 from _ctypes import CFuncPtr
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Literal
 
 import numpy as np
 
+from qgraph.compiled_in import Attributes, CompiledIn
 from qgraph.dependence.sections import Section
 from qgraph.errors import QGraphError
 from qgraph.source import Span
@@ -139,6 +141,13 @@ class ParallelFunction:
 
     function: Function
     disjoint: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeparateFunction:
+    """On the CPU: called as ``function`` is, and not inlined. A long kernel is several of these."""
+
+    function: Function
 
 
 # --- what a statement does ---------------------------------------------------------------------------------------------
@@ -268,11 +277,13 @@ class Cast:
     """A function of generated code: its argument as the type of a slot, or of an array's elements (``dtype``).
 
     ``scalar``: it is the type of a slot, known by now. In plain Python an int64 of such is a Python number.
+    ``keeps``: "min" or "max" of the argument and what has that type is wanted: it may become the closest number of the type.
     """
 
     slot: Slot | None
     dtype: str = ""
     scalar: bool = False
+    keeps: Literal["", "min", "max"] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,24 +561,14 @@ class Fault:
     details: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenName:
-    """A global or closure value that was compiled in: ``namespace[key]`` must still be ``value`` at every call."""
-
-    namespace: Mapping[str, object] = field(compare=False)
-    key: str
-    value: object = field(compare=False)
-    span: Span
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class GlobalArray:
     """An array in a global or closure variable that a kernel uses: an argument that no caller passes.
 
-    ``namespace[key]`` is looked up at each call; ``path`` is how the user writes it.
+    ``namespace.get(key)`` is looked up at each call; ``path`` is how the user writes it.
     """
 
-    namespace: Mapping[str, object]
+    namespace: Namespace
     key: str
     path: str
 
@@ -579,7 +580,7 @@ class GlobalArray:
     @property
     def value(self) -> object:
         """What the variable holds now; None where it is gone."""
-        return self.namespace.get(self.key)
+        return self.namespace.get(self.key, None)
 
 
 class GlobalArrayFound(Exception):  # noqa: N818 - no error: the kernel takes one more argument
@@ -591,19 +592,35 @@ class GlobalArrayFound(Exception):  # noqa: N818 - no error: the kernel takes on
 
 
 Place = tuple[int, str]
+Namespace = Mapping[str, object] | Attributes
 
 
-def place_of(namespace: Mapping[str, object], key: str) -> Place:
+def place_of(namespace: Namespace, key: str) -> Place:
     """What tells a variable from all others that live: where it is kept."""
-    cell = getattr(namespace, "cell", None)
-    return id(namespace if cell is None else cell(key)), key
+    home = getattr(namespace, "home", None)
+    return id(namespace if home is None else home(key)), key
 
 
 def is_array(value: object) -> bool:
     """Whether ``value`` is an array of any library: what a kernel can take as an argument only."""
     if isinstance(value, np.ndarray):
         return True
-    return not isinstance(value, type) and (hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"))
+    return not isinstance(value, (type, ModuleType)) and (
+        hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__")
+    )
+
+
+def holds_arrays(value: object, *, written: bool = False) -> bool:
+    """Whether ``value`` is an array, or a tuple of some; ``written``: one that somebody may write."""
+    if isinstance(value, tuple):
+        return any(holds_arrays(part, written=written) for part in value)
+    return is_array(value) and not (written and _is_constant(value))
+
+
+def _is_constant(value: object) -> bool:
+    while isinstance(value, np.ndarray) and not value.flags.writeable:
+        value = value.base
+    return value is None or isinstance(value, bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -622,7 +639,7 @@ class Program:
     aliases: tuple[tuple[str, str], ...]
     # Leaves that decide a do-while, with the place: each must have one element.
     flags: tuple[tuple[str, Span], ...]
-    frozen: tuple[FrozenName, ...]
+    compiled_in: CompiledIn = field(compare=False)
     result: Result | None = None
     temporaries: tuple[Temporary, ...] = ()
     faults: tuple[Fault, ...] = ()
@@ -656,19 +673,22 @@ class Program:
 
 def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
     """The tasks under ``statements``, in program order: enter, body, condition for a loop; decide, regions for a branch."""
-    for statement in statements:
+    # What is still to come, the next one last: loops and branches may be a thousand deep.
+    waiting: list[Statement | Task] = [*reversed(statements)]
+    while waiting:
+        statement = waiting.pop()
         match statement:
+            case Task():
+                yield statement
             case TaskStatement():
                 yield statement.task
             case Branch():
                 yield statement.decide
-                for region in statement.regions:
-                    yield from tasks_of(region)
+                waiting += (each for region in reversed(statement.regions) for each in reversed(region))
             case Loop():
                 if statement.enter is not None:
                     yield statement.enter
-                yield from tasks_of(statement.body)
-                yield statement.condition
+                waiting += (statement.condition, *reversed(statement.body))
             case HostCall() | EventMark():
                 pass
 

@@ -96,12 +96,10 @@ class RecentCalls:
             "default": default,
             "ran": self._ran,
             "value": specialisation.value,
+            "holds": specialisation.variant.holds,
         }
-        # The executable is still the one to run, and the names compiled in mean what they meant.
-        conditions = ["specialisation.executable is executable", "defaults.backend is default"]
-        for number, frozen in enumerate(specialisation.variant.program.frozen):
-            names |= {f"find{number}": frozen.namespace.get, f"name{number}": frozen.key, f"meant{number}": frozen.value}
-            conditions.append(f"find{number}(name{number}, CHANGED) is meant{number}")
+        # The executable is still the one to run, and what was compiled in is what it was.
+        conditions = ["specialisation.executable is executable", "defaults.backend is default", "holds()"]
         returns = specialisation.plan.program.result is not None
         done = ["ran.specialisation = specialisation", f"return {'value(numbers)' if returns else 'None'}"]
         again = repeater(values, found, conditions=conditions, done=done, names=names)

@@ -68,3 +68,36 @@ def copied(node: _T) -> _T:
         parts: Any = node
         node = type(parts)(map(copied, parts))
     return node
+
+
+# The attribute of a node that stands for an expression of the user's: the source of that, by itself and inside another one.
+# Copies of a node keep it.
+_WRITTEN = "written"
+_ATOMS = (ast.Name, ast.Call, ast.Subscript, ast.Attribute, ast.Constant, ast.Tuple)
+
+
+def as_written(node: ast.AST) -> str:
+    """The source of ``node`` for messages: what stands for an expression of the user's is written as that."""
+    text, _ = vars(node).get(_WRITTEN, ("", ""))
+    if text:
+        return str(text)
+    if any(_WRITTEN in vars(child) for child in ast.walk(node)):
+        node = _AsWritten().visit(copied(node))
+    return ast.unparse(node)
+
+
+def standing_for(node: _T, user: ast.AST, text: str = "") -> _T:
+    """``node``, in messages written as ``user`` is, or as ``text``."""
+    known = None if text else vars(user).get(_WRITTEN)
+    text = text or as_written(user)
+    vars(node)[_WRITTEN] = known or (text, text if isinstance(user, _ATOMS) else f"({text})")
+    return node
+
+
+class _AsWritten(ast.NodeTransformer):
+    """Each node that stands for an expression of the user's becomes that expression."""
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        _, inside = vars(node).get(_WRITTEN, ("", ""))
+        result: ast.AST = ast.Name(inside, ast.Load()) if inside else self.generic_visit(node)
+        return result

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import importlib
 import sys
-import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from qgraph import forks
 from qgraph.errors import ArgumentError, BackendError, PerformanceWarning
 from qgraph.frontend.parse import SourceFunction
 from qgraph.options import Options
 from qgraph.plan import GraphPlan
-from qgraph.program import ArrayType, Branch, FrozenName, GlobalArray, Leaf, Loop, Program, Type
+from qgraph.program import ArrayType, Branch, GlobalArray, Leaf, Loop, Program, Type
 from qgraph.runtime.aliasing import alias_pattern, overlaps_itself
 from qgraph.runtime.call import Again, Call
 from qgraph.runtime.host_values import HostValues
@@ -27,11 +27,14 @@ class Executable(Protocol):
     """What runs a compiled plan: one class a path, chosen once."""
 
     path: str
-    reason: str
     nodes: int
     argument_updates: int
     # Graphs built after the first one, for memory of another size.
     rebuilds: int
+
+    @property
+    def reason(self) -> str:
+        """Why it runs that way."""
 
     @property
     def replays(self) -> int:
@@ -150,21 +153,10 @@ class Variant:
         with remembering(self._answers):
             return build_program(self.source, self.types, self.leaves, pairs, self.global_arrays, fuse=self.options.fuse)
 
-    def frozen_still_holds(self) -> bool:
-        """Whether every global and closure value that was compiled in is still the same object."""
-        frozen = self.program.frozen
-        return not frozen or still_holds(frozen)
-
-
-def still_holds(frozen: Iterable[FrozenName]) -> bool:
-    """Whether compiled-in names still mean what they meant."""
-    for name in frozen:  # noqa: SIM110 - each call with the same arguments asks, and a generator takes longer than the answer
-        if name.namespace.get(name.key, _MISSING) is not name.value:
-            return False
-    return True
-
-
-_MISSING = object()
+    @property
+    def holds(self) -> Callable[[], bool]:
+        """Tells whether everything that was compiled in is what it was."""
+        return self.program.compiled_in.holds
 
 
 class Specialisation:
@@ -181,7 +173,7 @@ class Specialisation:
         self.far = False
         # What the kernel returns, from the numbers of a launch.
         self.value: Callable[[tuple[Any, ...] | None], Any] = assembler(self.plan.program.result)
-        self.lock = threading.Lock()
+        self.lock = forks.lock()
 
     def build(self) -> Executable:
         """Compile, and make the executable of the path that fits."""
@@ -209,11 +201,16 @@ class Specialisation:
 
     def close(self) -> None:
         """Free the executable; the next launch builds another."""
+        executable = self.abandon()
+        if executable is not None:
+            executable.close()
+
+    def abandon(self) -> Executable | None:
+        """Let go of the executable, and leave what it owns as it is: there may be nobody who could free it."""
         # What it did last is still told afterwards.
         self._launched = self.launched
         executable, self.executable = self.executable, None
-        if executable is not None:
-            executable.close()
+        return executable
 
 
 def forget_code() -> None:

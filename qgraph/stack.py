@@ -1,33 +1,147 @@
-"""The interpreter's stack: room on it for compilers, which call deeply, and how far away the user's own frame is."""
+"""The interpreter's stack: room on it for compilers, which call deeply, the deeper the longer the user's code is.
+
+And how far away the user's own frame is.
+"""
 
 from __future__ import annotations
 
+import contextvars
 import sys
-from collections.abc import Callable
-from functools import wraps
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial, wraps
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+from qgraph.errors import KernelSyntaxError
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-# Slots of eight bytes: more than a compilation was ever seen to use.
+# Slots of eight bytes: more than a compilation of short code was ever seen to use.
 _SLOTS = 1 << 16
+# Calls within calls where code is long, a term of a sum or an `elif` being up to ten of them, and bytes of stack for those that
+# pass through C. Memory of a stack is taken when it is touched.
+DEEPEST = 150_000
+_STACK = 512 << 20
 
 
 def roomy(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """``function``, with one block of memory for the frames of everything that it calls.
+    """``function``, with one block of memory for the frames of all that it calls, and once more where they are too many.
 
     CPython keeps frames in blocks of 16 KiB, and maps and unmaps one at each call that crosses the end of a block and comes
     back. Deep inside Numba hundreds of thousands of calls do so, a tenth of the time of a compilation. A frame that does not
     fit gets a block of its own size, and those that follow have what the power of two leaves over.
+
+    Trees of syntax are walked by functions that call themselves, here and in Numba. A sum of 1,000 terms is a tree of 1,000
+    levels, which Python's limit of calls within calls (1,000) does not let pass. ``function`` then runs again in a thread of
+    its own, with a stack that holds ``DEEPEST`` of them: so what it does must be all the same when it is done twice.
+
+    Raises:
+        KernelSyntaxError: not even that is enough.
     """
 
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         return function(*args, **kwargs)
 
     call.__code__ = call.__code__.replace(co_stacksize=_SLOTS)
-    return wraps(function)(call)
+
+    @wraps(function)
+    def roomy_call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return call(*args, **kwargs)
+        except Exception as error:
+            if _DEEP.inside or not _is_too_deep(error):
+                raise
+        try:
+            return _on_deep_stack(partial(call, *args, **kwargs))
+        except Exception as error:
+            if not _is_too_deep(error):
+                raise
+            raise KernelSyntaxError(
+                f"the code is too deep to be compiled: it takes more than {DEEPEST} calls within calls",
+                hint="break the longest expression, or the longest chain of `elif`, into several statements",
+            ) from error
+
+    return roomy_call
+
+
+def _is_too_deep(error: BaseException) -> bool:
+    """Whether ``error`` is, or came of, a call too many; Numba wraps what it meets."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        if isinstance(current, RecursionError):
+            return True
+        seen.add(id(current))
+        current = current.__cause__ or current.__context__
+    return False
+
+
+class _Inside(threading.local):
+    """Whether the current thread is one with a deep stack."""
+
+    inside = False
+
+
+_DEEP = _Inside()
+
+
+@dataclass(slots=True)
+class _Limit:
+    """Python's limit of calls within calls, of which a process has one: raised while some thread with a deep stack runs."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    threads: int = 0
+    usual: int = 0
+
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        with self.lock:
+            if self.threads == 0:
+                self.usual = sys.getrecursionlimit()
+                sys.setrecursionlimit(max(DEEPEST, self.usual))
+            self.threads += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.threads -= 1
+                if self.threads == 0:
+                    sys.setrecursionlimit(self.usual)
+
+
+_LIMIT = _Limit()
+
+
+def _on_deep_stack(function: Callable[[], Result]) -> Result:
+    """What ``function`` gives, or raises, in a thread with a deep stack, which has the context variables of this one."""
+    outcome: list[Any] = []
+    errors: list[BaseException] = []
+    context = contextvars.copy_context()
+
+    def body() -> None:
+        _DEEP.inside = True
+        try:
+            with _LIMIT.raised():
+                outcome.append(context.run(function))
+        except BaseException as error:  # noqa: BLE001 - raised again by who waits
+            errors.append(error)
+
+    with _LIMIT.lock:
+        before = threading.stack_size(_STACK)
+        try:
+            thread = threading.Thread(target=body, name="qgraph-deep", daemon=True)
+            thread.start()
+        finally:
+            threading.stack_size(before)
+    thread.join()
+    if errors:
+        raise errors[0]
+    result: Result = outcome[0]
+    return result
 
 
 _PACKAGE = str(Path(__file__).parent)

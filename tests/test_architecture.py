@@ -4,8 +4,8 @@ __main__, __init__
 kernel and what it runs on                      (every other module of the package itself)
 frontend/   lowering/   runtime/                (never each other)
 dependence/
-program, plan, compiled, combining, accumulating, language, options
-errors, source, stack
+compiled_in, program, plan, compiled, combining, accumulating, language, options
+errors, source, stack, forks, pickling
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import pytest
 import qgraph
 
 PACKAGE = Path(qgraph.__file__).parent
-RECORDS = {"dependence", "program", "plan", "compiled", "combining", "accumulating", "language", "options"}
-BASE = {"errors", "source", "stack"}
+RECORDS = {"dependence", "compiled_in", "program", "plan", "compiled", "combining", "accumulating", "language", "options"}
+BASE = {"errors", "source", "stack", "forks", "pickling"}
 STAGES = {"frontend", "lowering", "runtime"}
 PUBLIC = {"__init__", "__main__"}
 

@@ -322,6 +322,7 @@ class Test(Condition):
         return (is_zero if self.equal else not_negative)(self.poly.substitute(values))
 
     def spelled(self, word: Callable[[Symbol], str] = str) -> str:
+        """Its source, with ``word`` of each symbol."""
         return f"{self.poly.spelled(word)} {'==' if self.equal else '>='} 0"
 
 
@@ -354,6 +355,7 @@ class All(_Several):
         return all_of(*(part.substitute(values) for part in self.parts))
 
     def spelled(self, word: Callable[[Symbol], str] = str) -> str:
+        """Its source, with ``word`` of each symbol."""
         return f"({' and '.join(part.spelled(word) for part in self.parts)})" if self.parts else "true"
 
 
@@ -371,6 +373,7 @@ class Any_(_Several):  # noqa: N801 - typing has the other one
         return any_of(*(part.substitute(values) for part in self.parts))
 
     def spelled(self, word: Callable[[Symbol], str] = str) -> str:
+        """Its source, with ``word`` of each symbol."""
         return f"({' or '.join(part.spelled(word) for part in self.parts)})" if self.parts else "false"
 
 

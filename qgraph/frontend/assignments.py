@@ -26,7 +26,7 @@ from qgraph.frontend.slices import assign_slice, is_slice
 from qgraph.frontend.temporaries import temporary
 from qgraph.frontend.unit import SHARED
 from qgraph.program import StructType
-from qgraph.source import copied
+from qgraph.source import as_written, copied, standing_for
 
 
 def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
@@ -53,7 +53,7 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
             _to_elements(region, scope, ast.copy_location(ast.Assign([target], value), node))
         else:
             raise KernelSyntaxError(
-                f"`{ast.unparse(target)}` cannot be assigned at kernel level",
+                f"`{as_written(target)}` cannot be assigned at kernel level",
                 scope.span(target),
                 hint="assign to elements of arrays, or bind plain names",
             )
@@ -64,7 +64,7 @@ def _refuse_slices_in_tuples(scope: Scope, node: ast.Assign) -> None:
     found = next((part for parts in tuples for part in parts if is_slice(scope, part)), None)
     if found is not None:
         raise KernelSyntaxError(
-            f"`{ast.unparse(found)}` is assigned together with others",
+            f"`{as_written(found)}` is assigned together with others",
             scope.span(found),
             hint="write one statement for each part of an array",
         )
@@ -77,7 +77,7 @@ def _choice_of_tuples(scope: Scope, target: ast.Name, value: ast.IfExp) -> list[
     both = (value.body, value.orelse)
     if any(made_structure(scope, each) is not None for each in both):
         raise KernelSyntaxError(
-            f"`{ast.unparse(value)}` chooses between named tuples or dataclasses",
+            f"`{as_written(value)}` chooses between named tuples or dataclasses",
             scope.span(value),
             hint="write an `if` that makes one on each path",
         )
@@ -86,16 +86,22 @@ def _choice_of_tuples(scope: Scope, target: ast.Name, value: ast.IfExp) -> list[
         return []
     if len(tuples) < 2 or len(tuples[0].elts) != len(tuples[1].elts):
         raise KernelSyntaxError(
-            f"`{ast.unparse(value)}` is not a tuple of one length",
+            f"`{as_written(value)}` is not a tuple of one length",
             scope.span(value),
             hint="write as many values for both cases: t = (1, 2) if c else (3, 4)",
         )
     names = [f"{ADDED}choice{k}_{value.lineno}_{value.col_offset}" for k in range(len(tuples[0].elts))]
     branches = []
-    for each in both:
-        parts = ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())
-        branches.append([placed(ast.Assign([parts], each), each)])
-    whole = ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load())
+    for each in tuples:
+        stores: list[ast.expr] = [
+            standing_for(ast.Name(name, ast.Store()), part) for name, part in zip(names, each.elts, strict=True)
+        ]
+        branches.append([placed(ast.Assign([ast.Tuple(stores, ast.Store())], each), each)])
+    texts = [f"{target.id}[{k}]" for k in range(len(names))]
+    loads: list[ast.expr] = [
+        standing_for(ast.Name(name, ast.Load()), target, text) for name, text in zip(names, texts, strict=True)
+    ]
+    whole = ast.Tuple(loads, ast.Load())
     return [placed(ast.If(value.test, *branches), value), placed(ast.Assign([target], whole), target)]
 
 
@@ -142,12 +148,12 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
         Body(region.unit).expression(scope, value)
         if isinstance(value.func, ast.Attribute):
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` is not supported as a statement",
+                f"`{as_written(node)}` is not supported as a statement",
                 scope.span(node),
                 hint="write what it does: `x[:] = 3`, for one, or a loop",
             )
     raise KernelSyntaxError(
-        f"the statement `{ast.unparse(node)}` has no effect here",
+        f"the statement `{as_written(node)}` has no effect here",
         scope.span(node),
         hint="assign its value to a name, or to an element of an array",
     )
@@ -164,7 +170,7 @@ def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
     if len(node.targets) > 1:
         if rank(scope, value):
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` assigns an array to several places",
+                f"`{as_written(node)}` assigns an array to several places",
                 scope.span(node),
                 hint="write one statement for each",
             )
@@ -180,37 +186,62 @@ def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
 def _to_elements(region: Region, scope: Scope, node: ast.Assign) -> None:
     node = copy.copy(node)
     node.value = _called(region, scope, node.value)
+    for target in node.targets:
+        node.value = _fitting(scope, target, node.value)
     region.run(scope).statement(scope, node)
 
 
-def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) -> None:
+def _fitting(scope: Scope, target: ast.expr, value: ast.expr) -> ast.expr:
+    """``value`` for elements: a number for one, and for a tuple of them a tuple that is written out."""
+    if not isinstance(target, ast.Tuple):
+        if rank(scope, value):
+            raise KernelSyntaxError(
+                f"`{as_written(value)}` is an array, and `{as_written(target)}` one element",
+                scope.span(value),
+                hint="assign to a part of the array, `y[:] = ...`, or take one element, `x[0]`",
+            )
+        return value
+    parts = _unpacked(scope, target, value)
+    if parts is None:
+        return value
+    elements = [_fitting(scope, each, part) for each, part in zip(target.elts, parts, strict=True)]
+    return ast.copy_location(ast.Tuple(elements, ast.Load()), value)
+
+
+def _unpacked(scope: Scope, target: ast.Tuple, value: ast.expr) -> list[ast.expr] | None:
+    """The parts of ``value``, as many as ``target`` has; None for what a device function may give as a tuple."""
     _refuse_fields(scope, value)
     parts = _parts(scope, value)
     if parts is not None and len(parts) != len(target.elts):
         raise KernelSyntaxError(
             f"{len(parts)} values for {len(target.elts)} names", scope.span(value), hint="unpack as many as there are"
         )
+    if parts is None and (rank(scope, value) or not isinstance(value, ast.Call)):
+        raise KernelSyntaxError(
+            f"`{as_written(value)}` cannot be unpacked at kernel level",
+            scope.span(value),
+            hint="unpack a tuple, a shape, or what a func returns; of an array name its parts: a, b = x[0], x[1]",
+        )
+    return parts
+
+
+def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) -> None:
+    parts = _unpacked(scope, target, value)
     if parts is not None and any(isinstance(element, ast.Tuple) for element in target.elts):
         target, parts = _flattened(scope, target, parts)
     names = [element for element in target.elts if isinstance(element, ast.Name)]
     if len(names) == len(target.elts):
         if parts is not None:
             _bind_all(region, scope, names, parts)
-        elif isinstance(value, ast.Call):
+        else:
             _check_scalars(scope, names)
             region.run(scope).unpack(scope, [name.id for name in names], value)
-        else:
-            raise KernelSyntaxError(
-                f"`{ast.unparse(value)}` cannot be unpacked at kernel level",
-                scope.span(value),
-                hint="unpack a tuple, a shape, or what a func returns",
-            )
         return
     if parts is not None and all(isinstance(element, (ast.Name, ast.Subscript)) for element in target.elts):
         _mixed(region, scope, target.elts, parts)
         return
     raise KernelSyntaxError(
-        f"`{ast.unparse(target)}` cannot be assigned at kernel level",
+        f"`{as_written(target)}` cannot be assigned at kernel level",
         scope.span(target),
         hint="assign to elements of arrays, or bind plain names",
     )
@@ -222,7 +253,7 @@ def _refuse_fields(scope: Scope, value: ast.expr) -> None:
     cls = bound.type.cls if isinstance(bound, StructRef) else made[0] if made is not None else tuple
     if not issubclass(cls, tuple):
         raise KernelSyntaxError(
-            f"`{ast.unparse(value)}` is a {cls.__name__}, and no tuple that can be unpacked",
+            f"`{as_written(value)}` is a {cls.__name__}, and no tuple that can be unpacked",
             scope.span(value),
             hint="name its fields",
         )
@@ -261,6 +292,7 @@ def _lay_out(scope: Scope, target: ast.Name, value: ast.expr, names: list[ast.Na
     """The names and values of all parts of ``value`` and of the tuples in it."""
     for k, part in enumerate(_parts(scope, value) or []):
         name = ast.copy_location(ast.Name(f"{target.id}{ADDED}{k}", ast.Store()), target)
+        standing_for(name, target, f"{as_written(target)}[{k}]")
         if _is_tuple(scope, part):
             _lay_out(scope, name, part, names, values)
         else:
@@ -335,9 +367,13 @@ def _mixed(region: Region, scope: Scope, targets: list[ast.expr], parts: list[as
 def _held(region: Region, scope: Scope, parts: list[ast.expr]) -> list[ast.expr]:
     """Names for what ``parts`` are now."""
     names = [f".held{k}_{part.lineno}_{part.col_offset}" for k, part in enumerate(parts)]
-    stores = [ast.copy_location(ast.Name(name, ast.Store()), part) for name, part in zip(names, parts, strict=True)]
+    stores = [
+        standing_for(ast.copy_location(ast.Name(name, ast.Store()), part), part)
+        for name, part in zip(names, parts, strict=True)
+    ]
     _bind(region, scope, stores, parts)
-    return [ast.copy_location(ast.Name(name, ast.Load()), part) for name, part in zip(names, parts, strict=True)]
+    loads = [ast.copy_location(ast.Name(name, ast.Load()), part) for name, part in zip(names, parts, strict=True)]
+    return [standing_for(load, part) for load, part in zip(loads, parts, strict=True)]
 
 
 def _parts(scope: Scope, value: ast.expr) -> list[ast.expr] | None:
@@ -372,7 +408,7 @@ def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.
     known: list[tuple[ast.Name, Binding]] = []
     computed: list[tuple[ast.Name, ast.expr]] = []
     for name, value in zip(names, values, strict=True):
-        bound = temporary(region, scope, name.id, value) or binding(region.unit, scope, value)
+        bound = temporary(region, scope, name, value) or binding(region.unit, scope, value)
         bound = bound or region.arrays.bind(region, scope, value)
         if bound is None or (frame.varies(name.id) and _is_number(bound)):
             computed.append((name, value if bound is None else _once(region, scope, bound, value)))
@@ -392,8 +428,8 @@ def _once(region: Region, scope: Scope, bound: Binding, value: ast.expr) -> ast.
     if not isinstance(held, HostExpr) or not held.name:
         return value
     name = f"{SHARED}{held.name}"
-    scope.names[name] = held
-    return ast.copy_location(ast.Name(name, ast.Load()), value)
+    scope.bind(name, held)
+    return standing_for(ast.copy_location(ast.Name(name, ast.Load()), value), value)
 
 
 def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
@@ -402,7 +438,7 @@ def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
     if before is None or isinstance(before, Gone) or same(before, bound) or _both_arrays(scope, name, bound):
         return
     raise KernelSyntaxError(
-        f"`{name.id}` is bound again inside a device loop or branch, to something that is no number",
+        f"`{as_written(name)}` is bound again inside a device loop or branch, to something that is no number",
         scope.span(name),
         hint="copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
     )
@@ -430,7 +466,7 @@ def _check_scalars(scope: Scope, names: list[ast.Name]) -> None:
         bound = scope.names.get(name.id)
         if isinstance(bound, SlotRef):
             raise KernelSyntaxError(
-                f"`{name.id}` is the variable of a serial loop, and it is assigned in the loop",
+                f"`{as_written(name)}` is the variable of a serial loop, and it is assigned in the loop",
                 scope.span(name),
                 hint="use another name",
             )

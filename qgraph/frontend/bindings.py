@@ -136,11 +136,12 @@ class Private:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A name that has no value here any more, and why."""
+    """A name that has no value here any more, and why. ``number``: it is a number wherever it has one."""
 
     reason: str
     span: Span
     hint: str
+    number: bool = True
 
 
 Binding = (

@@ -20,7 +20,7 @@ from qgraph.frontend.scope import Scope
 from qgraph.frontend.tasks import small_task
 from qgraph.frontend.unit import Unit
 from qgraph.program import Branch
-from qgraph.source import Span
+from qgraph.source import Span, as_written
 
 
 def if_statement(region: Region, scope: Scope, node: ast.If) -> None:
@@ -52,14 +52,14 @@ def if_statement(region: Region, scope: Scope, node: ast.If) -> None:
             inner.block(inner_scope, block)
             put_back(inner, inner_scope, places, node)
             regions.append(inner.finish())
-    region.add(Branch("if", span, decided, deciding, tuple(regions), f"if {ast.unparse(node.test)}"))
+    region.add(Branch("if", span, decided, deciding, tuple(regions), f"if {as_written(node.test)}"))
     merge(scope, scopes if node.orelse else [*scopes, scope.inner({})], span)
 
 
 def _by_host(unit: Unit, test: ast.expr, span: Span) -> ast.expr:
     chosen = placed(ast.IfExp(test, ast.Constant(1), ast.Constant(0)), test)
     assert isinstance(chosen, ast.expr)
-    return unit.host_value(chosen, span, text=ast.unparse(test))
+    return unit.host_value(chosen, span, text=as_written(test))
 
 
 def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
@@ -92,7 +92,7 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
             continue
         number = ast.IfExp(is_one_of("_subject", values), chosen, number)
     keep = ast.copy_location(ast.Assign([ast.Name("_subject", ast.Store())], value), node.subject)
-    choose = decide(body, decided, ast.unparse(number))
+    choose = decide(body, decided, as_written(number))
     deciding = small_task(unit, "decide", span, body, [keep, choose], writes=[decided])
     scopes = [scope.inner({}) for _ in cases]
     regions = []
@@ -102,6 +102,6 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
             inner.block(inner_scope, block)
             put_back(inner, inner_scope, places, node)
             regions.append(inner.finish())
-    region.add(Branch("switch", span, decided, deciding, tuple(regions), f"match {ast.unparse(node.subject)}"))
+    region.add(Branch("switch", span, decided, deciding, tuple(regions), f"match {as_written(node.subject)}"))
     complete = any(values is None for values, _ in cases)
     merge(scope, scopes if complete else [*scopes, scope.inner({})], span)

@@ -22,7 +22,20 @@ from qgraph.frontend.scope import Globals, Scope
 from qgraph.frontend.signs import refuse_mixed_signs
 from qgraph.frontend.tasks import set_slot, small_task
 from qgraph.frontend.unit import Unit
-from qgraph.program import HOST, ArrayType, Effects, EventMark, GlobalArray, HostCall, Leaf, Program, Result, Statement, Type
+from qgraph.program import (
+    HOST,
+    ArrayType,
+    Effects,
+    EventMark,
+    GlobalArray,
+    HostCall,
+    Leaf,
+    Program,
+    Result,
+    Statement,
+    StructType,
+    Type,
+)
 from qgraph.source import Span
 from qgraph.stack import roomy
 
@@ -56,17 +69,28 @@ def build_program(
     bound = {name: bind_type(name, type_, by_path) for name, type_ in types}
     arrays = {array.place: bound.pop(array.path) for array in global_arrays}
     globals_ = Globals(arrays)
+    for _, type_ in types:
+        _watch_fields(globals_, type_)
     float_type = float_type_of(leaves)
     program = _built(source, bound, leaves, aliases, globals_, float_type, fuse)
     # An array that this specialisation does not use says nothing about its numbers.
     unused = [binding for place, binding in arrays.items() if place not in globals_.used]
     used = float_type_of(tuple(leaf for leaf in leaves if LeafRef(leaf) not in unused))
     if used != float_type:
-        program = _built(source, bound, leaves, aliases, Globals(arrays), used, fuse)
+        program = _built(source, bound, leaves, aliases, globals_, used, fuse)
     _check_readonly(program)
     refuse_mixed_signs(program)
     refuse_arrays_as_conditions(program)
     return program
+
+
+def _watch_fields(globals_: Globals, type_: Type) -> None:
+    """What the fields of dataclasses are is compiled in."""
+    if isinstance(type_, StructType):
+        if hasattr(type_.cls, "__dataclass_fields__"):
+            globals_.compiled_in.attribute(type_.cls, "__dataclass_fields__", type_.cls.__dataclass_fields__)
+        for _, inner in type_.fields:
+            _watch_fields(globals_, inner)
 
 
 def _built(
@@ -78,6 +102,7 @@ def _built(
     float_type: Literal["float32", "float64"],
     fuse: bool,
 ) -> Program:
+    globals_.enter(source)
     same = _representatives(aliases)
     overlapping = frozenset(frozenset(pair[:2]) for pair in aliases if pair[2] == "overlap")
     unit = Unit(source.name, leaves, float_type, same, overlapping)
@@ -106,7 +131,7 @@ def _built(
         body=body,
         aliases=pairs,
         flags=tuple(unit.flags),
-        frozen=tuple(globals_.frozen.values()),
+        compiled_in=globals_.compiled_in,
         result=result,
         temporaries=tuple(unit.temporaries),
         faults=tuple(unit.faults),

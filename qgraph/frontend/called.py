@@ -70,7 +70,7 @@ class Caller(Evaluator):
         """What the words are that the frontend writes around indices, and ``len``; None for other functions."""
         if function is language.at_least:
             return replace(arguments[0], natural=True)
-        if any(function is word for word in (language.divisor, language.step)):
+        if any(function is word for word in (language.divisor, language.shift_count, language.step)):
             return arguments[0]
         if function is language.wrapped:
             return self.wrapped(arguments[0], arguments[1].poly)

@@ -43,6 +43,7 @@ def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | Value | N
         value = bound.arguments.get(name, parameter)
         if value is parameter:
             # A default is an expression of no caller: its value stands in for it.
+            scope.watch_default(source, parameter)
             default = Value(parameter.default)
             number = _is_number(parameter.default) and name not in source.static
             result[name] = ast.copy_location(ast.Constant(parameter.default), node) if number else default

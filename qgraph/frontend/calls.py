@@ -6,7 +6,7 @@ import ast
 from collections.abc import Container
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
+from qgraph.frontend.bindings import Binding, Gone, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
 from qgraph.frontend.callees import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.choices import with_choices
 from qgraph.frontend.compile_time import known_test
@@ -23,7 +23,7 @@ from qgraph.frontend.region import Region, callee, callee_needs_region, is_paral
 from qgraph.frontend.scope import Scope
 from qgraph.language import Func
 from qgraph.program import StructType
-from qgraph.source import copied
+from qgraph.source import as_written, copied, standing_for
 
 
 def enter_function(region: Region, scope: Scope, tree: ast.FunctionDef) -> None:
@@ -85,7 +85,7 @@ def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | V
     """The statements of a func, with its parameters bound to what the call passes; what it returns, or None."""
     unit = region.unit
     refuse_recursion(unit, function, scope, node)
-    source = unit.source_of(function)
+    source = function.source
     names: dict[str, Binding] = {}
     for parameter, argument in bind_call(scope, source, owner, node).items():
         names[parameter] = bind_value(region, scope, argument) if isinstance(argument, ast.expr) else argument
@@ -104,6 +104,12 @@ def result_of(scope: Scope, structure: Structure, node: ast.AST) -> Binding:
         assert scope.frame is not None
         bound = scope.frame.result(structure.name, scope.names.get(structure.name))
         assert bound is not None, "every path to the end assigns what is returned"
+        if isinstance(bound, Gone):
+            raise KernelSyntaxError(
+                f"{scope.source.name}() returns an array from a loop or branch, and only a call decides which",
+                scope.source.span,
+                hint="return the array at its end, or let the func write the result to an array that it is given",
+            )
         return bound
     cls = structure.cls or tuple
     fields = fields_of(cls) or [str(k) for k in range(len(structure.parts))]
@@ -121,13 +127,13 @@ def bind_value(region: Region, scope: Scope, value: ast.expr) -> Binding:
         return view
     if isinstance(value, ast.Tuple) and any(rank(scope, part) for part in value.elts):
         parts = {str(k): bind_value(region, scope, part) for k, part in enumerate(value.elts)}
-        return StructRef(StructType(tuple, ()), f"`{ast.unparse(value)}`", parts)
+        return StructRef(StructType(tuple, ()), f"`{as_written(value)}`", parts)
     made = made_structure(scope, value)
     if made is not None:
         assert isinstance(value, ast.Call)
         refuse_own_code(scope, made[0], value)
         parts = {field: bind_value(region, scope, part) for field, part in made[1].items()}
-        return StructRef(StructType(made[0], ()), f"`{ast.unparse(value)}`", parts)
+        return StructRef(StructType(made[0], ()), f"`{as_written(value)}`", parts)
     name = f"{ADDED}argument{len(region.unit.slots)}"
     # Before the run is asked for: a call in the value may end it.
     value = evaluated(region, scope, value)
@@ -155,7 +161,7 @@ def _held_bound(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     refuse_array(scope, node)
     name = f"{ADDED}bound{len(region.unit.slots)}"
     scope.names[name] = bind_value(region, scope, node)
-    return ast.copy_location(ast.Name(name, ast.Load()), node)
+    return _load(name, node)
 
 
 def bounds_call(region: Region, found: LoopCall) -> bool:
@@ -184,6 +190,8 @@ def _is_made(region: Region, scope: Scope, node: ast.AST) -> bool:
     """Whether an expression takes statements of its own: the callee's, or the loop of a reduction."""
     if reduction(scope, node):
         return True
+    if isinstance(node, (ast.Attribute, ast.Subscript)):
+        return made_structure(scope, node.value) is not None
     if not isinstance(node, ast.Call):
         return False
     return callee_needs_region(region.unit, scope, node) or returns_structure(region.unit, scope, node)
@@ -200,27 +208,46 @@ class _Calls(ast.NodeTransformer):
         if reduction(self._scope, node):
             return self._reduced(node)
         if not _is_made(self._region, self._scope, node):
-            values = self._in_order([*node.args, *(keyword.value for keyword in node.keywords)])
+            base = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            values = self._in_order([*base, *node.args, *(keyword.value for keyword in node.keywords)])
+            if isinstance(node.func, ast.Attribute):
+                node.func.value = values.pop(0)
             node.args = values[: len(node.args)]
             for keyword, value in zip(node.keywords, values[len(node.args) :], strict=True):
                 keyword.value = value
-            return node
+            # What is called may be given an array only now that the calls in it have been made.
+            return self.visit_Call(node) if _is_made(self._region, self._scope, node) else node
         found = callee(self._scope, node)
         assert found is not None
         result = call_func(self._region, self._scope, *found, node)
         if result is None:
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` returns nothing", self._scope.span(node), hint="give the func a `return`"
+                f"`{as_written(node)}` returns nothing", self._scope.span(node), hint="give the func a `return`"
             )
         name = self._name("call", node)
         self._scope.names[name] = result
-        return ast.copy_location(ast.Name(name, ast.Load()), node)
+        return _load(name, node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        return self._part(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        return self._part(node)
+
+    def _part(self, node: ast.Attribute | ast.Subscript) -> ast.expr:
+        """A field of a tuple or dataclass that is made here: a name for what is made, and the field of that."""
+        if _is_made(self._region, self._scope, node):
+            name = self._name("made", node)
+            self._scope.names[name] = bind_value(self._region, self._scope, node.value)
+            node.value = _load(name, node.value)
+        self.generic_visit(node)
+        return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if reduction(self._scope, node):
             return self._reduced(node)
         node.left, node.right = self._in_order([node.left, node.right])
-        return node
+        return self._reduced(node) if reduction(self._scope, node) else node
 
     def _reduced(self, node: ast.expr) -> ast.expr:
         self.generic_visit(node)
@@ -234,8 +261,8 @@ class _Calls(ast.NodeTransformer):
         middle = self._name("middle", node)
         node.left, value = self._in_order([node.left, node.comparators[0]])
         self._scope.names[middle] = bind_value(self._region, self._scope, value)
-        first = ast.Compare(node.left, node.ops[:1], [ast.Name(middle, ast.Load())])
-        rest = ast.Compare(ast.Name(middle, ast.Load()), node.ops[1:], node.comparators[1:])
+        first = ast.Compare(node.left, node.ops[:1], [_load(middle, value)])
+        rest = ast.Compare(_load(middle, value), node.ops[1:], node.comparators[1:])
         return self._visited(ast.BoolOp(ast.And(), [first, rest]), node)
 
     def visit_Tuple(self, node: ast.Tuple) -> ast.expr:
@@ -250,7 +277,7 @@ class _Calls(ast.NodeTransformer):
         rest = others[0] if len(others) == 1 else ast.BoolOp(node.op, others)
         name = self._name("either", node)
         known = host_expression(self._region.unit, self._scope, first) is not None
-        test: ast.expr = copied(first) if known else ast.Name(name, ast.Load())
+        test: ast.expr = copied(first) if known else _load(name, first)
         if isinstance(node.op, ast.Or):
             test = ast.UnaryOp(ast.Not(), test)
         return self._stated([assign(name, first, node), placed(ast.If(test, [assign(name, rest, node)], []), node)], name, node)
@@ -268,8 +295,11 @@ class _Calls(ast.NodeTransformer):
 
     def _stated(self, statements: list[ast.stmt], name: str, node: ast.expr) -> ast.expr:
         """What runs in some cases only, as statements that leave the value under ``name``."""
+        for child in (child for statement in statements for child in ast.walk(statement)):
+            if isinstance(child, ast.Name) and child.id == name:
+                standing_for(child, node)
         self._region.block(self._scope, statements)
-        return ast.copy_location(ast.Name(name, ast.Load()), node)
+        return _load(name, node)
 
     def _visited(self, made: ast.expr, node: ast.expr) -> ast.expr:
         result: ast.expr = self.visit(ast.fix_missing_locations(ast.copy_location(made, node)))
@@ -300,4 +330,9 @@ def held(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
         return node
     name = f"{ADDED}held{len(region.unit.slots)}_{node.lineno}_{node.col_offset}"
     scope.names[name] = bind_value(region, scope, node)
-    return ast.copy_location(ast.Name(name, ast.Load()), node)
+    return _load(name, node)
+
+
+def _load(name: str, node: ast.expr) -> ast.expr:
+    """``name``, which holds what ``node`` was, in its place."""
+    return standing_for(ast.copy_location(ast.Name(name, ast.Load()), node), node)

@@ -8,16 +8,19 @@ refused, and told which one it was.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+import enum
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from types import FunctionType
 from typing import Any, Protocol
 
 import numpy as np
 
 from qgraph import language
+from qgraph.compiled_in import is_known, numba_function
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Binding, BoundFunc, Gone, HostExpr, LeafRef, StructRef, Value
 from qgraph.program import ArrayType, StructType
-from qgraph.source import Span, copied
+from qgraph.source import Span, as_written, copied
 
 
 class Names(Protocol):
@@ -28,6 +31,9 @@ class Names(Protocol):
 
     def span(self, node: ast.AST) -> Span:
         """The place of ``node``."""
+
+    def computed(self, node: ast.expr, place: Hashable, compute: Callable[[], object], value: object) -> None:
+        """``compute`` must give ``value`` at each call."""
 
 
 def constant_of(node: ast.expr) -> int | None:
@@ -47,23 +53,23 @@ def is_static_call(scope: Names, node: ast.AST) -> bool:
     return isinstance(bound, Value) and bound.value is language.static
 
 
-def static_value(scope: Names, node: ast.Call) -> Binding:
-    """What ``static(expr)`` stands for: a value, or an array or tuple as it is.
+def static_value(scope: Names, node: ast.Call, use: _Use = None) -> Binding:
+    """What ``static(expr)`` stands for: a value, or an array or tuple as it is. ``use``: what of the value is compiled in.
 
     Raises:
         KernelSyntaxError: the value is not known at compile time, or the expression fails.
     """
     if len(node.args) != 1 or node.keywords or isinstance(node.args[0], ast.Starred):
         raise KernelSyntaxError("static() takes one expression", scope.span(node), hint="write `qgraph.static(expr)`")
-    return known_value(scope, node.args[0], "static()")
+    return known_value(scope, node.args[0], "static()", use)
 
 
-def known_value(scope: Names, node: ast.expr, what: str) -> Binding:
+def known_value(scope: Names, node: ast.expr, what: str, use: _Use = None) -> Binding:
     """The value of an expression that must be known at compile time; ``what`` wants it, for the message."""
-    bound = _as_binding(_evaluate(scope, node, what))
+    bound = _as_binding(_evaluate(scope, node, what, use or _itself))
     known = isinstance(bound, (Value, StructRef, BoundFunc)) or (isinstance(bound, LeafRef) and bound.is_array)
     if not known:
-        raise _unknown(scope, node, ast.unparse(node), what)
+        raise _unknown(scope, node, as_written(node), what)
     return bound
 
 
@@ -76,14 +82,14 @@ def static_items(scope: Names, node: ast.expr) -> list[Binding] | None:
     if not is_static_call(scope, node):
         return None
     assert isinstance(node, ast.Call)
-    bound = static_value(scope, node)
+    bound = static_value(scope, node, _items)
     if isinstance(bound, StructRef) and issubclass(bound.type.cls, tuple):
         return list(bound.children.values())
     try:
         return [_as_binding(item) for item in bound.value]  # type: ignore[union-attr]
     except (TypeError, AttributeError):
         raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` cannot be iterated over",
+            f"`{as_written(node)}` cannot be iterated over",
             scope.span(node),
             hint="unroll over a range or a tuple: for k in qgraph.static(range(3))",
         ) from None
@@ -105,7 +111,7 @@ def bind_items(scope: Any, target: ast.expr, item: Binding) -> None:
         parts = [_as_binding(part) for part in item.value]
     if not isinstance(target, ast.Tuple) or parts is None or len(parts) != len(target.elts):
         raise KernelSyntaxError(
-            f"`{ast.unparse(target)}` does not fit what the loop goes over",
+            f"`{as_written(target)}` does not fit what the loop goes over",
             scope.span(target),
             hint="give each part of an item a name",
         )
@@ -132,9 +138,9 @@ def known_test(scope: Names, node: ast.expr) -> bool | None:
         return not decisive
     if is_static_call(scope, node):
         assert isinstance(node, ast.Call)
-        bound = static_value(scope, node)
+        bound = static_value(scope, node, _truth)
         if not isinstance(bound, Value):
-            raise _unknown(scope, node, ast.unparse(node), "a test")
+            raise _unknown(scope, node, as_written(node), "a test")
         return bool(bound.value)
     return _is_none(scope, node)
 
@@ -155,21 +161,82 @@ def _is_none(scope: Names, node: ast.expr) -> bool | None:
 # --- evaluation --------------------------------------------------------------------------------------------------------
 
 
-def _evaluate(scope: Names, node: ast.expr, what: str) -> Any:
+def _evaluate(scope: Names, node: ast.expr, what: str, use: Callable[[Any], object]) -> Any:
     substitution = _Substitution(scope)
     expression = ast.fix_missing_locations(ast.Expression(substitution.visit(copied(node))))
+    values = substitution.values
+    code = compile(expression, "<static>", "eval")
+
+    def compute() -> Any:
+        result = eval(code, dict(values))
+        # What can be run through once only.
+        return tuple(result) if isinstance(result, Iterator) else result
+
     try:
-        return eval(compile(expression, "<static>", "eval"), dict(substitution.values))
+        result = compute()
+        if not _is_settled(expression, values.values()):
+            place = (ast.dump(expression), use, *map(id, values.values()))
+            scope.computed(node, place, lambda: use(compute()), use(result))
+        return result
     except _NotKnownError as error:
         raise _unknown(scope, node, str(error), what) from None
     except KernelSyntaxError:
         raise
     except Exception as error:  # whatever the user's expression raises is told with its place
         raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` fails at compile time: {type(error).__name__}: {error}",
+            f"`{as_written(node)}` fails at compile time: {type(error).__name__}: {error}",
             scope.span(node),
             hint="the expression is run by Python while the kernel is compiled",
         ) from error
+
+
+_Use = Callable[[Any], object] | None
+
+
+def _itself(value: Any) -> object:
+    return value
+
+
+def _truth(value: Any) -> object:
+    return value if isinstance(value, _Token) else bool(value)
+
+
+def _items(value: Any) -> object:
+    try:
+        return value if isinstance(value, _Token) else tuple(value)
+    except TypeError:  # told where it is iterated over
+        return value
+
+
+# Functions of Python whose value depends on nothing but the arguments, if these cannot change.
+_PURE = frozenset(
+    {
+        *(abs, all, any, bool, complex, divmod, enumerate, float, int, isinstance, issubclass, len, max, min, pow, range),
+        *(reversed, round, sorted, str, sum, tuple, zip),
+    }
+)
+
+
+def _is_settled(expression: ast.Expression, values: Iterable[object]) -> bool:
+    """Whether an expression has the same value as long as its names stand for the same objects."""
+    nodes = [*ast.walk(expression)]
+    calls = any(isinstance(node, ast.Call) for node in nodes)
+    named = not calls and not any(isinstance(node, ast.Attribute) for node in nodes)
+    return all(_is_fixed(value, named) for value in values)
+
+
+def _is_fixed(value: object, named: bool) -> bool:
+    """Whether what is computed of ``value`` does not change; ``named``: it is not called, and no attribute of it looked at."""
+    if isinstance(value, (tuple, frozenset)):
+        return all(_is_fixed(part, named) for part in value)
+    if value is None or type(value) in (bool, int, float, complex, str, bytes, range) or isinstance(value, (_Token, np.dtype)):
+        return True
+    if isinstance(value, np.generic):
+        return not isinstance(value, np.void)
+    if named and (isinstance(value, (FunctionType, language.Func, type, enum.Enum)) or numba_function(value) is not None):
+        return True
+    known = isinstance(value, np.ufunc) or (isinstance(value, Hashable) and value in _PURE)
+    return known or getattr(value, "__module__", None) in ("math", "cmath") or (isinstance(value, type) and is_known(value))
 
 
 def _unknown(scope: Names, node: ast.expr, text: str, what: str) -> KernelSyntaxError:
@@ -209,7 +276,7 @@ class _Substitution(ast.NodeTransformer):
         if isinstance(bound, Gone):
             raise KernelSyntaxError(bound.reason, self._scope.span(node), hint=bound.hint)
         name = f"v{len(self.values)}"
-        self.values[name] = _as_object(bound, ast.unparse(node))
+        self.values[name] = _as_object(bound, as_written(node))
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
 

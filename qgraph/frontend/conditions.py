@@ -9,7 +9,11 @@ import ast
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from qgraph.errors import KernelTypeError
+from qgraph.frontend import new_arrays
+from qgraph.frontend.ranks import METHODS, REDUCTIONS
 from qgraph.frontend.wording import user_text
 from qgraph.program import ArrayType, Function, Program, Task
 from qgraph.source import Span
@@ -23,8 +27,8 @@ def refuse_arrays_as_conditions(program: Program) -> None:
     Raises:
         KernelTypeError: at the condition.
     """
-    arrays = {leaf.name: leaf.type.ndim for leaf in program.leaves if isinstance(leaf.type, ArrayType)}
-    paths = {leaf.name: leaf.path for leaf in program.leaves}
+    arrays = {leaf.name: leaf.type.ndim for leaf in program.arrays_and_scalars if isinstance(leaf.type, ArrayType)}
+    paths = {leaf.name: leaf.path for leaf in program.arrays_and_scalars}
     for task in program.tasks():
         _Conditions(task, arrays, paths).look()
 
@@ -94,11 +98,11 @@ class _Conditions:
                 return name in self._arrays
             case ast.Subscript(value=array, slice=index) if self._is_array(array):
                 parts = index.elts if isinstance(index, ast.Tuple) else [index]
-                if any(isinstance(part, ast.Slice) for part in parts):
+                if any(isinstance(part, ast.Slice) or self._is_array(part) for part in parts):
                     return True
                 axes = self._arrays.get(array.id) if isinstance(array, ast.Name) else None
                 return axes is not None and len(parts) < axes and all(map(self._is_number, parts))
-            case ast.Attribute(value=array, attr="T"):
+            case ast.Attribute(value=array, attr=attr) if attr == "T" or new_arrays.of_attribute(attr):
                 return self._is_array(array)
             case ast.Compare(left=left, ops=ops, comparators=others):
                 return not any(isinstance(op, _MEMBERSHIP) for op in ops) and any(map(self._is_array, (left, *others)))
@@ -106,7 +110,19 @@ class _Conditions:
                 return self._is_array(left) or self._is_array(right)
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
                 return self._is_array(operand)
+            case ast.Call():
+                return self._makes_array(node)
         return False
+
+    def _makes_array(self, node: ast.Call) -> bool:
+        """Whether a function of NumPy's, or a method of an array, gives one."""
+        if isinstance(node.func, ast.Attribute):
+            return new_arrays.of_method(node.func.attr) and node.func.attr not in METHODS and self._is_array(node.func.value)
+        function = self._names.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        of_arrays = any(map(self._is_array, node.args))
+        if isinstance(function, np.ufunc):
+            return of_arrays and function is not np.matmul
+        return not any(function is each for each in REDUCTIONS) and new_arrays.of_function(function, of_arrays=of_arrays)
 
     def _is_number(self, node: ast.expr) -> bool:
         """Whether an index is surely one number, and no tuple."""

@@ -18,7 +18,7 @@ from qgraph.frontend.scope import Scope
 from qgraph.frontend.tasks import as_index, get_slot, locate, set_slot, small_task, trip_source
 from qgraph.frontend.unit import Unit
 from qgraph.program import MANY, Counter, Slot, Task
-from qgraph.source import Span, copied
+from qgraph.source import Span, as_written, copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def _targets(scope: Scope, target: ast.expr, axes: int) -> list[str]:
     if len(names) != axes or len(places) != axes or isinstance(target, ast.Tuple) != (axes > 1):
         raise KernelSyntaxError(
             f"a serial loop with loops inside has {axes} {'axis' if axes == 1 else 'axes'}, which does not fit "
-            f"`{ast.unparse(target)}`",
+            f"`{as_written(target)}`",
             scope.span(target),
             hint="write one variable for each axis: for i, j in qgraph.serial(qgraph.ndrange(n, m)):",
         )
@@ -177,9 +177,9 @@ class _Counter:
         """The start, the step and the number of iterations: the host's where it knows them."""
         unit, scope, inner = self._unit, self._scope, self._found.scope
         start, stop, step = (host_expression(unit, inner, part) for part in (axis.start, axis.stop, axis.step))
-        by = None if step is None else unit.host_value(step, scope.span(axis.step), "step", text=ast.unparse(axis.step))
+        by = None if step is None else unit.host_value(step, scope.span(axis.step), "step", text=as_written(axis.step))
         if start is not None and stop is not None and step is not None and by is not None:
-            begin = unit.host_value(start, scope.span(axis.start), text=ast.unparse(axis.start))
+            begin = unit.host_value(start, scope.span(axis.start), text=as_written(axis.start))
             unit.serial_ranges[variable.name] = (start, stop, step)
             return begin, by, unit.host_value(trip_source(unit, start, stop, step), scope.span(axis.node), text=axis.extent)
         first, last, width = (self._read(part) for part in (axis.start, axis.stop, axis.step))

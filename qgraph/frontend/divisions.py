@@ -1,4 +1,4 @@
-"""Divisions of Python integers by zero, which raise in Python: NumPy's integers give 0, and floats inf or nan."""
+"""Divisions of Python integers by zero, and shifts by negative ones, which raise in Python: NumPy's integers give 0."""
 
 from __future__ import annotations
 
@@ -10,39 +10,59 @@ from qgraph import language
 from qgraph.errors import ArgumentError
 from qgraph.frontend.bindings import Binding, Gone, HostExpr, LeafRef, Private, ScalarRef, SlotRef, Value, ViewRef
 from qgraph.frontend.compile_time import constant_of
+from qgraph.frontend.indexing import is_natural
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 from qgraph.program import Fault, ScalarType
+from qgraph.source import as_written
 
 _DIVISIONS = (ast.FloorDiv, ast.Mod)
+_SHIFTS = (ast.LShift, ast.RShift)
 _EXACT = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, *_DIVISIONS)
 _RANGES = (range, language.ndrange, language.serial, language.parallel)
 
 
-def may_divide_by_zero(
-    unit: Unit, scope: Scope, op: ast.operator, left: ast.expr, right: ast.expr, *, of_host: bool = False
-) -> bool:
-    """Whether an operation may be a Python integer divided by a Python zero. ``of_host``: its names are leaves."""
-    if not isinstance(op, _DIVISIONS) or constant_of(right):
+def may_raise(unit: Unit, scope: Scope, op: ast.operator, left: ast.expr, right: ast.expr, *, of_host: bool = False) -> bool:
+    """Whether Python integers may be divided by zero, or shifted by a negative number. ``of_host``: the names are leaves."""
+    if not isinstance(op, (*_DIVISIONS, *_SHIFTS)) or is_wrong(op, right) is False:
+        return False
+    if isinstance(op, _SHIFTS) and not of_host and is_natural(scope, right):
         return False
     known = _Origins(unit, scope, of_host)
     return known.is_python_integer(left) and known.is_python_integer(right)
 
 
-def divides_by_zero_itself(unit: Unit, scope: Scope, node: ast.AST) -> bool:
+def is_wrong(op: ast.operator, right: ast.expr) -> bool | None:
+    """Whether ``right`` is the zero, or negative number, that an operation does not take; None where it is no literal."""
+    value = constant_of(right)
+    if value is None:
+        return None
+    return value < 0 if isinstance(op, _SHIFTS) else value == 0
+
+
+def raises_itself(unit: Unit, scope: Scope, node: ast.AST) -> bool:
     """Whether ``node``, a part of an expression of the host, is such an operation."""
-    return isinstance(node, ast.BinOp) and may_divide_by_zero(unit, scope, node.op, node.left, node.right, of_host=True)
+    return isinstance(node, ast.BinOp) and may_raise(unit, scope, node.op, node.left, node.right, of_host=True)
 
 
-def divides_by_zero(unit: Unit, scope: Scope, expr: ast.expr) -> bool:
-    """Whether an expression of the host may divide a Python integer by zero."""
-    return any(divides_by_zero_itself(unit, scope, node) for node in ast.walk(expr))
+def raises_somewhere(unit: Unit, scope: Scope, expr: ast.expr) -> bool:
+    """Whether an expression of the host has such an operation."""
+    return any(raises_itself(unit, scope, node) for node in ast.walk(expr))
 
 
-def zero_division(scope: Scope, node: ast.AST, text: str = "") -> Fault:
-    """What ``node``, a division that is written ``text``, then did wrong."""
-    found = f"`{text or ast.unparse(node)}` divides an integer by zero"
-    return Fault(ArgumentError, scope.span(node), found, "give it a divisor other than 0, or test the divisor first")
+def fault_of(scope: Scope, op: ast.operator, node: ast.AST, text: str = "") -> Fault:
+    """What ``node``, such an operation that is written ``text``, then did wrong."""
+    written = text or as_written(node)
+    if isinstance(op, _SHIFTS):
+        found, hint = f"`{written}` shifts by a negative number", "shift the other way, or test the number first"
+    else:
+        found, hint = f"`{written}` divides an integer by zero", "give it a divisor other than 0, or test the divisor first"
+    return Fault(ArgumentError, scope.span(node), found, hint)
+
+
+def checking_word(op: ast.operator) -> object:
+    """The word of ``language`` that notes the fault of a right operand."""
+    return language.shift_count if isinstance(op, _SHIFTS) else language.divisor
 
 
 class _Origins:
@@ -119,7 +139,7 @@ class _Origins:
             if node.id in self._seen:
                 return True
             self._seen.add(node.id)
-            values = list(_assigned(source.tree, node.id))
+            values = list(assigned(source.tree, node.id))
             is_parameter = node.id in source.signature.parameters
             return bool(values) and not is_parameter and all(map(self._assigns, values))
         return self._bound(self._scope.lookup(node))
@@ -139,14 +159,18 @@ class _Origins:
         """Whether an assigned value is an integer of Python; the iterable of a loop stands for its items."""
         if value is None:
             return False
-        if isinstance(value, ast.Call) and isinstance(value.func, (ast.Name, ast.Attribute)):
-            bound = self._scope.static(value.func)
-            if isinstance(bound, Value) and any(bound.value is function for function in _RANGES):
-                return True
-        return self.is_python_integer(value)
+        return is_range(self._scope, value) or self.is_python_integer(value)
 
 
-def _assigned(tree: ast.FunctionDef, name: str) -> Iterator[ast.expr | None]:
+def is_range(scope: Scope, value: ast.expr) -> bool:
+    """Whether an expression, which a loop goes over, gives integers of Python."""
+    if not isinstance(value, ast.Call) or not isinstance(value.func, (ast.Name, ast.Attribute)):
+        return False
+    bound = scope.static(value.func)
+    return isinstance(bound, Value) and any(bound.value is function for function in _RANGES)
+
+
+def assigned(tree: ast.FunctionDef, name: str) -> Iterator[ast.expr | None]:
     """All that a function assigns to a name; None for a value that is not looked at."""
     for node in ast.walk(tree):
         match node:

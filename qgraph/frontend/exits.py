@@ -15,6 +15,7 @@ from qgraph.frontend.ranks import rank
 from qgraph.frontend.region import callee, quietly_static
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
+from qgraph.source import as_written, standing_for
 
 # --- return ------------------------------------------------------------------------------------------------------------
 
@@ -94,7 +95,7 @@ def made_structure(scope: Scope, value: ast.expr) -> tuple[type, dict[str, ast.e
     given = dict(zip(fields, value.args, strict=False)) | {str(k.arg): k.value for k in value.keywords}
     if set(given) != set(fields) or len(value.args) + len(value.keywords) != len(fields):
         raise KernelSyntaxError(
-            f"`{ast.unparse(value)}` does not give each field of {cls.__name__} once",
+            f"`{as_written(value)}` does not give each field of {cls.__name__} once",
             scope.span(value),
             hint=f"its fields are {', '.join(fields)}",
         )
@@ -111,7 +112,7 @@ def _structure_of_call(unit: Unit, scope: Scope, node: ast.Call) -> Structure | 
     found = callee(scope, node)
     if found is None or found[0] in unit.calling:
         return None
-    source = unit.source_of(found[0])
+    source = found[0].source
     inner = scope.of(source, {name: Value(None) for name in source.signature.parameters}, Frame(unit, source.tree))
     returns = [child for child in ast.walk(source.tree) if isinstance(child, ast.Return)]
     unit.calling.append(found[0])
@@ -265,10 +266,10 @@ class _Returns:
     def _targets(self, value: ast.expr, structure: Structure) -> tuple[ast.expr, ast.expr]:
         """The names that ``value`` is assigned to, and the value, as far as possible tuples of the same shape."""
         if structure.name:
-            return ast.Name(structure.name, ast.Store()), value
+            return standing_for(ast.Name(structure.name, ast.Store()), value), value
         parts = self._parts(value)
         if parts is None:
-            return structure.target(), value
+            return structure.target(value), value
         pairs = [self._targets(part, inner) for part, inner in zip(parts[1], structure.parts, strict=True)]
         return ast.Tuple([pair[0] for pair in pairs], ast.Store()), ast.Tuple([pair[1] for pair in pairs], ast.Load())
 

@@ -11,11 +11,20 @@ from types import FunctionType
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object, is_random
+from qgraph.source import as_written
 
 # Plain Python functions that are words of the language.
 _WORDS = (
     *(*language.ATOMICS, language.match_subject, language.at_least),
-    *(language.wrapped, language.trip_count, language.power, language.divisor, language.step, language.in_place),
+    *(
+        language.wrapped,
+        language.trip_count,
+        language.power,
+        language.divisor,
+        language.shift_count,
+        language.step,
+        language.in_place,
+    ),
 )
 # What builtin functions call their parameters.
 _PARAMETERS: tuple[tuple[object, tuple[str, ...]], ...] = (
@@ -30,18 +39,8 @@ _REFUSED_BUILTINS = frozenset(
 
 def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
     """Raise ``KernelSyntaxError`` where a body may not call this, by name and with what to do instead."""
-    text = ast.unparse(node.func)
-    if callee is language.graph_do_while:
-        raise _error(scope, "graph_do_while() is not the condition of a `while`", node, "write `while graph_do_while(flag):`")
-    if any(callee is word for word in language.HOST_WORDS):
-        raise _error(
-            scope,
-            f"`{text}(...)` is used in the body of a loop, or as a value: it is a statement of the kernel itself",
-            node,
-            "call it as a statement at kernel level: before or after the loop",
-        )
-    if callee in (language.serial, language.parallel, language.ndrange):
-        raise _error(scope, f"`{text}(...)` is used as a value", node, f"write `for ... in {text}(...)`")
+    text = as_written(node.func)
+    _refuse_words(scope, callee, node, text)
     if is_cuda_object(callee):
         raise _error(scope, f"`{text}` is a CUDA intrinsic", node, CUDA_HINT)
     if is_random(callee):
@@ -67,6 +66,28 @@ def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
         )
 
 
+def _refuse_words(scope: Scope, callee: object, node: ast.Call, text: str) -> None:
+    """The words of the language that are statements, or belong to kernel level."""
+    if callee is language.graph_do_while:
+        raise _error(scope, "graph_do_while() is not the condition of a `while`", node, "write `while graph_do_while(flag):`")
+    if any(callee is word for word in language.HOST_WORDS):
+        raise _error(
+            scope,
+            f"`{text}(...)` is used in the body of a loop, or as a value: it is a statement of the kernel itself",
+            node,
+            "call it as a statement at kernel level: before or after the loop",
+        )
+    if language.array_maker(callee) is not None:
+        raise _error(
+            scope,
+            f"`{as_written(node)}` makes an array in an iteration of a loop, or inside an expression",
+            node,
+            "name it at kernel level, with a row for each iteration: t = qgraph.empty((n, 3)), then t[i, 0] = ...",
+        )
+    if callee in (language.serial, language.parallel, language.ndrange):
+        raise _error(scope, f"`{text}(...)` is used as a value", node, f"write `for ... in {text}(...)`")
+
+
 def _makes_itself(cls: type) -> bool:
     """Whether a named tuple or dataclass runs code of its own when it is made; what Python generated is in no file."""
     is_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
@@ -78,10 +99,13 @@ def _makes_itself(cls: type) -> bool:
 
 def refuse_own_code(scope: Scope, cls: object, node: ast.Call) -> None:
     """Raise ``KernelSyntaxError`` where a named tuple or dataclass is made of its fields, and would run code of its own."""
-    if isinstance(cls, type) and _makes_itself(cls):
+    if not isinstance(cls, type):
+        return
+    scope.watch_class(cls)
+    if _makes_itself(cls):
         raise _error(
             scope,
-            f"`{ast.unparse(node)}` runs code of {cls.__name__}, which has a constructor of its own",
+            f"`{as_written(node)}` runs code of {cls.__name__}, which has a constructor of its own",
             node,
             "use a class without __init__, __new__ or __post_init__, or names for the fields",
         )
@@ -99,17 +123,16 @@ def by_position(scope: Scope, callee: object, node: ast.Call) -> None:
     if set(given) != set(wanted[: len(given)]):
         raise _error(
             scope,
-            f"`{ast.unparse(node)}` has wrong arguments",
+            f"`{as_written(node)}` has wrong arguments",
             node,
-            f"write them in order: {ast.unparse(node.func)}({', '.join(names)})",
+            f"write them in order: {as_written(node.func)}({', '.join(names)})",
         )
     node.args += [given[name] for name in wanted[: len(given)]]
     node.keywords = []
 
 
 def _known_module(function: FunctionType) -> bool:
-    module = function.__module__ or ""
-    return module.split(".")[0] in ("numpy", "math", "cmath", "numba") or hasattr(function, "py_func")
+    return (function.__module__ or "").split(".")[0] in ("numpy", "math", "cmath", "numba")
 
 
 def _error(scope: Scope, found: str, node: ast.AST, hint: str) -> KernelSyntaxError:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from qgraph.frontend.bindings import Binding, Gone, ScalarRef
 from qgraph.frontend.unit import ADDED, Unit
+from qgraph.source import standing_for
 
 __all__ = ["ADDED", "Frame", "Structure", "occurrences"]
 
@@ -45,11 +46,11 @@ class Structure:
             return Structure(name)
         return Structure("", self.cls, tuple(part.renamed(f"{name}{k}") for k, part in enumerate(self.parts)))
 
-    def target(self) -> ast.expr:
-        """Its names as the target of an assignment."""
+    def target(self, value: ast.expr) -> ast.expr:
+        """Its names as the target of an assignment of ``value``."""
         if self.name:
-            return ast.Name(self.name, ast.Store())
-        return ast.Tuple([part.target() for part in self.parts], ast.Store())
+            return standing_for(ast.Name(self.name, ast.Store()), value)
+        return ast.Tuple([part.target(value) for part in self.parts], ast.Store())
 
 
 class Frame:
@@ -114,8 +115,8 @@ class Frame:
         return not name.startswith(ADDED) and occurrences([node])[name] == self._uses[name]
 
     def result(self, name: str, bound: Binding | None) -> Binding | None:
-        """What the result ``name`` is at the function's end: each path has assigned it, so it is a scalar if nothing else."""
-        return self.scalar(name) if isinstance(bound, Gone) else bound
+        """What the result ``name`` is at the function's end: each path has assigned it, so it is a scalar if it is a number."""
+        return self.scalar(name) if isinstance(bound, Gone) and bound.number else bound
 
     def scalar(self, name: str) -> ScalarRef:
         """The kernel scalar ``name``: one slot, whatever the number of assignments."""

@@ -16,7 +16,7 @@ from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 from qgraph.program import ScalarType
-from qgraph.source import copied
+from qgraph.source import as_written, copied
 
 _FUNCTIONS: tuple[object, ...] = (
     *(min, max, abs, int, float, len, round),
@@ -83,6 +83,8 @@ def _is_integer(unit: Unit, node: ast.AST) -> bool:
             return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in "iu"
         case ast.Attribute() | ast.Subscript():
             return _is_extent(node)
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(value))):
+            return value >= 0 and _is_integer(unit, left)
         case ast.BinOp(left=left, op=op, right=right):
             return isinstance(op, _OF_INTEGERS) and _is_integer(unit, left) and _is_integer(unit, right)
         case ast.UnaryOp(op=op, operand=operand):
@@ -98,18 +100,21 @@ def _is_integer(unit: Unit, node: ast.AST) -> bool:
 
 
 def _is_rounded(unit: Unit, node: ast.AST) -> bool:
-    """Whether floats have a part in a number: the device computes with those of F."""
+    """Whether floats have a part in a number: the device computes with those of F. An array gives its extents alone."""
     if isinstance(node, ast.Name) and node.id in unit.leaves:
-        return np.dtype(unit.leaves[node.id].type.dtype).kind == "f"
+        type_ = unit.leaves[node.id].type
+        return isinstance(type_, ScalarType) and np.dtype(type_.dtype).kind == "f"
     if isinstance(node, ast.Constant):
         return isinstance(node.value, float)
     return isinstance(node, ast.Div) or any(_is_rounded(unit, child) for child in ast.iter_child_nodes(node))
 
 
 def _may_wrap(unit: Unit, node: ast.AST) -> bool:
-    """Whether a NumPy scalar of another type than int64 has a part in a number: the device has 64 bits."""
-    types = [unit.leaves[child.id].type for child in ast.walk(node) if isinstance(child, ast.Name) and child.id in unit.leaves]
-    return any(isinstance(kind, ScalarType) and not kind.weak and kind.dtype not in ("int64", "bool") for kind in types)
+    """Whether the host may find another integer than the device, with its 64 bits: of products, or of NumPy's scalars."""
+    leaves = [unit.leaves[child.id].type for child in ast.walk(node) if isinstance(child, ast.Name) and child.id in unit.leaves]
+    scalars = [kind for kind in leaves if isinstance(kind, ScalarType)]
+    grows = any(isinstance(child, (ast.Mult, ast.Pow, ast.LShift)) for child in ast.walk(node))
+    return any(grows or (not kind.weak and kind.dtype not in ("int64", "bool")) for kind in scalars)
 
 
 def _runs_at_once(unit: Unit) -> bool:
@@ -123,7 +128,46 @@ def settled(unit: Unit, scope: Scope, bound: Binding, value: ast.expr) -> Bindin
         return bound
     if not _runs_at_once(unit) or not (_is_rounded(unit, bound.expr) or _may_wrap(unit, bound.expr)):
         return bound
-    return HostExpr(bound.expr, unit.host_value(bound.expr, scope.span(value), text=ast.unparse(value)).id)
+    return HostExpr(bound.expr, unit.host_value(bound.expr, scope.span(value), text=as_written(value)).id)
+
+
+def _is_harmless(unit: Unit, node: ast.AST) -> bool:
+    """Whether the host can compute a number on a path that is not taken, too: nothing in it fails, or is infinite."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, (int, float)) and abs(value) < _LARGE
+        case ast.Name(id=name):
+            return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in "biu"
+        case ast.Attribute() | ast.Subscript():
+            return _is_extent(node)
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
+            return _is_harmless(unit, left) and _is_harmless(unit, right)
+        case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=value)):
+            return bool(value) and _is_harmless(unit, left)
+        case ast.UnaryOp(operand=operand):
+            return _is_harmless(unit, operand)
+        case ast.Call(func=ast.Name(id=name), args=args):
+            functions = (*_TO_INTEGERS, round, float, min, max, abs)
+            return any(unit.host_names.get(name) is known for known in functions) and all(
+                _is_harmless(unit, arg) for arg in args
+            )
+    return False
+
+
+# Products of some numbers below this one, and of sizes, are finite.
+_LARGE = 1e30
+
+
+def integer_of_floats(unit: Unit, scope: Scope, node: ast.Call) -> HostExpr | None:
+    """What stands for `int(n * 0.3)` and its kin wherever they are written: one number, which the host computes; else None."""
+    function = scope.static(node.func)
+    if not isinstance(function, Value) or not any(function.value is known for known in (*_TO_INTEGERS, round)):
+        return None
+    known = host_expression(unit, scope, node)
+    if known is None or not _is_rounded(unit, known) or not _is_harmless(unit, known):
+        return None
+    found = settled(unit, scope, HostExpr(known), node)
+    return found if isinstance(found, HostExpr) and found.name else None
 
 
 def binding(unit: Unit, scope: Scope, value: ast.expr) -> Binding | None:
@@ -233,7 +277,7 @@ class _Host:
             if type(value) in (int, float, bool):
                 return ast.copy_location(ast.Constant(cast(float, value)), node)
             if isinstance(value, (np.integer, np.floating)):
-                return ast.copy_location(ast.Name(self._host_name(value, ast.unparse(node)), ast.Load()), node)
+                return ast.copy_location(ast.Name(self._host_name(value, as_written(node)), ast.Load()), node)
         return None
 
     def _host_name(self, value: object, wish: str) -> str:
@@ -300,7 +344,7 @@ class _Host:
             parts = self._all(node.args)
         if parts is None:
             return None
-        node.func = ast.copy_location(ast.Name(self._host_name(bound.value, ast.unparse(node.func)), ast.Load()), node)
+        node.func = ast.copy_location(ast.Name(self._host_name(bound.value, as_written(node.func)), ast.Load()), node)
         node.args = parts
         return node
 

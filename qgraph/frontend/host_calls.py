@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import ctypes
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from qgraph.frontend.ranks import rank
 from qgraph.frontend.region import Region
 from qgraph.frontend.scope import Scope
 from qgraph.program import ConstantType, EventMark, HostCall, Leaf, ScalarType, Slot
+from qgraph.source import as_written
 
 _NUMBERS = (bool, int, float, complex, np.generic)
 
@@ -28,7 +29,7 @@ def host_statement(region: Region, scope: Scope, node: ast.Call, word: object) -
     Raises:
         KernelSyntaxError: it stands in a device loop or branch, or its arguments are not what the word takes.
     """
-    text = ast.unparse(node.func)
+    text = as_written(node.func)
     if region.depth > 0:
         raise KernelSyntaxError(
             f"`{text}(...)` is inside a device loop or branch, whose body CUDA keeps free of host calls and events",
@@ -51,16 +52,22 @@ def host_statement(region: Region, scope: Scope, node: ast.Call, word: object) -
 def _host_call(region: Region, scope: Scope, node: ast.Call) -> None:
     if not node.args:
         raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` names no function", scope.span(node), hint="write host_callback(fn, *scalars)"
+            f"`{as_written(node)}` names no function", scope.span(node), hint="write host_callback(fn, *scalars)"
         )
     function = _function(scope, node.args[0])
     arguments: tuple[Slot | ConstantType, ...]
     if language.is_c_function(function):
+        if not language.takes_a_pointer(function):
+            raise KernelSyntaxError(
+                f"`{ast.unparse(node.args[0])}` is a C function, but no `void (*)(void *)`: {_declared(function)}",
+                scope.span(node.args[0]),
+                hint=language.C_FUNCTION_HINT,
+            )
         arguments = _c_arguments(scope, node)
     else:
         arguments = tuple(_argument(region, scope, argument) for argument in node.args[1:])
     name = region.unit.task_name(node.lineno, "callback")
-    label = f"{ast.unparse(node.args[0])}(...)" if len(node.args) > 1 else f"{ast.unparse(node.args[0])}()"
+    label = f"{as_written(node.args[0])}(...)" if len(node.args) > 1 else f"{as_written(node.args[0])}()"
     region.add(HostCall(name, scope.span(node), function, arguments, label))
 
 
@@ -72,7 +79,7 @@ def _function(scope: Scope, node: ast.expr) -> Callable[..., object]:
     if isinstance(bound, Value) and callable(bound.value):
         return bound.value
     raise KernelSyntaxError(
-        f"`{ast.unparse(node)}` is not a function that is known when the kernel is compiled",
+        f"`{as_written(node)}` is not a function that is known when the kernel is compiled",
         scope.span(node),
         hint="name a function of the module or of the function around, or pass it as an argument of the kernel",
     )
@@ -90,12 +97,14 @@ def _argument(region: Region, scope: Scope, node: ast.expr) -> Slot | ConstantTy
         return ConstantType(bound.value)
     if isinstance(bound, (StructRef, Value)) or rank(scope, node) > 0:
         raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` is not a number, and a host callback takes numbers",
+            f"`{as_written(node)}` is not a number, and a host callback takes numbers",
             scope.span(node),
             hint="pass elements of arrays, such as x[0], or read the array after the kernel has run",
         )
     name = f"{ADDED}passed{len(region.unit.slots)}"
-    region.run(scope).assign(scope, name, evaluated(region, scope, node))
+    # What it is made of may be loops, which end the run that there is.
+    value = evaluated(region, scope, node)
+    region.run(scope).assign(scope, name, value)
     made = scope.names.pop(name)
     assert isinstance(made, ScalarRef)
     return made.slot
@@ -106,15 +115,32 @@ def _c_arguments(scope: Scope, node: ast.Call) -> tuple[ConstantType, ...]:
     extra = node.args[1:]
     if not extra:
         return ()
-    bound = scope.static(extra[0])
-    known = bound.value if isinstance(bound, Value) else _MISSING
-    if len(extra) > 1 or not (known is None or isinstance(known, (int, *_C_DATA))):
+    known = _known(scope, extra[0])
+    if len(extra) > 1 or not (known is None or isinstance(known, (int, bytes, *_C_DATA))):
         raise KernelSyntaxError(
-            f"`{ast.unparse(node.args[0])}` is a C function, which gets one pointer",
+            f"`{as_written(node.args[0])}` is a C function, which gets one pointer",
             scope.span(extra[-1]),
-            hint="pass nothing, or a ctypes object or an address that is known when the kernel is compiled",
+            hint="pass nothing, or bytes, a ctypes object or an address that is known when the kernel is compiled",
         )
-    return (ConstantType(known),)
+    return (ConstantType(language.copied_data(known)),)
+
+
+def _known(scope: Scope, node: ast.expr) -> object:
+    """The value of an expression that is known when the kernel is compiled."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    bound = scope.static(node)
+    return bound.value if isinstance(bound, Value) else _MISSING
+
+
+def _declared(function: Any) -> str:
+    """What ctypes was told of a function."""
+    if function.argtypes is None:
+        return "ctypes was not told its parameters"
+    takes = ", ".join(kind.__name__ for kind in function.argtypes) or "nothing"
+    gives = "nothing" if function.restype is None else getattr(function.restype, "__name__", "something")
+    lock = ", and wants the interpreter's lock" if language.wants_lock(function) else ""
+    return f"it takes {takes} and returns {gives}{lock}"
 
 
 _MISSING = object()
@@ -127,9 +153,9 @@ _C_DATA = (ctypes.c_int.__mro__[1], ctypes._Pointer, ctypes.Structure, ctypes.Un
 
 def _event_mark(region: Region, scope: Scope, node: ast.Call, kind: Literal["record", "wait"]) -> None:
     if len(node.args) != 1:
-        raise KernelSyntaxError(f"`{ast.unparse(node)}` takes one event", scope.span(node), hint=f"write {kind}(event)")
+        raise KernelSyntaxError(f"`{as_written(node)}` takes one event", scope.span(node), hint=f"write {kind}(event)")
     event = _event(scope, node.args[0])
-    region.add(EventMark(kind, scope.span(node), event, f"{kind} {ast.unparse(node.args[0])}"))
+    region.add(EventMark(kind, scope.span(node), event, f"{kind} {as_written(node.args[0])}"))
 
 
 def _event(scope: Scope, node: ast.expr) -> Leaf | ConstantType:
@@ -144,7 +170,7 @@ def _event(scope: Scope, node: ast.expr) -> Leaf | ConstantType:
     if isinstance(bound, Gone):
         raise KernelSyntaxError(bound.reason, scope.span(node), hint=bound.hint)
     raise KernelSyntaxError(
-        f"`{ast.unparse(node)}` is not an event",
+        f"`{as_written(node)}` is not an event",
         scope.span(node),
         hint="pass an event of PyTorch, CuPy or cuda.core, or its handle, as an argument of the kernel",
     )

@@ -10,7 +10,7 @@ from qgraph.frontend.bindings import Along, LeafRef, Num, SlotRef, Value, ViewRe
 from qgraph.frontend.compile_time import constant_of
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import SHARED
-from qgraph.source import copied
+from qgraph.source import copied, standing_for
 
 
 def number(value: int) -> Num:
@@ -19,14 +19,12 @@ def number(value: int) -> Num:
 
 
 ZERO, ONE = number(0), number(1)
-# The attribute of an element's node that has the source of the view's element.
-WRITTEN = "written"
 
 
 def word(scope: Scope, function: object, *arguments: ast.expr) -> ast.expr:
     """A call of ``function``, whatever names the user has."""
     name = f"{SHARED}{getattr(function, '__name__', 'call')}"
-    scope.names[name] = Value(function)
+    scope.bind(name, Value(function))
     return ast.Call(ast.Name(name, ast.Load()), [copied(argument) for argument in arguments], [])
 
 
@@ -40,13 +38,10 @@ def element(view: ViewRef, indices: Sequence[ast.expr], scope: Scope, node: ast.
         if along.axis >= 0:
             places[along.axis] = _index(scope, along, index, natural=natural)
     name = f"{SHARED}{view.leaf.name}"
-    scope.names[name] = LeafRef(view.leaf)
+    scope.bind(name, LeafRef(view.leaf))
     parts = [copied(places[axis]) for axis in range(len(places))]
     inside: ast.expr = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
-    result = placed(ast.Subscript(ast.Name(name, ast.Load()), inside, ast.Load()), node)
-    # For messages: copies of a node keep it.
-    vars(result)[WRITTEN] = ast.unparse(node)
-    return result
+    return standing_for(placed(ast.Subscript(ast.Name(name, ast.Load()), inside, ast.Load()), node), node)
 
 
 def _index(scope: Scope, along: Along, index: ast.expr, *, natural: bool) -> ast.expr:

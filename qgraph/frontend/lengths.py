@@ -12,7 +12,7 @@ from qgraph.frontend.region import Region
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.views import computed
 from qgraph.program import Fault
-from qgraph.source import copied
+from qgraph.source import as_written, copied
 
 _HINT = "the arrays of a statement have one shape; a length of 1 is repeated only where it is written: x[0], x[:, None]"
 _DEVICE_HINT = "the arrays of a statement have one shape, or lengths of 1; this statement did nothing"
@@ -81,7 +81,7 @@ class Lengths:
             joined = computed(self._region, self._scope, longer, node)
         self._nums[axis] = joined
         if len(rest) > 1:
-            self._texts[axis] = ast.unparse(node)
+            self._texts[axis] = as_written(node)
 
     def settled(self, node: ast.AST) -> list[Num]:
         """The lengths of the loop, once all operands were compared; none where the device finds that one does not fit."""
@@ -98,7 +98,7 @@ class Lengths:
         ``by_device``: among them those that the host knows, where only the device knows whether the statement runs.
         """
         skipped = by_device and self._region.unit.may_be_skipped
-        found = f"`{ast.unparse(node)}` is of an array without elements"
+        found = f"`{as_written(node)}` is of an array without elements"
         unknown = []
         for length in self.settled(node):
             if length.host is None or (skipped and length.constant is None):
@@ -130,7 +130,7 @@ class Lengths:
     def _difference(self, axis: int, node: ast.expr) -> str:
         """The format of the message that two lengths differ."""
         along = f" along axis {axis}" if len(self._nums) > 1 else ""
-        text, other = (source.replace("%", "%%") for source in (ast.unparse(node), self._texts[axis]))
+        text, other = (source.replace("%", "%%") for source in (as_written(node), self._texts[axis]))
         return f"`{text}` has length %d{along}, and `{other}` has length %d"
 
     def _check_on_host(self, test: ast.expr, node: ast.expr, note: str, hint: str) -> None:

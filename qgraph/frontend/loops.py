@@ -26,7 +26,7 @@ from qgraph.frontend.serial import without_iterations
 from qgraph.frontend.tasks import get_slot, parallel_task, set_slot, small_task
 from qgraph.frontend.unit import Unit
 from qgraph.program import ArrayType, Leaf, Loop, Slot, Task
-from qgraph.source import Span, copied
+from qgraph.source import Span, as_written, copied, standing_for
 
 
 def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
@@ -38,7 +38,7 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
     found = loop_call(scope, node.iter)
     if found is None:
         raise KernelSyntaxError(
-            f"a kernel-level loop cannot iterate over `{ast.unparse(node.iter)}`",
+            f"a kernel-level loop cannot iterate over `{as_written(node.iter)}`",
             scope.span(node.iter),
             hint="iterate over range(...), qgraph.ndrange(...), or qgraph.serial(range(...)) for iterations in order",
         )
@@ -62,7 +62,7 @@ def _with_held_bounds(region: Region, scope: Scope, node: ast.For, found: LoopCa
     name = f"{ADDED}range{len(region.unit.slots)}_{node.lineno}_{node.col_offset}"
     scope.names[name] = held_range(region, RangeRef(found.call, found.scope))
     node = copy.copy(node)
-    held: ast.expr = ast.Name(name, ast.Load())
+    held: ast.expr = standing_for(ast.Name(name, ast.Load()), found.call)
     if isinstance(node.iter, ast.Call) and found.word is not None:
         held = ast.Call(node.iter.func, [held], [])
     node.iter = ast.fix_missing_locations(ast.copy_location(held, node.iter))
@@ -136,7 +136,7 @@ def _test_first(region: Region, scope: Scope, node: ast.While) -> None:
     reads, repeated = _unless_failed(unit, _repeated(again, inner_scope, lowered, repeated))
     deciding = decide_test(again, decided, repeated)
     condition = small_task(unit, "condition", span, again, [deciding], reads=reads, writes=[decided])
-    label = f"while {ast.unparse(node.test)}"
+    label = f"while {as_written(node.test)}"
     region.add(Loop("while", span, decided, enter, known is None, inner.finish(), condition, label))
     _after(scope, inner_scope, node, surely=known is True)
     _else(region, scope, lowered, node)
@@ -322,7 +322,7 @@ def _do_while_arguments(unit: Unit, scope: Scope, call: ast.Call) -> tuple[Leaf,
     bound = scope.static(node)
     if not isinstance(bound, LeafRef) or not isinstance(bound.leaf.type, ArrayType):
         raise KernelSyntaxError(
-            f"the flag `{ast.unparse(node)}` is not an array argument",
+            f"the flag `{as_written(node)}` is not an array argument",
             scope.span(node),
             hint="pass the one-element array itself, or a field of an argument: graph_do_while(state.counter)",
         )
@@ -342,4 +342,4 @@ def _do_while_arguments(unit: Unit, scope: Scope, call: ast.Call) -> tuple[Leaf,
         raise KernelSyntaxError(
             "max_iter is not known to the host", scope.span(limit), hint="use a constant, a shape or a scalar argument"
         )
-    return leaf, unit.host_value(known, scope.span(limit), "max_iter", text=ast.unparse(limit))
+    return leaf, unit.host_value(known, scope.span(limit), "max_iter", text=as_written(limit))

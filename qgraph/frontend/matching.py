@@ -8,6 +8,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bindings import Value
 from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.scope import Scope
+from qgraph.source import as_written
 
 
 def cases_of(scope: Scope, node: ast.Match) -> list[tuple[list[int] | None, list[ast.stmt]]]:
@@ -52,7 +53,7 @@ def _fits(scope: Scope, pattern: ast.pattern, value: object) -> bool:
             if wanted is not None:
                 return bool(value == wanted[0])
     raise KernelSyntaxError(
-        f"`case {ast.unparse(pattern)}` is not a constant",
+        f"`case {as_written(pattern)}` is not a constant",
         scope.span(pattern),
         hint='compare what is known at compile time with constants: `case "fast":`, `case 1 | 2:`, `case None:`, `case _:`',
     )
@@ -103,7 +104,7 @@ def _values(scope: Scope, case: ast.match_case) -> list[int] | None:
         value = _value(scope, part.value) if isinstance(part, ast.MatchValue) else None
         if value is None:
             raise KernelSyntaxError(
-                f"`case {ast.unparse(part)}` is not an integer",
+                f"`case {as_written(part)}` is not an integer",
                 scope.span(part),
                 hint="kernels match integers: `case 0:`, `case 1 | 2:`, `case Color.RED:`, `case _:`",
             )

@@ -12,6 +12,7 @@ from qgraph.frontend.element_types import element_type
 from qgraph.frontend.indexing import is_natural
 from qgraph.frontend.scope import Scope
 from qgraph.program import Fault
+from qgraph.source import as_written
 
 
 def may_fail(scope: Scope, base: ast.expr, exponent: ast.expr) -> bool:
@@ -30,5 +31,5 @@ def is_power(scope: Scope, callee: object, node: ast.Call) -> bool:
 
 def negative_power(scope: Scope, node: ast.expr) -> Fault:
     """What ``node``, a power, then did wrong."""
-    found = f"`{ast.unparse(node)}` is an integer to a negative power, which is not an integer"
+    found = f"`{as_written(node)}` is an integer to a negative power, which is not an integer"
     return Fault(ArgumentError, scope.span(node), found, "convert one of them to a float, as in `float(a) ** k`")

@@ -78,10 +78,11 @@ def judge(facts: LoopFacts) -> Judgement:
         DataRaceError: they are proved not to be, whatever the arguments, and the author did not say ``parallel(...)``.
     """
     accesses = collect(facts)
+    found = _distinct(accesses.all, facts.same)
     pairs = [
         (first, second)
-        for at, first in enumerate(accesses.all)
-        for second in accesses.all[at:]
+        for at, first in enumerate(found)
+        for second in found[at:]
         if (first.writes or second.writes) and _memory(first, facts.same) == _memory(second, facts.same)
     ]
     meetings = []
@@ -96,6 +97,19 @@ def judge(facts: LoopFacts) -> Judgement:
     races = [meeting for meeting in meetings if not commute(meeting.write, meeting.other) and not meeting.answer.never]
     verdict, refused = _verdict(facts, accesses, races, atomics)
     return Judgement(verdict, owned, atomics, accesses, _collisions(meetings), refused)
+
+
+def _distinct(accesses: Sequence[Access], same: Mapping[str, str]) -> list[Access]:
+    """The accesses, those that read what an earlier one reads left out: long expressions do so many times."""
+    seen: set[object] = set()
+    found = []
+    for access in accesses:
+        key = (_memory(access, same), access.reach)
+        if access.writes or key not in seen:
+            found.append(access)
+        if not access.writes:
+            seen.add(key)
+    return found
 
 
 def relate(facts: LoopFacts, axes: Sequence[Variable], first: Access, second: Access) -> Meeting:

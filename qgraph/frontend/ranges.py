@@ -10,7 +10,7 @@ from qgraph.frontend.bindings import LeafRef, RangeRef, StructRef, Value, ViewRe
 from qgraph.frontend.ranks import rank
 from qgraph.frontend.scope import Scope
 from qgraph.program import ArrayType, Fault
-from qgraph.source import Span, copied
+from qgraph.source import Span, as_written, copied
 
 _LOOP_WORDS = (language.serial, language.parallel)
 _ZERO_STEP = "the step of a range is 0"
@@ -31,9 +31,9 @@ class WrittenAxis:
     @property
     def extent(self) -> str:
         """How the user would write the number of iterations."""
-        start, stop, step = (ast.unparse(part) for part in (self.start, self.stop, self.step))
+        start, stop, step = (as_written(part) for part in (self.start, self.stop, self.step))
         if step != "1":
-            return ast.unparse(self.node)
+            return as_written(self.node)
         return stop if start == "0" else f"{stop} - {start}"
 
 
@@ -65,9 +65,9 @@ def loop_call(scope: Scope, node: ast.expr) -> LoopCall | None:
         inner = loop_call(scope, node.args[0]) if len(node.args) == 1 and not node.keywords else None
         if inner is None:
             raise KernelSyntaxError(
-                f"`{ast.unparse(node.func)}` needs one range",
+                f"`{as_written(node.func)}` needs one range",
                 scope.span(node),
-                hint=f"write `{ast.unparse(node.func)}(range(n))`",
+                hint=f"write `{as_written(node.func)}(range(n))`",
             )
         return LoopCall(inner.call, bound.value, inner.scope)
     return None
@@ -79,7 +79,7 @@ def ranges_of(scope: Scope, call: ast.Call) -> tuple[WrittenAxis, ...]:
     is_range = isinstance(bound, Value) and bound.value is range
     if call.keywords or not call.args or (is_range and len(call.args) > 3):
         raise KernelSyntaxError(
-            f"`{ast.unparse(call)}` has the wrong arguments",
+            f"`{as_written(call)}` has the wrong arguments",
             scope.span(call),
             hint="write range(stop), range(start, stop), range(start, stop, step) or ndrange(n, (lo, hi), ...)",
         )
@@ -118,13 +118,13 @@ def refuse_array(scope: Scope, bound: ast.expr) -> None:
         element = array.leaf.type if isinstance(array, (LeafRef, ViewRef)) else None
         if isinstance(element, ArrayType) and element.dtype.startswith(("float", "complex")):
             raise KernelTypeError(
-                f"the bound `{ast.unparse(bound)}` is of type {element.dtype}",
+                f"the bound `{as_written(bound)}` is of type {element.dtype}",
                 scope.span(bound),
                 hint="range() takes integers: keep bounds in an integer array",
             )
     known = scope.static(bound) if isinstance(bound, (ast.Name, ast.Attribute)) else None
     if isinstance(known, (LeafRef, ViewRef)) and isinstance(known.leaf.type, ArrayType):
-        text, ndim = ast.unparse(bound), rank(scope, bound)
+        text, ndim = as_written(bound), rank(scope, bound)
         place = f"{text}[{', '.join('0' * ndim) or '()'}]"
         length = f", or its length, `{text}.shape[0]`" if ndim else ""
         raise KernelTypeError(
@@ -160,7 +160,7 @@ def _starred_axes(scope: Scope, argument: ast.Starred, zero: ast.expr, one: ast.
         elements = [ast.Subscript(copied(value), ast.Constant(k), ast.Load()) for k in range(len(bound.children))]
         return [WrittenAxis(zero, relocate(element, value), one, value) for element in elements]
     raise KernelSyntaxError(
-        f"`*{ast.unparse(value)}` is not the shape of an argument", scope.span(argument), hint="write the axes out"
+        f"`*{as_written(value)}` is not the shape of an argument", scope.span(argument), hint="write the axes out"
     )
 
 

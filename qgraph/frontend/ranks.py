@@ -9,9 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from qgraph.errors import KernelSyntaxError
+from qgraph.frontend import new_arrays
 from qgraph.frontend.bindings import Binding, LeafRef, Ranked, StructRef, Value, ViewRef
 from qgraph.frontend.scope import Scope
 from qgraph.program import ArrayType
+from qgraph.source import as_written
 
 # Functions of arrays that give one number, by NumPy's function; as methods of an array they have the same names.
 REDUCTIONS: dict[object, str] = {
@@ -39,30 +41,67 @@ def known(scope: Scope, node: ast.expr) -> Binding | None:
         return None
 
 
-def rank(scope: Scope, node: ast.expr) -> int:
-    """The number of dimensions of an expression; 0 for numbers, and for what is no array that is followed."""
+def rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int] | None = None) -> int:
+    """The number of dimensions of an expression; 0 for numbers, and for what is no array that is followed.
+
+    ``found`` has the ranks of expressions that were asked for before, while no name meant anything else, and gets more.
+    """
+    if found is None:
+        found = {}
+    if node not in found:
+        found[node] = _rank(scope, node, found)
+    return found[node]
+
+
+def _rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int]) -> int:
     bound = known(scope, node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
     if bound is not None:
         return _rank_of(bound)
     match node:
-        case ast.Attribute(value=value, attr="T"):
-            return rank(scope, value)
+        case ast.Attribute(value=value, attr=attr) if attr == "T" or new_arrays.of_attribute(attr):
+            return rank(scope, value, found)
         case ast.Subscript(value=value):
-            return _selected(scope, node, rank(scope, value))
+            return _selected(scope, node, rank(scope, value, found))
         case ast.BinOp(left=left, right=right):
-            ranks = rank(scope, left), rank(scope, right)
-            return 0 if isinstance(node.op, ast.MatMult) and ranks == (1, 1) else max(ranks)
+            ranks = rank(scope, left, found), rank(scope, right, found)
+            return sum(ranks) - 2 if isinstance(node.op, ast.MatMult) and 0 not in ranks else max(ranks)
         case ast.UnaryOp(operand=operand):
-            return rank(scope, operand)
+            return rank(scope, operand, found)
         case ast.Compare(left=left, comparators=comparators):
-            return max(rank(scope, part) for part in (left, *comparators))
+            return max(rank(scope, part, found) for part in (left, *comparators))
         case ast.BoolOp(values=values):
-            return max(rank(scope, part) for part in values)
+            return max(rank(scope, part, found) for part in values)
         case ast.IfExp(body=body, orelse=orelse):
-            return max(rank(scope, body), rank(scope, orelse))
-        case ast.Call(func=func, args=args) if args and is_elementwise(scope, func):
-            return max(rank(scope, argument) for argument in args)
+            return max(rank(scope, body, found), rank(scope, orelse, found))
+        case ast.Call():
+            return _rank_of_call(scope, node, found)
     return 0
+
+
+def _makes_array(scope: Scope, node: ast.Call) -> bool:
+    """Whether a function or method of NumPy's gives a new array."""
+    bound = known(scope, node.func)
+    if isinstance(bound, Value):
+        of_arrays = any(rank(scope, argument) for argument in node.args)
+        return new_arrays.of_function(bound.value, of_arrays=of_arrays) and not reduction(scope, node)
+    if bound is not None or not isinstance(node.func, ast.Attribute) or reduction(scope, node):
+        return False
+    return new_arrays.of_method(node.func.attr) and rank(scope, node.func.value) > 0
+
+
+def new_array(scope: Scope, node: ast.expr) -> KernelSyntaxError:
+    """The error that says of ``node``, which is an array, that it is a new one, and what to write instead."""
+    bound = known(scope, node.func) if isinstance(node, ast.Call) else None
+    hint = new_arrays.instead(node, bound.value if isinstance(bound, Value) else None)
+    return KernelSyntaxError(f"`{as_written(node)}` is a new array", scope.span(node), hint=hint)
+
+
+def _rank_of_call(scope: Scope, node: ast.Call, found: dict[ast.expr, int]) -> int:
+    if node.args and is_elementwise(scope, node.func):
+        return max(rank(scope, argument, found) for argument in node.args)
+    # A new array is refused where it is laid out.
+    operands = [node.func.value, *node.args] if isinstance(node.func, ast.Attribute) else node.args
+    return max([1, *(rank(scope, operand, found) for operand in operands)]) if _makes_array(scope, node) else 0
 
 
 def _rank_of(bound: Binding) -> int:
@@ -85,7 +124,7 @@ def is_elementwise(scope: Scope, func: ast.expr) -> bool:
     if not isinstance(bound, Value):
         return False
     function = bound.value
-    return isinstance(function, np.ufunc) or any(function is word for word in _ELEMENTWISE)
+    return (isinstance(function, np.ufunc) and function is not np.matmul) or any(function is word for word in _ELEMENTWISE)
 
 
 def parts_of(node: ast.Subscript) -> list[ast.expr]:

@@ -32,7 +32,7 @@ def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stm
     """Prepare for a region made of ``blocks``, of which each may run: names of arrays that they bind again get slots."""
     assigned = {name for block in blocks for name in names_bound_again(block)}
     bound_again = sorted(name for name in assigned if _is_array(scope, name) or isinstance(scope.names.get(name), ViewRef))
-    needed = {name for block in blocks for name in needed_before(block, bound_again)}
+    needed = {name for block in blocks for name in needed_before(block, bound_again)} if bound_again else set()
     for name in bound_again:
         if name not in needed:
             scope.names[name] = Gone(

@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from qgraph.frontend.resolve import Body
 from qgraph.frontend.unit import Unit
 from qgraph.frontend.walk import collect
 from qgraph.frontend.wording import user_text
-from qgraph.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Effects, Reduction, Slot, Verdict, itemsize
+from qgraph.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Cast, Effects, Reduction, Slot, Verdict, itemsize
 from qgraph.source import Span, copied
 
 _HINT = (
@@ -211,6 +211,13 @@ class _Finder(Combining):
         assert isinstance(type_, ArrayType)
         return type_.dtype
 
+    def keeps(self, key: str) -> Literal["", "min", "max"]:
+        """Whether the least or the greatest number is kept in a place."""
+        for match in self.matches:
+            if match.keys[0] == key and (match.operator in ("min", "max") or match.test):
+                return "min" if match.operator == "min" or "<" in match.test else "max"
+        return ""
+
     def _made_reductions(self, touched: Accesses) -> Found:
         groups: dict[frozenset[str], list[Match]] = {}
         for match in self.matches:
@@ -326,7 +333,23 @@ class _Locals(ast.NodeTransformer):
         dtype = finder.dtype(key)
         if np.dtype(dtype).kind in "iu" and isinstance(value, ast.BinOp) and _is_float(finder.unit, value):
             raise _fraction_lost(Span.of(value, finder.facts.file), dtype)
-        name = finder.body.names.add(finder.unit.element_cast(dtype), f"_as_{dtype}")
+        keeps = finder.keeps(key)
+        if keeps and isinstance(value, ast.Call):
+            value.args = [self._kept(argument, key, dtype, keeps) for argument in value.args]
+        elif keeps and isinstance(value, ast.IfExp):
+            value.body, value.orelse = (self._kept(each, key, dtype, keeps) for each in (value.body, value.orelse))
+        elif keeps:
+            return self._kept(value, key, dtype, keeps)
+        return self._converted(value, finder.unit.element_cast(dtype), f"_as_{dtype}")
+
+    def _kept(self, value: ast.expr, key: str, dtype: str, keeps: Literal["min", "max"]) -> ast.expr:
+        """``value``, of which and an element the least or greatest is kept, as the type of that; the element as it is."""
+        if self._finder.key(value) == key:
+            return value
+        return self._converted(value, self._finder.unit.element_cast(dtype, keeps), f"_{keeps}_{dtype}")
+
+    def _converted(self, value: ast.expr, conversion: Cast, wish: str) -> ast.expr:
+        name = self._finder.body.names.add(conversion, wish)
         return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [value], []), value)
 
 

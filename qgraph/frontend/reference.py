@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.parse import SourceFunction, parse
+from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.resolve import is_do_while
 from qgraph.frontend.scope import Globals, Scope
 from qgraph.language import DoWhile, Func, as_reference
 from qgraph.source import copied
+from qgraph.stack import roomy
 
 
 def run_reference(source: SourceFunction, arguments: dict[str, Any]) -> Any:
@@ -20,7 +21,7 @@ def run_reference(source: SourceFunction, arguments: dict[str, Any]) -> Any:
 
     def run(func: Func) -> Callable[..., Any]:
         if func not in functions:
-            functions[func] = _plain(parse(func.function, "@qgraph.func"))
+            functions[func] = _plain(func.source)
         return functions[func]
 
     with as_reference(run):
@@ -33,6 +34,7 @@ def run_reference(source: SourceFunction, arguments: dict[str, Any]) -> Any:
         return _plain(source)(*positional, **keywords)
 
 
+@roomy
 def _plain(source: SourceFunction) -> Callable[..., Any]:
     """The function itself, or where it has a do-while, a copy in which that is a plain loop."""
     scope = Scope(source, {}, Globals())

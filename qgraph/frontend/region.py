@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, Ranked, StructRef, Value, ViewRef
+from qgraph.frontend.bindings import Binding, BoundFunc, Gone, LeafRef, Ranked, ScalarRef, StructRef, Value, ViewRef
 from qgraph.frontend.callees import bind_call
 from qgraph.frontend.compile_time import known_test
 from qgraph.frontend.definite import names_assigned
@@ -18,10 +18,10 @@ from qgraph.frontend.ranks import rank, reduction, stores_slice
 from qgraph.frontend.resolve import is_do_while
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.serial import SerialRun
-from qgraph.frontend.unit import Unit
+from qgraph.frontend.unit import ADDED, Unit
 from qgraph.language import Func
 from qgraph.program import Statement, Task, TaskStatement
-from qgraph.source import Span
+from qgraph.source import Span, as_written
 
 Handler = Callable[["Region", Scope, ast.stmt], None]
 
@@ -115,6 +115,8 @@ def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
         return True
     if stores_slice(scope, node) or reduction(scope, node):
         return True
+    if isinstance(node, ast.Return):
+        return node.value is not None and rank(scope, node.value) > 0
     if not isinstance(node, ast.Call):
         return False
     if is_host_word(scope, node) or made_array(scope, node) is not None:
@@ -173,7 +175,7 @@ def callee_needs_region(unit: Unit, scope: Scope, node: ast.Call) -> bool:
     found = callee(scope, node)
     if found is None or found[0] in unit.calling:
         return False
-    source = unit.source_of(found[0])
+    source = found[0].source
     inner = scope.of(source, _parameters(scope, source, found[1], node))
     unit.calling.append(found[0])
     result = needs_region(unit, inner, source.tree.body)
@@ -211,6 +213,7 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
     """After alternatives: a name keeps a meaning that all of them agree on; one that only some gave it is gone."""
     names = {name for branch in branches for name in branch.names}
     for name in names:
+        text = "this value" if name.startswith(ADDED) else f"`{name}`"
         found = [branch.names.get(name) for branch in branches]
         first = found[0]
         if first is not None and all(other == first for other in found[1:]):
@@ -219,13 +222,15 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
             scope.names[name] = next(other for other in found if isinstance(other, Gone))
         elif all(other is not None for other in found):
             scope.names[name] = Gone(
-                f"`{name}` does not mean the same on each path that leads here",
+                f"{text} does not mean the same on each path that leads here",
                 span,
                 "only numbers can: use it in the branches",
+                number=False,
             )
         else:
+            number = all(other is None or isinstance(other, ScalarRef) for other in found)
             scope.names[name] = Gone(
-                f"`{name}` may be read before it is assigned", span, "assign it on every path that leads here"
+                f"{text} may be read before it is assigned", span, "assign it on every path that leads here", number
             )
 
 
@@ -246,7 +251,7 @@ def header(scope: Scope, node: ast.AST) -> Span:
 def first_word(node: ast.AST) -> str:
     """The keyword of a statement."""
     try:
-        text = ast.unparse(node)
+        text = as_written(node)
     except ValueError:
         return type(node).__name__.lower()
     return text.split()[0].rstrip(":")

@@ -39,22 +39,24 @@ from qgraph.frontend.callees import (
 )
 from qgraph.frontend.compile_time import bind_items, constant_of, is_static_call, known_test, static_items, static_value
 from qgraph.frontend.definite import names_assigned
-from qgraph.frontend.divisions import divides_by_zero, divides_by_zero_itself, may_divide_by_zero, zero_division
+from qgraph.frontend.divisions import checking_word, fault_of, is_wrong, may_raise, raises_itself, raises_somewhere
 from qgraph.frontend.flags import assign, lower_loop, unless
 from qgraph.frontend.foreign_calls import by_position, refuse_callee
 from qgraph.frontend.frames import ADDED
-from qgraph.frontend.indexing import WRITTEN, element, placed
+from qgraph.frontend.host import integer_of_floats
+from qgraph.frontend.indexing import element, placed
 from qgraph.frontend.matching import as_if, cases_of, chosen_case
 from qgraph.frontend.names import Names
 from qgraph.frontend.parse import SourceFunction
 from qgraph.frontend.powers import is_power, may_fail, negative_power
 from qgraph.frontend.ranges import WrittenAxis, loop_call, ranges_of, relocate, zero_step_fault
 from qgraph.frontend.ranks import is_ellipsis, parts_of
+from qgraph.frontend.roundings import rounding_word
 from qgraph.frontend.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.unit import Unit
 from qgraph.language import Func
-from qgraph.program import FAULTS, SLOTS, Fault, Function, Slot, function_tree, is_array
-from qgraph.source import Span, copied
+from qgraph.program import FAULTS, SLOTS, Fault, Function, Slot, function_tree, holds_arrays
+from qgraph.source import Span, as_written, copied, standing_for
 
 # What a Python integer that divides another may be. "known": the host divides too, and says so before anything runs.
 # "unchecked": iterations of parallel loops have 0 where the divisor is 0, as with NumPy's integers, unless it is written.
@@ -104,9 +106,8 @@ class _Rewriter(ast.NodeTransformer):
         self._divisors = divisors or ("checked" if body.one_thread else "unchecked")
 
     def statement(self, node: ast.stmt) -> list[ast.stmt]:
-        result = self.visit(node)
-        statements = result if isinstance(result, list) else [result]
-        return [ast.fix_missing_locations(statement) for statement in statements if statement is not None]
+        # All at once when the whole is done, and not at each level of what is inside it.
+        return [ast.fix_missing_locations(statement) for statement in self._block([node])]
 
     def expression(self, node: ast.expr) -> ast.expr:
         result: ast.expr = self.visit(node)
@@ -138,6 +139,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         bound = self._scope.static(node)
+        if bound is not None and isinstance(node.ctx, ast.Store):
+            found = f"`{as_written(node)}` is an element of a tuple, which cannot be assigned"
+            raise self._error(found, node, "make a new tuple, or assign to an element of an array in it")
         if bound is not None:
             return self._place(bound, node)
         base = self._scope.static(node.value)
@@ -152,7 +156,7 @@ class _Rewriter(ast.NodeTransformer):
         if known is not None:
             return known
         if is_ellipsis(node.slice):  # Numba has no code for `x[...]`, but for `x[...,]`.
-            vars(node).setdefault(WRITTEN, ast.unparse(node))
+            standing_for(node, node)
             node.slice = _at(ast.Tuple([node.slice], ast.Load()), node.slice)
         node.value = self.visit(node.value)
         node.slice = self.visit(node.slice)
@@ -165,7 +169,7 @@ class _Rewriter(ast.NodeTransformer):
             return None
         axis = constant_of(node.slice)
         if axis is None or not -len(view.along) <= axis < len(view.along):
-            raise self._error(f"`{ast.unparse(node)}` does not exist", node, f"the array has {len(view.along)} dimensions")
+            raise self._error(f"`{as_written(node)}` does not exist", node, f"the array has {len(view.along)} dimensions")
         return self.expression(placed(view.along[axis].count.code, node))
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
@@ -177,12 +181,12 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(bound, LeafRef):
             return ast.copy_location(ast.Name(bound.leaf.name, context), node)
         if isinstance(bound, Private):
-            return ast.copy_location(ast.Name(bound.name, context), node)
+            return standing_for(ast.copy_location(ast.Name(bound.name, context), node), node)
         if isinstance(bound, (SlotRef, ScalarRef)):
             self._body.scalars[bound.name] = bound.slot
-            return ast.copy_location(ast.Name(bound.name, ast.Load()), node)
+            return standing_for(ast.copy_location(ast.Name(bound.name, ast.Load()), node), node)
         if isinstance(bound, HostExpr) and bound.name:
-            return ast.copy_location(ast.Name(bound.name, ast.Load()), node)
+            return standing_for(ast.copy_location(ast.Name(bound.name, ast.Load()), node), node)
         if isinstance(bound, ViewRef):
             return self._view(bound, node)
         if isinstance(bound, HostExpr):
@@ -191,7 +195,7 @@ class _Rewriter(ast.NodeTransformer):
             return self._value(bound.value, node)
         if isinstance(bound, Gone):
             raise self._error(bound.reason, node, bound.hint)
-        text = ast.unparse(node)
+        text = as_written(node)
         words = {StructRef: "a tuple or dataclass", RangeRef: "a range", BoundFunc: "a method"}[type(bound)]
         raise self._error(
             f"`{text}` is {words}, and cannot be used as a value here", node, "use its fields, or pass it to a @qgraph.func"
@@ -200,12 +204,12 @@ class _Rewriter(ast.NodeTransformer):
     def _of_host(self, expr: ast.expr, node: ast.expr) -> ast.expr:
         """What the host knows, as an expression of the body, which is written ``node``."""
         unit = self._body.unit
-        checked = self._divisors != "known" and divides_by_zero(unit, self._scope, expr)
+        checked = self._divisors != "known" and raises_somewhere(unit, self._scope, expr)
         # A function that is called (the first is the kernel) may be given what is computed on one path of a body only.
         if checked and unit.surely_runs and len(unit.calling) <= 1:
             # The host divides too, and says so before anything runs.
             tried = ast.Subscript(ast.Tuple([ast.Constant(0), expr], ast.Load()), ast.Constant(0), ast.Load())
-            unit.host_value(tried, self._scope.span(node), text=ast.unparse(expr))
+            unit.host_value(tried, self._scope.span(node), text=as_written(node))
             checked = False
         found: ast.expr = _OfHost(self, node, checked=checked).visit(copied(expr))
         return found
@@ -215,7 +219,7 @@ class _Rewriter(ast.NodeTransformer):
         axes = [along.axis for along in view.along]
         if axes not in (sorted(axes), sorted(axes, reverse=True)) or -1 in axes:
             raise self._error(
-                f"`{ast.unparse(node)}` is a view with new or exchanged dimensions, and cannot be used as a value here",
+                f"`{as_written(node)}` is a view with new or exchanged dimensions, and cannot be used as a value here",
                 node,
                 "use its elements",
             )
@@ -236,13 +240,18 @@ class _Rewriter(ast.NodeTransformer):
     def _value(self, value: object, node: ast.expr) -> ast.expr:
         if value is None or type(value) in (bool, int, float, complex, str):
             return self._constant(value, node)
-        if is_array(value):
+        if holds_arrays(value):
             hint = "give it a name of its own in the module, or pass it to the kernel as an argument"
-            raise self._error(f"`{ast.unparse(node)}` is an array inside a global object", node, hint)
+            what = "holds arrays, and is" if isinstance(value, tuple) else "is an array inside"
+            raise self._error(f"`{as_written(node)}` {what} a global object", node, hint)
         if isinstance(value, ModuleType):
-            raise self._error(f"the module `{ast.unparse(node)}` cannot be used as a value", node, "call one of its functions")
+            raise self._error(f"the module `{as_written(node)}` cannot be used as a value", node, "call one of its functions")
+        if isinstance(value, np.void):
+            hint = "pass it to the kernel in an array of one element, or name its fields in the module"
+            raise self._error(f"`{as_written(node)}` is a record, whose fields may change", node, hint)
         if is_cuda_object(value):
-            raise self._error(f"`{ast.unparse(node)}` is a CUDA intrinsic", node, CUDA_HINT)
+            raise self._error(f"`{as_written(node)}` is a CUDA intrinsic", node, CUDA_HINT)
+        self._scope.look_into(value, node)
         name = self._body.names.add(value, ast.unparse(node))
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
@@ -297,9 +306,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
         if not self._stores_scalar(node.target) and not isinstance(node.op, ast.Pow):
-            fault = self._zero_division(node.op, node.target, node.value, node)
+            fault = self._fault(node.op, node.target, node.value, node)
             self.generic_visit(node)
-            node.value = self.divisor(node.value, fault)
+            node.value = self.checked(node.op, node.value, fault)
             return node
         load = copied(node.target)
         load.ctx = ast.Load()
@@ -336,23 +345,24 @@ class _Rewriter(ast.NodeTransformer):
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if isinstance(node.op, ast.Pow) and may_fail(self._scope, node.left, node.right):
             return self._power(node.left, node.right, node)
-        fault = self._zero_division(node.op, node.left, node.right, node)
+        fault = self._fault(node.op, node.left, node.right, node)
         self.generic_visit(node)
-        node.right = self.divisor(node.right, fault)
+        node.right = self.checked(node.op, node.right, fault)
         return node
 
-    def _zero_division(self, op: ast.operator, left: ast.expr, right: ast.expr, node: ast.AST) -> Fault | None:
-        """What to say where ``right`` is 0, as ``node`` is written; None where that is no error."""
-        if self._divisors == "known" or (self._divisors == "unchecked" and constant_of(right) != 0):
+    def _fault(self, op: ast.operator, left: ast.expr, right: ast.expr, node: ast.AST) -> Fault | None:
+        """What to say where ``right`` is a zero that divides, or a negative number of shifts, as ``node`` is written."""
+        if self._divisors == "known" or (self._divisors == "unchecked" and not is_wrong(op, right)):
             return None
-        checks = may_divide_by_zero(self._body.unit, self._scope, op, left, right)
-        return zero_division(self._scope, node) if checks else None
+        checks = may_raise(self._body.unit, self._scope, op, left, right)
+        return fault_of(self._scope, op, node) if checks else None
 
-    def divisor(self, value: ast.expr, fault: Fault | None) -> ast.expr:
-        """``value``, which notes a fault where it is 0."""
+    def checked(self, op: ast.operator, value: ast.expr, fault: Fault | None) -> ast.expr:
+        """``value``, the right operand, which notes a fault where it is wrong."""
         if fault is None:
             return value
-        name = self._body.names.add(language.divisor, "_divisor")
+        word = checking_word(op)
+        name = self._body.names.add(word, "_divisor" if word is language.divisor else "_shift_count")
         return ast.fix_missing_locations(ast.copy_location(_call(name, value, *self._noting(fault)), value))
 
     def _noting(self, fault: Fault) -> tuple[ast.expr, ...]:
@@ -497,7 +507,9 @@ class _Rewriter(ast.NodeTransformer):
     def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
         for statement in statements:
-            result += self.statement(statement)
+            visited = self.visit(statement)
+            found = visited if isinstance(visited, list) else [visited]
+            result += [each for each in found if each is not None]
         return result
 
     # --- calls ---------------------------------------------------------------------------------------------------------
@@ -517,7 +529,7 @@ class _Rewriter(ast.NodeTransformer):
             if rewritten is not None:
                 return rewritten
         elif bound is not None and not isinstance(bound, Private):
-            raise self._error(f"`{ast.unparse(node.func)}` is not a function", node.func, "call a @qgraph.func or a function")
+            raise self._error(f"`{as_written(node.func)}` is not a function", node.func, "call a @qgraph.func or a function")
         node.func = self.visit(node.func)
         node.args = [self.visit(argument) for argument in node.args]
         for keyword in node.keywords:
@@ -532,9 +544,17 @@ class _Rewriter(ast.NodeTransformer):
         if is_power(self._scope, callee, node):
             return self._power(node.args[0], node.args[1], node)
         if callee is divmod and len(node.args) == 2 and not node.keywords:
-            fault = self._zero_division(ast.Mod(), node.args[0], node.args[1], node)
+            fault = self._fault(ast.Mod(), node.args[0], node.args[1], node)
             self.generic_visit(node)
-            node.args[1] = self.divisor(node.args[1], fault)
+            node.args[1] = self.checked(ast.Mod(), node.args[1], fault)
+            return node
+        number = integer_of_floats(self._body.unit, self._scope, node) if self._divisors != "known" else None
+        if number is not None:
+            return self._place(number, node)
+        if callee is round and len(node.args) == 2 and not node.keywords:
+            rounding = rounding_word(self._body.unit, self._scope, node.args[0])
+            self.generic_visit(node)
+            node.func = _at(_name(self._body.names.add(rounding, "_rounded")), node)
             return node
         if self._body.unit.float_type == "float32" and (callee is float or callee is complex):
             return self._narrow_conversion(callee is complex, node)
@@ -572,7 +592,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def _device_call(self, function: object, owner: StructRef | Value | None, node: ast.Call) -> ast.expr:
         assert isinstance(function, Func)
-        arguments = bind_call(self._scope, self._body.unit.source_of(function), owner, node)
+        arguments = bind_call(self._scope, function.source, owner, node)
         name, extra, dynamic = self._device_function(function, arguments, node)
         values = [self.visit(arguments[parameter]) for parameter in dynamic]
         values += [_name(leaf) for leaf in extra]
@@ -582,8 +602,7 @@ class _Rewriter(ast.NodeTransformer):
         self, func: Func, arguments: dict[str, Any], node: ast.Call
     ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
         """The compiled-in copy of ``func`` for these arguments: its name, the leaves it takes besides, its parameters."""
-        unit = self._body.unit
-        source = unit.source_of(func)
+        source = func.source
         fixed: dict[str, Binding] = {}
         for parameter, argument in arguments.items():
             bound = argument if not isinstance(argument, ast.expr) else self._scope.static(argument)
@@ -639,10 +658,10 @@ class _OfHost(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         rewriter = self._rewriter
-        fails = self._checked and divides_by_zero_itself(rewriter._body.unit, rewriter._scope, node)
-        fault = zero_division(rewriter._scope, self._written, ast.unparse(node)) if fails else None
+        fails = self._checked and raises_itself(rewriter._body.unit, rewriter._scope, node)
+        fault = fault_of(rewriter._scope, node.op, self._written, ast.unparse(node)) if fails else None
         self.generic_visit(node)
-        node.right = rewriter.divisor(node.right, fault)
+        node.right = rewriter.checked(node.op, node.right, fault)
         return node
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:

@@ -16,7 +16,7 @@ from qgraph.frontend.tasks import facts_of_statements, get_slot, sections_of, se
 from qgraph.frontend.unit import Unit
 from qgraph.frontend.walk import collect
 from qgraph.program import FAULTS, ArrayType, Effects, Fault, Slot, Task
-from qgraph.source import Span
+from qgraph.source import Span, as_written
 
 
 class SerialRun:
@@ -125,7 +125,7 @@ class SerialRun:
 
     def _bind(self, scope: Scope, name: str, ref: ScalarRef) -> None:
         self._body.assigned[ref.name] = ref.slot
-        scope.names[name] = ref
+        scope.bind(name, ref)
 
     def _cast(self, ref: ScalarRef, value: ast.expr) -> ast.expr:
         name = self._body.names.add(self._unit.cast(ref.slot), f"_as{ref.slot.name}")
@@ -210,7 +210,7 @@ def _check_targets(scope: Scope, node: ast.stmt) -> None:
         if not isinstance(child, ast.Subscript) or not isinstance(child.ctx, ast.Store):
             continue
         base = child.value
-        while isinstance(base, ast.Subscript):
+        while isinstance(base, ast.Subscript) and scope.static(base) is None:
             base = base.value
         bound = scope.static(base)
         if isinstance(bound, Gone):
@@ -218,14 +218,14 @@ def _check_targets(scope: Scope, node: ast.stmt) -> None:
         if _has_slice(child.slice):
             of_no_axes = getattr(getattr(getattr(bound, "leaf", None), "type", None), "ndim", None) == 0
             raise KernelSyntaxError(
-                f"`{ast.unparse(child)}` assigns a slice in a statement of one thread",
+                f"`{as_written(child)}` assigns a slice in a statement of one thread",
                 scope.span(child),
-                hint=f"write `{ast.unparse(base)}[()]`" if of_no_axes else "write a loop: for i in range(...): ...",
+                hint=f"write `{as_written(base)}[()]`" if of_no_axes else "write a loop: for i in range(...): ...",
             )
         leaf = getattr(bound, "leaf", None)
         if bound is not None and (leaf is None or not isinstance(leaf.type, ArrayType)):
             raise KernelSyntaxError(
-                f"`{ast.unparse(base)}` is not an array",
+                f"`{as_written(base)}` is not an array",
                 scope.span(child),
                 hint="assign to elements of array arguments",
             )

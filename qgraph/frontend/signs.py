@@ -1,6 +1,7 @@
 """uint64 with int64: NumPy makes a float64 of two elements, and 64-bit code has no integer for both. Refused by name.
 
-A Python int has no such trouble: it takes the other's type. So what is looked for is where numbers come from.
+A Python int has no such trouble: it takes the other's type. So what is looked for is where numbers come from. That tells, too,
+where a negative int64 may be the least of elements without a sign.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def refuse_mixed_signs(program: Program) -> None:
     types = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
     paths = {leaf.name: leaf.path for leaf in program.arrays_and_scalars}
     names = [value for task in program.tasks() for value in task.names.values()]
-    made = any(value is np.uint64 or isinstance(value, np.uint64) for value in names)
+    made = any(value is np.uint64 or isinstance(value, np.uint64) or _keeps(value) for value in names)
     if not made and not any(type_.dtype == "uint64" for type_ in types.values()):
         return
     scalars: dict[str, Kinds] = {}
@@ -42,9 +43,14 @@ def refuse_mixed_signs(program: Program) -> None:
     for _ in range(_TURNS):
         before = dict(scalars)
         for task in program.tasks():
-            _Signs(task, {name: _of_type(type_) for name, type_ in types.items()}, scalars, paths).run()
+            _Signs(task, types, scalars, paths).run()
         if scalars == before:
             break
+
+
+def _keeps(value: object) -> bool:
+    """Whether a global of a body keeps the least of elements and other numbers."""
+    return value is language.atomic_min or (isinstance(value, Cast) and value.keeps == "min")
 
 
 def _of_dtype(dtype: str) -> Kinds:
@@ -71,9 +77,13 @@ def _settled(kinds: Kinds) -> Kinds:
 class _Signs:
     """One task, or a function that it calls: names and what they hold, whatever the path."""
 
-    def __init__(self, task: Task, leaves: Mapping[str, Kinds], scalars: dict[str, Kinds], paths: Mapping[str, str]) -> None:
+    def __init__(
+        self, task: Task, types: Mapping[str, ArrayType | ScalarType], scalars: dict[str, Kinds], paths: Mapping[str, str]
+    ) -> None:
         self._task = task
+        self._types = types
         self._paths = paths
+        leaves = {name: _of_type(type_) for name, type_ in types.items()}
         self._scalars = scalars
         self._slots = {name: slot.name for name, slot in (*task.scalars, *task.results)}
         self._slots |= {v.local: v.slot.name for r in task.reductions for v in r.variables if v.slot is not None}
@@ -170,6 +180,7 @@ class _Signs:
     def _call(self, node: ast.Call) -> Kinds:
         arguments = [self._of(argument) for argument in node.args]
         function = self._names.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        self._refuse_negative(function, node.args)
         match function:
             case Function():
                 return self._inside(function, arguments)
@@ -181,11 +192,29 @@ class _Signs:
             return _FLOAT
         if function is min or function is max:
             return self._meet(node.args, node)
-        if any(function is word for word in (abs, language.divisor, language.step)) and arguments:
+        if any(function is word for word in (abs, language.divisor, language.shift_count, language.step)) and arguments:
             return arguments[0]
         if isinstance(function, type) and issubclass(function, np.number):
             return _of_dtype(np.dtype(function).name)
         return _NOTHING
+
+    def _refuse_negative(self, function: object, arguments: Sequence[ast.expr]) -> None:
+        """Raise where an int64 that is no Python integer may be the least of it and elements without a sign."""
+        dtype = ""
+        if isinstance(function, Cast) and function.keeps == "min":
+            dtype = function.dtype
+        elif function is language.atomic_min and isinstance(arguments[0], ast.Name) and arguments[0].id in self._types:
+            dtype = self._types[arguments[0].id].dtype
+        if not dtype.startswith("uint"):
+            return
+        value = arguments[-1]
+        kinds = self._env.get(value.id, _NOTHING) if isinstance(value, ast.Name) else self._of(value)
+        if kinds == {"signed"}:
+            raise KernelTypeError(
+                f"the least of elements of type {dtype} and `{user_text(value, self._paths)}`, an int64, which may be negative",
+                Span.of(value, self._file),
+                hint=f"convert it, np.{dtype}(...), or use an array with a sign",
+            )
 
     def _inside(self, function: Function, arguments: list[Kinds]) -> Kinds:
         """What a function returns; its parameters are what was passed, and leaves of the same names."""

@@ -17,20 +17,21 @@ import numpy as np
 
 from qgraph import language
 from qgraph.errors import DataRaceError, KernelSyntaxError, KernelTypeError
+from qgraph.frontend import new_arrays
 from qgraph.frontend.bindings import Along, Binding, LeafRef, RangeRef, Value, ViewRef
 from qgraph.frontend.calls import bind_value, evaluated
 from qgraph.frontend.element_types import element_type
 from qgraph.frontend.host import host_expression
 from qgraph.frontend.indexing import ONE, ZERO, element, word
 from qgraph.frontend.lengths import Lengths
-from qgraph.frontend.ranks import is_elementwise, known, rank, reduction
+from qgraph.frontend.ranks import is_elementwise, known, new_array, rank, reduction
 from qgraph.frontend.region import Region, task_statements
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.tasks import parallel_task
 from qgraph.frontend.unit import ADDED, SHARED, Unit
 from qgraph.frontend.views import Seen, size_of, view_of
 from qgraph.program import WORD, ArrayType, Leaf, Task, Temporary, Verdict
-from qgraph.source import copied
+from qgraph.source import as_written, copied, standing_for
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
 # Functions of a number, and of how many decimals it keeps.
@@ -49,8 +50,8 @@ def bind_view(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
 
 
 def is_slice(scope: Scope, target: ast.expr) -> bool:
-    """Whether an assignment to ``target`` is one to a part of an array."""
-    return isinstance(target, ast.Subscript) and rank(scope, target) > 0
+    """Whether an assignment to ``target`` is one to a part of an array, and not to an element of a tuple of arrays."""
+    return isinstance(target, ast.Subscript) and rank(scope, target) > 0 and known(scope, target) is None
 
 
 def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign, target: ast.expr, value: ast.expr) -> None:
@@ -70,7 +71,7 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
         value = ast.copy_location(ast.BinOp(place, node.op, value), node)
     if isinstance(value, ast.Tuple):
         raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` assigns a tuple to a part of an array",
+            f"`{as_written(node)}` assigns a tuple to a part of an array",
             scope.span(value),
             hint="assign its parts to elements, one by one",
         )
@@ -93,9 +94,9 @@ def _check_in_place(scope: Scope, node: ast.AugAssign, target: ast.expr, value: 
     result = element_type(scope, ast.copy_location(ast.BinOp(target, node.op, value), node))
     if of_target is not None and result is not None and not np.can_cast(result, of_target, "same_kind"):
         raise KernelTypeError(
-            f"`{ast.unparse(node)}` computes {result}, and `{ast.unparse(target)}` is of type {of_target}",
+            f"`{as_written(node)}` computes {result}, and `{as_written(target)}` is of type {of_target}",
             scope.span(node),
-            hint=f"NumPy refuses this too: write `{ast.unparse(target)} = ...`, which converts",
+            hint=f"NumPy refuses this too: write `{as_written(target)} = ...`, which converts",
         )
 
 
@@ -115,7 +116,7 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     region.run(scope).assign(scope, name, _at(start, node))
     bounds, task = parallel_task(region.unit, *body.loop([_at(step, node)], node), declared=False)
     region.add(*task_statements(bounds, task))
-    result: ast.expr = ast.Name(name, ast.Load())
+    result: ast.expr = standing_for(ast.Name(name, ast.Load()), node)
     if kind == "mean":
         result = ast.BinOp(result, ast.Div(), body.size(node))
     if kind in ("dot", "vdot") and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
@@ -142,15 +143,16 @@ def _operands(scope: Scope, node: ast.expr, kind: str) -> list[ast.expr]:
     wanted = 2 if kind in ("dot", "vdot") else 1
     if len(operands) != wanted or node.keywords:
         raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` has arguments that are not supported at kernel level",
+            f"`{as_written(node)}` has arguments that are not supported at kernel level",
             scope.span(node),
-            hint=f"`{ast.unparse(node.func)}` takes {'two vectors' if wanted == 2 else 'one array'} here, and gives one number",
+            hint=f"`{as_written(node.func)}` takes {'two vectors' if wanted == 2 else 'one array'} here, and gives one number; "
+            "for one of each row write a loop: for i in range(m): t[i] = np.sum(u[i])",
         )
     if wanted == 2 and [rank(scope, operand) for operand in operands] != [1, 1]:
         raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` is no product of two vectors",
+            f"`{as_written(node)}` is no product of two vectors",
             scope.span(node),
-            hint="write a loop for products of matrices",
+            hint=new_arrays.instead(node, np.dot),
         )
     return operands
 
@@ -197,6 +199,8 @@ def _summed(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] |
         return None
     if kind in ("dot", "vdot"):
         return None
+    if kind == "mean" and dtype.kind in "biu":
+        return np.float64
     return {"b": np.int64, "i": np.int64, "u": np.uint64}.get(dtype.kind)
 
 
@@ -212,6 +216,8 @@ class _Elements:
         self._unit = region.unit
         self._target: ViewRef | None = None
         self._seen: Seen = {}
+        # The ranks of the statement's expressions, each found once.
+        self._ranks: dict[ast.expr, int] = {}
         self._variables: list[ast.expr] = []
         self._elements: list[tuple[ViewRef, ast.Subscript, ast.expr]] = []
 
@@ -220,18 +226,18 @@ class _Elements:
     def assigned(self, node: ast.expr) -> ViewRef:
         """The part of an array that a statement assigns: the loop goes over its elements."""
         view = self._target = self._view(node)
-        texts = [ast.unparse(node)] * len(view.along)
+        texts = [as_written(node)] * len(view.along)
         self._lengths = Lengths(self._region, self.scope, [along.count for along in view.along], texts)
         self._name_variables()
         return view
 
     def frame_all(self, value: ast.expr, *, exact: bool) -> None:
         """The loop goes over the elements of an expression; ``exact``: its operands are of one length, 1 is not repeated."""
-        ndim = rank(self.scope, value)
+        ndim = rank(self.scope, value, self._ranks)
         self._lengths = Lengths(self._region, self.scope, [ONE] * ndim, [""] * ndim, exact=exact)
-        operands = [(operand, self._view(operand)) for operand in _array_operands(self.scope, value)]
+        operands = [(operand, self._view(operand)) for operand in _array_operands(self.scope, value, self._ranks)]
         for axis in range(-ndim, 0):
-            lengths = [(view.along[axis].count, ast.unparse(operand)) for operand, view in operands if len(view.along) >= -axis]
+            lengths = [(view.along[axis].count, as_written(operand)) for operand, view in operands if len(view.along) >= -axis]
             self._lengths.join(ndim + axis, lengths, value)
         self._name_variables()
 
@@ -265,7 +271,7 @@ class _Elements:
             return result
         if dtype is None:
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` is of a slice whose length only the device knows, and the type of its elements is not "
+                f"`{as_written(node)}` is of a slice whose length only the device knows, and the type of its elements is not "
                 "known",
                 self.scope.span(node),
                 hint="write a loop: for i in range(...): s = max(s, ...)",
@@ -278,61 +284,73 @@ class _Elements:
 
     def visit(self, node: ast.expr) -> ast.expr:
         """``node`` for one element."""
-        if rank(self.scope, node) == 0:
+        if rank(self.scope, node, self._ranks) == 0:
             return self._number(node)
         match node:
             case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.MatMult):
-                return _at(ast.BinOp(self.visit(left), node.op, self.visit(right)), node)
+                # The operands have places: nobody need look for more in the tree, which may be a thousand deep.
+                return ast.copy_location(ast.BinOp(self.visit(left), node.op, self.visit(right)), node)
             case ast.UnaryOp(op=ast.Invert(), operand=operand) if element_type(self.scope, operand) == np.bool_:
                 return _at(ast.UnaryOp(ast.Not(), self.visit(operand)), node)
             case ast.UnaryOp(operand=operand) if not isinstance(node.op, ast.Not):
                 return _at(ast.UnaryOp(node.op, self.visit(operand)), node)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return _at(ast.Compare(self.visit(left), [op], [self.visit(right)]), node)
-            case ast.Call():
+            case ast.Call() if is_elementwise(self.scope, node.func):
                 return self._call(node)
+            case ast.Call() | ast.BinOp():
+                raise new_array(self.scope, node)
             case ast.Name() | ast.Attribute() | ast.Subscript():
-                return self.at(self._view(node), node)
+                return _at(self.at(self._view(node), node), node)
         raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` is no elementwise expression",
+            f"`{as_written(node)}` is no elementwise expression",
             self.scope.span(node),
             hint="use operators, comparisons, np.where and NumPy's functions of numbers; `&`, `|`, `~` instead of and, or, not",
         )
 
     def _call(self, node: ast.Call) -> ast.expr:
         bound = known(self.scope, node.func)
-        if not is_elementwise(self.scope, node.func) or node.keywords:
+        if node.keywords:
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` is no elementwise function",
+                f"`{as_written(node)}` is given `{node.keywords[0].arg}` by name",
                 self.scope.span(node),
-                hint="use NumPy's functions of numbers, such as np.sqrt; or write a loop",
+                hint="give NumPy's functions of numbers their operands alone, such as np.sqrt(x); or write a loop",
             )
         assert isinstance(bound, Value)
         arguments = [self.visit(argument) for argument in node.args]
         if bound.value is np.where and len(arguments) == 3:
-            return _at(ast.IfExp(*arguments), node)
+            pairs = zip(arguments, node.args, strict=True)
+            return _at(ast.IfExp(*(self._as_float(value, given, node) for value, given in pairs)), node)
         if bound.value is np.clip and len(arguments) == 3:
             above = word(self.scope, np.maximum, arguments[0], arguments[1])
             return _at(word(self.scope, np.minimum, above, arguments[2]), node)
         if bound.value in _ROUNDING and len(arguments) == 2 and rank(self.scope, node.args[1]):
             raise KernelSyntaxError(
-                f"the number of decimals, `{ast.unparse(node.args[1])}`, is an array",
+                f"the number of decimals, `{as_written(node.args[1])}`, is an array",
                 self.scope.span(node.args[1]),
                 hint="NumPy wants one number for all elements",
             )
         if len(arguments) not in _arities(bound.value):
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` has {len(arguments)} arguments", self.scope.span(node), hint="see NumPy's manual"
+                f"`{as_written(node)}` has {len(arguments)} arguments", self.scope.span(node), hint="see NumPy's manual"
             )
         return _at(ast.Call(copied(node.func), arguments, []), node)
+
+    def _as_float(self, value: ast.expr, given: ast.expr, node: ast.Call) -> ast.expr:
+        """``value``, one of two that `np.where` takes: where the other is a float, NumPy makes one of an integer."""
+        of_one, of_both = element_type(self.scope, given), element_type(self.scope, node)
+        converts = given is not node.args[0] and of_one is not None and of_both is not None
+        if not converts or of_one is None or of_both is None or of_one.kind not in "iu" or of_both.kind != "f":
+            return value
+        return word(self.scope, float, value)
 
     def _number(self, node: ast.expr) -> ast.expr:
         """A number, the same for all elements: computed before, where the statement may change what it reads."""
         if self._target is None or not self._reads_target(node):
             return copied(node)
         name = f"{SHARED}held{len(self._unit.slots)}"
-        self.scope.names[name] = bind_value(self._region, self.scope, node)
-        return _at(ast.Name(name, ast.Load()), node)
+        self.scope.bind(name, bind_value(self._region, self.scope, node))
+        return _at(standing_for(ast.Name(name, ast.Load()), node), node)
 
     def _reads_target(self, node: ast.expr) -> bool:
         if host_expression(self._unit, self.scope, node) is not None:
@@ -354,7 +372,7 @@ class _Elements:
         missing = len(self._lengths) - len(view.along)
         if missing < 0:
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` has {len(view.along)} dimensions, and `{self._lengths.last_text}` {len(self._lengths)}",
+                f"`{as_written(node)}` has {len(view.along)} dimensions, and `{self._lengths.last_text}` {len(self._lengths)}",
                 self.scope.span(node),
                 hint="leave dimensions out with an index, `u[0]`",
             )
@@ -407,7 +425,7 @@ class _Elements:
         unit, span = self._unit, self.scope.span(statement)
         assert isinstance(view.leaf.type, ArrayType)
         sizes = [along.count.host or size_of(unit, view.leaf, along.axis) for along in view.along]
-        names = tuple(unit.host_value(size, span, "size", text=ast.unparse(node)).id for size in sizes)
+        names = tuple(unit.host_value(size, span, "size", text=as_written(node)).id for size in sizes)
         leaf = Leaf(unit.array_name("copy"), "a copy of the right side", ArrayType(view.leaf.type.dtype, len(names), "C"))
         unit.add_temporary(Temporary(leaf, names, span), tuple(sizes))
         along = tuple(Along(axis, ZERO, ONE, old.count) for axis, old in enumerate(view.along))
@@ -437,16 +455,16 @@ def may_share(unit: Unit, first: Leaf, second: Leaf) -> bool:
     return same or names in unit.overlapping or names in unit.sometimes_same
 
 
-def _array_operands(scope: Scope, node: ast.expr) -> list[ast.expr]:
-    """The parts of arrays in an expression."""
-    if rank(scope, node) == 0:
+def _array_operands(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int]) -> list[ast.expr]:
+    """The parts of arrays in an expression; ``ranks`` as in ``rank``."""
+    if rank(scope, node, ranks) == 0:
         return []
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
         return [node]
     found: list[ast.expr] = []
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
-            found += _array_operands(scope, child)
+            found += _array_operands(scope, child, ranks)
     return found
 
 

@@ -29,10 +29,11 @@ from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import Unit
 from qgraph.frontend.walk import collect
 from qgraph.program import SLOTS, Axis, Effects, Function, ScalarType, Selection, Slot, Task
-from qgraph.source import Span, copied
+from qgraph.source import Span, as_written, copied
 
 _ATOMIC_INTEGERS = ("int32", "int64", "uint32", "uint64")
 _ATOMIC_TYPES = (*_ATOMIC_INTEGERS, "float32", "float64")
+_COMPLEX_HINT = "keep real and imaginary parts in two arrays of floats, or let qgraph.serial run the iterations in order"
 _ATOMIC_WORDS = {
     "+": language.atomic_add,
     "-": language.atomic_sub,
@@ -77,7 +78,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
         paths={name: leaf.path for name, leaf in unit.leaves.items()},
         file=scope.file,
         span=span,
-        text=ast.unparse(node.iter),
+        text=as_written(node.iter),
         index_tuple=index_tuple,
         asserted=declared,
         **_integers(unit, body),
@@ -281,7 +282,7 @@ class _Bounds:
             raise zero_step(scope.span(written.step))
         step_value: ast.expr | None = step
         if step is not None and constant_of(step) is None:
-            step_value = unit.host_value(step, scope.span(written.step), "step", text=ast.unparse(written.step))
+            step_value = unit.host_value(step, scope.span(written.step), "step", text=as_written(written.step))
         on_host = start is not None and stop is not None and step is not None
         divisors: Divisors = "known" if on_host else "checked"
         first, last, by = (
@@ -292,7 +293,7 @@ class _Bounds:
             count = unit.host_value(trip_source(unit, start, stop, step), span, text=written.extent)
             known = tuple(map(unit.host_integers.of, (start, stop, step, count)))
             self.facts[-1] = accesses.Axis(variable, first, last, by, known)
-            text = ast.unparse(written.start)
+            text = as_written(written.start)
             begin: ast.expr = (
                 start if constant_of(start) is not None else unit.host_value(start, scope.span(written.start), text=text)
             )
@@ -402,7 +403,7 @@ def _targets(unit: Unit, scope: Scope, target: ast.expr, axes: int) -> tuple[lis
     names = [unit.local_name(element.id) for element in elements if isinstance(element, ast.Name)]
     if len(names) != axes or len(elements) != axes or axes == 1:
         raise KernelSyntaxError(
-            f"the loop has {axes} {'axis' if axes == 1 else 'axes'}, which does not fit `{ast.unparse(target)}`",
+            f"the loop has {axes} {'axis' if axes == 1 else 'axes'}, which does not fit `{as_written(target)}`",
             scope.span(target),
             hint="write one variable for each axis of ndrange, or one name for the tuple of them",
         )
@@ -436,7 +437,7 @@ def _refuse_whole_arrays(scope: Scope, statements: list[ast.stmt]) -> None:
         bound = scope.names.get(name)
         if isinstance(bound, LeafRef) and bound.is_array and name not in again:
             raise KernelSyntaxError(
-                f"`{ast.unparse(update)}` changes all elements of `{name}` in every iteration of a parallel loop",
+                f"`{as_written(update)}` changes all elements of `{name}` in every iteration of a parallel loop",
                 scope.span(update),
                 hint=f"change the iteration's own element, `{name}[i]`, or write `for ... in qgraph.serial(...)`",
             )
@@ -492,7 +493,7 @@ def _make_atomic(unit: Unit, body: Body, statements: list[ast.stmt], colliding: 
                 f"several iterations may update the same element of `{unit.leaves[access.array].path}`, "
                 f"and {type_.dtype} has no atomic `{access.operator}`",
                 access.span,
-                hint=f"use an array of {_one_of(types)}",
+                hint=_COMPLEX_HINT if type_.dtype.startswith("complex") else f"use an array of {_one_of(types)}",
             )
     statements[:] = _Atomics(updates, body.names.values).block(statements)
     _functions_atomic(updates, body.names.values, set())

@@ -12,14 +12,15 @@ from qgraph.frontend.host import host_expression
 from qgraph.frontend.ranks import rank
 from qgraph.frontend.region import Region, made_array
 from qgraph.frontend.scope import Scope
+from qgraph.frontend.unit import ADDED
 from qgraph.language import ndrange
 from qgraph.program import SCALAR_DTYPES, ArrayType, Leaf, Temporary
-from qgraph.source import copied
+from qgraph.source import as_written, copied, standing_for
 
 _DEFAULT = "float64"
 
 
-def temporary(region: Region, scope: Scope, name: str, value: ast.expr) -> LeafRef | None:
+def temporary(region: Region, scope: Scope, name: ast.Name, value: ast.expr) -> LeafRef | None:
     """The array that ``value``, a call such as ``qgraph.zeros(n)``, makes for ``name``; None where it is no such call.
 
     The statements that fill it are added to ``region``.
@@ -37,9 +38,9 @@ def temporary(region: Region, scope: Scope, name: str, value: ast.expr) -> LeafR
     like = _array(region, scope, arguments["like"]) if "like" in arguments else None
     if "like" in arguments and like is None:
         raise KernelSyntaxError(
-            f"`{ast.unparse(arguments['like'])}` is no array", scope.span(arguments["like"]), hint="pass an array argument"
+            f"`{as_written(arguments['like'])}` is no array", scope.span(arguments["like"]), hint="pass an array argument"
         )
-    shape = _shape(region, scope, arguments["shape"] if like is None else _shape_of(scope, like, value))
+    shape = _shape(region, scope, arguments["shape"] if like is None else _shape_of(scope, like, arguments["like"]))
     dtype = _dtype(scope, arguments.get("dtype"), like)
     if "dtype" not in arguments and like is None and kind == "full":
         dtype = _dtype_of_value(scope, arguments["value"])
@@ -48,7 +49,7 @@ def temporary(region: Region, scope: Scope, name: str, value: ast.expr) -> LeafR
     for extent, text in shape:
         known = unit.host_value(extent, scope.span(value), "size", text=text)
         names.append(known.id)
-    leaf = Leaf(unit.array_name(name), name, ArrayType(dtype, len(names), "C"))
+    leaf = Leaf(unit.array_name(name.id), as_written(name), ArrayType(dtype, len(names), "C"))
     unit.add_temporary(Temporary(leaf, tuple(names), scope.span(value), in_graph), tuple(extent for extent, _ in shape))
     filler = {"zeros": ast.Constant(0), "full": arguments.get("value")}.get(kind.removesuffix("_like"))
     if filler is not None:
@@ -76,7 +77,7 @@ def _arguments(scope: Scope, call: ast.Call, kind: str) -> dict[str, ast.expr]:
     known = set(names) if _is_numpy(scope, call) else {*names, "alloc"}
     if not set(required) <= found.keys() <= known or len(call.args) + len(call.keywords) != len(found):
         raise KernelSyntaxError(
-            f"`{ast.unparse(call)}` is not understood in a kernel",
+            f"`{as_written(call)}` is not understood in a kernel",
             scope.span(call),
             hint=f"its arguments are {', '.join(names)}",
         )
@@ -93,7 +94,8 @@ def _shape_of(scope: Scope, like: LeafRef | ViewRef, node: ast.expr) -> ast.expr
     """The shape of an array, under a name for it that no user has."""
     hidden = ".like"
     scope.names[hidden] = like
-    return ast.fix_missing_locations(ast.copy_location(ast.Attribute(ast.Name(hidden, ast.Load()), "shape", ast.Load()), node))
+    name = standing_for(ast.Name(hidden, ast.Load()), node)
+    return ast.fix_missing_locations(ast.copy_location(ast.Attribute(name, "shape", ast.Load()), node))
 
 
 def _is_numpy(scope: Scope, call: ast.Call) -> bool:
@@ -108,13 +110,13 @@ def _in_graph(region: Region, scope: Scope, call: ast.Call, alloc: ast.expr | No
     bound = Value(alloc.value) if isinstance(alloc, ast.Constant) else scope.static(alloc)
     if not isinstance(bound, Value) or not isinstance(bound.value, bool):
         raise KernelSyntaxError(
-            f"`alloc={ast.unparse(alloc)}` is not True or False when the kernel is compiled",
+            f"`alloc={as_written(alloc)}` is not True or False when the kernel is compiled",
             scope.span(alloc),
             hint="write alloc=True, or pass a qgraph.Static argument",
         )
     if bound.value and region.depth > 0:
         raise KernelSyntaxError(
-            f"`{ast.unparse(call)}` is inside a device loop or branch, whose body CUDA keeps free of allocations",
+            f"`{as_written(call)}` is inside a device loop or branch, whose body CUDA keeps free of allocations",
             scope.span(call),
             hint="make the array before it, or leave `alloc` out: the memory is then taken once, before the launch",
         )
@@ -135,13 +137,13 @@ def delete(region: Region, scope: Scope, node: ast.stmt) -> None:
             raise KernelSyntaxError(bound.reason, scope.span(target), also=(("here", bound.span),), hint=bound.hint)
         if not isinstance(bound, LeafRef) or bound.leaf.name not in temporaries:
             raise KernelSyntaxError(
-                f"`{ast.unparse(target)}` is no temporary of this function, and cannot be deleted",
+                f"`{as_written(target)}` is no temporary of this function, and cannot be deleted",
                 scope.span(target),
                 hint="`del` frees what qgraph.empty and its kin made; leave other names alone, they end with the kernel",
             )
         assert isinstance(target, ast.Name)
         scope.names[target.id] = Gone(
-            f"`{target.id}` is used after `{ast.unparse(node)}` has freed it", scope.span(node), "delete it after its last use"
+            f"`{target.id}` is used after `{as_written(node)}` has freed it", scope.span(node), "delete it after its last use"
         )
 
 
@@ -166,11 +168,18 @@ def _extent(region: Region, scope: Scope, node: ast.expr) -> tuple[ast.expr, str
     known = host_expression(region.unit, scope, node)
     if known is None:
         raise KernelSyntaxError(
-            f"the size `{ast.unparse(node)}` of a temporary is known on the device only",
+            f"the size `{as_written(node)}` of a temporary is known on the device only",
             scope.span(node),
-            hint="use shapes, scalar arguments and constants: memory is taken before the launch",
+            hint="use shapes, scalar arguments and constants: memory is taken before the launch"
+            + (", and a name that a loop or branch assigns again is a number of the device" if _varies(scope, node) else ""),
         )
-    return known, ast.unparse(node)
+    return known, as_written(node)
+
+
+def _varies(scope: Scope, node: ast.expr) -> bool:
+    """Whether a name in ``node`` is assigned in a loop or branch, and elsewhere too."""
+    names = (child.id for child in ast.walk(node) if isinstance(child, ast.Name))
+    return scope.frame is not None and any(not name.startswith(ADDED) and scope.frame.varies(name) for name in names)
 
 
 def _dtype(scope: Scope, node: ast.expr | None, like: object) -> str:
@@ -191,7 +200,7 @@ def _dtype(scope: Scope, node: ast.expr | None, like: object) -> str:
         name = ""
     if name not in SCALAR_DTYPES:
         raise KernelTypeError(
-            f"`{ast.unparse(node)}` is no dtype of an array in a kernel",
+            f"`{as_written(node)}` is no dtype of an array in a kernel",
             scope.span(node),
             hint="write numpy.float32, float, int, bool or x.dtype",
         )
@@ -208,7 +217,7 @@ def _dtype_of_value(scope: Scope, node: ast.expr) -> str:
         value = bound.value if isinstance(bound, Value) else None
     if not isinstance(value, (bool, int, float, complex, np.generic)):
         raise KernelTypeError(
-            f"the dtype of an array full of `{ast.unparse(node)}` is not known", scope.span(node), hint="give a dtype"
+            f"the dtype of an array full of `{as_written(node)}` is not known", scope.span(node), hint="give a dtype"
         )
     return str(np.asarray(value).dtype)
 

@@ -12,8 +12,6 @@ from qgraph.dependence.questions import Variable
 from qgraph.frontend.accesses import LoopFacts
 from qgraph.frontend.bindings import HostExpr
 from qgraph.frontend.host_integers import HostIntegers
-from qgraph.frontend.parse import SourceFunction, parse
-from qgraph.language import Func
 from qgraph.program import ArrayType, Cast, Effects, Fault, HostValue, Leaf, Selection, Slot, Temporary
 from qgraph.source import Span
 
@@ -66,7 +64,6 @@ class Unit:
         self.stops = False
         # What was judged of each parallel loop, by the name of its task.
         self.judged: dict[str, LoopFacts] = {}
-        self._sources: dict[Func, SourceFunction] = {}
         self._task_names: dict[str, int] = {}
         self._words = 0
         self._casts: dict[str, Cast] = {}
@@ -78,13 +75,6 @@ class Unit:
         self._host_sources: dict[str, str] = {}
         # The integers of the host as symbols.
         self.host_integers = HostIntegers(self.leaves, self.host_names, self._host_sources, self.extents)
-
-    def source_of(self, func: Func) -> SourceFunction:
-        """The parsed source of a func, read once."""
-        source = self._sources.get(func)
-        if source is None:
-            source = self._sources[func] = parse(func.function, "@qgraph.func")
-        return source
 
     def array_dimensions(self) -> dict[str, int]:
         """The number of dimensions of each array leaf."""
@@ -188,9 +178,9 @@ class Unit:
         """The conversion to the type of ``slot``: one object a slot, since names go by identity."""
         return self._casts.setdefault(slot.name, Cast(slot))
 
-    def element_cast(self, dtype: str) -> Cast:
-        """The conversion to the type of an array's elements: one object a type."""
-        return self._casts.setdefault(dtype, Cast(None, dtype))
+    def element_cast(self, dtype: str, keeps: Literal["", "min", "max"] = "") -> Cast:
+        """The conversion to the type of an array's elements, where the least or greatest is kept: one object a type."""
+        return self._casts.setdefault(f"{keeps} {dtype}", Cast(None, dtype, keeps=keeps))
 
     def host_value(self, expr: ast.expr, span: Span, check: Check = "", *, text: str, note: str = "") -> ast.Name:
         """The name of an integer that the host computes from ``expr``, written ``text``; equal expressions share one."""

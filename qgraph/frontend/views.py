@@ -27,12 +27,12 @@ from qgraph.frontend.indexing import (
     times,
     word,
 )
-from qgraph.frontend.ranks import is_ellipsis, is_new_axis, known, parts_of, rank
+from qgraph.frontend.ranks import is_ellipsis, is_new_axis, known, new_array, parts_of, rank
 from qgraph.frontend.region import Region
 from qgraph.frontend.scope import Scope
 from qgraph.frontend.unit import SHARED, Unit
 from qgraph.program import ArrayType, Leaf
-from qgraph.source import copied
+from qgraph.source import as_written, copied
 
 _Bounds = tuple[ast.expr | None, ast.expr | None, ast.expr | None]
 
@@ -91,15 +91,11 @@ class _Viewer:
             return self._select(self.view(node.value), node)
         if isinstance(node, ast.IfExp):
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` is one array or another",
+                f"`{as_written(node)}` is one array or another",
                 self._scope.span(node),
                 hint="write an `if` statement, and use the array in its branches",
             )
-        raise KernelSyntaxError(
-            f"`{ast.unparse(node)}` is a new array",
-            self._scope.span(node),
-            hint="assign it to a part of an array, `y[:] = ...`; a name can stand for a part of an array, `w = x[1:-1]`",
-        )
+        raise new_array(self._scope, node)
 
     def _whole(self, leaf: Leaf) -> ViewRef:
         assert isinstance(leaf.type, ArrayType)
@@ -108,7 +104,7 @@ class _Viewer:
     def _size(self, leaf: Leaf, axis: int) -> Num:
         name = f"{SHARED}{leaf.name}.shape[{axis}]"
         size = self._unit.sizes.setdefault(name, HostExpr(size_of(self._unit, leaf, axis)))
-        self._scope.names[name] = size
+        self._scope.bind(name, size)
         return Num(ast.Name(name, ast.Load()), size.expr)
 
     def _select(self, base: ViewRef, node: ast.Subscript) -> ViewRef:
@@ -130,7 +126,7 @@ class _Viewer:
         taken = sum(not is_new_axis(self._scope, part) and not is_ellipsis(part) for part in parts)
         if taken > len(base.along):
             raise KernelSyntaxError(
-                f"`{ast.unparse(node)}` has {taken} indices, and `{ast.unparse(node.value)}` {len(base.along)} dimensions",
+                f"`{as_written(node)}` has {taken} indices, and `{as_written(node.value)}` {len(base.along)} dimensions",
                 self._scope.span(node),
                 hint="give one index for each dimension",
             )
@@ -148,7 +144,7 @@ class _Viewer:
         wrong = isinstance(part, (ast.Compare, ast.BoolOp)) or (isinstance(part, ast.Constant) and type(part.value) is not int)
         if wrong or rank(self._scope, part) or (isinstance(bound, Value) and not isinstance(bound.value, int)):
             raise KernelSyntaxError(
-                f"the index `{ast.unparse(part)}` is no integer and no slice",
+                f"the index `{as_written(part)}` is no integer and no slice",
                 self._scope.span(part),
                 hint="to select by an array, write a loop over its elements",
             )
@@ -183,15 +179,15 @@ class _Viewer:
         if host is not None:
             return self._host(host, part)
         name = f"{SHARED}{len(self._unit.slots)}_{part.lineno}_{part.col_offset}"
-        self._scope.names[name] = bind_value(self._region, self._scope, part)
+        self._scope.bind(name, bind_value(self._region, self._scope, part))
         return Num(placed(ast.Name(name, ast.Load()), part), None)
 
     def _host(self, host: ast.expr, node: ast.expr) -> Num:
         """The result of a host expression; ``node`` is what the user wrote."""
         host = ast.fix_missing_locations(ast.copy_location(host, node))
-        value = self._unit.host_value(host, self._scope.span(node), text=ast.unparse(node))
+        value = self._unit.host_value(host, self._scope.span(node), text=as_written(node))
         name = f"{SHARED}{value.id}"
-        self._scope.names[name] = HostExpr(host, value.id)
+        self._scope.bind(name, HostExpr(host, value.id))
         return Num(placed(ast.Name(name, ast.Load()), node), host)
 
     def _word(self, function: object, *arguments: ast.expr) -> ast.expr:
@@ -230,13 +226,13 @@ class _Viewer:
         host = host_expression(self._unit, self._scope, step)
         if host is None:
             raise KernelSyntaxError(
-                f"the step `{ast.unparse(step)}` is known on the device only",
+                f"the step `{as_written(step)}` is known on the device only",
                 self._scope.span(step),
                 hint="use a constant, a shape or a scalar argument; or write a loop over a range",
             )
-        value = self._unit.host_value(host, self._scope.span(step), "step", text=ast.unparse(step))
+        value = self._unit.host_value(host, self._scope.span(step), "step", text=as_written(step))
         name = f"{SHARED}{value.id}"
-        self._scope.names[name] = HostExpr(host, value.id)
+        self._scope.bind(name, HostExpr(host, value.id))
         return Num(placed(ast.Name(name, ast.Load()), step), host)
 
     def _on_host(
@@ -268,7 +264,7 @@ class _Viewer:
         step = by.constant
         if step is None:
             raise KernelSyntaxError(
-                f"`{ast.unparse(part)}` has bounds that only the device knows, and a step that is no constant",
+                f"`{as_written(part)}` has bounds that only the device knows, and a step that is no constant",
                 self._scope.span(part),
                 hint="write a loop over a range",
             )

@@ -30,8 +30,8 @@ _FIELDS: dict[type[ast.stmt], tuple[str, ...]] = {
 }
 
 
-def without_walrus(tree: ast.FunctionDef, file: str, names: Mapping[str, object]) -> ast.FunctionDef:
-    """``tree`` with assignments for each ``:=``; ``names`` are its globals and closure, which tell what a call does.
+def without_walrus(tree: ast.FunctionDef, file: str, is_pure: Callable[[ast.Call], bool]) -> ast.FunctionDef:
+    """``tree`` with assignments for each ``:=``; ``is_pure`` tells which calls only compute.
 
     Raises:
         KernelSyntaxError: one that is not always evaluated, or after something that it may change.
@@ -39,7 +39,7 @@ def without_walrus(tree: ast.FunctionDef, file: str, names: Mapping[str, object]
     if not any(isinstance(node, ast.NamedExpr) for node in ast.walk(tree)):
         return tree
     tree = copied(tree)
-    tree.body = _Statements(file, _purity(names)).block(tree.body)
+    tree.body = _Statements(file, is_pure).block(tree.body)
     return tree
 
 
@@ -196,8 +196,8 @@ def _before_continue(statements: list[ast.stmt], again: list[ast.stmt]) -> list[
     return result
 
 
-def _purity(names: Mapping[str, object]) -> Callable[[ast.Call], bool]:
-    """Tells whether a call only computes: Python's own functions of numbers, those of math, NumPy's ufuncs."""
+def purity(names: Mapping[str, object]) -> Callable[[ast.Call], bool]:
+    """Tells whether a call only computes in a function of these names: Python's own functions of numbers, math, and ufuncs."""
 
     def value_of(node: ast.expr) -> object:
         if isinstance(node, ast.Name):

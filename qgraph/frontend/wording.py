@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from qgraph.frontend.indexing import WRITTEN
-from qgraph.source import copied
+from qgraph.source import as_written, copied
 
 
 def user_text(node: ast.AST, paths: Mapping[str, str]) -> str:
     """The source of ``node`` with its names as the user writes them; ``paths``: of each leaf."""
-    return ast.unparse(_Rename(paths).visit(copied(node)))
+    return as_written(_Rename(paths).visit(copied(node)))
 
 
 class _Rename(ast.NodeTransformer):
@@ -24,12 +23,7 @@ class _Rename(ast.NodeTransformer):
         name = node.id
         if name.endswith("_") and (name[:-1] in self.paths or name.startswith("_")):
             # A local of the user's that has a leaf's name: ``Unit.local_name`` spelled it so.
-            return ast.Name(name[:-1], node.ctx)
-        return ast.Name(self.paths.get(name, name), node.ctx)
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        written = vars(node).get(WRITTEN)
-        if isinstance(written, str):
-            return ast.parse(written, mode="eval").body
-        self.generic_visit(node)
+            node.id = name[:-1]
+        else:
+            node.id = self.paths.get(name, name)
         return node

@@ -9,11 +9,13 @@ from llvmlite import ir
 
 from qgraph import language
 from qgraph.lowering.code_word import CodeWord, element
+from qgraph.lowering.kept import check_kept, nearest
 from qgraph.lowering.number_code import Emitter, is_float, is_signed, less, types
 from qgraph.lowering.numbers import is_number, plain
 
 _DTYPES = ("int32", "uint32", "int64", "uint64", "float32", "float64")
 _SUMS = (language.atomic_add, language.atomic_sub)
+_KEEPS = {language.atomic_min: "min", language.atomic_max: "max"}
 _BITWISE = {language.atomic_and_: "and", language.atomic_or_: "or", language.atomic_xor: "xor"}
 
 
@@ -43,17 +45,12 @@ def _atomic_typer(function: Any) -> Callable[[Any, tuple[Any, ...]], Any]:
                 found = f"floats are combined in elements of type {array.dtype}"
                 raise context.typing_error(f"{found}, where Python drops the fraction after each iteration")
         stored = [array.dtype] * values
-        if function is language.atomic_max and _may_be_below(plain(operands[0]), array.dtype):
+        if function in _KEEPS:
+            check_kept(context, operands[0], array.dtype, _KEEPS[function])
             stored = [plain(operands[0])]
         return context.make_signature(array.dtype, array, _index_type(index), *stored)
 
     return typer
-
-
-def _may_be_below(operand: Any, dtype: Any) -> bool:
-    """Whether an operand may be less than any number of an integer type without a sign."""
-    unsigned = isinstance(dtype, types.Integer) and not is_signed(dtype)
-    return unsigned and (is_float(operand) or is_signed(operand))
 
 
 def split_word(function: Any) -> CodeWord:
@@ -110,10 +107,7 @@ def _atomic_emitter(function: Any) -> Emitter:
         pointer = element(context, builder, sig, args)
         dtype, values = sig.args[0].dtype, list(args[2:])
         if sig.args[-1] != dtype:
-            # Below 0 it changes no element: with the bits of a large number it would.
-            zero = ir.Constant(values[-1].type, 0)
-            low = less(builder, sig.args[-1], values[-1], zero)
-            values[-1] = context.cast(builder, builder.select(low, zero, values[-1]), sig.args[-1], dtype)
+            values[-1] = nearest(context, builder, sig.args[-1], dtype, values[-1], _KEEPS[function])
         return _update(context, builder, function, dtype, pointer, values)
 
     return emit

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from qgraph import forks
 from qgraph.lowering.link import Linking
 
 # Seconds. A thread that comes back from NVVM waits so long for Python's lock; it does so several times a kernel.
@@ -20,7 +21,7 @@ _SOON = 0.0005
 class _Switching:
     """How soon Python's threads give way to each other, which is one number for the whole process."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=forks.lock)
     compilations: int = 0
     usual: float = 0.0
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from qgraph import language
 from qgraph.lowering.bin_source import Bins, bin_names, cast_name, changes, identity, update_of
-from qgraph.lowering.slot_source import generated
+from qgraph.lowering.slot_source import KEPT_CASTS, generated
 from qgraph.program import Task
 from qgraph.source import copied
 
 # Iterations of a chunk for each element of the arrays, from which on collecting pays.
 _WORTH = 2
+_KEEPS: dict[object, Literal["min", "max"]] = {language.atomic_min: "min", language.atomic_max: "max"}
 _OPERATORS: dict[object, ast.operator] = {
     language.atomic_add: ast.Add(),
     language.atomic_sub: ast.Sub(),
@@ -27,7 +29,12 @@ _OPERATORS: dict[object, ast.operator] = {
 
 def collecting_names(bins: Sequence[Bins]) -> dict[str, object]:
     """The globals of the generated statements."""
-    return {**bin_names(bins), "_stack_array": language.stack_array}
+    kept = {
+        f"{cast_name(each)}_{_KEEPS[each.word]}": KEPT_CASTS[each.dtype, _KEEPS[each.word]]
+        for each in bins
+        if each.word in _KEEPS
+    }
+    return {**bin_names(bins), **kept, "_stack_array": language.stack_array}
 
 
 def collecting(
@@ -82,6 +89,7 @@ class _Collecting(ast.NodeTransformer):
         assert isinstance(node.value, ast.Call)
         (name, cast), word = self._mine[found[0]], found[1]
         index, given = node.value.args[1:]
+        cast = f"{cast}_{_KEEPS[word]}" if word in _KEEPS else cast
         value = ast.Call(ast.Name(cast, ast.Load()), [given], [])
         if word in _OPERATORS:
             place = ast.Subscript(ast.Name(name, ast.Load()), index, ast.Store())

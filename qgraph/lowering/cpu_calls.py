@@ -18,6 +18,8 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.core.callwrapper import PyCallWrapper
 
+from qgraph import forks
+from qgraph.errors import BackendError
 from qgraph.lowering.number_code import types
 
 _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
@@ -138,10 +140,10 @@ def _require(builder: Any, condition: ir.Value, otherwise: ir.Block) -> None:
 class _Threads:
     """The threads of Numba's threading layer, of which a process has one."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=forks.lock)
     started: bool = False
     # Serialises calls where the layer cannot run two at once.
-    call_lock: threading.RLock = field(default_factory=threading.RLock)
+    call_lock: threading.RLock = field(default_factory=forks.rlock)
 
 
 _THREADS = _Threads()
@@ -153,7 +155,14 @@ def start_threads() -> None:
         if not _THREADS.started:
             from numba.np.ufunc import parallel
 
-            parallel._launch_threads()
+            try:
+                parallel._launch_threads()
+            except ValueError as error:  # NUMBA_THREADING_LAYER names one that is not installed, or none
+                found = str(error).partition("\n")[0]
+                raise BackendError(
+                    f"the cpu backend cannot run here: Numba says {found!r}",
+                    hint="unset NUMBA_THREADING_LAYER, or install what it names (pip install tbb for 'tbb')",
+                ) from None
             _THREADS.started = True
 
 

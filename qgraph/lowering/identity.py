@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import dis
 import enum
 import hashlib
 import struct
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from qgraph.compiled import TaskCode
+from qgraph.compiled_in import PACKAGES, attributes_of, is_known, looked_up, numba_function
 from qgraph.plan import GraphPlan, Node
 from qgraph.program import (
     Branch,
@@ -39,9 +39,6 @@ from qgraph.program import (
 )
 from qgraph.source import Span
 
-# Packages whose objects are the same under the same name, as long as the version is.
-_PACKAGES = frozenset({"builtins", "math", "cmath", "operator", "_operator", "numpy", "numba"})
-
 # Fields of records that have no part in the code: words for people, and what the host calls.
 _SKIPPED: Mapping[type, frozenset[str]] = {
     Task: frozenset({"verdict", "races", "sections"}),
@@ -50,7 +47,7 @@ _SKIPPED: Mapping[type, frozenset[str]] = {
     HostCall: frozenset({"label", "function"}),
     EventMark: frozenset({"label", "event"}),
     HostValue: frozenset({"text", "note"}),
-    Program: frozenset({"host_names", "frozen", "result", "flags"}),
+    Program: frozenset({"host_names", "compiled_in", "result", "flags"}),
     # What a node controls or calls is part of the program.
     Node: frozenset({"label", "span", "control", "host", "note"}),
 }
@@ -366,15 +363,15 @@ class _Writer:
             self.function(value)
         elif isinstance(value, Cast):
             self.tag("cast")
-            self.raw(value.dtype, value.scalar)
+            self.raw(value.dtype, value.scalar, value.keeps)
             if value.slot is not None:
                 self.slot(value.slot)
         elif isinstance(value, (tuple, frozenset, enum.Enum, np.generic, np.ndarray, np.dtype)):
             self._compound(value)
         elif dataclasses.is_dataclass(value) and kind.__module__ in ("qgraph.program", "qgraph.compiled"):
             self.record(value)
-        elif isinstance(getattr(value, "py_func", None), FunctionType):
-            self.python(value.py_func)
+        elif (python := numba_function(value)) is not None:
+            self.python(python)
         else:
             self.tag("named")
             self.raw(*_place(value))
@@ -429,8 +426,12 @@ class _Writer:
         for name, default in sorted(keywords.items()):
             self.raw(name)
             self.value(default)
-        attributes = _attributes(function.__code__)
-        for name, value in _looked_up(function):
+        attributes = attributes_of(function.__code__)
+        known = dict(looked_up(function))
+        for name in function.__code__.co_freevars:
+            if name not in known:
+                raise Unstable(f"{function.__name__}(), whose `{name}` has no value yet")
+        for name, value in known.items():
             self.raw(name)
             try:
                 self._member(value, attributes)
@@ -449,7 +450,7 @@ class _Writer:
 
     def _module(self, module: ModuleType, attributes: frozenset[str]) -> None:
         """A module, and what lies in it under the names that somebody may look up there."""
-        known = module.__name__.split(".")[0] in _PACKAGES
+        known = is_known(module)
         if not known and type(module) is not ModuleType:
             raise Unstable(f"the module {module.__name__}, which computes what it holds")
         place = (id(module), attributes)
@@ -492,7 +493,7 @@ def _place(value: Any) -> tuple[str, str]:
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     # NumPy's ufuncs do not tell their module.
     module = getattr(value, "__module__", None) or ("numpy" if isinstance(value, np.ufunc) else "")
-    if isinstance(name, str) and (str(module).split(".")[0] in _PACKAGES or module == "qgraph.language"):
+    if isinstance(name, str) and (str(module).split(".")[0] in PACKAGES or module == "qgraph.language"):
         found: Any = sys.modules.get(module)
         for part in name.split("."):
             found = getattr(found, part, None)
@@ -510,36 +511,3 @@ def _numba_type(value: object) -> str:
         return ""
     name = str(value)
     return name if getattr(sys.modules.get("numba.core.types"), name, None) is value else ""
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
-
-
-def _attributes(code: CodeType) -> frozenset[str]:
-    return frozenset(name for part in _codes(code) for name in part.co_names)
-
-
-def _looked_up(function: FunctionType) -> Iterator[tuple[str, object]]:
-    """The closure values and globals that a function looks at, by name."""
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:
-            raise Unstable(f"{function.__name__}(), whose `{name}` has no value yet") from None
-    names = {
-        str(instruction.argval)
-        for part in _codes(function.__code__)
-        for instruction in dis.get_instructions(part)
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    }
-    builtins = function.__globals__.get("__builtins__", {})
-    known = vars(builtins) if isinstance(builtins, ModuleType) else builtins
-    for name in sorted(names):
-        if name in function.__globals__:
-            yield name, function.__globals__[name]
-        elif name in known:
-            yield name, known[name]

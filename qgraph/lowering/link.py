@@ -9,7 +9,7 @@ from typing import Any
 
 from qgraph.errors import BackendError
 
-_INSTALL = "install the toolkit wheels: pip install qgraph-jit[cu13] (or [cu12] for a driver of CUDA 12)"
+INSTALL = "install the toolkit wheels: pip install qgraph-jit[cu13] (or [cu12] for a driver of CUDA 12)"
 
 
 def device_runtime_path() -> str | None:
@@ -21,6 +21,14 @@ def device_runtime_path() -> str | None:
     except pathfinder.StaticLibNotFoundError:
         return None
     return path
+
+
+def missing() -> type[Exception]:
+    """What is raised where a library of the toolkit is not found."""
+    from cuda import pathfinder
+
+    found: type[Exception] = pathfinder.DynamicLibNotFoundError
+    return found
 
 
 def library_path(name: str) -> str:
@@ -111,7 +119,7 @@ def _nvjitlink() -> Any:
     try:
         from cuda.bindings import nvjitlink
     except ImportError as error:
-        raise BackendError(f"cuda.bindings cannot be imported: {error}", hint=_INSTALL) from error
+        raise BackendError(f"cuda.bindings cannot be imported: {error}", hint=INSTALL) from error
     _require_nvjitlink()
     return nvjitlink
 
@@ -122,11 +130,11 @@ def _require_nvjitlink() -> None:
     try:
         pathfinder.load_nvidia_dynamic_lib("nvJitLink")
     except (pathfinder.DynamicLibNotFoundError, RuntimeError) as error:
-        raise BackendError("nvJitLink was not found, which links kernels to machine code", hint=_INSTALL) from error
+        raise BackendError("nvJitLink was not found, which links kernels to machine code", hint=INSTALL) from error
 
 
 def _device_runtime() -> bytes:
     path = device_runtime_path()
     if path is None:
-        raise BackendError("libcudadevrt.a was not found, which device-side loops need", hint=_INSTALL)
+        raise BackendError("libcudadevrt.a was not found, which device-side loops need", hint=INSTALL)
     return Path(path).read_bytes()

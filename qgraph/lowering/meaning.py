@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Set
 
-from qgraph.program import Cast, Function, ParallelFunction
+from qgraph.compiled_in import CompiledIn, Same, numba_function
+from qgraph.program import Cast, Function, ParallelFunction, SeparateFunction
 
 
 def meaning(function: Function) -> Hashable:
     """The statements of ``function`` with its parameters by position, and what its names stand for, functions included.
 
-    Objects stand for themselves, by identity: a meaning says something only while ``function`` is alive.
+    Objects stand for themselves, by identity: a meaning says something only while ``function`` is alive. A function that Numba
+    compiles is what it looks at, too.
     """
     return _function(function, {})
 
@@ -49,6 +51,12 @@ def _value(value: object, seen: dict[int, int]) -> Hashable:
         return _function(value, seen)
     if isinstance(value, ParallelFunction):
         return value.disjoint, _function(value.function, seen)
+    if isinstance(value, SeparateFunction):
+        return SeparateFunction, _function(value.function, seen)
     if isinstance(value, Cast):
         return value
+    python = numba_function(value)
+    if python is not None:
+        # Held: what it looked at may be gone when its names are others.
+        return id(value), tuple(Same(found) for _, found in CompiledIn().python(python))
     return id(value)

@@ -1,4 +1,4 @@
-"""Words that note a fault of arithmetic as code for Numba: ``language.power``, ``divisor`` and ``step``."""
+"""Words that note a fault of arithmetic as code for Numba: ``language.power``, ``divisor``, ``shift_count`` and ``step``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def power_word() -> CodeWord:
 
 
 def divisor_word(name: str) -> CodeWord:
-    """The Numba type of ``language.divisor``, or of ``language.step``, which is an int64."""
+    """The Numba type of ``language.divisor`` and ``language.shift_count``, or of ``language.step``, which is an int64."""
     is_step = name == "step"
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
@@ -53,11 +53,13 @@ def divisor_word(name: str) -> CodeWord:
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         value, *noting = args
-        if is_integral(sig.args[0]):
-            by_zero = builder.icmp_unsigned("==", value, ir.Constant(value.type, 0))
-            _note_where(builder, by_zero, *noting)
+        counts = name == "shift_count"
+        if is_integral(sig.args[0]) and not (counts and not is_signed(sig.args[0])):
+            symbol = "<" if counts else "=="
+            is_wrong = builder.icmp_signed(symbol, value, ir.Constant(value.type, 0))
+            _note_where(builder, is_wrong, *noting)
             if is_step:
-                return builder.select(by_zero, ir.Constant(value.type, 1 << 62), value)
+                return builder.select(is_wrong, ir.Constant(value.type, 1 << 62), value)
         return value
 
     return CodeWord(name, typer, emit)

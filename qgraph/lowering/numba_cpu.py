@@ -6,10 +6,11 @@ Everything a kernel needs is compiled into one library, optimised and turned int
 
 from __future__ import annotations
 
-import threading
+import ctypes
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import RLock
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, compiler
 from numba.core import ir as numba_ir
+from numba.core.codegen import JITCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.cpu import CPUContext
@@ -26,7 +28,7 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.core.typing import Context, signature
 from numba.np.numpy_support import from_dtype
 
-from qgraph import language
+from qgraph import forks, language
 from qgraph.lowering.atomics import atomic_word
 from qgraph.lowering.code_word import CodeWord, check_scalar
 from qgraph.lowering.cpu_calls import Wrapper, start_threads
@@ -38,7 +40,8 @@ from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, plain, python_function
 from qgraph.lowering.value_words import bound_word, cast_word, division_word, match_word, stack_word
 from qgraph.lowering.words import MEANINGS
-from qgraph.program import Cast, Function, ParallelFunction
+from qgraph.lowering.zero_fills import Library
+from qgraph.program import Cast, Function, ParallelFunction, SeparateFunction
 
 _I8 = ir.IntType(8)
 _I32 = ir.IntType(32)
@@ -62,6 +65,8 @@ class _Typing(NumberTyping, Context):
         """Compile into the session's library; returns the result type."""
         assert self.session is not None
         compiled = _compile(self, function, args, None, noalias=function in self.session.disjoint)
+        if function in self.session.separate:
+            self.session.never_inlined.add(compiled.fndesc.llvm_func_name)
         result = compiled.signature.return_type
         name = key(signature(result, *args))
         self.session.descriptors[name] = compiled.fndesc
@@ -69,17 +74,22 @@ class _Typing(NumberTyping, Context):
         return result
 
     def special_word(self, value: Any) -> Any:
-        """The type of an atomic, of ``set_condition``, of a conversion, or of a parallel function."""
+        """The type of an atomic, of ``set_condition``, of a conversion, or of a parallel or separate function."""
         if isinstance(value, ParallelFunction):
             assert self.session is not None
             if value.disjoint:
                 self.session.disjoint.add(self.function_word(value.function).function)
             return self.session.words.setdefault(id(value), _parallel_word(value))
+        if isinstance(value, SeparateFunction):
+            assert self.session is not None
+            word = self.function_word(value.function)
+            self.session.separate.add(word.function)
+            return word
         if isinstance(value, Recorder):
             assert self.session is not None
             return self.session.words.setdefault(id(value), _recorder_word(value))
         if isinstance(value, Cast):
-            return self._words.setdefault(id(value), cast_word(dtype_type(value.dtype)))
+            return self._words.setdefault(id(value), cast_word(dtype_type(value.dtype), value.keeps))
         return self.special.get(id(value))
 
 
@@ -113,10 +123,13 @@ class _Target(NumberTarget, CPUContext):
 
     def get_executable(self, library: Any, fndesc: Any, env: Any) -> Any:
         """Numba's hook, before machine code is made: what only this library calls need not exist by itself."""
+        apart = self.typing_context.session.never_inlined
         visible = (fndesc.llvm_func_name, fndesc.llvm_cpython_wrapper_name)
         for function in library._final_module.functions:
             if not function.is_declaration and function.name not in visible:
                 function.linkage = "internal"
+            if function.name in apart:
+                function.add_function_attribute("noinline")
         return super().get_executable(library, fndesc, env)
 
     def atomic_float_add(self, builder: Any, pointer: Any, value: Any) -> Any:
@@ -128,12 +141,13 @@ class _Target(NumberTarget, CPUContext):
 class _Compilers:
     """The one typing and target context of each F in this process; they are expensive to make."""
 
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: RLock = field(default_factory=forks.rlock)
     by_float: dict[str, _Typing] = field(default_factory=dict)
     # What was compiled lately, by meaning, with the function that keeps the meaning's objects alive.
     lately: OrderedDict[object, tuple[Callable[..., Any], Function]] = field(default_factory=OrderedDict)
 
     def get(self, float_type: str) -> _Typing:
+        forks.FORKS.refuse_to_compile()
         with self.lock:
             if float_type not in self.by_float:
                 self.by_float[float_type] = _make_typing(float_type)
@@ -157,6 +171,7 @@ def _make_typing(float_type: str) -> _Typing:
     special[id(language.power)] = power_word()
     special[id(language.divisor)] = divisor_word("divisor")
     special[id(language.step)] = divisor_word("step")
+    special[id(language.shift_count)] = divisor_word("shift_count")
     special[id(language.stack_array)] = stack_word()
     typing.special = special
     typing.target = _Target(typing, "cpu")
@@ -278,6 +293,7 @@ def _typed(function: Function, argument_types: Sequence[Any], float_type: str) -
                 pipeline_class=_Typer,
             )
         finally:
+            typing.target.forget(session)
             typing.session = None
     return [each.type_annotation for each in (whole, *session.compiled)]
 
@@ -330,13 +346,16 @@ def _compile_control(
 ) -> Callable[..., bool]:
     session = Session(library=None, flags=_flags(fastmath), watched=watched)
     with kernel_errors(control, session.owners), global_compiler_lock, target_override("cpu"):
-        session.library = library = typing.target.codegen().create_library(control.name)
+        # An engine gives nothing of its memory back before it goes, so each kernel has one of its own.
+        typing.target._internal_codegen = JITCPUCodegen(control.name)
+        session.library = library = Library(typing.target.codegen(), control.name)
         library.enable_object_caching()
         typing.session = session
         try:
             compiled = _compile(typing, python_function(control), tuple(argument_types), None, entry=True)
             _set_environments(typing.target, session)
         finally:
+            typing.target.forget(session)
             typing.session = None
         call: Callable[..., bool] = compiled.entry_point
         return call
@@ -431,7 +450,7 @@ def _emit_parallel(context: Any, builder: Any, callee: _Callee, args: Sequence[i
 
 
 def _emit_spread(context: Any, builder: Any, callee: _Callee, chunks: ir.Value, operands: Sequence[ir.Value]) -> None:
-    """Call ``numba_parallel_for`` over the chunk numbers."""
+    """Call ``numba_parallel_for`` over the chunk numbers; where its threads were left behind, do them all here, in order."""
     packed_type = ir.LiteralStructType([*(value.type for value in operands), _I32])
     packed = ir.Constant(packed_type, ir.Undefined)
     for index, value in enumerate((*operands, ir.Constant(_I32, 0))):
@@ -444,19 +463,17 @@ def _emit_spread(context: Any, builder: Any, callee: _Callee, chunks: ir.Value, 
     counts = _slot(builder, chunks)
     steps = _slot(builder, ir.Constant(_I64, 1))
     worker = _worker(context, builder.module, callee, packed_type)
-    threads = builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(_I64, []), "get_num_threads"), [])
-    arguments = [
-        builder.bitcast(worker, _BYTES),
-        bases,
-        counts,
-        steps,
-        builder.bitcast(data, _BYTES),
-        ir.Constant(_I64, 1),
-        ir.Constant(_I64, 1),
-        builder.trunc(threads, _I32),
-    ]
-    function_type = ir.FunctionType(ir.VoidType(), [value.type for value in arguments])
-    builder.call(cgutils.get_or_insert_function(builder.module, function_type, "numba_parallel_for"), arguments)
+    alone = builder.load(builder.inttoptr(ir.Constant(_I64, ctypes.addressof(forks.FORKS.alone)), _I64.as_pointer()))
+    given = [bases, counts, steps, builder.bitcast(data, _BYTES)]
+    with builder.if_else(cgutils.is_null(builder, alone), likely=True) as (on_threads, here):
+        with on_threads:
+            get_threads = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_I64, []), "get_num_threads")
+            threads = builder.trunc(builder.call(get_threads, []), _I32)
+            arguments = [builder.bitcast(worker, _BYTES), *given, ir.Constant(_I64, 1), ir.Constant(_I64, 1), threads]
+            function_type = ir.FunctionType(ir.VoidType(), [value.type for value in arguments])
+            builder.call(cgutils.get_or_insert_function(builder.module, function_type, "numba_parallel_for"), arguments)
+        with here:
+            builder.call(worker, given)
     failed = builder.load(cgutils.gep_inbounds(builder, data, 0, len(operands)))
     with builder.if_then(builder.icmp_unsigned("!=", failed, ir.Constant(_I32, 0)), likely=False):
         context.call_conv.return_user_exc(builder, RuntimeError, ("an iteration of a parallel loop failed",))

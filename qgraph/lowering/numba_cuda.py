@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 import re
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from threading import RLock
+from types import CellType, FunctionType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,14 +20,16 @@ from llvmlite import ir
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np.numpy_support import from_dtype
 
-from qgraph import language
+from qgraph import forks, language
 from qgraph.compiled import LETS_FIRST, LETS_LATER, PROGRAMMATIC, WAITS_LAST
+from qgraph.compiled_in import looked_up, numba_function
 from qgraph.errors import BackendError
+from qgraph.lowering import link
 from qgraph.lowering.atomics import atomic_word, split_word
 from qgraph.lowering.garbage import garbage_kept
 from qgraph.lowering.graph_words import PEEKED, condition_word, is_over_word, peek_spread_word, peek_word, spread_word
 from qgraph.lowering.noting_words import divisor_word, power_word
-from qgraph.lowering.numba_errors import kernel_errors
+from qgraph.lowering.numba_errors import kernel_errors, place_of
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.places import Places
@@ -69,10 +72,11 @@ def simulator_active() -> bool:
 class _Compilers:
     """The one compiler of each F in this process; they are expensive to make."""
 
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: RLock = field(default_factory=forks.rlock)
     by_float: dict[str, _Compiler] = field(default_factory=dict)
 
     def get(self, float_type: str) -> _Compiler:
+        forks.FORKS.refuse_to_compile()
         with self.lock:
             if float_type not in self.by_float:
                 self.by_float[float_type] = _make_compiler(float_type)
@@ -87,7 +91,7 @@ class _Compiler:
 
 _COMPILERS = _Compilers()
 # NVVM compiles one program at a time.
-_NVVM_LOCK = threading.Lock()
+_NVVM_LOCK = forks.lock()
 
 
 def _make_compiler(float_type: str) -> _Compiler:
@@ -113,7 +117,7 @@ def _make_compiler(float_type: str) -> _Compiler:
 
         def special_word(self, value: Any) -> Any:
             if isinstance(value, Cast):
-                return self._words.setdefault(id(value), cast_word(from_dtype(np.dtype(value.dtype))))
+                return self._words.setdefault(id(value), cast_word(from_dtype(np.dtype(value.dtype)), value.keeps))
             return self.special.get(id(value))
 
     class Library(CUDACodeLibrary):
@@ -164,6 +168,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.special[id(language.power)] = power_word()
     typing.special[id(language.divisor)] = divisor_word("divisor")
     typing.special[id(language.step)] = divisor_word("step")
+    typing.special[id(language.shift_count)] = divisor_word("shift_count")
     target = Target(typing)
     typing.refresh()
     target.refresh()
@@ -298,7 +303,8 @@ def compile_ptx(
     compiler = _COMPILERS.get(float_type)
     flags = _flags(capability, fastmath)
     session = Session(library=None, flags=flags)
-    with kernel_errors(function, session.owners), global_compiler_lock, numba_target_override(), garbage_kept():
+    missing, failing = _toolkit_errors(function, session.owners), kernel_errors(function, session.owners)
+    with missing, failing, global_compiler_lock, numba_target_override(), garbage_kept():
         python = python_function(function)
         compiler.typing.session = session
         compiler.typing.fresh = compiler.target.fresh = False
@@ -309,10 +315,36 @@ def compile_ptx(
         try:
             result = _compile(compiler.typing, compiler.target, python, argument_types, types.void, flags)
         finally:
+            compiler.target.forget(session)
             compiler.typing.session = None
         unit = _unit(result, capability, launch_bound, fastmath, _parts(argument_types, constant), waits_last)
     name = result.fndesc.llvm_func_name
-    return lambda: _finished(unit, capability, name, entry)
+
+    def finish() -> str:
+        with _toolkit_errors(function, ()):
+            return _finished(unit, capability, name, entry)
+
+    return finish
+
+
+@contextmanager
+def _toolkit_errors(function: Function, called: Sequence[object]) -> Iterator[None]:
+    """Say which part of CUDA is not there: ``BackendError``."""
+    from numba.cuda.cudadrv.error import CudaSupportError, NvvmSupportError
+
+    try:
+        yield
+    except (link.missing(), NvvmSupportError) as error:
+        name = next((each for each in ("nvrtc", "nvvm") if each in str(error).lower()), "a library")
+        raise BackendError(
+            f"{name} of the CUDA toolkit was not found, without which no PTX is made", hint=link.INSTALL
+        ) from error
+    except CudaSupportError as error:
+        raise BackendError(
+            "Numba compiles something here for the GPU of this machine alone, and there is none with a driver",
+            place_of(error, function, called),
+            hint="write operations on whole arrays as loops, or with numbers alone",
+        ) from error
 
 
 def _finished(unit: Any, capability: tuple[int, int], name: str, entry: str) -> str:
@@ -518,14 +550,42 @@ class _Loads(ast.NodeTransformer):
         return ast.copy_location(ast.Call(ast.copy_location(ast.Name(kind, ast.Load()), node), [node], []), node)
 
 
+def _simulated_python(function: FunctionType, done: dict[int, Any], threads: Threads) -> Any:
+    """A function that Numba compiles elsewhere, as plain Python with all of its kind that it calls."""
+    if id(function) not in done:
+        names = {**function.__globals__}
+        cells = tuple(CellType(*_contents(cell)) for cell in function.__closure__ or ())
+        code = function.__code__
+        done[id(function)] = made = FunctionType(code, names, function.__name__, function.__defaults__, cells)
+        made.__kwdefaults__ = function.__kwdefaults__
+        for name, value in looked_up(function):
+            if numba_function(value) is None:
+                continue
+            plain = _simulated_value(value, done, threads)
+            if name in code.co_freevars:
+                cells[code.co_freevars.index(name)].cell_contents = plain
+            else:
+                names[name] = plain
+    return done[id(function)]
+
+
+def _contents(cell: CellType) -> tuple[Any, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return ()
+
+
 def _simulated_value(value: Any, done: dict[int, Any], threads: Threads) -> Any:
     if isinstance(value, Function):
         return _simulated(value, done, threads)
     if value is cuda_module():
         return threads
-    python = getattr(value, "py_func", None)
-    if inspect.isfunction(python):
-        return python
+    python = numba_function(value)
+    if python is not None:
+        return _simulated_python(python, done, threads)
+    if isinstance(value, Cast) and value.keeps:
+        return functools.partial(language.nearest, dtype=np.dtype(value.dtype), keeps=value.keeps)
     if isinstance(value, Cast):
         # An int64 is a Python number here, too: it takes the type of what it meets.
         return int if value.dtype == "int64" and value.scalar else bool if value.dtype == "bool" else np.dtype(value.dtype).type

@@ -35,8 +35,13 @@ _LACKING = ("<class 'numba.cuda.extending._Intrinsic'>", "Function(<intrinsic ")
 _OWN_CODE = re.compile(_OWN.format(".+"))
 _HINT = "check the types of the values on this line; kernels hold numbers, arrays and tuples"
 _HINT_OWN_CODE = "write it as a loop, or with numbers alone"
+_HINT_ARRAY = "take one element, a[0], or let a loop store one in each iteration; at kernel level x[:] = ... assigns them all"
 _HINT_ELEMENT = "take an element: a[0], or a[()] of an array without axes"
 _WITHOUT_AXES = re.compile(r"array\(\w+, 0d|^(?:float|complex)\(\) only support")
+# An array where a number belongs: assigned to an element, or to a name at kernel level.
+_ARRAY_STORED = re.compile(r"setitem\(array\(.*?\), .*, (?P<value>array\(.*?\))\)")
+_STORED = "is assigned to one element of an array"
+_ARRAY_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not array\(")
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
 # Lines that say where Numba was, not what is wrong.
@@ -90,6 +95,11 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
         raise KernelTypeError(f"{_INTERNAL}: {text}", span, hint=_INTERNAL_HINT) from error
 
 
+def place_of(error: BaseException, function: Function, called: Sequence[object]) -> Span:
+    """Where in ``function``, or in what it calls, an error lies."""
+    return _span(error, _functions(function, called))
+
+
 def _functions(function: Function, called: Sequence[object]) -> tuple[Function, ...]:
     return (function, *(item for item in called if isinstance(item, Function)))
 
@@ -97,6 +107,8 @@ def _functions(function: Function, called: Sequence[object]) -> tuple[Function, 
 def _hint(found: str) -> str:
     if _WITHOUT_AXES.search(found):
         return _HINT_ELEMENT
+    if _ARRAY_AS_SCALAR.search(found) or found.endswith(_STORED):
+        return _HINT_ARRAY
     return _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
 
 
@@ -121,7 +133,9 @@ def sentence(error: BaseException) -> str:
     if inner:
         return str(inner[-1]).strip()
     if match:
-        return f"no implementation of {_call(match['type'], match['call'])} for these types"
+        call = _call(match["type"], match["call"])
+        stored = _ARRAY_STORED.fullmatch(call)
+        return f"{stored['value']} {_STORED}" if stored else f"no implementation of {call} for these types"
     match = _INVALID.search(text)
     if match:
         return f"{_name(match['type'])} cannot be called with {match['args']}"
@@ -147,7 +161,8 @@ def _unknown_global(error: BaseException, functions: Sequence[Function]) -> str 
 
 def _name(type_text: str) -> str:
     match = _TYPE_NAME.search(type_text)
-    return match["name"] if match else type_text
+    # Operators have the names of Python's functions, of which those that are keywords end with an underscore.
+    return match["name"].rstrip("_") if match else type_text
 
 
 def _call(type_text: str, call: str) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import operator
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,11 @@ from numba.core.datamodel import default_manager, models
 from numba.core.errors import NumbaError, TypingError
 from numba.np.numpy_support import as_dtype, from_dtype
 
+from qgraph.compiled_in import numba_function
+from qgraph.lowering.long_ranges import LongRange, iterator_of
 from qgraph.lowering.numba_errors import of_own_code
 from qgraph.lowering.number_code import Emitter, half_truth, make_complex, types
+from qgraph.lowering.rounded import Rounded, meeting, refusal
 from qgraph.program import Function, ParallelFunction
 from qgraph.source import copied
 
@@ -76,8 +80,8 @@ def is_integral(item: Any) -> bool:
 
 
 def plain(item: Any) -> Any:
-    """The type without its literal value."""
-    return types.unliteral(item)
+    """The type without its literal value, and without what else is known of a number."""
+    return item.base if isinstance(item, Rounded) else types.unliteral(item)
 
 
 def is_real(item: Any) -> bool:
@@ -178,7 +182,7 @@ class Word(_Callable, _Opaque):
         if meaning is None or kws:
             return None
         try:
-            choice = meaning(context, args)
+            choice = self._of_rounded(meaning(context, args), args)
         except NumberError as error:
             raise context.typing_error(str(error)) from error
         if choice is None:
@@ -188,9 +192,18 @@ class Word(_Callable, _Opaque):
         self._choices[choice.args] = choice.emit
         return context.make_signature(choice.result, *choice.args)
 
+    def _of_rounded(self, choice: Choice | None, args: tuple[Any, ...]) -> Choice | None:
+        """Operations that give integers of integers: what they make of a ``Rounded`` and integers, is one too."""
+        loose = any(isinstance(arg, Rounded) for arg in args)
+        if choice is None or choice.emit is None or not loose or self._value not in _OF_INTEGERS:
+            return choice
+        return replace(choice, result=meeting(choice.result, args)) if all(map(_may_be_integer, args)) else choice
+
     def _from_numba(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
+        args = tuple(plain(arg) if isinstance(arg, Rounded) else arg for arg in args)
         if self._native is None:
             raise context.typing_error(f"{self.name} does not take ({_shown(args, kws)}) here")
+        args = self._as_defined(context, args)
         overload = context.overload(self._native, args, kws)
         if overload is None:
             return self._delegate(context, _without_overloads(self._native), args, kws)
@@ -200,6 +213,14 @@ class Word(_Callable, _Opaque):
             if not overload.function.__module__.startswith("numba."):
                 raise
             raise context.typing_error(of_own_code(f"{self.name}({_shown(args, kws)})", error)) from error
+
+    def _as_defined(self, context: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments, float32 as F where ``math`` computes with Python's floats; no float16 comes out of integers."""
+        if isinstance(self._value, np.ufunc) and args and all(map(is_integral, args)) and _makes_halves(self._value, args):
+            raise context.typing_error(half_made(self.name, plain(args[0])))
+        if getattr(self._value, "__module__", None) != "math":
+            return args
+        return tuple(context.float_type if arg == types.float32 else arg for arg in args)
 
     def _delegate(self, context: Any, word: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         signature = context.resolve_function_type(word, args, kws)
@@ -222,6 +243,32 @@ class Word(_Callable, _Opaque):
     def get_impl_key(self, sig: Any) -> object:
         """Numba's hook: what finds the code."""
         return (self._identity, sig.args)
+
+
+def half_made(name: str, kind: Any) -> str:
+    """What to say where NumPy makes a float16 of integers."""
+    found = f"{name} of {kind} is a float16 in NumPy, which kernels do not compute with"
+    return f"{found}: convert it, as in {name}(numpy.float32(a))"
+
+
+def _makes_halves(function: np.ufunc, args: tuple[Any, ...]) -> bool:
+    given = tuple(as_dtype(plain(arg)) for arg in args)
+    if len(given) != function.nin:
+        return False
+    try:
+        return np.float16 in function.resolve_dtypes((*given, *(None,) * function.nout))[function.nin :]
+    except TypeError:
+        return False
+
+
+_OF_INTEGERS = (
+    *(operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, operator.pos),
+    *(operator.iadd, operator.isub, operator.imul, operator.ifloordiv, operator.imod, abs),
+)
+
+
+def _may_be_integer(item: Any) -> bool:
+    return is_integral(item) or isinstance(item, Rounded)
 
 
 def _shown(args: tuple[Any, ...], kws: Mapping[str, Any]) -> str:
@@ -261,7 +308,7 @@ class DeviceFunction(_Callable, _Opaque):
 
     def get_call_type(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         """The signature of a call; compiles the function for these argument types."""
-        folded = tuple(plain(arg) for arg in self._fold(context, args, kws))
+        folded = tuple(types.unliteral(arg) for arg in self._fold(context, args, kws))
         if folded in self._compiled:
             return self._compiled[folded]
         if folded in self._open:
@@ -333,6 +380,9 @@ class Session:
     owners: list[object] = field(default_factory=list)
     # The Python functions whose array arguments share no memory.
     disjoint: set[object] = field(default_factory=set)
+    # Those that are not inlined, and the names under which LLVM knows them.
+    separate: set[object] = field(default_factory=set)
+    never_inlined: set[str] = field(default_factory=set)
     # Of the arguments that Python passes, how many there are, the first ones, whose arrays a repeated call looks at.
     watched: int = 0
 
@@ -377,7 +427,8 @@ class NumberTyping(_Context):
         if special is not None:
             return special
         found = super().resolve_value_type(value)
-        return self._word(value, None) if isinstance(found, types.Function) and _overloads(found) else found
+        ours = isinstance(value, np.ufunc) or getattr(value, "__module__", None) == "math"
+        return self._word(value, None) if isinstance(found, types.Function) and (ours or _overloads(found)) else found
 
     def _word(self, value: Any, meaning: Meaning | None) -> Word:
         word = self._words.get(id(value))
@@ -402,6 +453,8 @@ class NumberTyping(_Context):
 
     def resolve_function_type(self, func: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         """Numba's hook: the signature of a call. Adds ``numpy.complex64(real, imaginary)``, which Numba lacks."""
+        if any(isinstance(arg, Rounded) for arg in args):
+            args = self._of_rounded(func, args)
         if _makes_complex(func) and len(args) == 2 and not kws:
             return self.make_signature(func.instance_type, *[func.instance_type.underlying_float] * 2)
         try:
@@ -411,6 +464,20 @@ class NumberTyping(_Context):
                 raise
             # Numba's own types raise its own class. Another target's inference adds the line to errors of the target's alone.
             raise self.typing_error(str(error)) from error
+
+    def resolve_setitem(self, target: Any, index: Any, value: Any) -> Any:
+        """Numba's hook: the signature of a store into an array."""
+        if isinstance(value, Rounded) and isinstance(getattr(target, "dtype", None), types.Integer):
+            raise self.typing_error(refusal("an array of integers is given"))
+        return super().resolve_setitem(target, index, value)
+
+    def _of_rounded(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a call, of which some are ``Rounded``, as the function takes them."""
+        if isinstance(func, DeviceFunction | Word):
+            return args
+        if isinstance(func, types.NumberClass) and isinstance(func.instance_type, types.Integer):
+            raise self.typing_error(refusal(f"{func.instance_type} is made of"))
+        return tuple(map(plain, args))
 
     def overload(self, function: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         """The Python function that ``numba.extending.overload`` gives for these types, compiled as any other, or None.
@@ -438,7 +505,7 @@ class NumberTyping(_Context):
         """Numba's hook: the type of a variable that holds both."""
         if first != second and is_number(first) and is_number(second):
             try:
-                return join(first, second)
+                return meeting(join(first, second), (first, second))
             except NumberError:
                 return super().unify_pairs(plain(first), plain(second))
         for one, other in ((first, second), (second, first)):
@@ -453,6 +520,11 @@ class NumberTarget(_Context):
     # Whether library functions are CUDA's libdevice.
     libdevice = False
 
+    def cast(self, builder: Any, val: Any, fromty: Any, toty: Any) -> Any:
+        """Numba's hook: the code of a conversion."""
+        source, target = (item.base if isinstance(item, Rounded) else item for item in (fromty, toty))
+        return val if source == target else super().cast(builder, val, source, target)
+
     def get_function(self, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
         """Numba's hook: the code of a call."""
         if isinstance(fn, Word):
@@ -460,6 +532,8 @@ class NumberTarget(_Context):
             if isinstance(found, types.Type):
                 return self.get_function(found, sig)
             return Emitted(self, found, sig)
+        if fn == "getiter" and isinstance(sig.args[0], LongRange):
+            return Emitted(self, iterator_of, sig)
         if _makes_complex(fn) and len(sig.args) == 2:
             return Emitted(self, make_complex, sig)
         if hasattr(fn, "emit"):
@@ -470,6 +544,21 @@ class NumberTarget(_Context):
             # Numba's own compares the bits, which are an integer for LLVM, with a float.
             return Emitted(self, half_truth, sig)
         return super().get_function(fn, sig, _firstcall)
+
+    def forget(self, session: Session) -> None:
+        """Let go of the functions of a compilation: Numba would find them by their keys, and nobody has those any more."""
+        words = {word._identity for word in session.words.values()}
+        entries = {each.entry_point for each in session.compiled}
+        known = self._defns
+        for key in [key for key in known if key in entries or (type(key) is tuple and key and key[0] in words)]:
+            del known[key]
+        types_made = set(session.words.values())
+        for word in types_made:
+            # The model of a type holds the type, for which it is kept.
+            default_manager._cache.pop(word, None)
+        for found in (self._casts._cache, self._get_constants._cache):
+            for types_asked in [each for each in found if not types_made.isdisjoint(each)]:
+                del found[types_asked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -531,8 +620,7 @@ def _python_function(value: Any) -> Any:
         return value
     if isinstance(value, ParallelFunction):
         return None
-    function = getattr(value, "py_func", None)
-    return function if inspect.isfunction(function) else None
+    return numba_function(value)
 
 
 def python_function(function: Function, names: Mapping[str, object] | None = None) -> Any:

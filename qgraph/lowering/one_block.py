@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from qgraph.combining import MOST_NODES, MOST_WORDS, nodes_of, words_of
 from qgraph.compiled import REDUCTION_BLOCK, SEVERAL
+from qgraph.compiled_in import numba_function
 from qgraph.plan import BLOCK_THREADS, GraphPlan, OneBlock
 from qgraph.program import Branch, EventMark, Function, HostCall, Loop, Program, Statement, Task
 
@@ -94,7 +95,9 @@ def _has_long_loops(tree: ast.AST, names: Mapping[str, object]) -> bool:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             called = names.get(node.func.id)
             # A function of the user: one compiled by Numba is not looked into.
-            if hasattr(called, "py_func") or (isinstance(called, Function) and _has_long_loops(called.tree, called.names)):
+            if numba_function(called) is not None or (
+                isinstance(called, Function) and _has_long_loops(called.tree, called.names)
+            ):
                 return True
     return False
 

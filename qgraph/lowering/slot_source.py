@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from qgraph import program
 from qgraph.compiled import Parameter
@@ -24,10 +25,12 @@ TOLD = Parameter("turns", TURNS)
 VIEWS = tuple(
     Parameter("slots", f"{SLOTS.name}_{dtype}", ArrayType(dtype, 1, "C")) for dtype in SCALAR_DTYPES if dtype != "int64"
 )
+KEEPS: tuple[Literal["min", "max"], ...] = ("min", "max")
 # The types of kernel scalars, by slot name.
 Dtypes = Mapping[str, str]
 # One object a dtype: what makes two tasks equal is the identity of their globals.
 CASTS = {dtype: Cast(None, dtype, scalar=True) for dtype in SCALAR_DTYPES}
+KEPT_CASTS = {(dtype, keeps): Cast(None, dtype, keeps=keeps) for dtype in SCALAR_DTYPES for keeps in KEEPS}
 ELEMENT_CASTS = {dtype: Cast(None, dtype) for dtype in SCALAR_DTYPES}
 
 

@@ -74,6 +74,8 @@ def task_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
 
 
 def _cast(cast: Cast, dtypes: Dtypes) -> Cast:
+    if cast.keeps:
+        return cast
     return ELEMENT_CASTS[cast.dtype] if cast.slot is None else CASTS[dtype_of(cast.slot, dtypes)]
 
 

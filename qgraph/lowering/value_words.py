@@ -11,19 +11,27 @@ from numba.np.arrayobj import populate_array
 
 from qgraph import language
 from qgraph.lowering.code_word import CodeWord, check_scalar
+from qgraph.lowering.kept import check_kept, nearest
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import plain
+from qgraph.lowering.rounded import Rounded, refusal
 
 
-def cast_word(dtype: Any) -> CodeWord:
+def cast_word(dtype: Any, keeps: str = "") -> CodeWord:
     """The Numba type of a ``program.Cast`` to the Numba number ``dtype``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         (item,) = args
         check_scalar(context, item)
+        if isinstance(item, Rounded) and isinstance(dtype, types.Integer):
+            raise context.typing_error(refusal("an integer is made of"))
+        if keeps:
+            check_kept(context, item, dtype, keeps)
         return context.make_signature(dtype, plain(item))
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        if keeps:
+            return nearest(context, builder, sig.args[0], dtype, args[0], keeps)
         return context.cast(builder, args[0], sig.args[0], sig.return_type)
 
     return CodeWord(f"as_{dtype}", typer, emit)

@@ -10,12 +10,14 @@ import cmath
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from qgraph import language
 from qgraph.lowering import number_code as code
+from qgraph.lowering.long_ranges import LONG_RANGE, long_range
 from qgraph.lowering.number_code import Emitter, types
 from qgraph.lowering.numbers import (
     Alias,
@@ -26,11 +28,13 @@ from qgraph.lowering.numbers import (
     Rule,
     Spelling,
     fits,
+    half_made,
     is_integral,
     is_real,
     join_all,
     plain,
 )
+from qgraph.lowering.rounded import Rounded, meeting, refusal
 
 _Types = tuple[Any, ...]
 
@@ -105,13 +109,38 @@ def _float_join(typing: NumberTyping, args: _Types) -> Any:
 
 
 def _floating(emit: Emitter, count: int = 2) -> Rule:
-    """A function of floats: integers take F first. ``None`` for complex numbers, which are Numba's."""
+    """A function of ``math``: of Python's floats, which are F, or wider. Complex numbers are Numba's."""
+
+    def rule(typing: NumberTyping, args: _Types) -> Choice | None:
+        return _same(join_all((*args, typing.float_type)), count, emit) if len(args) == count else None
+
+    return rule
+
+
+def _floating_as_numpy(name: str, emit: Emitter, count: int = 2) -> Rule:
+    """A function of NumPy that makes floats of integers: of 16 bits a float32, of more F. Complex numbers are Numba's."""
 
     def rule(typing: NumberTyping, args: _Types) -> Choice | None:
         if len(args) != count:
             return None
-        joined = _float_join(typing, args)
+        joined = join_all(args)
+        if is_integral(joined) and joined in _BYTES:
+            raise NumberError(half_made(f"numpy.{name}", joined))
+        if is_integral(joined):
+            joined = types.float32 if joined in (types.int16, types.uint16) else typing.float_type
         return _same(joined, count, emit)
+
+    return rule
+
+
+_BYTES = (types.boolean, types.int8, types.uint8)
+
+
+def _double(emit: Emitter) -> Rule:
+    """``np.float_power``, whose result is a float64, whatever it is given. Complex numbers are Numba's."""
+
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        return _same(join_all((*args, types.float64)), 2, emit) if len(args) == 2 else None
 
     return rule
 
@@ -182,7 +211,8 @@ def _extreme(emit: Emitter, *, largest: bool) -> Rule:
         if len(args) < 2:
             raise NumberError("min and max take two numbers or more: of one there is nothing to choose")
         _refuse_complex(args)
-        return _choice_of_one(args, emit, largest=largest)
+        choice = _choice_of_one(args, emit, largest=largest)
+        return replace(choice, result=meeting(choice.result, args))
 
     return rule
 
@@ -282,6 +312,8 @@ def _to_integer(name: str | None) -> Rule:
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
         if len(args) != 1:
             return None
+        if isinstance(args[0], Rounded):
+            raise NumberError(refusal(f"{name or 'int'}() is given"))
         kind = types.float32 if args[0] == types.float16 else plain(args[0])
         if is_integral(kind):
             return Choice((types.int64,), types.int64, code.identity)
@@ -300,30 +332,77 @@ def _index(_typing: NumberTyping, args: _Types) -> Choice | None:
 
 
 def _range(_typing: NumberTyping, args: _Types) -> Choice | None:
-    """``range`` is Numba's, which would cut off a float."""
+    """``range`` is Numba's, which would cut off a float, where its length surely has 63 bits."""
     for arg in args:
         if not is_integral(arg):
             raise NumberError(f"range() takes integers, not {plain(arg)}")
-    return None
+    if len(args) < 2 or types.uint64 in args or _is_short(*args):
+        return None
+    if len(args) == 2:
+        return Choice((types.int64,) * 2, LONG_RANGE, _range_of_ones)
+    return Choice((types.int64,) * 3, LONG_RANGE, long_range)
+
+
+def _is_short(start: Any, stop: Any, step: Any = None) -> bool:
+    """Whether the bounds of a range are surely less than 2**63 apart, in the direction of its step."""
+    if types.int64 not in (plain(start), plain(stop)):
+        return True
+    if not isinstance(start, types.IntegerLiteral) or not (step is None or isinstance(step, types.IntegerLiteral)):
+        return False
+    return bool(start.literal_value >= 0 if step is None or step.literal_value > 0 else start.literal_value < 0)
+
+
+def _range_of_ones(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return long_range(context, builder, sig, (*args, args[0].type(1)))
 
 
 def _round(typing: NumberTyping, args: _Types) -> Choice | None:
-    """Builtin ``round``: half to even; with digits the operand's float type."""
-    if len(args) == 1:
-        return _to_integer("rint")(typing, args)
-    _check_digits(args)
-    return Choice((_float_join(typing, args[:1]), types.int64)) if len(args) == 2 and not is_integral(args[0]) else None
+    """Builtin ``round``: half to even; with digits of the operand's type, as NumPy's scalars."""
+    return _to_integer("rint")(typing, args) if len(args) == 1 else _round_to_digits(args, code.round_float)
 
 
 def _round_as_numpy(typing: NumberTyping, args: _Types) -> Choice | None:
-    """``np.round``, with digits Numba's own."""
-    _check_digits(args)
-    return _rounding(code.library_function("rint"))(typing, args)
+    """``np.round``: of the operand's type."""
+    if args and isinstance(args[0], types.Boolean):
+        raise NumberError(half_made("numpy.round", types.boolean))
+    return (
+        _rounding(code.library_function("rint"))(typing, args) if len(args) == 1 else _round_to_digits(args, code.round_float)
+    )
 
 
-def _check_digits(args: _Types) -> None:
-    if len(args) == 2 and not is_integral(args[1]):
+def _round_as_python(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """``language.round_python``: rounded once, as CPython rounds its floats."""
+    kind, digits = plain(args[0]), args[1]
+    most = 10 if kind == types.float32 else 22
+    exact = isinstance(digits, types.IntegerLiteral) and abs(digits.literal_value) <= most
+    if kind in (types.float32, types.float64) and not exact:
+        raise NumberError(
+            f"round() of a Python float takes a literal number of digits here, from {-most} to {most}: "
+            "numpy.round takes any, and rounds as NumPy does"
+        )
+    return _round_to_digits(args, code.round_exactly)
+
+
+def _round_either(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """``language.round_either``: of a number that is Python's or NumPy's, which round floats in two ways."""
+    if not is_integral(args[0]):
+        raise NumberError(
+            "round() of a float that may be Python's or NumPy's, which round in two ways: write round(float(a), digits) "
+            "or numpy.round(a, digits)"
+        )
+    return _round_to_digits(args, code.round_float)
+
+
+def _round_to_digits(args: _Types, emit: Emitter) -> Choice | None:
+    kind = types.float32 if args[0] == types.float16 else plain(args[0])
+    if len(args) != 2 or not is_real(kind):
+        return None
+    if not is_integral(args[1]):
         raise NumberError(f"round() takes a whole number of digits, not {plain(args[1])}")
+    if isinstance(kind, types.Boolean):
+        raise NumberError("NumPy does not round booleans: write int(a)")
+    digits = args[1] if isinstance(args[1], types.IntegerLiteral) else types.int64
+    return Choice((kind, digits), kind, code.round_integer if is_integral(kind) else emit)
 
 
 def _to_float(typing: NumberTyping, args: _Types) -> Choice | None:
@@ -337,6 +416,16 @@ def _to_complex(typing: NumberTyping, args: _Types) -> Choice | None:
     if any(isinstance(arg, types.Complex) for arg in args):
         return None
     return Choice((_float_join(typing, args),) * len(args))
+
+
+def _without_nan(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """``np.nan_to_num``: 0 for nan, and the largest float for inf; integers unchanged."""
+    if len(args) != 1:
+        raise NumberError("numpy.nan_to_num takes one number here: write conditional expressions for other values than its own")
+    kind = types.float32 if args[0] == types.float16 else plain(args[0])
+    if not is_real(kind):
+        return None
+    return Choice((kind,), kind, code.identity if is_integral(kind) else code.without_nan)
 
 
 def _where(_typing: NumberTyping, args: _Types) -> Choice | None:
@@ -369,9 +458,9 @@ def _emit_sign(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     number = 1.0 if code.is_float(kind) else 1
     zero, one = a.type(number * 0), a.type(number)
     below = a.type(-number) if code.is_float(kind) or code.is_signed(kind) else zero
-    # nan and zero stay as they are.
-    negative = builder.select(code.less(builder, kind, a, zero), below, a)
-    return builder.select(code.less(builder, kind, zero, a), one, negative)
+    negative = builder.select(code.less(builder, kind, a, zero), below, zero)
+    sign = builder.select(code.less(builder, kind, zero, a), one, negative)
+    return builder.select(code.is_nan(builder, kind, a), a, sign)
 
 
 def _square(x):  # type: ignore[no-untyped-def]
@@ -385,20 +474,6 @@ def _reciprocal(typing: NumberTyping, args: _Types) -> Choice | None:
         raise NumberError("numpy.reciprocal of an integer is 0 or 1: write 1 / x, or 1 // x")
     kind = plain(args[0])
     return Choice((kind,), kind, lambda _c, builder, _s, args: builder.fdiv(args[0].type(1.0), args[0]))
-
-
-def _degrees(x):  # type: ignore[no-untyped-def]
-    return x * 57.29577951308232
-
-
-def _radians(x):  # type: ignore[no-untyped-def]
-    return x * 0.017453292519943295
-
-
-def _logaddexp(a, b):  # type: ignore[no-untyped-def]
-    if a == b:
-        return a + math.log(2.0)
-    return max(a, b) + math.log1p(math.exp(-abs(a - b)))
 
 
 def _divmod(a, b):  # type: ignore[no-untyped-def]
@@ -477,7 +552,7 @@ _FLOAT_FUNCTIONS = (
     ("lgamma", "", False),
 )
 
-_FLOAT_PAIRS = (("atan2", "arctan2"), ("hypot", "hypot"), ("copysign", "copysign"), ("pow", "float_power"))
+_FLOAT_PAIRS = (("atan2", "arctan2"), ("hypot", "hypot"), ("copysign", "copysign"))
 
 
 def _operators() -> Iterable[tuple[object, Meaning]]:
@@ -515,21 +590,23 @@ def _math() -> Iterable[tuple[object, Meaning]]:
         function = getattr(math, name)
         # LLVM turns its own sqrt and fabs into one instruction.
         emit = code.library_function(name) if name in ("sqrt", "fabs") else code.math_function(function)
-        rule = _floating(emit, 1)
-        yield function, rule
+        yield function, _floating(emit, 1)
         if numpy_name:
+            rule = _floating_as_numpy(numpy_name, emit, 1)
             yield getattr(np, numpy_name), Alias(rule, getattr(cmath, name)) if has_complex else rule
     for name, numpy_name in _FLOAT_PAIRS:
-        rule = _floating(code.math_function(getattr(math, name)))
-        yield getattr(math, name), rule
+        emit = code.math_function(getattr(math, name))
+        yield getattr(math, name), _floating(emit)
         if numpy_name:
-            yield getattr(np, numpy_name), rule
+            yield getattr(np, numpy_name), _floating_as_numpy(numpy_name, emit)
+    yield math.pow, _floating(code.math_function(math.pow))
+    yield np.float_power, _double(code.math_function(math.pow))
     for name in ("floor", "ceil", "trunc"):
         yield getattr(math, name), _to_integer(name)
-    for function, meaning in ((math.degrees, _degrees), (math.radians, _radians)):
-        yield function, Spelling(meaning)
-    for function in (math.cbrt, np.cbrt):
-        yield function, _floating(code.cube_root, 1)
+    for name, factor in (("degrees", 180.0 / math.pi), ("radians", math.pi / 180.0)):
+        yield getattr(math, name), _floating(code.times(factor), 1)
+    yield math.cbrt, _floating(code.cube_root, 1)
+    yield np.cbrt, _floating_as_numpy("cbrt", code.cube_root, 1)
     yield math.fmod, _floating(code.remainder)
 
 
@@ -561,10 +638,29 @@ def _numpy_operators() -> Iterable[tuple[object, Meaning]]:
 
 
 def _gcd(a, b):  # type: ignore[no-untyped-def]
-    a, b = abs(a), abs(b)
     while b != 0:
         a, b = b, a % b
-    return a
+    # Not before: the lowest integer has no positive one.
+    return abs(a)
+
+
+def _gcd_of_python(a, b):  # type: ignore[no-untyped-def]
+    a, b = _wide(a), _wide(b)
+    while b != 0:
+        a, b = b, a % b
+    return abs(a)
+
+
+def _wide(x: Any) -> Any:
+    return x
+
+
+def _widened(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """An integer of 64 bits."""
+    if not is_integral(args[0]):
+        raise NumberError(f"math.gcd() takes integers, not {plain(args[0])}")
+    kind = types.uint64 if plain(args[0]) == types.uint64 else types.int64
+    return Choice((kind,), kind, code.identity)
 
 
 def _numpy() -> Iterable[tuple[object, Meaning]]:
@@ -580,14 +676,15 @@ def _numpy() -> Iterable[tuple[object, Meaning]]:
     yield np.reciprocal, _reciprocal
     for name in ("floor", "ceil", "trunc"):
         yield getattr(np, name), _rounding(code.library_function(name))
-    yield np.rint, _floating(code.library_function("rint"), 1)
+    yield np.rint, _floating_as_numpy("rint", code.library_function("rint"), 1)
     for function in (np.round, np.around):
         yield function, _round_as_numpy
-    yield np.logaddexp, Spelling(_logaddexp)
-    yield np.degrees, Spelling(_degrees)
-    yield np.rad2deg, Spelling(_degrees)
-    yield np.radians, Spelling(_radians)
-    yield np.deg2rad, Spelling(_radians)
+    yield np.nan_to_num, _without_nan
+    yield np.logaddexp, _floating_as_numpy("logaddexp", code.log_of_sum)
+    for name in ("degrees", "rad2deg"):
+        yield getattr(np, name), _floating_as_numpy(name, code.times(180.0 / math.pi), 1)
+    for name in ("radians", "deg2rad"):
+        yield getattr(np, name), _floating_as_numpy(name, code.times(math.pi / 180.0), 1)
     yield np.divmod, Spelling(_divmod)
     yield np.logical_and, _logical(code.bit_and)
     yield np.logical_or, _logical(code.bit_or)
@@ -601,7 +698,8 @@ def _numpy() -> Iterable[tuple[object, Meaning]]:
     for ufunc, function, emit, complex_form in tests:
         yield function, _test(emit)
         yield ufunc, Alias(_test(emit), Spelling(complex_form))
-    yield math.gcd, Spelling(_gcd)
+    yield math.gcd, Spelling(_gcd_of_python)
+    yield _wide, _widened
     yield np.gcd, Spelling(_gcd)
     yield np.real, Spelling(_real)
     yield np.imag, Spelling(_imag)
@@ -640,6 +738,8 @@ def _own() -> Iterator[tuple[object, Meaning]]:
     yield language.trip_count, _of_indices(code.trip_count)
     yield language.wrapped, _of_indices(code.wrapped)
     yield language.in_place, _in_place
+    yield language.round_python, _round_as_python
+    yield language.round_either, _round_either
 
 
 def _table() -> Mapping[int, tuple[object, Meaning]]:

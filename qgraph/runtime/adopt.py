@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Literal, NoReturn
@@ -71,7 +72,12 @@ def _find_adopter(cls: type) -> Adopter | None:
         root = base.__module__.partition(".")[0]
         adopter = _BY_NAME.get((root, base.__name__))
         if adopter is not None:
-            return adopter
+            changed = _changed(cls, base)
+            if not changed:
+                return adopter
+            return _refusing(
+                f"its type {cls.__name__} is an array with a `{changed}` of its own", "pass a plain array of its elements"
+            )
     if hasattr(cls, "__qgraph_view__"):
         return _adopt_own
     if hasattr(cls, "__cuda_array_interface__"):
@@ -81,8 +87,26 @@ def _find_adopter(cls: type) -> Adopter | None:
     return None
 
 
-#: How arrays of a type are adopted; None where the type does not say.
-adopter_of: Callable[[type], Adopter | None] = lru_cache(maxsize=1024)(_find_adopter)
+def _changed(cls: type, base: type) -> str:
+    """What ``cls`` does in another way than ``base``, the array type of a library, of what kernels do with arrays; or ""."""
+    library = base.__module__.partition(".")[0]
+    for derived in cls.__mro__[: cls.__mro__.index(base)]:
+        own = derived.__module__.partition(".")[0]
+        found = sorted(vars(derived).keys() & _USED) if own != library else ()
+        if found:
+            return found[0]
+    return ""
+
+
+_ADOPTERS: weakref.WeakKeyDictionary[type, Adopter] = weakref.WeakKeyDictionary()
+
+
+def adopter_of(cls: type) -> Adopter | None:
+    """How arrays of a type are adopted; None where the type does not say, which it may do later."""
+    found = _ADOPTERS.get(cls)
+    if found is None and (found := _find_adopter(cls)) is not None:
+        _ADOPTERS[cls] = found
+    return found
 
 
 def _adopter_of_instance(value: object) -> Adopter | None:
@@ -412,6 +436,32 @@ def _adopt_cuda_dlpack(value: Any, path: str) -> ArrayView:
     return _checked(view, path)
 
 
+_ARITHMETIC = (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "rshift",
+    "matmul",
+    "divmod",
+)
+# What kernels do with arrays: a class with another idea of it is no array for them.
+_USED = frozenset(
+    {
+        *(f"__{side}{name}__" for name in _ARITHMETIC for side in ("", "r", "i")),
+        *(f"__{name}__" for name in ("lt", "le", "eq", "ne", "gt", "ge", "neg", "pos", "abs", "invert", "bool", "len", "iter")),
+        *("__getitem__", "__setitem__", "__array_ufunc__", "__array_function__"),
+        *("shape", "ndim", "size", "dtype", "T", "real", "imag"),
+        *("sum", "prod", "min", "max", "any", "all", "mean", "dot", "conj", "conjugate"),
+    }
+)
 # Types by the package and the name of their class, or of a class they derive from; the first match in the MRO counts.
 _BY_NAME: dict[tuple[str, str], Adopter] = {
     ("numpy", "MaskedArray"): _refusing("it is a masked array", "pass x.data and, if the kernel needs it, x.mask"),

@@ -9,14 +9,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy
 
 from qgraph.errors import ArgumentError
+from qgraph.language import Func
 from qgraph.program import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
 from qgraph.runtime.adopt import DTYPE_NAMES, adopt, adopter_of, refuse
 from qgraph.runtime.array_view import ArrayView
@@ -159,6 +160,10 @@ class _Describer:
 
     def _dataclass(self, path: str, stem: str, value: Any) -> StructType:
         self._enter(path, value)
+        for name in funcs_of(value):
+            if name in vars(value):
+                found = f"it has a `{name}` of its own, which hides the func of {type(value).__name__}"
+                refuse(path, found, f"delete the attribute, or give it another name than `{name}`")
         fields = []
         for field in dataclasses.fields(value):
             try:
@@ -170,6 +175,14 @@ class _Describer:
         return StructType(type(value), tuple(fields))
 
 
+def funcs_of(value: object) -> tuple[str, ...]:
+    """The funcs of an object's class, where attributes of its own may hide them."""
+    if not hasattr(value, "__dict__"):
+        return ()
+    members = {name: member for base in reversed(type(value).__mro__) for name, member in vars(base).items()}
+    return tuple(name for name, member in members.items() if isinstance(member, Func))
+
+
 def array_type(view: ArrayView) -> ArrayType:
     """The type of an array argument, as it enters the specialisation."""
     return ArrayType(view.dtype.name, len(view.shape), view.layout, view.readonly)
@@ -177,7 +190,12 @@ def array_type(view: ArrayView) -> ArrayType:
 
 def kind_of(value: object) -> Kind:
     """What ``value`` is as an argument."""
-    kind = _kind_of_type(type(value))
+    kind = _KINDS.get(type(value))
+    if kind is None:
+        kind = _find_kind(type(value))
+        # A class may be made a dataclass, and somebody may say how its arrays are adopted.
+        if kind not in ("callable", "other"):
+            _KINDS[type(value)] = kind
     # An object may carry the interface as an attribute of its own.
     if kind in ("callable", "other") and not isinstance(value, type) and hasattr(value, "__cuda_array_interface__"):
         return "array"
@@ -198,7 +216,7 @@ def _find_kind(cls: type) -> Kind:
     return next((kind for kind, holds in kinds if holds), "other")
 
 
-_kind_of_type: Callable[[type], Kind] = lru_cache(maxsize=1024)(_find_kind)
+_KINDS: weakref.WeakKeyDictionary[type, Kind] = weakref.WeakKeyDictionary()
 
 
 def _number(value: Any, path: str) -> tuple[ScalarType, Value]:

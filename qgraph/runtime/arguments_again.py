@@ -22,7 +22,7 @@ import numpy
 from qgraph.program import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
 from qgraph.runtime import weak_looks
 from qgraph.runtime.adopt import DTYPE_NAMES, Comparison, adopt, adopter_of, are_seen_together, watch_of
-from qgraph.runtime.arguments import HIGHEST, LOWEST, WEAK, Arguments, kind_of
+from qgraph.runtime.arguments import HIGHEST, LOWEST, WEAK, Arguments, funcs_of, kind_of
 from qgraph.runtime.array_view import ArrayView, host_pointer
 from qgraph.runtime.call import CHANGED, Again, Value
 from qgraph.runtime.events import event_handle
@@ -89,7 +89,7 @@ class _Source:
             labels = getattr(value, "_fields", None)
             suffixes = [f"[{k}]" if labels is None else f".{labels[k]}" for k in range(len(value))]
             return list(zip(names, suffixes, value, strict=True))
-        self.require(f"type({name}) is {cls}")
+        self.require(f"type({name}) is {cls}", *(f"{func!r} not in {name}.__dict__" for func in funcs_of(value)))
         parts = []
         for field in dataclasses.fields(value):
             part = self.local()

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from qgraph import forks
 from qgraph.errors import ArgumentError, BackendError
 from qgraph.options import check_backend
 from qgraph.runtime.array_view import ArrayView
@@ -18,7 +19,7 @@ class Defaults:
     """The one setting a process has: what ``qgraph.set_backend`` chose."""
 
     backend: str | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=forks.lock)
 
 
 DEFAULTS = Defaults()
@@ -57,10 +58,7 @@ def require(name: str) -> None:
                 hint="unset QGRAPH_BACKEND and NUMBA_ENABLE_CUDASIM, and start a new process",
             )
         if cuda_driver.device_count() == 0:
-            raise BackendError(
-                f"the cuda backend cannot run here: {cuda_driver.driver_trouble()}",
-                hint="backend='cpu' runs the same kernels compiled for the CPU",
-            )
+            raise cuda_driver.no_device("the cuda backend cannot run here", cuda_driver.driver_trouble())
 
 
 def _require_simulator() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.compiled import CpuPlan, slots_dtype
+from qgraph.forks import FORKS
 from qgraph.program import HostCall
 from qgraph.runtime.array_view import ArrayView, changed_in_place, host_pointer
 from qgraph.runtime.call import CHANGED, Again, Call
@@ -18,13 +19,16 @@ from qgraph.runtime.temporaries import Temporaries
 
 # Whoever passes this as an address has looked at the arrays of a call.
 NOWHERE = 0
+_ON_ALL_THREADS = "compiled for the CPU by Numba, loops in chunks on all threads"
+_ALONE = (
+    "compiled for the CPU by Numba, loops in chunks on one thread: this process was forked from one that has those for loops"
+)
 
 
 class CpuExecutable:
     """A compiled kernel on the CPU; holds no memory of any call, so threads need no lock here."""
 
     path = "cpu"
-    reason = "compiled for the CPU by Numba, loops in chunks on all threads"
 
     def __init__(self, plan: CpuPlan) -> None:
         self._call, self._places = plan.call, plan.places
@@ -50,6 +54,11 @@ class CpuExecutable:
         self.replays = 0
         self.argument_updates = 0
         self.rebuilds = 0
+
+    @property
+    def reason(self) -> str:
+        """On how many threads loops run."""
+        return _ALONE if FORKS.alone.value else _ON_ALL_THREADS
 
     def launch(self, call: Call) -> tuple[Any, ...] | None:
         """Run the kernel; when this returns it has run. Gives the numbers that it returns, None if it returns nothing."""

@@ -20,7 +20,7 @@ from qgraph.runtime.machine_code import NO_ARGUMENT, ONE_ARGUMENT, MachineCode, 
 ONE_DEFAULT = os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") in ("", "0")
 
 # What a launch finds in its words, one of 64 bits each: what must be as it was, what to launch, and what others look at.
-STREAM, CONTEXT, THREAD, EXECUTABLE, GET_CONTEXT, LAUNCH, OPEN, BUSY = range(8)
+STREAM, CONTEXT, THREAD, EXECUTABLE, GET_CONTEXT, LAUNCH, OPEN, BUSY, IS_CAPTURING = range(9)
 # What a patch finds: then come the nodes, each with the address of its parameters.
 COUNT, SET_PARAMETERS, PATCHED, NODES = range(4)
 
@@ -41,6 +41,7 @@ declare void @Py_IncRef(ptr)
 define ptr @launch(ptr %self, ptr %argument) {{
 entry:
   %id.place = alloca i64
+  %status.place = alloca i32
   %buffer = call ptr @PyTuple_GetItem(ptr %self, i64 0)
   %words = call ptr @PyByteArray_AsString(ptr %buffer)
   %stream = call i64 @PyLong_AsLongLong(ptr %argument)
@@ -86,7 +87,22 @@ go:
   %id = load i64, ptr %id.place
   %same.id = icmp eq i64 %id, %id.then
   %same.context = and i1 %there.is.one, %same.id
-  br i1 %same.context, label %in.context, label %elsewhere
+  br i1 %same.context, label %here, label %elsewhere
+
+here:
+  %handle = inttoptr i64 %stream to ptr
+  %capturing.word = getelementptr i64, ptr %words, i64 {IS_CAPTURING}
+  %capturing = load ptr, ptr %capturing.word
+  %is.never.captured = icmp eq ptr %capturing, null
+  br i1 %is.never.captured, label %in.context, label %ask
+
+ask:
+  %capturing.code = call i32 %capturing(ptr %handle, ptr %status.place)
+  %is.told = icmp eq i32 %capturing.code, 0
+  %status = load i32, ptr %status.place
+  %is.none = icmp eq i32 %status, 0
+  %is.free = and i1 %is.told, %is.none
+  br i1 %is.free, label %in.context, label %elsewhere
 
 elsewhere:
   call void @PyEval_RestoreThread(ptr %state)
@@ -98,7 +114,6 @@ in.context:
   %executable = load ptr, ptr %executable.word
   %launch.word = getelementptr i64, ptr %words, i64 {LAUNCH}
   %launch = load ptr, ptr %launch.word
-  %handle = inttoptr i64 %stream to ptr
   %code = call i32 %launch(ptr %executable, ptr %handle)
   call void @PyEval_RestoreThread(ptr %state)
   store i64 %busy, ptr %busy.word
@@ -203,7 +218,7 @@ def is_worth_it() -> bool:
 @lru_cache(maxsize=1)
 def _driver_has_all() -> bool:
     try:
-        for name in ("cuCtxGetId", "cuGraphLaunch", "cuGraphExecKernelNodeSetParams"):
+        for name in ("cuCtxGetId", "cuGraphLaunch", "cuStreamIsCapturing", "cuGraphExecKernelNodeSetParams"):
             address_of(name)
     except CudaError:
         return False
@@ -213,11 +228,12 @@ def _driver_has_all() -> bool:
 def launcher(words: bytearray, counter: Counter) -> Callable[[int], int | None]:
     """A function of a stream's handle that launches on it, and counts the launch, where all is as the words say.
 
-    It gives the driver's code, 0 for success. None, and nothing ran, where the stream, thread or context is another one, or the
-    word ``OPEN`` is 0. While it is in the driver other threads may run, and the word ``BUSY`` is not 0.
+    It gives the driver's code, 0 for success. None, and nothing ran, where the stream, thread or context is another one, the
+    stream is being captured, or the word ``OPEN`` is 0. While it is in the driver other threads may run, and the word ``BUSY``
+    is not 0.
 
     Args:
-        words: a buffer of ``STREAM`` ... ``BUSY``; the function holds it.
+        words: a buffer of ``STREAM`` ... ``IS_CAPTURING``; the function holds it.
         counter: counts the launches.
     """
     made: Callable[[int], int | None] = _CODE.function("launch", (words, counter.cell))

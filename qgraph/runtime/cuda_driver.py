@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from qgraph import forks
 from qgraph.errors import BackendError, CudaError
+from qgraph.forks import WAYS_OUT, in_child
 from qgraph.runtime.host_calls import Kept
 
 try:
@@ -24,6 +26,8 @@ driver: Any = _bindings
 _T = TypeVar("_T")
 
 _SUCCESS = 0
+# What cuInit says in a child process of one that has called it.
+_NOT_INITIALIZED = "CUDA_ERROR_NOT_INITIALIZED"
 _ATTRIBUTE_MULTIPROCESSORS = 16
 _ATTRIBUTE_MAJOR = 75
 _ATTRIBUTE_MINOR = 76
@@ -117,6 +121,8 @@ class DeviceContext:
         # What host functions on a thread of the driver raised.
         self.kept = Kept()
         self._waits_at_exit = False
+        # Whether this is a child process, and the context its parent's.
+        self._left_behind = False
         # Guards epoch and notes. Finalizers may run on this thread while it holds the lock.
         self.lock = threading.RLock()
         self._device = call(driver.cuDeviceGet, ordinal)
@@ -132,6 +138,12 @@ class DeviceContext:
 
     def _attribute(self, number: int) -> int:
         return int(call(driver.cuDeviceGetAttribute, driver.CUdevice_attribute(number), self._device))
+
+    def leave_behind(self) -> None:
+        """In a child process: nothing that was made exists here, and nothing can be made. The driver is not asked."""
+        self._left_behind = True
+        self.epoch += 1
+        self._retired.clear()
 
     def _retain(self) -> None:
         self._context = call(driver.cuDevicePrimaryCtxRetain, self._device)
@@ -153,7 +165,7 @@ class DeviceContext:
 
     def alive(self, epoch: int) -> bool:
         """Whether what was made at ``epoch`` still exists. Never brings a reset context back."""
-        if epoch != self.epoch:
+        if epoch != self.epoch or self._left_behind:
             return False
         # The id is only asked of a context that is active: what it answers for an inactive one is not written down.
         result = driver.cuDevicePrimaryCtxGetState(self._device)
@@ -163,6 +175,8 @@ class DeviceContext:
 
     def refresh(self) -> int:
         """The epoch now. Brings the context back if it was reset."""
+        if self._left_behind:
+            refuse_in_child()
         epoch = self.epoch
         if self.alive(epoch):
             return epoch
@@ -178,6 +192,8 @@ class DeviceContext:
         With ``stays`` that of device 0 stays current where none was, so that the next call finds it: so does CUDA's runtime
         with every thread that uses it and names no other device.
         """
+        if self._left_behind:
+            refuse_in_child()
         # The id of what is current: it fails where nothing is, and where that was reset and nobody brought it back.
         if driver.cuCtxGetId(None)[1] == self.context_id:
             return False
@@ -270,10 +286,13 @@ class _Devices:
     """The devices that were asked for so far. One object a process, under its own lock."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
         self._contexts: dict[int, DeviceContext] = {}
         self._count: int | None = None
         self.trouble = ""
+        self.ways_out = "backend='cpu' runs the same kernels compiled for the CPU"
+        # Whether this process was forked from one that uses CUDA.
+        self.forked = False
 
     def count(self) -> int:
         with self._lock:
@@ -290,13 +309,29 @@ class _Devices:
             return int(call(driver.cuDeviceGetCount))
         except CudaError as error:
             self.trouble = error.found
+            if _NOT_INITIALIZED in error.found:
+                # It was, in the parent, perhaps by another library.
+                self._refuse_forked()
             return 0
+
+    def leave_behind(self) -> None:
+        """In a child process: what the parent has is not the child's, and it cannot have its own."""
+        if not self._count:
+            return
+        self._refuse_forked()
+        for context in self._contexts.values():
+            context.leave_behind()
+        self._contexts = {}
+
+    def _refuse_forked(self) -> None:
+        self.forked, self._count = True, 0
+        self.trouble = "this process was forked from one that uses CUDA, and cannot use it itself"
+        self.ways_out = WAYS_OUT.format(what="anything uses CUDA")
 
     def get(self, ordinal: int) -> DeviceContext:
         count = self.count()
         if not 0 <= ordinal < count:
-            found = f"there is no CUDA device {ordinal}: {self.trouble or f'this process sees {count}'}"
-            raise BackendError(found, hint="use backend='cpu' where there is no GPU")
+            raise no_device(f"there is no CUDA device {ordinal}", f"this process sees {count}")
         with self._lock:
             context = self._contexts.get(ordinal)
             if context is None:
@@ -309,6 +344,18 @@ class _Devices:
 
 
 _DEVICES = _Devices()
+in_child(_DEVICES.leave_behind)
+
+
+def refuse_in_child() -> None:
+    """``BackendError`` in a process that was forked from one that uses CUDA."""
+    if _DEVICES.forked:
+        raise no_device("the cuda backend cannot run here")
+
+
+def no_device(found: str, reason: str = "") -> BackendError:
+    """The error for what needs a device that is not there; ``reason`` is why, if the driver has no trouble."""
+    return BackendError(f"{found}: {_DEVICES.trouble or reason}", hint=_DEVICES.ways_out)
 
 
 def device_count() -> int:

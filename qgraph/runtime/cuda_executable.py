@@ -30,6 +30,7 @@ from qgraph.runtime.cuda_parameters import Parameters
 from qgraph.runtime.cuda_patches import patch_kernels
 from qgraph.runtime.cuda_repeat import Ready, Repeat, again, stop
 from qgraph.runtime.cuda_resources import Resources
+from qgraph.runtime.cuda_stream import LASTING, refuse_capture
 from qgraph.runtime.results import ResultReader
 from qgraph.runtime.temporaries import Temporaries
 
@@ -241,6 +242,8 @@ class CudaExecutable(ABC):
             pushed = driver.cuCtxGetId(None)[1] != self._context_id and self._enter()
             try:
                 kept = self._resources.kept
+                if request.stream not in LASTING:
+                    refuse_capture(request.stream)
                 if kept is not None:
                     kept.about_to_launch(request.stream)
                 came_back = self._has(request)
@@ -317,6 +320,7 @@ class CudaExecutable(ABC):
                 raise CudaError("a replay needs a launch before it, which sets the arguments")
             pushed = self._enter()
             try:
+                refuse_capture(stream)
                 self._end_keeping()
                 self._run_chosen(stream)
             finally:

@@ -19,6 +19,7 @@ from qgraph.runtime import cuda_direct
 from qgraph.runtime.call import Again, Call
 from qgraph.runtime.cuda_direct import Counter
 from qgraph.runtime.cuda_driver import driver, failure
+from qgraph.runtime.cuda_stream import LASTING
 from qgraph.runtime.machine_code import new_words
 
 _ONE_AT_A_TIME: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -27,6 +28,8 @@ _PAUSE = 2e-5
 # After so many launches of a ``_Checked`` machine code takes its place, for which a compiler may have to be loaded. That takes
 # a tenth of a second, which this many launches take at least.
 _OFTEN = 50_000
+# What the driver says of a stream that is not being captured.
+_NOT_CAPTURED = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class Ready(ABC):
     def go(self) -> Callable[[int], Any]:
         """``go(stream)`` launches and counts it; gives the driver's code, 0 for success.
 
-        None, and nothing ran, where this is another stream, thread or context, or it was stopped.
+        None, and nothing ran, where this is another stream, thread or context, it is being captured, or it was stopped.
         """
 
     @property
@@ -87,7 +90,19 @@ class _Checked(Ready):
         times: after so many launches it is stopped, for something better to take its place; None: never.
     """
 
-    __slots__ = ("_busy", "_context", "_counter", "_executable", "_handle", "_launch", "_left", "_open", "_settled", "_stream")
+    __slots__ = (
+        "_busy",
+        "_context",
+        "_counter",
+        "_executable",
+        "_handle",
+        "_launch",
+        "_left",
+        "_may_be_captured",
+        "_open",
+        "_settled",
+        "_stream",
+    )
 
     def __init__(self, stream: int, what: GraphLaunch, times: int | None) -> None:
         super().__init__()
@@ -95,6 +110,7 @@ class _Checked(Ready):
         self._launch, self._settled, self._counter, self._left = what.launch, what.settled, what.counter, times
         # The stream, as the driver's bindings take it without a conversion.
         self._handle = driver.CUstream(stream)
+        self._may_be_captured = stream not in LASTING
         self._busy, self._open = False, True
 
     @property
@@ -117,6 +133,8 @@ class _Checked(Ready):
         before, self._busy = self._busy, True
         try:
             if driver.cuCtxGetId(None)[1] != self._context or not (self._settled is None or self._settled()) or not self._open:
+                return None
+            if self._may_be_captured and driver.cuStreamIsCapturing(self._handle) != _NOT_CAPTURED:
                 return None
             code = self._launch(self._executable, self._handle)[0]
             if not code:
@@ -151,6 +169,8 @@ class _Direct(Ready):
             cuda_direct.LAUNCH: cuda_direct.address_of("cuGraphLaunch"),
             cuda_direct.OPEN: 1,
             cuda_direct.BUSY: 0,
+            # Asking takes some of the time of a launch; the default stream is never captured.
+            cuda_direct.IS_CAPTURING: 0 if stream in LASTING else cuda_direct.address_of("cuStreamIsCapturing"),
         }
         buffer, self._words = new_words([values[number] for number in range(len(values))])
         self._launch = cuda_direct.launcher(buffer, what.counter)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from qgraph.errors import ArgumentError, QGraphError
+from qgraph.errors import ArgumentError, CudaError, QGraphError
 from qgraph.runtime.cuda_driver import DeviceContext, call, driver
 
 DEFAULT_STREAM = 0
@@ -38,10 +38,15 @@ def handle_of(stream: object) -> int:
     if protocol is not None:
         pair = protocol() if callable(protocol) else protocol
         try:
-            _version, handle = pair
+            version, handle = pair
         except (TypeError, ValueError) as error:
             found = f"__cuda_stream__ of {type(stream).__name__} gave {pair!r}, not (version, handle)"
             raise ArgumentError(found) from error
+        if version != 0:
+            raise ArgumentError(
+                f"__cuda_stream__ of {type(stream).__name__} has version {version!r}, and only version 0 is known",
+                hint="pass the stream's handle as an int",
+            )
         return _valid(handle, stream)
     for name in ("cuda_stream", "ptr", "handle"):
         value = getattr(stream, name, None)
@@ -75,10 +80,33 @@ def is_capturing(stream: int) -> bool:
     return int(call(driver.cuStreamIsCapturing, stream)) != 0
 
 
+def refuse_capture(stream: int) -> None:
+    """Refuse to launch on a stream that is being captured: the capture would keep the arguments that the graph has now.
+
+    Later launches patch arguments in the executable graph, of which whoever replays the capture would see nothing. The default
+    stream is never captured, so nobody asks about it.
+
+    Raises:
+        CudaError: it is being captured.
+    """
+    if stream not in LASTING and is_capturing(stream):
+        raise CudaError(
+            f"the stream {stream:#x} is being captured into a graph, and a kernel's launch cannot be: nothing ran",
+            hint="call the kernel before or after the capture (torch.cuda.graph, CuPy's begin_capture): "
+            "each call is one graph launch by itself",
+        )
+
+
 def order_after(stream: int, other: int) -> None:
-    """What ``stream`` gets from now on starts after what ``other`` has now. The host does not wait."""
+    """What ``stream`` gets from now on starts after what ``other`` has now. The host does not wait.
+
+    Raises:
+        CudaError: one of them is being captured: who waits for such a stream is captured, too.
+    """
     if _same(stream, other):
         return
+    refuse_capture(stream)
+    refuse_capture(other)
     event = call(driver.cuEventCreate, _NO_TIMING)
     try:
         call(driver.cuEventRecord, event, other)

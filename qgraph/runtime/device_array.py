@@ -235,6 +235,7 @@ class DeviceArray:
 
     def _check_alive(self) -> None:
         if not self.alive:
+            cuda_driver.refuse_in_child()
             raise ArgumentError("this device array's memory is gone: the device was reset", hint="make the array again")
 
     # --- as any sequence ---

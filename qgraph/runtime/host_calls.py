@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from qgraph import forks
 from qgraph.language import call_c_function, is_c_function, pointer_to
 from qgraph.program import WORD, ConstantType, HostCall, Result, Slot
 from qgraph.runtime.results import ResultReader
@@ -33,7 +34,7 @@ class Kept:
     __slots__ = ("_error", "_later", "_lock", "_sources")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._error: BaseException | None = None
         self._later = 0
         self._sources: tuple[Source, ...] = ()

@@ -104,6 +104,12 @@ class HostValues:
                         value.span,
                         hint="give it a divisor other than 0",
                     ) from None
+                if "negative shift count" in str(failure):
+                    raise ArgumentError(
+                        f"`{value.text or value.source}` shifts by a negative number",
+                        value.span,
+                        hint="shift the other way, or test the number first",
+                    ) from None
                 if "slice(" in value.source and "zero" in str(failure):
                     hint = "a slice needs a step other than 0"
                     raise ArgumentError(f"the step of `{value.text}` is 0", value.span, hint=hint) from None

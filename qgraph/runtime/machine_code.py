@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from qgraph import forks
 
 # How CPython calls a function: without an argument, with one, with an array and the number of them.
 NO_ARGUMENT, ONE_ARGUMENT, ARGUMENTS = 0x0004, 0x0008, 0x0080
@@ -38,7 +39,7 @@ class MachineCode:
         self._text, self._calls = text, calls
         self._wanted = self._fails = False
         # A signal's handler may want it while this very thread compiles.
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
         # Code lives as long as its engine, and functions look at methods: nothing leaves this list, and the first is used.
         self._made: list[tuple[Any, dict[str, _MethodDef]]] = []
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import threading
 import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from qgraph import forks
 from qgraph.compiled import SEVERAL, WARP, Parameter, SimulatorPlan, TaskCode, slots_dtype
 from qgraph.program import Branch, HostCall, Loop
 from qgraph.runtime.array_view import ArrayView, view_of_host
@@ -31,7 +31,7 @@ _STANDS_FOR = 32
 _REASON = "the CUDA kernels run on Numba's simulator"
 _ONE_BLOCK = f"{_REASON}, the whole kernel as one block"
 # A kernel has one place where it finds which of its threads runs. A host call may launch another kernel in between.
-_LOCK = threading.RLock()
+_LOCK = forks.rlock()
 
 
 @dataclass(frozen=True, slots=True)

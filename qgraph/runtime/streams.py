@@ -13,7 +13,7 @@ from qgraph.runtime import cuda_driver
 from qgraph.runtime.adopt import stream_finder, stream_finder_of
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.cuda_memory import Buffer
-from qgraph.runtime.cuda_stream import handle_of, order_after
+from qgraph.runtime.cuda_stream import handle_of, order_after, refuse_capture
 from qgraph.runtime.device_array import DeviceArray
 from qgraph.runtime.transfer import StagingPool, stage
 
@@ -142,6 +142,8 @@ def stage_host_arrays(
     if all(view.device is not None for view in views):
         return None
     device = cuda_driver.device(variant.device)
+    with device.activate():
+        refuse_capture(streams.current())
     pool = _POOLS.by_device.get(variant.device)
     if pool is None:
         pool = _POOLS.by_device.setdefault(variant.device, StagingPool(device))
@@ -150,6 +152,16 @@ def stage_host_arrays(
     for index, view in zip(variant.arrays, staged, strict=True):
         moved[index] = view
     return tuple(moved), finish
+
+
+def before_building(device: int, stream: int) -> None:
+    """Refuse to build an executable for a launch on a stream that is captured: memory cannot be had meanwhile.
+
+    Raises:
+        CudaError: it is.
+    """
+    with cuda_driver.device(device).activate():
+        refuse_capture(stream)
 
 
 def synchronize_all() -> None:

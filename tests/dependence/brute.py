@@ -22,7 +22,6 @@ from qgraph.dependence.relations import example
 from qgraph.errors import DataRaceError
 from qgraph.frontend.accesses import Accesses
 from qgraph.frontend.races import Judgement, judge
-from qgraph.frontend.walk import collect
 from qgraph.program import Race
 from tests.dependence.facts import facts_of
 from tests.dependence.nests import FUNCTIONS, Nest, nest
@@ -171,7 +170,11 @@ def wrong_witness(race: Race, scope: dict[str, Any], logs: list[Log], same: str,
         return "" if re.search(r"range\(.*, q\)", source) else "no example"
     for log in logs:
         for first, second, (array, element) in log.conflicts():
-            if (first, second) == (shown.first, shown.second) and shown.element in ((), element) and array == aliases.get(race.array, race.array):
+            if (
+                (first, second) == (shown.first, shown.second)
+                and shown.element in ((), element)
+                and array == aliases.get(race.array, race.array)
+            ):
                 return ""
     return f"the example does not conflict: {shown}"
 
@@ -238,8 +241,12 @@ def main() -> int:
                 shown += 1
                 still = smaller(each, lambda it: tried(it).verdict == "assumed")
                 print(f"--- undecided {number} same={each.same}: {tried(still).reason}\n{still.source}", flush=True)
-    print(f"{options.count} loops, seed {options.seed}: {dict(verdicts)}; {crashes} crashes; {calls} calls, {vacuous} loops without any")
-    print(f"wrong: {wrong}; undecided: {verdicts['assumed']}, of which {plain} use no data, and {affine} are affine (of {affines})")
+    print(
+        f"{options.count} loops, seed {options.seed}: {dict(verdicts)}; {crashes} crashes; {calls} calls, {vacuous} loops without any"
+    )
+    print(
+        f"wrong: {wrong}; undecided: {verdicts['assumed']}, of which {plain} use no data, and {affine} are affine (of {affines})"
+    )
     print("reasons:", *(f"\n  {number:5} {reason}" for reason, number in reasons.most_common()))
     print("undecided of those made of:", *(f"\n  {undecided[word]:5} of {made[word]:5} {word}" for word in sorted(made)))
     print("slowest:", *(f"\n{seconds:.2f} s\n{source}" for seconds, source in slowest))

@@ -59,7 +59,9 @@ class Maker:
         if kind == 6:
             return self.pick("n - 1", "n + 1", "x.shape[0] - 1", "a.shape[1] - 1", "n + m", "2 * n")
         if kind == 7 and self.one_in(2):
-            return self.note("bounds by //, min, max", self.pick("n // 2", "min(n, m)", "max(n, 1)", "x.shape[0] // 2", "min(n, 3)"))
+            return self.note(
+                "bounds by //, min, max", self.pick("n // 2", "min(n, m)", "max(n, 1)", "x.shape[0] // 2", "min(n, 3)")
+            )
         return str(self.random.randint(0, 7))
 
     def range(self, outer: list[str]) -> str:
@@ -69,7 +71,15 @@ class Maker:
             i = self.random.choice(outer)
             self.made_of.add("triangular")
             start, stop = self.random.choice(
-                [("0", i), ("0", f"{i} + 1"), (i, stop), (f"{i} + 1", stop), (i, f"{i} + 2"), (f"2 * {i}", f"2 * {i} + 2"), ("1", i)]
+                [
+                    ("0", i),
+                    ("0", f"{i} + 1"),
+                    (i, stop),
+                    (f"{i} + 1", stop),
+                    (i, f"{i} + 2"),
+                    (f"2 * {i}", f"2 * {i} + 2"),
+                    ("1", i),
+                ]
                 + ([(f"max(0, {i} - 1)", f"min({stop}, {i} + 2)")] if self.one_in(2) else [])
             )
         step = self.random.randrange(12)
@@ -109,7 +119,9 @@ class Maker:
         if kind == 5:
             return self.note("// by a size", f"({text}) // {self.pick('n', 'x.shape[0]')}")
         if kind == 6:
-            return self.note("min or max", f"{self.pick('min', 'max')}({text}, {self.pick('0', '3', 'n', 'x.shape[0] - 1', 'm')})")
+            return self.note(
+                "min or max", f"{self.pick('min', 'max')}({text}, {self.pick('0', '3', 'n', 'x.shape[0] - 1', 'm')})"
+            )
         if kind == 7:
             return self.note("min or max", f"min(max({text}, 0), x.shape[0] - 1)")
         if kind == 8:
@@ -117,7 +129,9 @@ class Maker:
         if kind == 9:
             return self.note("conditional index", f"({text} if {self.test(names)} else {self.affine(names)})")
         if kind == 10:
-            return self.note("products", f"{self.random.choice(names)} * {self.pick('n', 'm', 'a.shape[1]', 'q')} + {self.affine(names)}")
+            return self.note(
+                "products", f"{self.random.choice(names)} * {self.pick('n', 'm', 'a.shape[1]', 'q')} + {self.affine(names)}"
+            )
         if kind == 11 and self.one_in(2):
             return self.note("cast", f"{self.pick('int', 'int64', 'int8')}({text})")
         if kind == 12 and self.one_in(3):
@@ -138,7 +152,10 @@ class Maker:
         if kind == 4:
             return self.note("% in a guard", f"{i} % {self.pick('2', '3')} {self.pick('==', '!=')} {self.pick('0', '1')}")
         if kind == 5:
-            return self.note("chained comparison", f"{self.pick('0', '1')} <= {self.affine(names)} < {self.pick('n', 'm', '4', 'x.shape[0]')}")
+            return self.note(
+                "chained comparison",
+                f"{self.pick('0', '1')} <= {self.affine(names)} < {self.pick('n', 'm', '4', 'x.shape[0]')}",
+            )
         if kind == 6:
             if self.one_in(6):
                 return self.note("guard on data", f"d[{i}] > 0")
@@ -174,7 +191,9 @@ class Maker:
         cuts = [":", "1:-1", "2:", ":-2", "1:", "::2", f"{start}:{start} + 2", f"{start}:{stop}", f":{start}", f"{start}:"]
         cut = self.random.choice(cuts)
         self.made_of.add("slices")
-        return self.random.choice([f"x[{cut}]", f"x[{cut}]", f"y[{cut}]", f"a[{self.index(names)}, {cut}]", f"a[{cut}, {self.index(names)}]"])
+        return self.random.choice(
+            [f"x[{cut}]", f"x[{cut}]", f"y[{cut}]", f"a[{self.index(names)}, {cut}]", f"a[{cut}, {self.index(names)}]"]
+        )
 
     def value(self, names: list[str]) -> str:
         """What a statement stores; it changes with the iteration."""
@@ -190,7 +209,10 @@ class Maker:
         if kind == 7:
             return self.note("a func reads", f"{self.pick('get', 'left')}({self.pick('x', 'y')}, {self.index(names)}) + {i}")
         if kind == 8 and self.one_in(2):
-            return self.note("a func reads", f"get({self.pick('a[' + self.index(names) + ']', 'x[' + self.affine(names) + ':]')}, {self.index(names)}) + {i}")
+            return self.note(
+                "a func reads",
+                f"get({self.pick('a[' + self.index(names) + ']', 'x[' + self.affine(names) + ':]')}, {self.index(names)}) + {i}",
+            )
         return i
 
     def simple(self, names: list[str]) -> str:
@@ -216,11 +238,22 @@ class Maker:
             part = self.pick(f"a[{self.index(names)}]", f"x[{self.affine(names)}:]", "x[1:]", f"x[:{self.affine(names)}]")
             return self.note("a func writes a part", f"{self.pick('put', 'add')}({part}, {self.index(names)}, {names[0]})")
         if kind == 20:
-            return self.note("slices are stored", f"{self.whole(names)} = {self.pick('1', names[0], names[0], self.whole(names) + ' + ' + names[0])}")
+            return self.note(
+                "slices are stored",
+                f"{self.whole(names)} = {self.pick('1', names[0], names[0], self.whole(names) + ' + ' + names[0])}",
+            )
         if kind == 21:
-            return self.note("a name for an integer", f"k = {self.index(names)}\n{self.pick('x', 'y')}[k] = x[k{self.pick('', ' + 1', ' - 1')}] + {names[0]}")
+            return self.note(
+                "a name for an integer",
+                f"k = {self.index(names)}\n{self.pick('x', 'y')}[k] = x[k{self.pick('', ' + 1', ' - 1')}] + {names[0]}",
+            )
         if kind == 22:
-            return self.note("a swap", f"{place}, x[0] = {self.place(names)} + {names[0]}, {names[0]}" if self.one_in(3) else f"{place} = {self.value(names)}")
+            return self.note(
+                "a swap",
+                f"{place}, x[0] = {self.place(names)} + {names[0]}, {names[0]}"
+                if self.one_in(3)
+                else f"{place} = {self.value(names)}",
+            )
         return f"{place} = {self.value(names)}"
 
     def statements(self, names: list[str], depth: int = 0) -> list[str]:
@@ -263,9 +296,15 @@ class Maker:
             body += self.statements(names)
         text = "\n".join(body)
         if re.search(r"\br\b", text):
-            body.insert(0, f"r = {self.pick('a[' + self.index(names) + ']', 'a[' + names[0] + ']', 'a[' + names[-1] + ']', 'a[:, ' + names[0] + ']')}")
+            body.insert(
+                0,
+                f"r = {self.pick('a[' + self.index(names) + ']', 'a[' + names[0] + ']', 'a[' + names[-1] + ']', 'a[:, ' + names[0] + ']')}",
+            )
         if re.search(r"\bw\b", text):
-            body.insert(0, f"w = {self.pick('x[' + self.affine(names) + ':]', 'x[1:]', 'x[::2]', 'x[:' + self.affine(names) + ']', 'x[::-1]', 'a[' + names[0] + ', 1:]')}")
+            body.insert(
+                0,
+                f"w = {self.pick('x[' + self.affine(names) + ':]', 'x[1:]', 'x[::2]', 'x[:' + self.affine(names) + ']', 'x[::-1]', 'a[' + names[0] + ', 1:]')}",
+            )
         lines = [header, *_inside(body)]
         if self.one_in(12):
             lines = [f"for t in serial(range({self.pick('3', 'm', '1, n')})):", *_inside(lines)]

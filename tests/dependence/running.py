@@ -261,9 +261,7 @@ def run(
     logs = [Log()]
     contents = data or {}
     first = logs[0]
-    arrays = {
-        name: Memory(first, name, tuple(map(range, shape)), contents.get(name, ())) for name, shape in shapes.items()
-    }
+    arrays = {name: Memory(first, name, tuple(map(range, shape)), contents.get(name, ())) for name, shape in shapes.items()}
     for pair in same.split():
         name, other = pair.split("=")
         arrays[name] = arrays[other]
@@ -291,4 +289,3 @@ def run(
             return None
         raise
     return logs
-

@@ -24,8 +24,10 @@ import pytest
 from numba import cuda
 
 import qgraph
+from tests.messages import fault_of, made_names
 
 GOLDENS = Path(__file__).parent / "goldens"
+SOURCE = Path(__file__).read_text()
 POISON = 77
 
 pytestmark = pytest.mark.needs("compiler")
@@ -1913,6 +1915,109 @@ def names_an_array_in_a_global_tuple():
     return kernel, (floats(),)
 
 
+@bad(SYNTAX)
+def names_an_array_in_a_global_tuple_by_number():
+    def kernel(x):
+        for i in range(3):
+            x[i] = NESTED[i % 1][i]
+
+    return kernel, (floats(),)
+
+
+RECORD = np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")])[0]
+
+
+@bad(SYNTAX)
+def names_a_record():
+    def kernel(x):
+        for i in range(3):
+            x[i] = RECORD["b"]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_an_njit_function_of_an_array():
+    table = floats()
+
+    @numba.njit
+    def look_up(k):
+        return table[k]
+
+    def kernel(x):
+        for i in range(3):
+            x[i] = look_up(i)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_without_a_value():
+    def kernel(x):
+        for i in range(3):
+            x[i] = later
+
+    if kernel.__name__ != "kernel":
+        later = 3
+    return kernel, (floats(),)
+
+
+COUNTER = iter(range(100))
+
+
+@bad(SYNTAX)
+def static_of_something_else_each_time():
+    def kernel(x):
+        for i in range(3):
+            x[i] = qgraph.static(next(COUNTER))
+
+    return kernel, (floats(),)
+
+
+class Changing(type):
+    @property
+    def state(cls):
+        return object()
+
+
+class Changes(metaclass=Changing):
+    pass
+
+
+@bad(SYNTAX)
+def names_an_attribute_that_is_another_each_time():
+    def kernel(x):
+        for i in range(3):
+            x[i] = Changes.state
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_another_code():
+    def kernel(x):
+        x[0] = 1
+
+    def other(x):
+        x[0] = 2
+
+    made = qgraph.kernel(kernel, backend="cpu")
+    kernel.__code__ = other.__code__
+    return lambda: made(floats())
+
+
+@bad(SYNTAX)
+def syntax_another_source():
+    def kernel(x):
+        x[0] = 1
+
+    def other(x):
+        x[0] = 2
+
+    kernel.__code__ = other.__code__.replace(co_firstlineno=kernel.__code__.co_firstlineno)
+    return kernel, (floats(),)
+
+
 @bad(ARGUMENT)
 def call_a_negative_size():
     def kernel(x, n):
@@ -2520,8 +2625,8 @@ def type_of_a_function_of_numpy_that_kernels_lack():
     return kernel, (floats(),)
 
 
-@bad(TYPES)
-def type_of_an_array_that_is_made_in_a_loop():
+@bad(SYNTAX)
+def an_array_that_is_made_in_a_loop():
     def kernel(x):
         for i in range(x.shape[0]):
             t = np.zeros(3)
@@ -2710,6 +2815,329 @@ def an_option_that_is_no_bool():
     return lambda: qgraph.kernel(fuse=1)
 
 
+# --- new arrays, and what funcs give ------------------------------------------------------------------------------------
+
+
+MAKERS = {
+    "cumsum": "np.cumsum(x)",
+    "sort": "np.sort(x)",
+    "flip": "np.flip(x)",
+    "outer": "np.outer(x, y)",
+    "copy": "np.copy(x)",
+    "linspace": "np.linspace(0, 1, 5)",
+    "arange": "np.arange(5)",
+    "ones": "np.ones(5)",
+    "product_of_a_matrix": "u @ x",
+    "reshape": "np.reshape(x, (5, 1))",
+    "astype": "x.astype(np.float32)",
+    "concatenate": "np.concatenate((x, y))",
+    "real_part": "z.real",
+}
+
+
+@qgraph.func
+def same_array(v):
+    return v
+
+
+@qgraph.func
+def one_of_two(v, w):
+    if v[0] > 0:
+        return v[1:]
+    return w[1:]
+
+
+@qgraph.func
+def from_a_loop(v, w):
+    for i in qgraph.serial(range(3)):
+        if v[i] > 1:
+            return v
+    return w
+
+
+@qgraph.func
+def sum_and_largest(v):
+    return np.sum(v), np.max(v)
+
+
+@qgraph.func
+def put_first(values):
+    values[0] = 2.0
+
+
+@bad(SYNTAX)
+def an_array_from_two_branches():
+    def kernel(x, y):
+        x[1:] = one_of_two(x, y)
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def an_array_from_a_loop():
+    def kernel(x, y):
+        x[:] = from_a_loop(x, y)
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def an_array_of_one_call_or_another():
+    def kernel(x, y, n):
+        w = same_array(x) if n > 1 else same_array(y)
+        x[:] = w
+
+    return kernel, (floats(), floats(), 3)
+
+
+@bad(SYNTAX)
+def a_tuple_of_a_func_as_a_number():
+    def kernel(x):
+        x[0] = 2 * sum_and_largest(x)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_tuple_of_a_func_for_three_elements():
+    def kernel(x):
+        x[0], x[1], x[2] = sum_and_largest(x)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_field_of_what_a_func_gives():
+    def kernel(x):
+        x[0] = sum_and_largest(x).least
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def an_array_unpacked_into_elements():
+    def kernel(x, y):
+        x[0], x[1] = same_array(y)
+
+    return kernel, (floats(), floats(2))
+
+
+@bad(SYNTAX)
+def an_array_for_one_element():
+    def kernel(x, y):
+        x[0] = same_array(y)
+
+    return kernel, (floats(), floats())
+
+
+@bad(TYPES)
+def type_an_array_for_one_element_in_a_loop():
+    def kernel(x, y):
+        for i in range(3):
+            x[i] = y
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def an_element_of_a_tuple_that_is_assigned():
+    def kernel(x, y):
+        put_first((x, y))
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def a_size_that_a_branch_changes():
+    def kernel(x):
+        n = x.shape[0]
+        if x[0] > 1:
+            n = 2
+        t = qgraph.zeros(n)
+        x[0] = t[0]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_temporary_like_a_part_of_a_length_of_the_device():
+    def kernel(x, k):
+        t = qgraph.empty_like(x[k[0] :])
+        t[:] = 2.0
+
+    return kernel, (floats(), ints())
+
+
+@bad(TYPES)
+def a_new_array_as_a_condition():
+    def kernel(x):
+        if np.ones(5) > x:
+            x[0] = 1.0
+
+    return kernel, (floats(),)
+
+
+# --- numbers that CPython or NumPy computes in another way ----------------------------------------------------------------
+
+
+@bad(TYPES)
+def type_a_function_of_bytes_is_a_float16():
+    def kernel(k, y):
+        for i in range(y.shape[0]):
+            y[i] = np.sqrt(k[i])
+
+    return kernel, (np.arange(5, dtype=np.int8), floats())
+
+
+@bad(TYPES)
+def type_numbas_own_function_of_bytes_is_a_float16():
+    def kernel(k, y):
+        for i in range(y.shape[0]):
+            y[i] = np.nextafter(k[i], k[i])
+
+    return kernel, (np.arange(5, dtype=np.uint8), floats())
+
+
+@bad(TYPES)
+def type_an_integer_or_a_float_is_stored_as_an_integer():
+    def kernel(k, y):
+        for i in range(y.shape[0]):
+            y[i] = max(k[i], 0.5)
+
+    return kernel, (ints(), ints())
+
+
+@bad(TYPES)
+def type_an_integer_on_one_path_and_a_float_on_the_other_is_counted():
+    def kernel(k, y):
+        for i in range(y.shape[0]):
+            y[i] = int(k[i] if k[i] > 2 else 0.5)
+
+    return kernel, (ints(), floats())
+
+
+@bad(TYPES)
+def type_negative_elements_may_be_least_of_what_has_no_sign():
+    def kernel(h, e):
+        for i in range(e.shape[0]):
+            h[i % 2] = min(h[i % 2], e[i])
+
+    return kernel, (np.ones(2, np.uint32), ints())
+
+
+@bad(TYPES)
+def type_a_negative_literal_is_least_of_what_has_no_sign():
+    def kernel(h):
+        for i in range(10):
+            qgraph.atomic_min(h, i % 2, -1)
+
+    return kernel, (np.ones(2, np.uint32),)
+
+
+@bad(TYPES)
+def type_narrow_elements_may_be_least_of_what_has_no_sign():
+    def kernel(h, e):
+        for i in range(e.shape[0]):
+            h[0] = min(h[0], e[i])
+
+    return kernel, (np.ones(2, np.uint64), np.arange(5, dtype=np.int16))
+
+
+@bad(TYPES)
+def type_round_of_a_float_that_may_be_pythons_or_numpys():
+    def kernel(x):
+        t = 0.0
+        for i in range(x.shape[0]):
+            t += x[i]
+        return round(t, 2)
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def what_a_func_makes_as_a_condition():
+    def kernel(x):
+        while same_array(x) < 3:
+            x[0] += 1.0
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_prefix_sum():
+    def kernel(x, y):
+        y[:] = np.cumsum(x)
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def a_matrix_times_a_vector():
+    def kernel(u, x, y):
+        y[:] = u @ x
+
+    return kernel, (np.eye(5), floats(), floats())
+
+
+@bad(SYNTAX)
+def a_copy_with_a_name():
+    def kernel(x):
+        c = np.copy(x)
+        x[0] = c[1]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_reshaped_array_and_a_size():
+    def kernel(x):
+        n = x.shape[0]
+        w = np.reshape(x, (n, 1))
+        t = qgraph.zeros(n)
+        x[0] = t[0] + w[0, 0]
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_round_of_a_python_float_to_some_digits():
+    def kernel(f, n):
+        return round(f, n)
+
+    return kernel, (0.5, 2)
+
+
+@bad(ARGUMENT)
+def call_a_shift_by_a_negative_number():
+    def kernel(n):
+        return n << (n - 6)
+
+    return kernel, (5,)
+
+
+@bad(ARGUMENT)
+def call_a_range_shifted_by_a_negative_number():
+    def kernel(x, n):
+        for i in range(8 >> n):
+            x[i] = 1.0
+
+    return kernel, (floats(), -1)
+
+
+class OneBased(np.ndarray):
+    def __getitem__(self, index):
+        return super().__getitem__(index - 1)
+
+
+@bad(ARGUMENT, caret=False)
+def call_an_array_that_indexes_in_its_own_way():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = 1.0
+
+    return kernel, (floats().view(OneBased),)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_message(name, request):
     case = CASES[name]
@@ -2760,6 +3188,38 @@ def test_cuda_says_the_same_of_the_same_line(name):
     with pytest.raises(TYPES) as caught:
         qgraph.kernel(backend="cuda")(getattr(kernel, "__wrapped__", kernel)).ptx(*arguments)
     assert (caught.value.found, caught.value.span.line) == (on_cpu.found, on_cpu.span.line)
+
+
+NEW_ARRAYS = """
+import numpy as np
+import qgraph
+
+def kernel(x, y, u, z, out):
+    {statement}
+"""
+
+
+@pytest.mark.parametrize("statement", ["out[:] = {}", "out[:] = 2 * {}", "w = {}", "out[0] = {}", "w = {}[1:]"])
+@pytest.mark.parametrize("made", MAKERS.values(), ids=MAKERS)
+def test_a_new_array_is_refused_with_what_to_write_instead(statement, made, tmp_path):
+    path = tmp_path / "kernels.py"
+    source = NEW_ARRAYS.format(statement=statement.format(made))
+    path.write_text(source)
+    names: dict[str, Any] = {}
+    exec(compile(source, path, "exec"), names)
+    with pytest.raises(SYNTAX) as caught:
+        qgraph.kernel(backend="cpu")(names["kernel"]).plan(floats(), floats(), np.eye(5), np.zeros(5, complex), floats())
+    error = caught.value
+    assert made in error.found
+    assert not fault_of(error, source)
+    if not statement.startswith("out[0]"):
+        assert "is a new array" in error.found
+        assert any(word in error.hint for word in ("for i in", "t = qgraph.", "[::-1]", "[:, None]", "before the call"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_golden_has_a_name_that_its_reader_did_not_write(name):
+    assert made_names((GOLDENS / f"{name}.txt").read_text(), SOURCE) == []
 
 
 def test_every_golden_belongs_to_a_case():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math as m
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+import pytest
 
 import qgraph
 
@@ -289,3 +290,182 @@ def test_a_kernel_keeps_the_functions_name_and_docstring(rig):
     kernel = rig.kernel(defaults)
     assert kernel.__name__ == "defaults"
     assert kernel.__wrapped__ is defaults
+
+
+# --- funcs that give arrays, and tuples of them -------------------------------------------------------------------------
+
+
+@qgraph.func
+def itself(v):
+    return v
+
+
+@qgraph.func
+def all_but_one(v):
+    return v[1:]
+
+
+@qgraph.func
+def all_but_one_after_a_loop(v):
+    for i in range(v.shape[0]):
+        v[i] += 1.0
+    return v[1:]
+
+
+@qgraph.func
+def turned_round(v):
+    w = v[::-1]
+    return w
+
+
+@qgraph.func
+def of_a_func(v):
+    return all_but_one(itself(v))
+
+
+@qgraph.func
+def made(v):
+    n = v.shape[0]
+    t = qgraph.zeros(n)
+    for i in range(n):
+        t[i] = 2 * v[i]
+    return t
+
+
+@qgraph.func
+def part_of_what_is_made(v):
+    t = np.empty_like(v)
+    t[:] = v
+    return t[1:]
+
+
+@qgraph.func
+def with_a_size_of_the_device(v):
+    k = int(v[1])
+    return v[k:]
+
+
+ARRAYS = [itself, all_but_one, all_but_one_after_a_loop, turned_round, of_a_func, made, part_of_what_is_made]
+
+
+def assigned(f: qgraph.Static, x, y):
+    n = f(x).shape[0]
+    y[:n] = f(x)
+
+
+def in_an_expression(f: qgraph.Static, x, y):
+    y[1:4] = 2 * f(x)[:3] + y[:3]
+    y[4:6] = f(f(x))[:2]
+
+
+def added(f: qgraph.Static, x, y):
+    y[1:4] += f(x)[:3]
+
+
+def summed(f: qgraph.Static, x, y):
+    y[0] = np.sum(f(x)) + f(x).sum() + f(x)[1] + np.dot(f(x), f(x)) + f(x) @ f(x)
+
+
+def named(f: qgraph.Static, x, y):
+    w = f(x)
+    for i in range(3):
+        w[i] = 4.0 + y[i]
+    y[5] = w[1]
+
+
+def named_in_a_serial_loop(f: qgraph.Static, x, y):
+    for _ in qgraph.serial(range(2)):
+        w = f(x)
+        for i in range(3):
+            y[i] += w[i]
+
+
+def in_a_branch(f: qgraph.Static, x, y):
+    if x[0] >= 0:
+        y[1:4] = f(x)[:3]
+    for i in range(3):
+        x[i] = y[i]
+
+
+@pytest.mark.parametrize("f", [*ARRAYS, with_a_size_of_the_device], ids=lambda f: f.function.__name__)
+@pytest.mark.parametrize(
+    "kernel", [assigned, in_an_expression, added, summed, named, named_in_a_serial_loop, in_a_branch], ids=lambda k: k.__name__
+)
+def test_funcs_that_give_arrays(kernel, f, check):
+    check(kernel, lambda: (f, np.arange(8.0), np.linspace(3, 4, 8)))
+
+
+def test_a_name_for_what_a_func_gives_is_the_array_that_a_loop_writes():
+    tasks = qgraph.kernel(backend="cpu")(named).plan(itself, np.arange(8.0), poisoned(8)).tasks
+    assert [(task.effects.reads, task.effects.writes) for task in tasks] == [({"y"}, {"x"}), ({"x"}, {"y"})]
+
+
+@qgraph.func
+def energies(v):
+    return np.sum(v * v), np.max(v)
+
+
+@qgraph.func
+def two_parts(v):
+    return v[1:], v[0]
+
+
+class Energies(NamedTuple):
+    kinetic: Any
+    potential: Any
+
+
+@qgraph.func
+def named_energies(v):
+    return Energies(np.sum(v), (np.max(v), v[1:]))
+
+
+def tuples_into_elements(x, y, z):
+    y[0], z[0] = energies(x)
+    y[1], (z[1], z[2]) = x[3], energies(x)
+    y[3], y[2] = y[2], energies(y)[0]
+    y[4], (z[3], z[4]) = named_energies(x)[0], (named_energies(x).potential[0], 2)
+
+
+def test_tuples_of_funcs_are_assigned_to_elements(check):
+    check(tuples_into_elements, lambda: (np.arange(1.0, 6.0), np.arange(5.0), np.arange(5.0)))
+
+
+def arrays_in_tuples(x, y):
+    w, first = two_parts(x)
+    y[:4] = w
+    y[4] = first
+    w[1] = 7.0
+    t = (x, y)
+    t[1][0] = 3.0
+    y[1] = named_energies(x).potential[1][2]
+    y[2:4] = Energies(x[1:], 2.0).kinetic[:2] * Energies(x[0], all_but_one(x)).potential[1]
+
+
+def test_arrays_in_tuples_of_funcs(check):
+    check(arrays_in_tuples, lambda: (np.arange(5.0), poisoned(5)))
+
+
+@qgraph.func
+def with_a_scratch_array(x, y):
+    n = x.shape[0]
+    m = len(x) if n > 3 else 3
+    t = qgraph.zeros(n)
+    s = np.empty((m, 2), dtype=x.dtype)
+    for i in range(n):
+        t[i] = x[i]
+        s[i, 1] = 3 * x[i]
+    for i in range(n):
+        y[i] = t[n - 1 - i] + s[i, 1]
+
+
+def sizes_in_funcs(x, y):
+    with_a_scratch_array(x, y)
+    with_a_scratch_array(x[1:], y[: x.shape[0] - 1])
+    for _ in qgraph.serial(range(2)):
+        with_a_scratch_array(y, x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_the_size_of_a_temporary_has_a_name_in_a_func(dtype, check):
+    check(sizes_in_funcs, lambda: (np.arange(5).astype(dtype), poisoned(5, dtype=dtype)))

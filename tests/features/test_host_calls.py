@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -355,3 +356,100 @@ def test_events_stand_in_the_plan_as_barriers():
     assert [node.kind for node in plan.nodes] == ["wait", "kernel", "record"]
     assert plan.edges == ((0, 1), (1, 2))
     assert "wait event" in str(plan)
+
+
+# --- what a callback gets may be loops ----------------------------------------------------------------------------------
+
+
+@qgraph.func
+def total(x):
+    s = 0.0
+    for i in range(x.shape[0]):
+        s += x[i]
+    return s
+
+
+ARGUMENTS = ["np.sum(x)", "total(x) * 2", "x[0] + np.max(x)", "3", "x[1]", "min(total(x), np.sum(x))"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_arguments_are_made_of_loops(rig, seed, tmp_path):
+    random = Random(seed)
+    calls = [", ".join(random.choices(ARGUMENTS, k=random.randint(1, 3))) for _ in range(3)]
+    loop = "    for i in range(x.shape[0]):\n        x[i] += 1\n"
+    between = [random.choice([loop, "    x[0] = x[0] + 5\n", ""]) for _ in calls]
+    body = "".join(f"{before}    qgraph.host_callback(see, {call})\n" for before, call in zip(between, calls, strict=True))
+    seen = []
+    file = tmp_path / "made.py"
+    file.write_text(f"def kernel(x):\n{body}")
+    names = {"qgraph": qgraph, "np": np, "total": total, "see": lambda *values: seen.append(values)}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    finish(rig.kernel(names["kernel"]), floats(rig))
+    found = seen.copy()
+    seen.clear()
+    qgraph.kernel(names["kernel"]).reference(np.arange(5.0))
+    assert len(found) == 3
+    assert found == [pytest.approx(values) for values in seen]
+
+
+# --- what is no C function of one pointer -------------------------------------------------------------------------------
+
+OTHER_FUNCTIONS = {
+    "it takes c_int, c_int and returns nothing": ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_int),
+    "it takes nothing and returns nothing": ctypes.CFUNCTYPE(None),
+    "it takes c_long and returns nothing": ctypes.CFUNCTYPE(None, ctypes.c_long),
+    "it takes c_double and returns nothing": ctypes.CFUNCTYPE(None, ctypes.c_double),
+    "it takes c_void_p, c_void_p and returns nothing": ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p),
+    "it takes c_void_p and returns c_int": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p),
+    "it takes py_object and returns nothing": ctypes.CFUNCTYPE(None, ctypes.py_object),
+    "it takes c_void_p and returns nothing, and wants the interpreter's lock": ctypes.PYFUNCTYPE(None, ctypes.c_void_p),
+}
+
+
+@pytest.mark.parametrize("declared", OTHER_FUNCTIONS)
+def test_c_functions_of_other_kinds_are_refused(rig, declared):
+    called = []
+    other = OTHER_FUNCTIONS[declared](lambda *values: called.append(values))
+
+    def kernel(x):
+        qgraph.host_callback(other)
+
+    k = rig.kernel(kernel)
+    with pytest.raises(qgraph.KernelSyntaxError) as caught:
+        k(floats(rig))
+    assert f"`other` is a C function, but no `void (*)(void *)`: {declared}" in str(caught.value)
+    with pytest.raises(qgraph.ArgumentError, match="takes one pointer and returns nothing"):
+        k.reference(np.ones(3))
+    assert called == []
+
+
+def test_a_function_of_a_library_is_to_be_declared(rig):
+    function = ctypes.CDLL(None).free
+
+    def kernel(x):
+        qgraph.host_callback(function)
+
+    with pytest.raises(qgraph.KernelSyntaxError, match="ctypes was not told its parameters"):
+        rig.kernel(kernel)(floats(rig))
+    function.argtypes, function.restype = [ctypes.c_void_p], None
+    finish(rig.kernel(kernel), floats(rig))
+
+
+def test_bytes_are_copied(rig):
+    got = []
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    def read(pointer):
+        got.append(ctypes.string_at(pointer, 5))
+
+    data = b"ab\x00cd"
+
+    def kernel(x):
+        qgraph.host_callback(read, data)
+        qgraph.host_callback(read, b"12345")
+
+    k = rig.kernel(kernel)
+    for _ in range(2):
+        finish(k, floats(rig))
+    k.reference(np.ones(3))
+    assert got == [data, b"12345"] * 3

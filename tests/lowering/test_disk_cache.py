@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -97,6 +100,89 @@ def test_what_is_no_file_is_missing(store):
     assert store.read(KEY) is None
     assert store.write(KEY, HEADER)
     assert store.read(KEY) is not None
+
+
+# --- who could have written it ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def owned_by(monkeypatch):
+    """``owned_by(path, user)``: from now on the path belongs to ``user``, as far as anybody asks."""
+    owners = {}
+
+    def seen(about):
+        fields = list(about)
+        fields[4] = owners.get(about.st_ino, os.geteuid())
+        return os.stat_result(fields)
+
+    for name in ("stat", "fstat"):
+        monkeypatch.setattr(disk_cache.os, name, lambda what, _real=getattr(os, name), **how: seen(_real(what, **how)))
+    return lambda path, user: owners.__setitem__(Path(path).lstat().st_ino, user)
+
+
+@pytest.mark.parametrize("of", ["file", "folder"])
+def test_only_what_nobody_else_could_have_written_is_read(tmp_path, owned_by, of):
+    random = Random(20)
+    modes = {0o600, 0o644, 0o620, 0o602, 0o664, 0o666, *(random.randrange(0o1000) | 0o700 for _ in range(40))}
+    for number, (mode, user) in enumerate(itertools.product(sorted(modes), (os.geteuid(), 0, 65534))):
+        store = Store(str(tmp_path / f"{number}"), 1 << 20)
+        store.write(KEY, HEADER, BLOBS)
+        changed = file_of(store) if of == "file" else Path(store.folder)
+        changed.chmod(mode | (0o500 if of == "folder" else 0o400))
+        owned_by(changed, user)
+        closed = not mode & 0o022 and user != 65534
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert (store.read(KEY) is not None) == (store.read(KEY) is not None) == closed, (oct(mode), user)
+        # A folder is the user's to mend; a file is replaced.
+        assert len(caught) == (of == "folder" and not closed)
+        if of == "file":
+            owned_by(changed, os.geteuid())
+            assert store.write(KEY, HEADER, BLOBS)
+            assert store.read(KEY) is not None
+
+
+def test_a_folder_that_others_can_write_gets_nothing(store):
+    os.makedirs(store.folder)
+    os.chmod(store.folder, 0o770)
+    with pytest.warns(qgraph.PerformanceWarning, match=r"mode 770, and code comes out of it.*chmod go-w") as caught:
+        assert not store.write(KEY, HEADER)
+        assert store.read(KEY) is None
+    assert len(caught) == 1
+    assert os.listdir(store.folder) == []
+
+
+def test_a_link_to_the_file_of_another_user_is_missing(store, tmp_path, owned_by):
+    store.write(KEY, HEADER, BLOBS)
+    elsewhere = tmp_path / "elsewhere"
+    os.rename(file_of(store), elsewhere)
+    file_of(store).symlink_to(elsewhere)
+    assert store.read(KEY) is not None
+    owned_by(elsewhere, 65534)
+    assert store.read(KEY) is None
+
+
+def test_whatever_new_files_may_be_ours_are_the_owners_alone(store):
+    before = os.umask(0)
+    try:
+        store.write(KEY, HEADER, BLOBS)
+    finally:
+        os.umask(before)
+    assert file_of(store).stat().st_mode & 0o777 == 0o600
+    assert os.stat(store.folder).st_mode & 0o777 == 0o700
+
+
+def test_a_writer_that_is_interrupted_leaves_nothing(store, monkeypatch):
+    def interrupted(source, target):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(disk_cache.os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.write(KEY, HEADER, BLOBS)
+    assert os.listdir(store.folder) == []
+
+
+# --- folders that cannot be used ----------------------------------------------------------------------------------------
 
 
 def test_an_unreadable_file_is_replaced(store, monkeypatch):
@@ -228,10 +314,104 @@ def test_the_environment_names_the_store(tmp_path, monkeypatch):
     assert disk_cache.store() is found
     monkeypatch.setenv("QGRAPH_CACHE_SIZE", "1.5")
     assert disk_cache.store().limit == 3 << 19
-    monkeypatch.setenv("QGRAPH_CACHE_SIZE", "lots")
-    assert disk_cache.store() is found
     monkeypatch.setenv("QGRAPH_CACHE", "0")
     assert disk_cache.store() is None
+
+
+@pytest.fixture
+def said(monkeypatch, tmp_path):
+    """A process that has said nothing yet, and whose cache is in a folder of the test."""
+    monkeypatch.setattr(disk_cache, "_OWN", disk_cache._Stores())
+    for name in ("QGRAPH_CACHE", "QGRAPH_CACHE_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("QGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+
+    def of_stores(times):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            stores = [disk_cache.store() for _ in range(times)]
+        assert all(found is stores[0] for found in stores)
+        return stores[0], [str(warning.message) for warning in caught]
+
+    return of_stores
+
+
+SIZES = ["nan", "-nan", "lots", "-1", "0", "-inf", "512MiB", "1e", "0x10", "1,5", "\u00b2", "1" * 5000]
+
+
+@pytest.mark.parametrize("text", SIZES[:-1])
+def test_a_size_that_is_none_is_said_once(monkeypatch, said, text):
+    monkeypatch.setenv("QGRAPH_CACHE_SIZE", text)
+    found, words = said(3)
+    assert found.limit == 512 << 20
+    assert words == [f"QGRAPH_CACHE_SIZE={text!r} is no size in MiB: 512 are taken; QGRAPH_CACHE=0 turns the cache off"]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("", 512), (" ", 512), (" 64 ", 64), ("0.01", 1), ("1e400", 1 << 20), ("inf", 1 << 20), (SIZES[-1], 1 << 20)],
+)
+def test_every_other_size_is_taken(monkeypatch, said, text, size):
+    monkeypatch.setenv("QGRAPH_CACHE_SIZE", text)
+    found, words = said(2)
+    assert (found.limit, words) == (size << 20, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "on", "words"),
+    [
+        *((text, True, []) for text in ("", " ", "1", "on", "TRUE", "Yes ")),
+        *((text, False, []) for text in ("0", " 0", "off", "False", "NO")),
+        *(
+            (text, False, [f"QGRAPH_CACHE={text!r} says neither 1 nor 0: compiled kernels are not kept"])
+            for text in ("2", "disabled", "of", "00", "/tmp")
+        ),
+    ],
+)
+def test_the_switch(monkeypatch, said, text, on, words):
+    monkeypatch.setenv("QGRAPH_CACHE", text)
+    found, told = said(3)
+    assert (found is not None, told) == (on, words)
+
+
+def test_a_relative_folder_of_a_place_that_is_gone(monkeypatch, said, tmp_path):
+    monkeypatch.setenv("QGRAPH_CACHE_DIR", "here")
+    monkeypatch.setattr(disk_cache, "default_folder", lambda: str(tmp_path / "own"))
+
+    def gone():
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(disk_cache.os, "getcwd", gone)
+    found, words = said(2)
+    assert found.folder == str(tmp_path / "own")
+    assert words == ["QGRAPH_CACHE_DIR='here' is relative to a folder that is gone: the user's own folder is taken"]
+
+
+def test_a_folder_may_be_named_from_home(monkeypatch, said, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("QGRAPH_CACHE_DIR", "~/kept")
+    assert said(1)[0].folder == str(tmp_path / "kept")
+
+
+@pytest.mark.parametrize("home", [None, "here", "~"])
+def test_without_a_home_nothing_is_kept(monkeypatch, said, tmp_path, home):
+    import pwd
+
+    def unknown(*_):
+        raise KeyError("uid not found")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("QGRAPH_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    found, words = said(3)
+    assert found is None
+    (only,) = words
+    assert only.startswith("compiled kernels are not kept: ")
+    assert only.endswith("; set HOME, or name a folder with QGRAPH_CACHE_DIR")
+    assert os.listdir(tmp_path) == []
 
 
 def test_without_a_name_it_is_the_users_own(tmp_path, monkeypatch):

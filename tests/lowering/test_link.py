@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from qgraph.errors import BackendError
 from qgraph.lowering import link
+from tests.processes import printed_by
 
 PTX = """.version 7.0
 .target sm_80
@@ -28,6 +30,24 @@ def test_the_device_runtime_is_found():
     path = link.device_runtime_path()
     assert path is not None
     assert path.endswith("libcudadevrt.a")
+
+
+def test_the_device_runtime_of_a_toolkit_that_the_environment_names(tmp_path):
+    wheel = Path(link.device_runtime_path() or "")
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        folder = tmp_path / name / "lib64"
+        folder.mkdir(parents=True)
+        (folder / wheel.name).symlink_to(wheel)
+    program = """
+        from cuda.pathfinder._static_libs import find_static_lib
+        find_static_lib._FindStaticLib.try_site_packages = lambda self: None
+        from qgraph.lowering.link import device_runtime_path
+        print(device_runtime_path())
+        """
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        names = {"CUDA_HOME": "", "CUDA_PATH": "", "CONDA_PREFIX": "", name: str(tmp_path / name)}
+        printed = Path(printed_by(program, tmp_path, **names).strip())
+        assert printed.resolve() == wheel.resolve()
 
 
 def test_what_is_not_ptx_is_refused():

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import qgraph
+from tests.messages import fault_of
 from tests.properties.arguments import ArrayArgument, make
 from tests.properties.programs import Program
 
@@ -101,7 +102,10 @@ class Runner:
         """The backend must find what plain Python found; nobody says what the arrays hold then."""
         try:
             self._run(kernel, arguments)
-        except qgraph.ArgumentError:
+        except qgraph.ArgumentError as said:
+            fault = "no place" if said.span is None else fault_of(said, Path(said.span.file).read_text())
+            if fault:
+                raise Mismatch(fault) from said
             return
         raise Mismatch(f"plain Python says {error}, and the backend nothing")
 

@@ -34,6 +34,9 @@ class Driver:
         self.launched = []
         self.context = 0, CONTEXT
         self.code = 0
+        # What is said of a stream: whether that went well, and whether it is being captured.
+        self.captured = 0, 0
+        self.asked = []
         self.before = self.during = lambda: None
 
     def cuCtxGetId(self, _context):
@@ -44,6 +47,10 @@ class Driver:
         self.launched.append((executable, stream))
         self.during()
         return (self.code,)
+
+    def cuStreamIsCapturing(self, stream):
+        self.asked.append(stream)
+        return self.captured
 
     def CUstream(self, stream):
         return stream
@@ -61,7 +68,8 @@ class MachineDriver(Driver):
         get = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64))(self._get)
         # One object, as a function of a module is.
         self.cuGraphLaunch = super().cuGraphLaunch
-        self.functions = {"cuGraphLaunch": launch, "cuCtxGetId": get}
+        asked = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))(self._asked)
+        self.functions = {"cuGraphLaunch": launch, "cuCtxGetId": get, "cuStreamIsCapturing": asked}
 
     def _launch(self, executable, stream):
         return self.cuGraphLaunch(executable, stream or 0)[0]
@@ -71,6 +79,10 @@ class MachineDriver(Driver):
         code, number = self.cuCtxGetId(context)
         # Whoever does not look at the code must not take this for a context.
         place[0] = number if code == 0 else CONTEXT
+        return code
+
+    def _asked(self, stream, place):
+        code, place[0] = self.cuStreamIsCapturing(stream)
         return code
 
     def address_of(self, name):
@@ -242,6 +254,28 @@ def test_another_stream(driver, owner):
     first, second = (looked.token for looked in owner.looked)
     assert first is second is not None
     assert driver.launched == [(GRAPH, 9)]
+
+
+@pytest.mark.parametrize("captured", [(0, 1), (0, 2), (900, 0)])
+def test_a_stream_that_is_captured_takes_the_long_way(driver, owner, captured):
+    run = runner(owner, call(9), lambda: 9)
+    run()
+    run()
+    driver.captured = captured
+    run()
+    assert (len(owner.looked), driver.launched) == (2, [(GRAPH, 9)])
+    driver.captured = 0, 0
+    run()
+    assert (len(owner.looked), driver.launched) == (2, [(GRAPH, 9)] * 2)
+
+
+@pytest.mark.parametrize("stream", [0, 1, 2, 9])
+def test_of_the_default_stream_nobody_asks_whether_it_is_captured(driver, owner, stream):
+    run = runner(owner, call(stream), lambda: stream)
+    for _ in range(3):
+        run()
+    assert driver.asked == ([] if stream in (0, 1) else [stream] * 2)
+    assert driver.launched == [(GRAPH, stream)] * 2
 
 
 @pytest.mark.parametrize("context", [(0, CONTEXT + 1), (201, None)])

@@ -1,0 +1,97 @@
+"""Functions and methods that make a new array: kernels lack them, and each has something to write instead."""
+
+from __future__ import annotations
+
+import ast
+
+import numpy as np
+
+from qgraph import language
+
+_LOOP = "write a loop that fills an array: t = qgraph.empty(n), then for i in range(n): t[i] = ..."
+_COPY = "t = qgraph.empty_like(x), then t[:] = x"
+_CONVERT = "convert in an assignment: t = qgraph.empty_like(x, dtype=...), then t[:] = x"
+_FULL = "name an array that is full of one number: t = qgraph.full(n, 1.0)"
+_COUNT = "t = qgraph.empty(n), then for i in range(n): t[i] = start + i * step"
+_SCAN = "go through it in order: for i in qgraph.serial(range(1, n)): t[i] = t[i - 1] + x[i]"
+_SORT = "sort before the call and pass the result, or write the sort as loops"
+_FLIP = "write the slice that it is: x[::-1], u[:, ::-1]"
+_ROLL = "two assignments of parts: t[k:] = x[:-k], then t[:k] = x[-k:]"
+_OUTER = "write it with new axes: t[:, :] = x[:, None] * y[None, :]"
+_MATRIX = "write loops: for i in range(m): s = 0.0, then for j in range(n): s += u[i, j] * x[j], then y[i] = s"
+_JOIN = "make the array and assign its parts: t = qgraph.empty(n + m), then t[:n] = x, t[n:] = y"
+_SHAPE = "reshape before the call, or compute the indices in a loop: t[i // n, i % n] = x[i]"
+_TRANSPOSE = "write u.T, or loops over u[j, i]"
+_PART = "write the loop: for i in range(n): t[i] = z[i].real"
+_DIFFERENCE = "subtract parts: t[:] = x[1:] - x[:-1]"
+_SELECT = "write a loop with an `if`; a counter in qgraph.serial(range(n)) tells how many were found"
+_ELEMENTS = "assign it to a part of an array, `y[:] = ...`; a name can stand for a part of an array, `w = x[1:-1]`"
+_NAME = "give it a name first: t = qgraph.zeros(n)"
+
+# What to write instead of a function, or of a method of that name.
+_INSTEAD = {
+    **dict.fromkeys(("copy", "array", "asarray", "ascontiguousarray", "asfortranarray"), _COPY),
+    **dict.fromkeys(("astype", "view", "byteswap"), _CONVERT),
+    **dict.fromkeys(("ones", "ones_like", "eye", "identity"), _FULL),
+    **dict.fromkeys(("arange", "linspace", "logspace", "geomspace"), _COUNT),
+    **dict.fromkeys(("cumsum", "cumprod", "nancumsum", "nancumprod"), _SCAN),
+    **dict.fromkeys(("sort", "argsort", "partition", "argpartition", "lexsort", "unique"), _SORT),
+    **dict.fromkeys(("flip", "fliplr", "flipud", "rot90"), _FLIP),
+    "roll": _ROLL,
+    **dict.fromkeys(("outer", "kron"), _OUTER),
+    **dict.fromkeys(("matmul", "dot", "tensordot", "einsum"), _MATRIX),
+    **dict.fromkeys(("concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "append", "insert", "pad"), _JOIN),
+    **dict.fromkeys(("reshape", "ravel", "flatten", "resize", "broadcast_to", "expand_dims", "squeeze"), _SHAPE),
+    **dict.fromkeys(("transpose", "swapaxes", "moveaxis", "rollaxis"), _TRANSPOSE),
+    **dict.fromkeys(("real", "imag", "angle"), _PART),
+    **dict.fromkeys(("diff", "gradient", "ediff1d"), _DIFFERENCE),
+    **dict.fromkeys(("nonzero", "flatnonzero", "argwhere", "extract", "compress", "delete"), _SELECT),
+    **dict.fromkeys(("repeat", "tile", "meshgrid", "indices", "diag", "diagonal", "tri", "tril", "triu", "vander"), _LOOP),
+    **dict.fromkeys(("cross", "convolve", "correlate", "histogram", "bincount", "cov", "corrcoef"), _LOOP),
+    **dict.fromkeys(("inv", "solve", "pinv", "cholesky", "qr", "svd", "eig", "eigh", "eigvals", "eigvalsh", "lstsq"), _LOOP),
+}
+# Of these only the method makes a new array: the function is elementwise.
+_METHODS = ("round", "clip", "conj", "conjugate")
+_ATTRIBUTES = ("real", "imag")
+# Functions that need no array to make one.
+_FROM_NUMBERS = (_FULL, _COUNT, _COPY, _LOOP, _JOIN)
+
+
+def of_function(function: object, *, of_arrays: bool) -> bool:
+    """Whether a function makes a new array; ``of_arrays``: some argument is one."""
+    if isinstance(function, np.ufunc):
+        return function is np.matmul
+    if language.array_maker(function) is not None:
+        return True
+    return _is_numpy(function) and _instead(function) in (_INSTEAD.values() if of_arrays else _FROM_NUMBERS)
+
+
+def of_method(name: str) -> bool:
+    """Whether a method of an array makes a new one."""
+    return name in _METHODS or name in _INSTEAD
+
+
+def of_attribute(name: str) -> bool:
+    """Whether an attribute of an array is one that kernels have only of its elements."""
+    return name in _ATTRIBUTES
+
+
+def instead(node: ast.expr, function: object) -> str:
+    """What to write instead of ``node``, which makes a new array; ``function`` is what it calls, if that is known."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return _MATRIX
+    if language.array_maker(function) is not None:
+        return _NAME
+    name = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+    name = node.attr if isinstance(node, ast.Attribute) else name
+    if function is None and name in _METHODS:
+        return f"write NumPy's function of that name, which is one of elements: np.{name}(x)"
+    return _instead(function) or _INSTEAD.get(name, _ELEMENTS)
+
+
+def _is_numpy(function: object) -> bool:
+    return (getattr(function, "__module__", None) or "").partition(".")[0] == "numpy"
+
+
+def _instead(function: object) -> str:
+    return _INSTEAD.get(getattr(function, "__name__", ""), "") if _is_numpy(function) or isinstance(function, np.ufunc) else ""

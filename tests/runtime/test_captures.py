@@ -1,0 +1,122 @@
+"""Launches on streams that are being captured are refused before anything is patched, built or captured."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import qgraph
+from qgraph.errors import ArgumentError, CudaError
+from qgraph.runtime import cuda_executable, cuda_stream, streams
+from qgraph.runtime.call import Call
+from qgraph.runtime.cuda_stream import handle_of, order_after, refuse_capture
+
+CAPTURED, FREE = 9, 5
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """A driver on which ``CAPTURED`` is being captured; it does nothing else."""
+    made = SimpleNamespace(cuStreamIsCapturing=lambda stream: (0, int(stream == CAPTURED)), cuCtxGetId=lambda _context: (0, 7))
+    made.cuStreamIsCapturing.__name__ = "cuStreamIsCapturing"
+    monkeypatch.setattr(cuda_stream, "driver", made)
+    return made
+
+
+REFUSED = (
+    r"the stream 0x9 is being captured into a graph, and a kernel's launch cannot be: nothing ran\nhelp: call the kernel before"
+)
+
+
+@pytest.mark.parametrize("stream", [0, 1, 2, FREE])
+def test_other_streams_are_fine(driver, stream):
+    refuse_capture(stream)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: refuse_capture(CAPTURED),
+        # Neither waits for the other: both would be captured.
+        lambda: order_after(FREE, CAPTURED),
+        lambda: order_after(CAPTURED, FREE),
+        lambda: order_after(CAPTURED, 0),
+    ],
+)
+def test_a_captured_stream_is_refused(driver, use):
+    with pytest.raises(CudaError, match=REFUSED):
+        use()
+
+
+def test_a_launch_is_refused_before_it_patches(driver, monkeypatch):
+    class Executable(cuda_executable.CudaExecutable):
+        def __init__(self):
+            self._lock, self._ready, self._context_id = threading.Lock(), None, 7
+            self._resources = SimpleNamespace(kept=None)
+
+        def _build(self):
+            raise AssertionError
+
+        def _run(self, stream):
+            raise AssertionError
+
+        def _patch(self, request):
+            raise AssertionError
+
+    monkeypatch.setattr(cuda_executable, "driver", driver)
+    executable = Executable()
+    with pytest.raises(CudaError, match=REFUSED):
+        executable.launch(Call((), (), CAPTURED))
+    # It can be used again.
+    assert not executable._lock.locked()
+
+
+def test_nothing_is_built_for_a_captured_stream(driver, monkeypatch):
+    monkeypatch.setattr(streams.cuda_driver, "device", lambda ordinal: SimpleNamespace(activate=contextlib.nullcontext))
+
+    @qgraph.kernel
+    def k(x):
+        for i in range(x.shape[0]):
+            x[i] += 1
+
+    def built():
+        raise AssertionError
+
+    specialisation = SimpleNamespace(
+        executable=None, build=built, lock=threading.Lock(), variant=SimpleNamespace(device=0, streams=streams, backend="cuda")
+    )
+    with pytest.raises(CudaError, match=REFUSED):
+        k._executable(specialisation, CAPTURED)
+
+
+def test_host_arrays_are_not_copied_on_a_captured_stream(driver, monkeypatch):
+    from qgraph.runtime.array_view import view_of_host
+
+    monkeypatch.setattr(streams.cuda_driver, "device", lambda ordinal: SimpleNamespace(activate=contextlib.nullcontext))
+    array = np.ones(3)
+    variant = SimpleNamespace(arrays=(0,), device=0, written=(True,))
+    with pytest.raises(CudaError, match=REFUSED):
+        streams.stage_host_arrays(variant, (view_of_host(array, array),), SimpleNamespace(current=lambda: CAPTURED))
+
+
+# --- the protocol of streams --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [1, 2, -1, None, "0.1", (0,)])
+def test_only_version_0_of_the_protocol_is_known(version):
+    class Stream:
+        def __cuda_stream__(self):
+            return version, 4660
+
+    with pytest.raises(ArgumentError, match="has version .*, and only version 0 is known\\nhelp: pass the stream's handle"):
+        handle_of(Stream())
+    with pytest.raises(ArgumentError, match="only version 0 is known"), qgraph.stream(Stream()):
+        pass
+
+
+def test_version_0_is():
+    assert handle_of(SimpleNamespace(__cuda_stream__=(0, 4660))) == 4660
