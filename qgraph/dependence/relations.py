@@ -256,10 +256,13 @@ class _Encoder:
         unknown = ["false"] if self._sure else []
         if first is None or second is None:
             return unknown
+        one, other = self._own_steps(first, 0), self._own_steps(second, 1)
+        if one == other and wraps[0] == wraps[1]:
+            # It does not change, whatever it is.
+            return []
         natural = (self._is_natural(index, side, domain) for side, index in enumerate((first, second)))
         if not all(known or not wrapped for known, wrapped in zip(natural, wraps, strict=True)):
             return unknown
-        one, other = self._own_steps(first, 0), self._own_steps(second, 1)
         levels = levels_of(one - other)
         if levels is None:
             return unknown
