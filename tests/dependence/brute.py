@@ -242,11 +242,9 @@ def main() -> int:
                 still = smaller(each, lambda it: tried(it).verdict == "assumed")
                 print(f"--- undecided {number} same={each.same}: {tried(still).reason}\n{still.source}", flush=True)
     print(
-        f"{options.count} loops, seed {options.seed}: {dict(verdicts)}; {crashes} crashes; {calls} calls, {vacuous} loops without any"
+        f"{options.count} loops, seed {options.seed}: {dict(verdicts)}; {crashes} crashes; {calls} calls, none of {vacuous} loops"
     )
-    print(
-        f"wrong: {wrong}; undecided: {verdicts['assumed']}, of which {plain} use no data, and {affine} are affine (of {affines})"
-    )
+    print(f"wrong: {wrong}; undecided: {verdicts['assumed']}, {plain} of them without data, {affine} of {affines} affine ones")
     print("reasons:", *(f"\n  {number:5} {reason}" for reason, number in reasons.most_common()))
     print("undecided of those made of:", *(f"\n  {undecided[word]:5} of {made[word]:5} {word}" for word in sorted(made)))
     print("slowest:", *(f"\n{seconds:.2f} s\n{source}" for seconds, source in slowest))

@@ -1,7 +1,7 @@
 """Loops with their verdicts, as data: what "When is a loop parallel?" says, row by row.
 
-A key of ``REFUSED`` says for which values a call is refused, over shapes and scalars, among the calls in which all indices are in
-bounds; for all others its loops are independent. ``UNDECIDED`` loops may be refused for some values as well. ``x is y`` at the
+A key of ``REFUSED`` says for which values a call is refused, over shapes and scalars, among the calls in which all indices are
+in bounds; for all others its loops are independent. ``UNDECIDED`` loops may be refused for some values as well. ``x is y`` at the
 end of a loop's text: both are one array.
 """
 
@@ -175,7 +175,6 @@ REFUSED: dict[str, list[str]] = {
     ],
     "len(range(0, n, q)) >= 2": [
         "for i in range(0, n, q): s[0] = i",
-        "for i in range(0, n, q): x[i] = x[0] + 1",
     ],
     "m >= 1 and n >= 2": [
         "for h in serial(range(m)):\n  for i in range(n): s[0] = i + h",
@@ -205,6 +204,10 @@ REFUSED: dict[str, list[str]] = {
     ],
     "m > 0 and 2 * m < n": [
         "for i in range(n):\n  if i >= m > 0: x[i] = x[i - m] + 1",
+    ],
+    # An index of two variables may be negative though each is not.
+    "y.shape[0] >= 1 and (n >= 2 or (n >= 1 and y.shape[0] <= 3))": [
+        "for i, j in ndrange(4, n): y[-i + 3 * j] = i",
     ],
     # No parameters: each call in bounds is refused.
     "True": [
@@ -286,6 +289,7 @@ INDEPENDENT = [
     "for i in range(n):\n  for j in range(m): x[j * n + i] = a[i, j]",
     "for i, j, k in ndrange(t.shape[0], t.shape[1], t.shape[2]): x[(i * t.shape[1] + j) * t.shape[2] + k] = t[i, j, k]",
     "for i in range(n): x[i * W] = x[i * W + 1]",
+    "for i in range(a.shape[1]):\n  w = x[1:]\n  w[i * a.shape[1] + i - 1] -= 1",
     # Inner loops, triangular and clamped.
     "for i in range(n):\n  for j in range(4): x[4 * i + j] = y[i]",
     "for i in range(n):\n  for j in range(i): a[i, j], a[j, i] = a[j, i], a[i, j]",
@@ -382,4 +386,8 @@ UNDECIDED = [
     "for i in range(n): x[(3 * i) % n] = i",
     # An index that may count from the end, by steps that are known in the call.
     "for i in range(0, n, q): x[i] = i",
+    "for i in range(2, n, q): x[i] = x[0] + 1",
+    # Counted by no variable, or by two.
+    "for i in range(n):\n  p = 2 * i\n  for j, k in ndrange(3, 2):\n    x[p] = i\n    p += 1",
+    "for i in range(n):\n  for j in range(1):\n    p = i\n    for k in (1, 2):\n      x[p] = i\n      p += 1",
 ]

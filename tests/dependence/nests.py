@@ -146,7 +146,8 @@ class Maker:
         i = self.random.choice(names)
         kind = self.random.randrange(11 if depth < 2 else 7)
         if kind < 3:
-            return f"{self.affine(names)} {self.pick('<', '<=', '>', '>=', '==', '!=')} {self.pick('0', '1', '2', 'n', 'n - 1', 'm')}"
+            word = self.pick("<", "<=", ">", ">=", "==", "!=")
+            return f"{self.affine(names)} {word} {self.pick('0', '1', '2', 'n', 'n - 1', 'm')}"
         if kind == 3:
             return f"{i} {self.pick('<', '==', '!=', '>=')} {self.pick('0', '1', '2', 'n - 1', 'x.shape[0] - 1')}"
         if kind == 4:
@@ -209,10 +210,8 @@ class Maker:
         if kind == 7:
             return self.note("a func reads", f"{self.pick('get', 'left')}({self.pick('x', 'y')}, {self.index(names)}) + {i}")
         if kind == 8 and self.one_in(2):
-            return self.note(
-                "a func reads",
-                f"get({self.pick('a[' + self.index(names) + ']', 'x[' + self.affine(names) + ':]')}, {self.index(names)}) + {i}",
-            )
+            part = self.pick(f"a[{self.index(names)}]", f"x[{self.affine(names)}:]")
+            return self.note("a func reads", f"get({part}, {self.index(names)}) + {i}")
         return i
 
     def simple(self, names: list[str]) -> str:
@@ -296,15 +295,12 @@ class Maker:
             body += self.statements(names)
         text = "\n".join(body)
         if re.search(r"\br\b", text):
-            body.insert(
-                0,
-                f"r = {self.pick('a[' + self.index(names) + ']', 'a[' + names[0] + ']', 'a[' + names[-1] + ']', 'a[:, ' + names[0] + ']')}",
-            )
+            row = self.pick(*(f"a[{at}]" for at in (self.index(names), names[0], names[-1], f":, {names[0]}")))
+            body.insert(0, f"r = {row}")
         if re.search(r"\bw\b", text):
-            body.insert(
-                0,
-                f"w = {self.pick('x[' + self.affine(names) + ':]', 'x[1:]', 'x[::2]', 'x[:' + self.affine(names) + ']', 'x[::-1]', 'a[' + names[0] + ', 1:]')}",
-            )
+            start = self.affine(names)
+            part = self.pick(f"x[{start}:]", "x[1:]", "x[::2]", f"x[:{start}]", "x[::-1]", f"a[{names[0]}, 1:]")
+            body.insert(0, f"w = {part}")
         lines = [header, *_inside(body)]
         if self.one_in(12):
             lines = [f"for t in serial(range({self.pick('3', 'm', '1, n')})):", *_inside(lines)]

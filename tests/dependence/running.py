@@ -116,7 +116,7 @@ class Elements:
 
 
 class Memory:
-    """Part of an array that remembers who touched what: ``dims`` has the index, or the indices that are left, of each dimension."""
+    """Part of an array that remembers who touched what: ``dims`` has an index, or those that are left, for each dimension."""
 
     def __init__(self, log: Log, name: str, dims: tuple[int | range, ...], data: Sequence[int] = ()) -> None:
         self.log, self.name, self.dims, self.data = log, name, dims, data
