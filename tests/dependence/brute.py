@@ -242,7 +242,7 @@ def main() -> int:
                 still = smaller(each, lambda it: tried(it).verdict == "assumed")
                 print(f"--- undecided {number} same={each.same}: {tried(still).reason}\n{still.source}", flush=True)
     print(
-        f"{options.count} loops, seed {options.seed}: {dict(verdicts)}; {crashes} crashes; {calls} calls, none of {vacuous} loops"
+        f"{options.count} loops of {options.seed}: {dict(verdicts)}; {crashes} crashes; {calls} calls, {vacuous} loops of none"
     )
     print(f"wrong: {wrong}; undecided: {verdicts['assumed']}, {plain} of them without data, {affine} of {affines} affine ones")
     print("reasons:", *(f"\n  {number:5} {reason}" for reason, number in reasons.most_common()))

@@ -1,8 +1,8 @@
 """Loops with their verdicts, as data: what "When is a loop parallel?" says, row by row.
 
-A key of ``REFUSED`` says for which values a call is refused, over shapes and scalars, among the calls in which all indices are
-in bounds; for all others its loops are independent. ``UNDECIDED`` loops may be refused for some values as well. ``x is y`` at the
-end of a loop's text: both are one array.
+A key of ``REFUSED`` says for which values a call is refused, over shapes and scalars, among the calls in which all indices
+are in bounds; for all others its loops are independent. ``UNDECIDED`` loops may be refused for some values as well. ``x is y``
+at the end of a loop's text: both are one array.
 """
 
 from __future__ import annotations
