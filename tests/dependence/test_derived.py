@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qgraph.dependence import expressions
-from qgraph.dependence.expressions import Poly, floor_div, maximum, minimum, modulo, select
+from qgraph.dependence.expressions import Poly, , floor_div, maximum, minimum, modulo, select
 
 n = Poly.symbol("n", "argument")
 # What two loops call p.
@@ -20,7 +19,7 @@ one, other = Poly.symbol("p@1", "variable"), Poly.symbol("p@2", "variable")
         lambda p: floor_div(p, Poly.const(2)),
         lambda p: maximum(p, n),
         lambda p: minimum(n, p),
-        lambda p: select(expressions.test(p), p, n),
+        lambda p: select((p), p, n),
         lambda p: maximum(modulo(p, n), n),
     ],
 )
