@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qgraph.dependence.expressions import Poly, , floor_div, maximum, minimum, modulo, select
+from qgraph.dependence.expressions import Poly, floor_div, maximum, minimum, modulo, not_negative, select
 
 n = Poly.symbol("n", "argument")
 # What two loops call p.
@@ -19,7 +19,7 @@ one, other = Poly.symbol("p@1", "variable"), Poly.symbol("p@2", "variable")
         lambda p: floor_div(p, Poly.const(2)),
         lambda p: maximum(p, n),
         lambda p: minimum(n, p),
-        lambda p: select((p), p, n),
+        lambda p: select(not_negative(p), p, n),
         lambda p: maximum(modulo(p, n), n),
     ],
 )
