@@ -89,14 +89,18 @@ def _first(found: islpy.Set) -> tuple[int, ...] | None:
 
 
 def _answer(question: Question, context: islpy.Context) -> Answer:
-    may = _Encoder(question, context, sure=False)
+    # Both sets have the same names for parameters.
+    parameters: dict[Poly, str] = {}
+    may = _Encoder(question, context, parameters, sure=False)
     conflicts = may.conflicts()
     if conflicts is None or conflicts.is_empty():
         return APART
-    sure = _Encoder(question, context, sure=True)
+    sure = _Encoder(question, context, parameters, sure=True)
     certain = sure.conflicts()
     if certain is None or certain.is_empty():
         return UNDECIDED
+    # Whether there are conflicts is known; for which parameters may take as long again.
+    context.reset_operations()
     # A range that only the device knows counts as a large one: some value of its bound is enough.
     indices = [index for reach in (question.first, question.second) for index in reach.indices or () if index is not None]
     bound, free = sure.device_parameters(symbols_of([*indices, *question.sizes]))
@@ -153,11 +157,11 @@ class _Encoder:
     derived integers. Parameters are ``p0 p1 ...``.
     """
 
-    def __init__(self, question: Question, context: islpy.Context, *, sure: bool) -> None:
+    def __init__(self, question: Question, context: islpy.Context, parameters: dict[Poly, str], *, sure: bool) -> None:
         self._question = question
         self._context = context
         self._sure = sure
-        self._parameters: dict[Poly, str] = {}
+        self._parameters = parameters
         self._dims: dict[tuple[Symbol, int], str] = {}
         self._auxiliary: dict[tuple[str, int], str] = {}
         self._defined: list[str] = []

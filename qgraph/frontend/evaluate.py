@@ -548,10 +548,14 @@ class Evaluator(ABC):
                 continue
             # Each counts for itself.
             count = Poly.symbol(f"#{variable.symbol}", "size")
-            value = variable.start + variable.step * count if variable.start is not None else None
-            if (variable.step.constant or 0) < 0:
-                # What counts down stays above where it stops.
-                value = variable.stop + ONE + count if variable.stop is not None else None
+            step, start, stop = variable.step.constant, variable.start, variable.stop
+            if step is None:
+                # Whichever way it counts, it stays between the two.
+                value = count if self.is_natural(start) and self.is_natural(stop) else None
+            elif step > 0:
+                value = start + variable.step * count if start is not None else None
+            else:
+                value = stop + ONE + count if stop is not None else None
             if value is None:
                 return False
             poly = poly.substitute({variable.symbol: value})
