@@ -50,6 +50,19 @@ def test_a_plan_of_twice_the_length_is_twice_the_work(kind):
     assert twice < TWICE * once
 
 
+@pytest.mark.parametrize(("kind", "length"), [("terms", 120), ("loops", 40)])
+@pytest.mark.parametrize("step", ["ptx", "__call__"])
+@pytest.mark.needs("compiler")
+def test_compiling_twice_the_length_is_twice_the_work(kind, length, step):
+    counts = []
+    # The first one imports, and finds what does not change.
+    for each in (3, length, 2 * length):
+        numba_cpu.forget()
+        kernel = qgraph.kernel(backend="cpu")(long_function(kind, each))
+        counts.append(calls_of(lambda kernel=kernel: getattr(kernel, step)(*arrays())))
+    assert counts[2] < TWICE * counts[1]
+
+
 def control(kind: str, length: int) -> Function:
     program = qgraph.kernel(long_function(kind, length)).plan(*arrays()).program
     return control_source.control_function(program, scalar_types(program))[1]
