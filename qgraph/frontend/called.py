@@ -112,6 +112,8 @@ class Caller(Evaluator):
 
     def of_integers(self, function: object, values: Sequence[Value]) -> Value | None:
         """A function of integers that gives one; None where it is not followed."""
+        if function is int and len(values) == 1 and not values[0].condition.partly_known:
+            return integer(select(values[0].condition, ONE, ZERO) or ZERO)
         polys = [value.poly for value in values]
         known = [poly for poly in polys if poly is not None]
         if not known or len(known) < len(polys):

@@ -176,7 +176,8 @@ class Evaluator(ABC):
     def text(self, node: ast.AST, kind: Kind) -> str:
         """The source of ``node`` with its names as the user writes them."""
         written = Span.of(node, self.frame.file).text() if kind == "atomic" else ""
-        return written or user_text(node, self.facts.paths)
+        # An update that became an atomic stands where the update did.
+        return written if written.endswith(")") else user_text(node, self.facts.paths)
 
     def record_all(
         self,

@@ -58,7 +58,9 @@ class Judgement:
         weaker = self.verdict if self.verdict.kind == "assumed" or other.verdict.kind == "independent" else other.verdict
         if weaker.kind == "dependent" and weaker is other.verdict:
             # Only at some moments are the arrays the same.
-            weaker = replace(weaker, kind="assumed")
+            race = other.races[0]
+            reason = f"arrays that change places may be the same here, and then {race.found}"
+            weaker = Verdict("assumed", reason, race.span, (*race.also, ("written here", race.span)), race.hint)
         known = {id(access.node) for access in self.atomics}
         more = tuple(access for access in other.atomics if id(access.node) not in known)
         return Judgement(

@@ -122,7 +122,7 @@ def bare_statements(x, counter, table, matrix):
     x[0] = 5.0
     counter[()] -= 1
     for i in range(x.shape[0]):
-        x[i] = x[0] * 0.0 + i + counter[()] if i > 0 else x[i] + 1.0
+        x[i] = 0.0 + i + counter[()] if i > 0 else x[i] + 1.0
     x[x.shape[0] - 1] = x[1] + x[2]
     x[-2] *= 3.0
     if x[0] > 5.0 and counter[()] != 0:
