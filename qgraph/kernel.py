@@ -8,11 +8,11 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, overload
 
 from qgraph.bound import Bound
-from qgraph.errors import AssumedParallelWarning, CudaError, PerformanceWarning
+from qgraph.errors import CudaError, PerformanceWarning
 from qgraph.forks import in_child
 from qgraph.looking import Looking
 from qgraph.options import Options
@@ -22,9 +22,7 @@ from qgraph.recent import Known, Launched, Ran, RecentCalls
 from qgraph.runtime.array_view import ArrayView
 from qgraph.runtime.backends import DEFAULTS, choose
 from qgraph.runtime.call import CHANGED, Call
-from qgraph.source import Span
 from qgraph.specialisation import Executable, LastLaunch, Specialisation, Variant, forget_code
-from qgraph.stack import stack_level
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
 MAX_SPECIALISATIONS = 64
@@ -330,7 +328,6 @@ class Kernel(ByName, Looking):
             found = self._specialisations.get(key)
             if found is None:
                 found = Specialisation(variant, aliases)
-                _tell_of_assumptions(found)
                 self._specialisations[key] = found
             self._specialisations.move_to_end(key)
             self._latest = found
@@ -458,8 +455,6 @@ class _Said:
     """What was warned of already, once a process."""
 
     staging: bool = False
-    # Loops of which it is not proved that they are parallel.
-    loops: set[Span] = field(default_factory=set)
 
 
 _SAID = _Said()
@@ -474,20 +469,6 @@ def _warn_staging() -> None:
             PerformanceWarning,
             stacklevel=5,
         )
-
-
-def _tell_of_assumptions(specialisation: Specialisation) -> None:
-    """Warn of each loop that runs in parallel though nothing proves that it may, once a process."""
-    for task in specialisation.plan.program.tasks():
-        for loop in task.written:
-            verdict = loop.verdict
-            if verdict is None or verdict.kind != "assumed" or loop.span in _SAID.loops:
-                continue
-            found = f"nothing proves that this loop may run in parallel: {verdict.reason}"
-            warning = AssumedParallelWarning(found, loop.span, also=verdict.places, hint=verdict.hint)
-            # A filter may make an error of it, and then the next call is told, too.
-            warnings.warn(warning, stacklevel=stack_level())
-            _SAID.loops.add(loop.span)
 
 
 def _leave_graphs_behind() -> None:

@@ -169,7 +169,8 @@ class Verdict:
     """Why a loop is parallel: ``independent`` is proved, ``assumed`` is not, ``asserted`` is the author's word.
 
     ``dependent``: proved not to be for some arguments, which are refused, and to be for all others. ``places``: of an assumed
-    one, the accesses that may meet, each with a few words; ``hint``: what ends the doubt.
+    one, the accesses that may meet, each with a few words; ``hint``: what ends the doubt; ``where``: a Python expression over
+    leaves, true for the arguments for which there is doubt.
     """
 
     kind: Literal["independent", "dependent", "assumed", "asserted"]
@@ -177,6 +178,7 @@ class Verdict:
     span: Span | None = None
     places: tuple[tuple[str, Span], ...] = ()
     hint: str = ""
+    where: str = "True"
 
     def __str__(self) -> str:
         words = {"assumed": "assumed independent", "asserted": "declared parallel"}
@@ -664,6 +666,12 @@ class Program:
     def races(self) -> tuple[Race, ...]:
         """For which arguments a call is refused, by its loops as written."""
         return tuple(race for task in self.tasks() for loop in task.written for race in loop.races)
+
+    @property
+    def assumed(self) -> tuple[Task, ...]:
+        """The loops as written of which nothing proves that they may run in parallel."""
+        loops = (loop for task in self.tasks() for loop in task.written)
+        return tuple(loop for loop in loops if loop.verdict is not None and loop.verdict.kind == "assumed")
 
     @property
     def written(self) -> frozenset[str]:

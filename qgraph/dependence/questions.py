@@ -63,14 +63,15 @@ class Question:
 class Answer:
     """What is known of two accesses.
 
-    ``never``: no two iterations reach one element, whatever the parameters. ``decided``: the conflicts are just those of
+    ``never``: no two iterations reach one element, whatever the parameters. ``doubt``: a Python expression over host values,
+    true where that is not known; empty where the conflicts are just those of
     ``condition``. ``condition``: a Python expression over host values, true where a conflict surely happens, whatever the data;
     empty where that is never. ``always``: it is true for all parameters. ``text``: the condition for people. ``conflict``: the
     conflicts themselves, as isl writes the set; its parameters are ``parameters``: (name in it, host expression).
     """
 
     never: bool
-    decided: bool
+    doubt: str
     condition: str = ""
     always: bool = False
     text: str = ""
@@ -78,8 +79,8 @@ class Answer:
     parameters: tuple[tuple[str, str], ...] = ()
 
 
-APART = Answer(never=True, decided=True)
-UNDECIDED = Answer(never=False, decided=False)
+APART = Answer(never=True, doubt="")
+UNDECIDED = Answer(never=False, doubt="True")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ from qgraph.dependence.questions import APART, UNDECIDED, Answer, Example, Quest
 
 # What one question may cost: 0.1 to 10 ms as a rule.
 _MAX_OPERATIONS = 400_000
+# A condition that is longer tells no more than that there is doubt.
+_LONGEST_DOUBT = 400
 _PARAM, _SET = islpy.dim_type.param, islpy.dim_type.set
 
 
@@ -97,33 +99,45 @@ def _answer(question: Question, context: islpy.Context) -> Answer:
         return APART
     sure = _Encoder(question, context, parameters, sure=True)
     certain = sure.conflicts()
-    if certain is None or certain.is_empty():
-        return UNDECIDED
     # Whether there are conflicts is known; for which parameters may take as long again.
     context.reset_operations()
-    # A range that only the device knows counts as a large one: some value of its bound is enough.
-    indices = [index for reach in (question.first, question.second) for index in reach.indices or () if index is not None]
-    bound, free = sure.device_parameters(symbols_of([*indices, *question.sizes]))
-    known = _for_all(_for_some(certain.params(), free), bound)
-    known = _for_some(known, sure.serial_parameters()).coalesce()
     possible = _for_some(conflicts.params(), [*may.serial_parameters(), *chain(*may.device_parameters(frozenset()))])
+    known = possible.subtract(possible) if certain is None else _surely(question, certain, sure)
     known, possible, around = _aligned(known, possible, sure.around())
+    names = sure.host_parameters()
+    sources = {key: source for key, source, _ in names}
+    doubt = _doubt(possible.subtract(known), around, sources)
     if known.is_empty():
-        return UNDECIDED
-    decided = possible.subtract(known).is_empty()
+        return Answer(never=False, doubt=doubt)
     always = around.is_subset(known)
     # Which elements are reached at all is not what makes them meet: extents of 0 are left out of the words.
     short = known.gist(around).coalesce()
-    names = sure.host_parameters()
     return Answer(
         never=False,
-        decided=decided,
-        condition="True" if always else _code(short, around, {key: source for key, source, _ in names}),
+        doubt=doubt,
+        condition="True" if always else _code(short, around, sources),
         always=always,
         text="always" if always else _text(short, {key: word for key, _, word in names}),
         conflict=str(certain),
         parameters=tuple((key, source) for key, source, _ in names),
     )
+
+
+def _surely(question: Question, certain: islpy.Set, sure: _Encoder) -> islpy.Set:
+    """The parameters for which there surely is a conflict."""
+    # A range that only the device knows counts as a large one: some value of its bound is enough.
+    indices = [index for reach in (question.first, question.second) for index in reach.indices or () if index is not None]
+    bound, free = sure.device_parameters(symbols_of([*indices, *question.sizes]))
+    return _for_some(_for_all(_for_some(certain.params(), free), bound), sure.serial_parameters()).coalesce()
+
+
+def _doubt(open_: islpy.Set, around: islpy.Set, sources: Mapping[str, str]) -> str:
+    """The parameters for which it is not known, as a condition; long ones count as all."""
+    if open_.is_empty():
+        return ""
+    short = open_.coalesce().gist(around).coalesce()
+    code = _code(short, around, sources)
+    return "True" if len(code) > _LONGEST_DOUBT or around.is_subset(short) else code
 
 
 def _aligned(*sets: islpy.Set) -> list[islpy.Set]:
@@ -327,6 +341,10 @@ class _Encoder:
                 parts.append(f"{name} >= {start}" if step > 0 else f"{name} <= {start}")
             if stop is not None:
                 parts.append(f"{name} < {stop}" if step > 0 else f"{name} > {stop}")
+            lowest = variable.start if step > 0 else variable.stop
+            if self._sure and (lowest is None or _on_device(lowest)):
+                # It counts as large, and no index as one that counts from the end.
+                parts.append(f"{name} >= 0")
             if abs(step) != 1:
                 base = start
                 if base is None:
@@ -347,6 +365,10 @@ class _Encoder:
             parts.append(f"{counter} < {self._linear(variable.count, side)}")
         elif self._sure:
             raise _NotAffine
+        if not self._sure and variable.start is not None and variable.stop is not None:
+            # Whichever way it counts, it stays between the two.
+            start, stop = self._linear(variable.start, side), self._linear(variable.stop, side)
+            parts.append(f"(({start} <= {name} < {stop}) or ({stop} < {name} <= {start}))")
         if self._sure and self._uses(variable, side):
             # Its other values are products of the step.
             assert variable.start is not None

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from qgraph.dependence.expressions import Poly, symbols_of, word_of
-from qgraph.dependence.questions import Answer, Question, Variable
+from qgraph.dependence.questions import UNDECIDED, Answer, Question, Variable
 from qgraph.dependence.refusals import refusal
 from qgraph.dependence.tests import answer_to
 from qgraph.frontend.accesses import Access, Accesses, Axis, LoopFacts
@@ -121,7 +121,7 @@ def relate(facts: LoopFacts, axes: Sequence[Variable], first: Access, second: Ac
     sure = (first.kind == "atomic") == (second.kind == "atomic")
     answer = answer_to(_question(facts, axes, first, second))
     if answer.condition and not sure:
-        answer = Answer(never=False, decided=False)
+        answer = UNDECIDED
     return Meeting(first, second, answer)
 
 
@@ -217,10 +217,12 @@ def _verdict(
     if facts.asserted:
         return Verdict("asserted", f"the author wrote `{facts.text}`", facts.span), ()
     races = _races(facts, accesses, meetings)
-    for meeting in meetings:
-        if not meeting.answer.decided:
-            reason, span = _doubt(meeting)
-            return Verdict("assumed", reason, span, _both(meeting), _way_out(facts)), races
+    doubts = [meeting for meeting in meetings if meeting.answer.doubt]
+    if doubts:
+        reason, span = _doubt(doubts[0])
+        where = dict.fromkeys(meeting.answer.doubt for meeting in doubts)
+        condition = "True" if "True" in where else " or ".join(f"({each})" for each in where)
+        return Verdict("assumed", reason, span, _both(doubts[0]), _way_out(facts), condition), races
     if races:
         words = " or ".join(dict.fromkeys(race.text for race in races))
         return Verdict("dependent", f"refused where {words}", races[0].span), races

@@ -8,7 +8,8 @@ from typing import Any
 
 from qgraph.dependence.refusals import refusal
 from qgraph.errors import ArgumentError
-from qgraph.program import HostValue, Program
+from qgraph.program import HostValue, Program, Task
+from qgraph.runtime.assumptions import is_told, tell
 
 _INT64 = 1 << 63
 # What else an integer must satisfy, by ``HostValue.check``.
@@ -41,6 +42,9 @@ class HostValues:
     def __init__(self, program: Program) -> None:
         self._values = program.host_values
         self._races = program.races
+        self._assumed = [loop for loop in program.assumed if not is_told(loop)]
+        # Of each of these, whether it was told.
+        self._told = [False] * len(self._assumed)
         self._names = [leaf.name for leaf in program.leaves]
         self._scope: dict[str, Any] = {"__builtins__": builtins, **program.host_names}
         self.of: Callable[[Sequence[object]], tuple[int, ...]] = self._compiled()
@@ -57,8 +61,9 @@ class HostValues:
             f"type({name}) is int and {-_INT64} <= {name} < {_INT64}{_MORE[value.check].format(name)}"
             for name, value in zip(found, self._values, strict=True)
         ]
-        # Where a parallel loop is none the call is refused; most loops are, for all arguments.
+        # Where a parallel loop surely is none the call is refused, and where it may be none that is told once.
         refused = [f"not ({condition})" for condition in dict.fromkeys(race.condition for race in self._races)]
+        refused += [f"(__qgraph_told__[{at}] or not ({where_of(loop)}))" for at, loop in enumerate(self._assumed)]
         results, names = (f"({''.join(f'{name}, ' for name in each)})" for each in (found, self._names))
         lines = [
             "def __qgraph_of__(__qgraph_values__):",
@@ -72,9 +77,15 @@ class HostValues:
             "        __qgraph_explain__(__qgraph_error__, __qgraph_values__)",
             "        raise",
         ]
-        more = {"__qgraph_look__": self._look, "__qgraph_explain__": self._explain, "__qgraph_errors__": _ERRORS}
+        more = {
+            "__qgraph_told__": self._told,
+            "__qgraph_look__": self._look,
+            "__qgraph_explain__": self._explain,
+            "__qgraph_errors__": _ERRORS,
+        }
         scope = {**self._scope, **more}
-        exec("\n".join(lines), scope)
+        # As if it stood in this package: a warning is the caller's.
+        exec(compile("\n".join(lines), __file__, "exec"), scope)
         function: Callable[[Sequence[object]], tuple[int, ...]] = scope["__qgraph_of__"]
         return function
 
@@ -84,6 +95,11 @@ class HostValues:
         for race in self._races:
             if eval(race.condition, self._scope, given):
                 raise refusal(race, {name: int(eval(source, self._scope, given)) for name, source, _ in race.parameters})
+        for at, loop in enumerate(self._assumed):
+            if not self._told[at] and eval(where_of(loop), self._scope, given):
+                if not is_told(loop):
+                    tell(loop)
+                self._told[at] = True
         return found
 
     def _explain(self, error: Exception, values: Sequence[object]) -> None:
@@ -118,6 +134,12 @@ class HostValues:
                     value.span,
                     hint="the bounds of a range are integers",
                 ) from None
+
+
+def where_of(loop: Task) -> str:
+    """For which arguments there is doubt whether a loop may run in parallel."""
+    assert loop.verdict is not None
+    return loop.verdict.where
 
 
 def _checked(value: HostValue, result: Any) -> int:

@@ -74,6 +74,8 @@ def bounds(x, y, z, w, table, n):
         w[i - 1] = i
 
 
+# A bound that only the device knows may be negative, and then places count from the end.
+@pytest.mark.filterwarnings("ignore::qgraph.AssumedParallelWarning")
 def test_bounds_from_shapes_lengths_scalars_and_elements(check):
     def args():
         return poisoned(10), poisoned(7), poisoned(30), poisoned(12), np.array([2, 29], np.int32), 15
@@ -125,6 +127,8 @@ def negative_and_large_device_bound(x, y, n, down):
         y[i] = 1
 
 
+# A bound that only the device knows may be negative, and then places count from the end.
+@pytest.mark.filterwarnings("ignore::qgraph.AssumedParallelWarning")
 def test_device_bounds_with_any_step_and_more_iterations_than_one_grid(rig):
     large = rig.size(700_000)
     rig.check(negative_and_large_device_bound, lambda: (poisoned(40), poisoned(large), np.array([39, -1, large]), -5))
