@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qgraph.dependence.expressions import Condition, Poly, Symbol
@@ -90,8 +89,3 @@ class Example:
     first: tuple[int, ...]
     second: tuple[int, ...]
     element: tuple[int, ...]
-
-
-def is_unlimited(polys: Sequence[Poly | None]) -> bool:
-    """Whether a bound is missing."""
-    return any(poly is None for poly in polys)

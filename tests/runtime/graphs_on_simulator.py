@@ -248,6 +248,9 @@ class Driver:
         self.waited.append(("wait", stream))
         return (0,)
 
+    def cuStreamIsCapturing(self, stream):
+        return 0, 0
+
     def cuEventCreate(self, flags):
         return 0, next(numbers)
 
