@@ -13,14 +13,17 @@ from _ctypes import CFuncPtr
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from qgraph.compiled_in import Attributes, CompiledIn
-from qgraph.dependence.sections import Section
 from qgraph.errors import QGraphError
 from qgraph.source import Span
+
+if TYPE_CHECKING:
+    # Read when there is a loop to look at: nothing of it is needed to mark a function.
+    from qgraph.dependence.sections import Section
 
 # --- types of arguments ------------------------------------------------------------------------------------------------
 
