@@ -203,7 +203,7 @@ def looked_up(function: FunctionType) -> Iterator[tuple[str, object]]:
             yield name, cell.cell_contents
     instructions = (each for code in _codes(function.__code__) for each in dis.get_instructions(code))
     names = {str(each.argval) for each in instructions if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    known: dict[str, object] = function.__builtins__  # type: ignore[attr-defined]
+    known: dict[str, object] = function.__builtins__
     for name in sorted(names):
         if name in function.__globals__:
             yield name, function.__globals__[name]
