@@ -85,6 +85,20 @@ def test_a_minimum_by_hand_is_told_to_be_an_atomic_one(rig):
     assert "`best[key[i]] = min(best[key[i]], value[i])` is atomic" in str(warning.message)
 
 
+def test_doubt_is_told_for_the_arguments_that_it_is_about(rig):
+    @qgraph.kernel(backend=rig.backend)
+    def steps(x, lo, hi, step):
+        for i in range(lo, hi, step):
+            x[i] = i
+
+    x = rig.device(np.zeros(9))
+    # No index counts from the end, or none meets another one then: proved.
+    assert told(lambda: [steps(x, lo, hi, step) for lo, hi, step in ((0, 9, 2), (3, 8, 1), (8, 0, -1), (-3, 6, 2))]) == []
+    (warning,) = told(lambda: steps(x, -5, 6, 2))
+    assert warning.filename == __file__
+    assert told(lambda: steps(x, -6, 8, 2)) == []
+
+
 def test_the_authors_word_and_order_are_silent(rig):
     @qgraph.kernel(backend=rig.backend)
     def scatter(x, index):
