@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import EnumMeta
 from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -203,7 +203,7 @@ def looked_up(function: FunctionType) -> Iterator[tuple[str, object]]:
             yield name, cell.cell_contents
     instructions = (each for code in _codes(function.__code__) for each in dis.get_instructions(code))
     names = {str(each.argval) for each in instructions if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    known: dict[str, object] = function.__builtins__
+    known: dict[str, object] = cast("Any", function).__builtins__
     for name in sorted(names):
         if name in function.__globals__:
             yield name, function.__globals__[name]

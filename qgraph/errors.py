@@ -92,17 +92,4 @@ class PerformanceWarning(UserWarning):
 
 
 class AssumedParallelWarning(UserWarning):
-    """A loop runs in parallel of which it is not proved that it may; said once a loop and process.
-
-    Args: as those of ``QGraphError``.
-    """
-
-    def __init__(
-        self,
-        found: str,
-        span: Span | None = None,
-        *,
-        also: tuple[tuple[str, Span], ...] = (),
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(rendered(found, span, also, hint))
+    """A loop runs in parallel of which it is not proved that it may; said once a loop and process."""

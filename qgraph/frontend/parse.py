@@ -118,7 +118,7 @@ class SourceFunction:
     @property
     def builtins(self) -> Mapping[str, object]:
         """What names mean that are no others."""
-        found: Mapping[str, object] = self.function.__builtins__
+        found: Mapping[str, object] = cast("Any", self.function).__builtins__
         return found
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from qgraph.errors import AssumedParallelWarning
+from qgraph.errors import AssumedParallelWarning, rendered
 from qgraph.program import Task
 from qgraph.source import Span
 from qgraph.stack import stack_level
@@ -22,6 +22,6 @@ def tell(loop: Task) -> None:
     verdict = loop.verdict
     assert verdict is not None
     found = f"nothing proves that this loop may run in parallel: {verdict.reason}"
-    warning = AssumedParallelWarning(found, loop.span, also=verdict.places, hint=verdict.hint)
-    warnings.warn(warning, stacklevel=stack_level())
+    message = rendered(found, loop.span, verdict.places, verdict.hint)
+    warnings.warn(message, AssumedParallelWarning, stacklevel=stack_level())
     _TOLD.add(loop.span)
