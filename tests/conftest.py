@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.runtime import cpu
+from qgraph.runtime import assumptions, cpu
 
 # Compilers make a great many objects that live: looking through them all for garbage again and again takes a tenth of the time.
 gc.set_threshold(300_000, 20, 100)
@@ -122,6 +122,12 @@ def _scratch_holds_anything(monkeypatch: pytest.MonkeyPatch) -> None:
         return views
 
     monkeypatch.setattr(cpu._Scratch, "take", poisoned)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop in doubt is told once a process; here, once a test."""
+    monkeypatch.setattr(assumptions, "_TOLD", set())
 
 
 # --- arrays on a backend ------------------------------------------------------------------------------------------------

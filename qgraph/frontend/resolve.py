@@ -363,7 +363,8 @@ class _Rewriter(ast.NodeTransformer):
             return value
         word = checking_word(op)
         name = self._body.names.add(word, "_divisor" if word is language.divisor else "_shift_count")
-        return ast.fix_missing_locations(ast.copy_location(_call(name, value, *self._noting(fault)), value))
+        call = ast.fix_missing_locations(ast.copy_location(_call(name, value, *self._noting(fault)), value))
+        return standing_for(call, value)
 
     def _noting(self, fault: Fault) -> tuple[ast.expr, ...]:
         """The arguments by which a word notes a fault; device loops then end."""
@@ -374,7 +375,7 @@ class _Rewriter(ast.NodeTransformer):
         """``base ** exponent``, which notes a fault where it is an integer to a negative power."""
         noting = self._noting(negative_power(self._scope, node))
         name = self._body.names.add(language.power, "_power")
-        call = _call(name, self.visit(base), self.visit(exponent), *noting)
+        call = standing_for(_call(name, self.visit(base), self.visit(exponent), *noting), node)
         return ast.fix_missing_locations(ast.copy_location(call, node))
 
     # --- statements ----------------------------------------------------------------------------------------------------

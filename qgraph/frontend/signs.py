@@ -74,6 +74,14 @@ def _settled(kinds: Kinds) -> Kinds:
     return kinds - {"python"} or kinds
 
 
+def _is_natural(node: ast.expr) -> bool:
+    """Whether an integer is not negative, whatever its operands are: a remainder or a mask of a literal that is not."""
+    match node:
+        case ast.BinOp(op=ast.Mod() | ast.BitAnd(), right=ast.Constant(value=int(literal))):
+            return literal >= 0
+    return False
+
+
 class _Signs:
     """One task, or a function that it calls: names and what they hold, whatever the path."""
 
@@ -209,7 +217,7 @@ class _Signs:
             return
         value = arguments[-1]
         kinds = self._env.get(value.id, _NOTHING) if isinstance(value, ast.Name) else self._of(value)
-        if kinds == {"signed"}:
+        if kinds == {"signed"} and not _is_natural(value):
             raise KernelTypeError(
                 f"the least of elements of type {dtype} and `{user_text(value, self._paths)}`, an int64, which may be negative",
                 Span.of(value, self._file),

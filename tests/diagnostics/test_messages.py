@@ -3026,6 +3026,15 @@ def type_negative_elements_may_be_least_of_what_has_no_sign():
 
 
 @bad(TYPES)
+def type_mixed_signs_beside_a_checked_divisor():
+    def kernel(u, e, size):
+        for i in range(e.shape[0]):
+            e[i] = e[i] + u[(i + 1) % size] * (7 // size) ** size
+
+    return kernel, (np.ones(2, np.uint64), ints(), 3)
+
+
+@bad(TYPES)
 def type_a_negative_literal_is_least_of_what_has_no_sign():
     def kernel(h):
         for i in range(10):

@@ -289,7 +289,7 @@ def test_a_c_function_gets_its_pointer(rig):
         qgraph.host_callback(increment, ADDRESS)
 
     COUNT.value = 0
-    ROOM[0] = 0
+    ROOM[:] = [0, 0, 0]
     k = rig.kernel(kernel)
     for _ in range(2):
         finish(k, floats(rig))

@@ -300,9 +300,21 @@ def rounded_of_either(x):
 
 
 @pytest.mark.needs("compiler")
-def test_whose_a_float_is_must_be_known(backend):
+def test_whose_a_float_is_must_be_known(rig):
     with pytest.raises(qgraph.KernelTypeError, match="may be Python's or NumPy's"):
-        qgraph.kernel(backend=backend)(rounded_of_either)(np.ones(3))
+        rig.kernel(rounded_of_either)(rig.device(np.ones(3)))
+
+
+def least_of_remainders(z, h, e):
+    for i in range(e.shape[0]):
+        z[0] = min(z[0], e[i] % 2048)
+    for i in range(e.shape[0]):
+        h[i % 3] = min(h[i % 3], e[i] & 4095)
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "uint64"])
+def test_a_remainder_may_be_the_least_of_numbers_without_a_sign(check, dtype):
+    check(least_of_remainders, lambda: (np.full(1, 99, dtype), np.full(3, 99, dtype), np.arange(-40, 60, 7)))
 
 
 # --- counting -----------------------------------------------------------------------------------------------------------

@@ -117,7 +117,9 @@ class Regions:
             if step:
                 low = 0 if array.dtype in UNSIGNED else -step
                 value = self.expressions.within(kind_of(array.dtype), scope, low, step)
-                return [f"{target} += {value.text}"], place
+                # NumPy makes a float64 of a uint64 and a signed element, which is refused.
+                mixed = "uint64" in value.dtypes and array.dtype not in UNSIGNED
+                return [f"{target} += {step if mixed else value.text}"], place
         lines = [f"{target} = {self.expressions.for_array(array.dtype, scope).text}"]
         if self.choices.maybe(20):
             lines = [f"if {self.expressions.boolean(scope, 1).text}:", *indented(lines)]
