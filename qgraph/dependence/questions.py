@@ -21,6 +21,11 @@ class Variable:
     step: Poly
     count: Poly | None = None
 
+    @property
+    def number(self) -> Poly:
+        """The variable as a number."""
+        return Poly((((self.symbol,), 1),))
+
 
 @dataclass(frozen=True, slots=True)
 class Reach:

@@ -7,17 +7,18 @@ tuple). ``evaluate.py`` tells what expressions are, ``called.py`` what calls are
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from qgraph import language
-from qgraph.dependence.expressions import FALSE, ONE, UNDECIDED, ZERO, Condition, Poly, Symbol, all_of, any_of, floor_div
+from qgraph.dependence.expressions import FALSE, ONE, UNDECIDED, ZERO, Condition, Poly, Symbol, all_of, any_of
 from qgraph.dependence.questions import Variable
 from qgraph.frontend.accesses import Accesses, Axis, LoopFacts
-from qgraph.frontend.called import Caller, trips
+from qgraph.frontend.called import Caller
 from qgraph.frontend.definite import names_assigned
+from qgraph.frontend.induction import growth, iterations_before, iterations_of, may_leave
 from qgraph.frontend.symbolic import (
     UNKNOWN,
     Env,
@@ -29,6 +30,8 @@ from qgraph.frontend.symbolic import (
     vague,
     views_in,
 )
+
+T = TypeVar("T")
 
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "+",
@@ -60,7 +63,7 @@ def _walk(facts: LoopFacts, written: frozenset[str], counters: frozenset[str], *
     walker = _Walker(facts, written, counters, texts=texts)
     variables = tuple(walker.axis(at, axis) for at, axis in enumerate(facts.axes))
     walker.axes = variables
-    symbols = [_value_of(variable) for variable in variables]
+    symbols = [integer(variable.number) for variable in variables]
     for axis, value in zip(facts.axes, symbols, strict=True):
         walker.env[axis.variable] = value
     if facts.index_tuple:
@@ -81,10 +84,6 @@ def _counters(facts: LoopFacts, touched: Accesses) -> frozenset[str]:
         one = access.kind == "atomic" and indices is not None and not any(at is None or at.varies for at in indices)
         found.setdefault(facts.same.get(access.array, access.array), set()).add(id(access.node) if one else 0)
     return frozenset(array for array, nodes in found.items() if len(nodes) == 1 and 0 not in nodes)
-
-
-def _value_of(variable: Variable) -> Value:
-    return integer(Poly((((variable.symbol,), 1),)))
 
 
 class _Walker(Caller):
@@ -224,9 +223,7 @@ class _Walker(Caller):
         targets, bounded = self.iterate(node.iter, node.target)
         outer = self.loops
         self.loops = outer + targets
-        # What is added to in each iteration is counted by one variable.
-        counted = targets[0] if len(targets) == 1 and bounded else None
-        self.repeat(node.body, target=node.target, value=self.iterated, sure=bounded, counted=counted)
+        self.repeat(node.body, target=node.target, value=self.iterated, sure=bounded, counted=targets)
         self.loops = outer
         self.branches([node.orelse, []])
 
@@ -240,17 +237,17 @@ class _Walker(Caller):
         target: ast.expr | None = None,
         value: Value = UNKNOWN,
         sure: bool = False,
-        counted: Variable | None = None,
+        counted: Sequence[Variable] = (),
     ) -> None:
         """A loop inside the iteration. Names that it assigns are unknown at its head, views being all they may become.
 
-        What grows by the same number in each iteration of a counted loop is known.
+        What grows by the same number in each iteration of a loop of ``counted`` variables is known.
         """
-        sure = sure and not _may_leave(body)
+        sure = sure and not may_leave(body)
         returns = any(isinstance(child, ast.Return) for statement in body for child in ast.walk(statement))
         changed = names_assigned(body).keys() | (names_assigned([test_]).keys() if test_ is not None else frozenset())
         head = {name: vague([held]) if name in changed else held for name, held in self.env.items()}
-        grown = self.grown(body, counted) if sure and counted is not None else {}
+        grown = self.grown(body, counted, target) if sure and counted and target is not None else {}
         path, count, counter = self.path, len(self.accesses), self.counter
         while True:
             self.env = {**head, **{name: held for name, (held, _) in grown.items()}}
@@ -271,40 +268,57 @@ class _Walker(Caller):
             self.counter = counter
         if returns:
             self.path = all_of(path, UNDECIDED)
-        self.env = {**after, **{name: last for name, (_, last) in grown.items() if last is not UNKNOWN}}
+        self.env = {**after, **{name: last for name, (_, last) in grown.items()}}
         if target is not None:
             for name in names_assigned([target]):
                 self.env[name] = vague([self.env.get(name, UNKNOWN), value])
 
-    def grown(self, body: Sequence[ast.stmt], variable: Variable) -> dict[str, tuple[Value, Value]]:
-        """Names that each iteration of the loop of ``variable`` adds one number to: what they are in it, and after it."""
-        step = variable.step.constant
-        if not step or variable.start is None:
+    def grown(
+        self, body: Sequence[ast.stmt], variables: Sequence[Variable], target: ast.expr
+    ) -> dict[str, tuple[Value, Value]]:
+        """Names that each iteration of the loop of ``variables`` adds one number to: what they are in it, and after it."""
+        before, many = iterations_before(variables), iterations_of(variables)
+        if before is None or many is None:
             return {}
-        number = _value_of(variable).poly
-        assert number is not None
-        found: dict[str, tuple[Value, Value]] = {}
         assigned = names_assigned(body)
-        for at, statement in enumerate(body):
-            name, by = _addition(statement)
+        changed = assigned.keys() | names_assigned([target]).keys()
+        held: Env = {}
+
+        def is_fixed(node: ast.expr) -> bool:
+            names = (child.id for child in ast.walk(node) if isinstance(child, ast.Name))
+            return all(name in held or name not in changed for name in names)
+
+        def amount(node: ast.expr) -> Poly | None:
+            return self.aside(held, lambda: self.expression(node).poly) if is_fixed(node) else None
+
+        def count(loop: ast.For) -> Poly | None:
+            if not is_fixed(loop.iter):
+                return None
+            inner, bounded = self.aside(held, lambda: self.iterate(loop.iter, loop.target))
+            return iterations_of(inner) if inner and bounded else None
+
+        def passed(statement: ast.stmt) -> None:
+            # From here on the name is the same in all iterations, like the lengths of an ndrange inside.
+            for name in names_assigned([statement]):
+                held.pop(name, None)
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if len(assigned[name]) == 1 and is_fixed(value):
+                    held[name] = self.aside(held, lambda: self.expression(value))
+
+        found: dict[str, tuple[Value, Value]] = {}
+        for name, by in growth(body, amount, count, passed).items():
             start = self.env.get(name, UNKNOWN).poly
-            if not name or by is None or start is None or len(assigned[name]) != 1:
-                continue
-            if any(isinstance(child, ast.Continue) for each in body[:at] for child in ast.walk(each)):
-                continue
-            if any(isinstance(child, ast.Name) and child.id in assigned for child in ast.walk(by)):
-                continue
-            many, before = (number - variable.start).divided_by(Poly.const(step)), len(self.accesses)
-            amount = self.expression(by).poly
-            del self.accesses[before:]
-            if many is None and abs(step) != 1:
-                many = floor_div(number - variable.start, Poly.const(step))
-            if amount is None or many is None or amount.symbols & {variable.symbol}:
-                continue
-            last = UNKNOWN
-            if variable.stop is not None:
-                last = integer(start + trips(variable.start, variable.stop, step) * amount)
-            found[name] = integer(start + many * amount), last
+            if by is not None and start is not None:
+                found[name] = integer(start + before * by), integer(start + many * by)
+        return found
+
+    def aside(self, more: Env, look: Callable[[], T]) -> T:
+        """What ``look`` finds where names hold ``more`` as well; the accesses and the loops that it meets do not count."""
+        accesses, counter, env = len(self.accesses), self.counter, self.env
+        self.env = {**env, **more}
+        found = look()
+        del self.accesses[accesses:]
+        self.counter, self.env = counter, env
         return found
 
     def iterate(self, node: ast.expr, target: ast.expr) -> tuple[tuple[Variable, ...], bool]:
@@ -343,7 +357,7 @@ class _Walker(Caller):
             variable = Variable(Symbol.of(f"{name}@{self.counter}", "variable"), start, stop, step)
             sure = sure and start is not None and stop is not None
             variables.append(variable)
-            values.append(_value_of(variable))
+            values.append(integer(variable.number))
         self.iterated = values[0] if len(values) == 1 else Value(items=tuple(values))
         return tuple(variables), sure
 
@@ -368,18 +382,6 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[_Walker, Any], None]] = {
 _UNKNOWN_STEP = Poly.symbol("a step", "device")
 
 
-def _addition(statement: ast.stmt) -> tuple[str, ast.expr | None]:
-    """(name, e) of ``name += e`` and ``name = name + e``."""
-    match statement:
-        case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=by):
-            return name, by
-        case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp(left=ast.Name(id=left), op=ast.Add(), right=by)) if (
-            left == name
-        ):
-            return name, by
-    return "", None
-
-
 def _escapes(body: Sequence[ast.stmt]) -> bool:
     return any(isinstance(child, ast.Break | ast.Continue | ast.Return) for each in body for child in ast.walk(each))
 
@@ -389,25 +391,3 @@ def _is_of_numbers(function: object) -> bool:
     if isinstance(function, np.ufunc) or (isinstance(function, type) and issubclass(function, (int, float, np.generic))):
         return True
     return getattr(function, "__module__", None) == "math" or any(function is known for known in _OF_NUMBERS)
-
-
-def _may_leave(body: Sequence[ast.stmt]) -> bool:
-    """Whether a loop with this body may end early: a ``break`` of its own, or a ``return``."""
-    return any(_leaves(statement) for statement in body)
-
-
-def _leaves(node: ast.stmt) -> bool:
-    if isinstance(node, ast.Break | ast.Return):
-        return True
-    if isinstance(node, ast.For | ast.While):
-        # Its own breaks stay inside; those in its else clause are the outer loop's.
-        return any(isinstance(child, ast.Return) for child in ast.walk(node)) or _may_leave(node.orelse)
-    return any(_leaves(child) for child in _statements(node))
-
-
-def _statements(node: ast.AST) -> Iterator[ast.stmt]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt):
-            yield child
-        elif isinstance(child, ast.match_case | ast.ExceptHandler):
-            yield from _statements(child)

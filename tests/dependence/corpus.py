@@ -86,6 +86,8 @@ REFUSED: dict[str, list[str]] = {
         "for i in range(n):\n  for j in range(2): x[i + j] = i",
         "for i in range(n):\n  for j in range(3): x[2 * i + j] = i",
         "for i in range(n):\n  p = i\n  for j in range(2):\n    x[p] = i\n    p += 1",
+        "for i in range(n):\n  p = 2 * i\n  for j, k in ndrange(3, 2):\n    x[p] = i\n    p += 1",
+        "for i in range(n):\n  p = 4 * i\n  for j in range(2):\n    for k in range(3):\n      x[p] = i\n      p += 1",
         "for i in range(n):\n  for j in range(i + 1): x[j] = i",
         "for i, j in ndrange(n, n): a[i, j] = a[j, i] + 1",
         "for i in range(n):\n  for j in range(n): a[i, j] = a[j, i] + 1",
@@ -299,6 +301,10 @@ INDEPENDENT = [
     "for i in range(n):\n  for j in range(3 * i, 3 * i + 3): x[j] = i",
     "for i in range(n):\n  p = 2 * i\n  for j in range(2):\n    x[p] = i\n    p += 1",
     "for i in range(n):\n  p = 3 * i\n  for j in range(i, i + 3):\n    x[p] = x[p] + j\n    p += 1",
+    "for i in range(n):\n  p = 6 * i\n  for j in range(2):\n    for k in range(3):\n      x[p] = i\n      p += 1",
+    "for i in range(n):\n  p = 6 * i + 5\n  for j, k in ndrange(2, 3):\n    x[p] = i\n    p -= 1",
+    "for i in range(n):\n  p = 6 * i\n  for j in range(2):\n    c = 2\n    x[p] = i\n    p += 1\n    x[p] = j\n    p = p + c",
+    "for i in range(n):\n  p = 4 * i\n  for j in range(2):\n    for k, l in ndrange(1, 2):\n      x[p] = i\n      p += 1",
     "for i in range(n):\n  p = i * m\n  for j in range(m):\n    x[p] = i\n    p = p + 1",
     "for i in range(n):\n  for k in range(ptr[i], ptr[i + 1]): y[i] += v[k] * x[c[k]]",
     # Parts of arrays, with names and without, and functions.
@@ -387,7 +393,10 @@ UNDECIDED = [
     # An index that may count from the end, by steps that are known in the call.
     "for i in range(0, n, q): x[i] = i",
     "for i in range(2, n, q): x[i] = x[0] + 1",
-    # Counted by no variable, or by two.
-    "for i in range(n):\n  p = 2 * i\n  for j, k in ndrange(3, 2):\n    x[p] = i\n    p += 1",
+    # Counted by no variable.
+    "for i in range(n):\n  p = 3 * i\n  for j in range(3):\n    x[p] = i\n    p += j",
+    "for i in range(n):\n  p = i\n  j = 0\n  for j in range(4):\n    x[p] = i\n    p += j",
+    "for i in range(n):\n  p = 3 * i\n  for j in range(3):\n    x[p] = i\n    if y[j] > 0: continue\n    p += 1",
+    "for i in range(n):\n  p, c = 2 * i, 0\n  for j in range(2):\n    for k in range(m): c = 1\n    x[p] = i\n    p += c",
     "for i in range(n):\n  for j in range(1):\n    p = i\n    for k in (1, 2):\n      x[p] = i\n      p += 1",
 ]

@@ -273,13 +273,23 @@ class Maker:
             if self.one_in(6):
                 body.insert(0, self.note("continue", f"if {self.test([*names, variable])}: continue"))
             if self.one_in(6):
-                step = self.pick("1", "2", "n")
                 before = [self.note("counted", f"at = {self.affine(names)}")]
-                body += [f"x[at] = {names[0]}", f"at += {step}"]
+                body += self.counted(names, variable)
             return [*before, *lines, *_inside(body)]
         if kind == 7 and depth == 0:
             return [self.note("continue", f"if {self.test(names)}: continue"), *self.simple(names).split("\n")]
         return self.simple(names).split("\n")
+
+    def counted(self, names: list[str], variable: str) -> list[str]:
+        """Statements of an inner loop that store where `at` is, and move it."""
+        store = [f"x[at] = {names[0]}"]
+        move = self.pick("at += 1", "at += 2", "at = at + n", "at -= 1", f"at += {variable}")
+        if self.one_in(3):
+            self.made_of.add("counted by two loops")
+            # The name of the loop's variable may be one of the loops around it, which it then changes.
+            inside = [f"for {self.pick('t', 't', variable)} in range({self.pick('2', '3', 'm', 'p')}):", *_inside([*store, move])]
+            return [*inside, self.pick("at += 1", "at -= 2", "pass")]
+        return [*store, move, *(self.pick([*store, "at += 1"], ["k = at"]) if self.one_in(3) else [])]
 
     def nest(self) -> Nest:
         if self.one_in(4):
