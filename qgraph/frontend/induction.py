@@ -9,44 +9,71 @@ from qgraph.dependence.expressions import ONE, ZERO, Poly, floor_div
 from qgraph.dependence.questions import Variable
 from qgraph.frontend.called import trips
 from qgraph.frontend.definite import names_assigned
-
-# What an expression is, and how often a loop runs, where that does not change while the loop around them runs.
-Amount = Callable[[ast.expr], Poly | None]
-Count = Callable[[ast.For], Poly | None]
+from qgraph.frontend.symbolic import Env, Value
 
 
-def growth(
-    body: Sequence[ast.stmt], amount: Amount, count: Count, passed: Callable[[ast.stmt], None]
-) -> Mapping[str, Poly | None]:
-    """What a run of ``body`` adds to each name that it assigns; None where that is not one number.
+class Induction:
+    """The body of a loop, and what a run of it adds to names.
 
-    ``amount`` and ``count`` are asked in program order, and ``passed`` is told of each statement when it has run.
+    ``evaluate`` tells what an expression is before the loop, and ``count`` how many iterations a loop would have there, where
+    names hold some values more.
     """
-    found: dict[str, Poly | None] = {}
-    skipped = False
-    for statement in body:
-        for name, added in _of_statement(statement, amount, count, passed).items():
-            before = found.get(name, ZERO)
-            found[name] = None if skipped or added is None or before is None else before + added
-        passed(statement)
-        skipped = skipped or any(isinstance(child, ast.Continue) for child in ast.walk(statement))
-    return found
 
+    def __init__(
+        self,
+        body: Sequence[ast.stmt],
+        target: ast.expr,
+        evaluate: Callable[[ast.expr, Env], Value],
+        count: Callable[[ast.For, Env], Poly | None],
+    ) -> None:
+        self._body = body
+        self._evaluate = evaluate
+        self._count = count
+        self._assigned = names_assigned(body)
+        self._changed = self._assigned.keys() | names_assigned([target]).keys()
+        # Names of the body that are the same in all iterations, from their assignment on: the lengths of an ndrange inside.
+        self._held: Env = {}
 
-def _of_statement(
-    statement: ast.stmt, amount: Amount, count: Count, passed: Callable[[ast.stmt], None]
-) -> Mapping[str, Poly | None]:
-    assigned: dict[str, Poly | None] = dict.fromkeys(names_assigned([statement]))
-    name, by = _addition(statement)
-    if by is not None:
-        return {**assigned, name: amount(by)}
-    if isinstance(statement, ast.For) and not may_leave(statement.body) and not statement.orelse:
-        many = count(statement)
-        targets = names_assigned([statement.target])
-        for name, added in growth(statement.body, amount, count, passed).items():
-            if name not in targets and added is not None and many is not None:
-                assigned[name] = added * many
-    return assigned
+    def growth(self) -> Mapping[str, Poly | None]:
+        """What a run adds to each name that it assigns; None where that is not one number."""
+        return self._growth(self._body)
+
+    def _growth(self, body: Sequence[ast.stmt]) -> dict[str, Poly | None]:
+        found: dict[str, Poly | None] = {}
+        skipped = False
+        for statement in body:
+            for name, added in self._of_statement(statement).items():
+                before = found.get(name, ZERO)
+                found[name] = None if skipped or added is None or before is None else before + added
+            self._pass(statement)
+            skipped = skipped or any(isinstance(child, ast.Continue) for child in ast.walk(statement))
+        return found
+
+    def _of_statement(self, statement: ast.stmt) -> dict[str, Poly | None]:
+        assigned: dict[str, Poly | None] = dict.fromkeys(names_assigned([statement]))
+        name, by = _addition(statement)
+        if by is not None:
+            return {**assigned, name: self._evaluate(by, self._held).poly if self._is_fixed(by) else None}
+        if isinstance(statement, ast.For) and not may_leave(statement.body) and not statement.orelse:
+            many = self._count(statement, self._held) if self._is_fixed(statement.iter) else None
+            targets = names_assigned([statement.target])
+            for name, added in self._growth(statement.body).items():
+                if name not in targets and added is not None and many is not None:
+                    assigned[name] = added * many
+        return assigned
+
+    def _pass(self, statement: ast.stmt) -> None:
+        for name in names_assigned([statement]):
+            self._held.pop(name, None)
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if len(self._assigned[name]) == 1 and self._is_fixed(
+                value
+            ):
+                self._held[name] = self._evaluate(value, self._held)
+
+    def _is_fixed(self, node: ast.expr) -> bool:
+        names = (child.id for child in ast.walk(node) if isinstance(child, ast.Name))
+        return all(name in self._held or name not in self._changed for name in names)
 
 
 def _addition(statement: ast.stmt) -> tuple[str, ast.expr | None]:

@@ -18,7 +18,7 @@ from qgraph.dependence.questions import Variable
 from qgraph.frontend.accesses import Accesses, Axis, LoopFacts
 from qgraph.frontend.called import Caller
 from qgraph.frontend.definite import names_assigned
-from qgraph.frontend.induction import growth, iterations_before, iterations_of, may_leave
+from qgraph.frontend.induction import Induction, iterations_before, iterations_of, may_leave
 from qgraph.frontend.symbolic import (
     UNKNOWN,
     Env,
@@ -280,40 +280,25 @@ class _Walker(Caller):
         before, many = iterations_before(variables), iterations_of(variables)
         if before is None or many is None:
             return {}
-        assigned = names_assigned(body)
-        changed = assigned.keys() | names_assigned([target]).keys()
-        held: Env = {}
-
-        def is_fixed(node: ast.expr) -> bool:
-            names = (child.id for child in ast.walk(node) if isinstance(child, ast.Name))
-            return all(name in held or name not in changed for name in names)
-
-        def amount(node: ast.expr) -> Poly | None:
-            return self.aside(held, lambda: self.expression(node).poly) if is_fixed(node) else None
-
-        def count(loop: ast.For) -> Poly | None:
-            if not is_fixed(loop.iter):
-                return None
-            inner, bounded = self.aside(held, lambda: self.iterate(loop.iter, loop.target))
-            return iterations_of(inner) if inner and bounded else None
-
-        def passed(statement: ast.stmt) -> None:
-            # From here on the name is the same in all iterations, like the lengths of an ndrange inside.
-            for name in names_assigned([statement]):
-                held.pop(name, None)
-            match statement:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value) if len(assigned[name]) == 1 and is_fixed(value):
-                    held[name] = self.aside(held, lambda: self.expression(value))
-
+        added = Induction(body, target, self.expression_aside, self.iterations_aside).growth()
         found: dict[str, tuple[Value, Value]] = {}
-        for name, by in growth(body, amount, count, passed).items():
+        for name, by in added.items():
             start = self.env.get(name, UNKNOWN).poly
             if by is not None and start is not None:
                 found[name] = integer(start + before * by), integer(start + many * by)
         return found
 
+    def expression_aside(self, node: ast.expr, more: Env) -> Value:
+        """What ``node`` is where names hold ``more`` as well."""
+        return self.aside(more, lambda: self.expression(node))
+
+    def iterations_aside(self, node: ast.For, more: Env) -> Poly | None:
+        """How many iterations a loop has where names hold ``more`` as well, if that is known."""
+        variables, bounded = self.aside(more, lambda: self.iterate(node.iter, node.target))
+        return iterations_of(variables) if variables and bounded else None
+
     def aside(self, more: Env, look: Callable[[], T]) -> T:
-        """What ``look`` finds where names hold ``more`` as well; the accesses and the loops that it meets do not count."""
+        """What ``look`` finds; the accesses and the loops that it meets do not count."""
         accesses, counter, env = len(self.accesses), self.counter, self.env
         self.env = {**env, **more}
         found = look()

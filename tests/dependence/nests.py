@@ -286,9 +286,9 @@ class Maker:
         move = self.pick("at += 1", "at += 2", "at = at + n", "at -= 1", f"at += {variable}")
         if self.one_in(3):
             self.made_of.add("counted by two loops")
-            # The name of the loop's variable may be one of the loops around it, which it then changes.
-            inside = [f"for {self.pick('t', 't', variable)} in range({self.pick('2', '3', 'm', 'p')}):", *_inside([*store, move])]
-            return [*inside, self.pick("at += 1", "at -= 2", "pass")]
+            # The inner loop may change the variable of the outer one.
+            header = f"for {self.pick('t', 't', variable)} in range({self.pick('2', '3', 'm', 'p')}):"
+            return [header, *_inside([*store, move]), self.pick("at += 1", "at -= 2", "pass")]
         return [*store, move, *(self.pick([*store, "at += 1"], ["k = at"]) if self.one_in(3) else [])]
 
     def nest(self) -> Nest:
