@@ -10,7 +10,8 @@ first. Each set is bounded in work, deterministically (``_MAX_OPERATIONS``); whe
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
@@ -112,13 +113,15 @@ def _answer(question: Question, context: islpy.Context) -> Answer:
     always = around.is_subset(known)
     # Which elements are reached at all is not what makes them meet: extents of 0 are left out of the words.
     short = known.gist(around).coalesce()
+    with _printing(known):
+        conflict = str(certain)
     return Answer(
         never=False,
         doubt=doubt,
         condition="True" if always else _code(short, around, sources),
         always=always,
         text="always" if always else _text(short, {key: word for key, _, word in names}),
-        conflict=str(certain),
+        conflict=conflict,
         parameters=tuple((key, source) for key, source, _ in names),
     )
 
@@ -601,8 +604,18 @@ _OPERATORS = {
 
 def _code(condition: islpy.Set, around: islpy.Set, sources: Mapping[str, str]) -> str:
     """A set of parameters as a Python condition over integers of any length."""
-    build = islpy.AstBuild.from_context(around)
-    return _expression(build.expr_from_set(condition), sources)
+    expression = islpy.AstBuild.from_context(around).expr_from_set(condition)
+    with _printing(condition):
+        return _expression(expression, sources)
+
+
+@contextmanager
+def _printing(found: islpy.Set) -> Iterator[None]:
+    """Texts and numbers are read without the bound: where it is reached isl gives none, and says nothing."""
+    context = found.get_ctx()
+    context.set_max_operations(0)
+    yield
+    context.set_max_operations(_MAX_OPERATIONS)
 
 
 def _expression(node: Any, sources: Mapping[str, str]) -> str:
@@ -624,7 +637,9 @@ def _expression(node: Any, sources: Mapping[str, str]) -> str:
 
 def _text(condition: islpy.Set, words: Mapping[str, str]) -> str:
     """A set of parameters as isl writes its constraints, with the words of the user."""
-    inside = str(condition).split("{", 1)[1].rsplit("}", 1)[0].strip().removeprefix(":").strip()
+    with _printing(condition):
+        written = str(condition)
+    inside = written.split("{", 1)[1].rsplit("}", 1)[0].strip().removeprefix(":").strip()
     inside = inside.replace(";  :", " or").replace("; :", " or")
     return re.sub(r"(\d*)\b(\d*)(p\d+)\b", lambda found: _product(found[1] + found[2], words[found[3]]), inside)
 

@@ -37,6 +37,9 @@ def host_test(unit: Unit, scope: Scope, node: ast.expr) -> ast.expr | None:
     return known if known is not None and _is_exact(unit, known) else None
 
 
+# Of two integers of 64 bits these may give one that does not fit. So may a sum, of numbers that are next to the largest.
+_GROWING = (ast.Mult, ast.Pow, ast.LShift)
+_INTEGER_BITS = 64
 _EXACT = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
 
 
@@ -113,7 +116,7 @@ def _may_wrap(unit: Unit, node: ast.AST) -> bool:
     """Whether the host may find another integer than the device, with its 64 bits: of products, or of NumPy's scalars."""
     leaves = [unit.leaves[child.id].type for child in ast.walk(node) if isinstance(child, ast.Name) and child.id in unit.leaves]
     scalars = [kind for kind in leaves if isinstance(kind, ScalarType)]
-    grows = any(isinstance(child, (ast.Mult, ast.Pow, ast.LShift)) for child in ast.walk(node))
+    grows = any(isinstance(child, _GROWING) for child in ast.walk(node))
     return any(grows or (not kind.weak and kind.dtype not in ("int64", "bool")) for kind in scalars)
 
 
@@ -144,6 +147,8 @@ def _is_harmless(unit: Unit, node: ast.AST) -> bool:
             return _is_harmless(unit, left) and _is_harmless(unit, right)
         case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=value)):
             return bool(value) and _is_harmless(unit, left)
+        case ast.BinOp(left=left, op=ast.Pow() | ast.LShift(), right=ast.Constant(value=int(value))):
+            return 0 <= value < _INTEGER_BITS and _is_harmless(unit, left)
         case ast.UnaryOp(operand=operand):
             return _is_harmless(unit, operand)
         case ast.Call(func=ast.Name(id=name), args=args):
@@ -158,13 +163,19 @@ def _is_harmless(unit: Unit, node: ast.AST) -> bool:
 _LARGE = 1e30
 
 
-def integer_of_floats(unit: Unit, scope: Scope, node: ast.Call) -> HostExpr | None:
-    """What stands for `int(n * 0.3)` and its kin wherever they are written: one number, which the host computes; else None."""
-    function = scope.static(node.func)
-    if not isinstance(function, Value) or not any(function.value is known for known in (*_TO_INTEGERS, round)):
+def integer_of_host(unit: Unit, scope: Scope, node: ast.Call | ast.BinOp) -> HostExpr | None:
+    """What stands for `int(n * 0.3)` and `n * m` wherever they are written: one integer, which the host computes; else None.
+
+    The device would compute with the digits of F, and wrap at 64 bits.
+    """
+    if isinstance(node, ast.Call):
+        function = scope.static(node.func)
+        if not isinstance(function, Value) or not any(function.value is known for known in (*_TO_INTEGERS, round)):
+            return None
+    elif not isinstance(node.op, _GROWING):
         return None
     known = host_expression(unit, scope, node)
-    if known is None or not _is_rounded(unit, known) or not _is_harmless(unit, known):
+    if known is None or not _is_harmless(unit, known) or not (_is_rounded(unit, known) or isinstance(node, ast.BinOp)):
         return None
     found = settled(unit, scope, HostExpr(known), node)
     return found if isinstance(found, HostExpr) and found.name else None

@@ -43,7 +43,7 @@ from qgraph.frontend.divisions import checking_word, fault_of, is_wrong, may_rai
 from qgraph.frontend.flags import assign, lower_loop, unless
 from qgraph.frontend.foreign_calls import by_position, refuse_callee
 from qgraph.frontend.frames import ADDED
-from qgraph.frontend.host import integer_of_floats
+from qgraph.frontend.host import integer_of_host
 from qgraph.frontend.indexing import element, placed
 from qgraph.frontend.matching import as_if, cases_of, chosen_case
 from qgraph.frontend.names import Names
@@ -345,10 +345,16 @@ class _Rewriter(ast.NodeTransformer):
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if isinstance(node.op, ast.Pow) and may_fail(self._scope, node.left, node.right):
             return self._power(node.left, node.right, node)
+        number = self._integer_of_host(node)
+        if number is not None:
+            return self._place(number, node)
         fault = self._fault(node.op, node.left, node.right, node)
         self.generic_visit(node)
         node.right = self.checked(node.op, node.right, fault)
         return node
+
+    def _integer_of_host(self, node: ast.Call | ast.BinOp) -> HostExpr | None:
+        return integer_of_host(self._body.unit, self._scope, node) if self._divisors != "known" else None
 
     def _fault(self, op: ast.operator, left: ast.expr, right: ast.expr, node: ast.AST) -> Fault | None:
         """What to say where ``right`` is a zero that divides, or a negative number of shifts, as ``node`` is written."""
@@ -549,7 +555,7 @@ class _Rewriter(ast.NodeTransformer):
             self.generic_visit(node)
             node.args[1] = self.checked(ast.Mod(), node.args[1], fault)
             return node
-        number = integer_of_floats(self._body.unit, self._scope, node) if self._divisors != "known" else None
+        number = self._integer_of_host(node)
         if number is not None:
             return self._place(number, node)
         if callee is round and len(node.args) == 2 and not node.keywords:

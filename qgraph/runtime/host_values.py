@@ -155,7 +155,7 @@ def _checked(value: HostValue, result: Any) -> int:
         raise ArgumentError(
             f"`{value.text or value.source}` is {number}, which does not fit 64 bits",
             value.span,
-            hint="the bounds of a range are integers of 64 bits",
+            hint="kernels compute with integers of 64 bits: make a factor a float where a product may be larger",
         )
     if value.check == "step" and number == 0:
         raise _zero_step(value)

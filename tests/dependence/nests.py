@@ -287,7 +287,7 @@ class Maker:
         if self.one_in(3):
             self.made_of.add("counted by two loops")
             # The inner loop may change the variable of the outer one.
-            header = f"for {self.pick('t', 't', variable)} in range({self.pick('2', '3', 'm', 'p')}):"
+            header = f"for {self.pick('t', 't', variable)} in range({self.pick('2', '3', 'm', names[-1])}):"
             return [header, *_inside([*store, move]), self.pick("at += 1", "at -= 2", "pass")]
         return [*store, move, *(self.pick([*store, "at += 1"], ["k = at"]) if self.one_in(3) else [])]
 

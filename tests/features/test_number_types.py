@@ -446,6 +446,28 @@ def test_numbers_of_the_host_are_as_large_as_they_need_to_be(rig):
         rig.run(kernel, np.full(3, 9), 3_000_000)
 
 
+def products_without_a_name(y, n, m):
+    for i in range(y.shape[0]):
+        y[i] = i + n * m * m // (n * m) + n**2 % 1000 + (m << 5) + np.float64(n * (m - 3))
+
+
+def test_products_in_bodies_are_pythons(check):
+    check(products_without_a_name, lambda: (np.zeros(5), 3_000_000, 700_001))
+
+
+def too_large_without_a_name(y, n, m):
+    y[0] = 1
+    for i in range(y.shape[0]):
+        y[i] = float(n * m * m) + i
+
+
+def test_products_in_bodies_that_do_not_fit_are_refused_before_anything_runs(rig):
+    y = rig.device(np.zeros(3))
+    with pytest.raises(qgraph.ArgumentError, match=r"`n \* m \* m` is 27000000000000000000, which does not fit 64 bits"):
+        rig.kernel(too_large_without_a_name)(y, 3_000_000, 3_000_000)
+    np.testing.assert_array_equal(qgraph.to_numpy(y), np.zeros(3))
+
+
 # --- the same words for CUDA ----------------------------------------------------------------------------------------------
 
 
