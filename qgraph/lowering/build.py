@@ -87,7 +87,8 @@ class _Builder:
         sections = {node: task.sections for node, _ in touched if (task := self.nodes[node].task) is not None}
         unordered: list[tuple[int, int, Section, Section]] = []
         self.edges += edges_of(touched, self._places, sections, unordered)
-        self.apart += [self._apart(*each) for each in unordered]
+        # Names of arrays come from a set.
+        self.apart += sorted((self._apart(*each) for each in unordered), key=lambda apart: (apart.line, str(apart)))
         return index
 
     def _apart(self, before: int, after: int, first: Section, second: Section) -> Apart:

@@ -21,6 +21,8 @@ from numba.core.errors import NumbaError, TypingError
 from numba.np.numpy_support import as_dtype, from_dtype
 
 from qgraph.compiled_in import numba_function
+from qgraph.lowering.either import Either, result_of
+from qgraph.lowering.either import refusal as either_refusal
 from qgraph.lowering.long_ranges import LongRange, iterator_of
 from qgraph.lowering.numba_errors import of_own_code
 from qgraph.lowering.number_code import Emitter, half_truth, make_complex, types
@@ -81,7 +83,7 @@ def is_integral(item: Any) -> bool:
 
 def plain(item: Any) -> Any:
     """The type without its literal value, and without what else is known of a number."""
-    return item.base if isinstance(item, Rounded) else types.unliteral(item)
+    return item.base if isinstance(item, (Rounded, Either)) else types.unliteral(item)
 
 
 def is_real(item: Any) -> bool:
@@ -182,7 +184,7 @@ class Word(_Callable, _Opaque):
         if meaning is None or kws:
             return None
         try:
-            choice = self._of_rounded(meaning(context, args), args)
+            choice = self._of_either(self._of_rounded(meaning(context, tuple(map(_narrow, args))), args), args)
         except NumberError as error:
             raise context.typing_error(str(error)) from error
         if choice is None:
@@ -199,8 +201,22 @@ class Word(_Callable, _Opaque):
             return choice
         return replace(choice, result=meeting(choice.result, args)) if all(map(_may_be_integer, args)) else choice
 
+    def _of_either(self, choice: Choice | None, args: tuple[Any, ...]) -> Choice | None:
+        """The choice for narrow integers, where some may be Python's.
+
+        Raises:
+            NumberError: it depends on which they are.
+        """
+        either = next((arg for arg in args if isinstance(arg, Either)), None)
+        if choice is None or either is None:
+            return choice
+        result = result_of(self._value, choice.result, args)
+        if result is None:
+            raise NumberError(either_refusal(self.name, either))
+        return replace(choice, result=result)
+
     def _from_numba(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
-        args = tuple(plain(arg) if isinstance(arg, Rounded) else arg for arg in args)
+        args = tuple(plain(arg) if isinstance(arg, (Rounded, Either)) else arg for arg in args)
         if self._native is None:
             raise context.typing_error(f"{self.name} does not take ({_shown(args, kws)}) here")
         args = self._as_defined(context, args)
@@ -265,6 +281,10 @@ _OF_INTEGERS = (
     *(operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, operator.pos),
     *(operator.iadd, operator.isub, operator.imul, operator.ifloordiv, operator.imod, abs),
 )
+
+
+def _narrow(item: Any) -> Any:
+    return item.base if isinstance(item, Either) else item
 
 
 def _may_be_integer(item: Any) -> bool:
@@ -453,8 +473,8 @@ class NumberTyping(_Context):
 
     def resolve_function_type(self, func: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         """Numba's hook: the signature of a call. Adds ``numpy.complex64(real, imaginary)``, which Numba lacks."""
-        if any(isinstance(arg, Rounded) for arg in args):
-            args = self._of_rounded(func, args)
+        if any(isinstance(arg, (Rounded, Either)) for arg in args):
+            args = self._as_plain(func, args)
         if _makes_complex(func) and len(args) == 2 and not kws:
             return self.make_signature(func.instance_type, *[func.instance_type.underlying_float] * 2)
         try:
@@ -471,11 +491,12 @@ class NumberTyping(_Context):
             raise self.typing_error(refusal("an array of integers is given"))
         return super().resolve_setitem(target, index, value)
 
-    def _of_rounded(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments of a call, of which some are ``Rounded``, as the function takes them."""
+    def _as_plain(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a call, of which some are ``Rounded`` or ``Either``, as the function takes them."""
         if isinstance(func, DeviceFunction | Word):
             return args
-        if isinstance(func, types.NumberClass) and isinstance(func.instance_type, types.Integer):
+        makes_integers = isinstance(func, types.NumberClass) and isinstance(func.instance_type, types.Integer)
+        if makes_integers and any(isinstance(arg, Rounded) for arg in args):
             raise self.typing_error(refusal(f"{func.instance_type} is made of"))
         return tuple(map(plain, args))
 
@@ -522,7 +543,7 @@ class NumberTarget(_Context):
 
     def cast(self, builder: Any, val: Any, fromty: Any, toty: Any) -> Any:
         """Numba's hook: the code of a conversion."""
-        source, target = (item.base if isinstance(item, Rounded) else item for item in (fromty, toty))
+        source, target = (item.base if isinstance(item, (Rounded, Either)) else item for item in (fromty, toty))
         return val if source == target else super().cast(builder, val, source, target)
 
     def get_function(self, fn: Any, sig: Any, _firstcall: bool = True) -> Any:

@@ -167,7 +167,7 @@ class Expressions:
             # Numbers that no type of integers holds.
             return a
         text = f"{a.inner} if {test.text} else {b.inner}"
-        return Value(text, "int", min(a.low, b.low), max(a.high, b.high), a.dtypes | b.dtypes)
+        return _of_one_kind(Value(text, "int", min(a.low, b.low), max(a.high, b.high), a.dtypes | b.dtypes))
 
     def _integer_extreme(self, scope: Scope, depth: int) -> Value:
         a, b = self.integer(scope, depth), self.integer(scope, depth)
@@ -177,7 +177,8 @@ class Expressions:
             return a
         word = self.choices.pick(("min", "max"))
         choose = min if word == "min" else max
-        return Value(call(word, a, b), "int", choose(a.low, b.low), choose(a.high, b.high), a.dtypes | b.dtypes, atom=True)
+        found = Value(call(word, a, b), "int", choose(a.low, b.low), choose(a.high, b.high), a.dtypes | b.dtypes, atom=True)
+        return _of_one_kind(found)
 
     def _integer_sign(self, scope: Scope, depth: int) -> Value:
         a = self.integer(scope, depth)
@@ -357,3 +358,10 @@ def _float_literal(number: float) -> Value:
 
 def _counted(counter: Counter) -> Value:
     return Value(counter.name, "int", counter.low, counter.high, frozenset([WEAK]), atom=True)
+
+
+def _of_one_kind(value: Value) -> Value:
+    """``value`` as Python's, where the data would tell if it is that or NumPy's: what the two make of other numbers differs."""
+    if WEAK not in value.dtypes or value.dtypes == {WEAK}:
+        return value
+    return replace(value, text=f"int({value.text})", dtypes=frozenset([WEAK]), atom=True)
