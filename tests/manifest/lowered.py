@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from numba.core import codegen
-
 from qgraph.errors import QGraphError
 from qgraph.lowering import compile as compiling
 from qgraph.lowering import numba_cpu, numba_cuda
 from qgraph.lowering.control_source import control_function
 from qgraph.lowering.infer import scalar_types
+from qgraph.lowering.zero_fills import Library
 from qgraph.specialisation import Specialisation
 from qgraph.stack import roomy
 from tests.manifest.entries import Entry
@@ -85,7 +85,7 @@ def _name_of(specialisation: Specialisation) -> tuple[str, str, str]:
     variant = specialisation.variant
     function = variant.source.function
     path = Path(variant.source.file)
-    file = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
+    file = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else re.sub(r"_\d+(?=\.py$)", "", path.name)
     types = [f"{name}: {type_text(kind)}" for name, kind in variant.types]
     types += [f"{leaf.path}: {type_text(leaf.type)}" for leaf in variant.leaves]
     options = dataclasses.asdict(variant.options)
@@ -132,6 +132,6 @@ def _llvm(plan: Any, options: Any) -> str:
         raise _Stopped
 
     numba_cpu.forget()
-    with mock.patch.object(codegen.CPUCodeLibrary, "_optimize_final_module", stop), contextlib.suppress(_Stopped):
+    with mock.patch.object(Library, "_optimize_final_module", stop), contextlib.suppress(_Stopped):
         compiling.compile_cpu(plan, options)
     return found[-1]
