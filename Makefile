@@ -4,6 +4,7 @@
 #   make test-gpu   the same tests on the GPU of this machine
 #   make sanitize   tests/gpu under compute-sanitizer: memcheck, then racecheck
 #   make fuzz       random programs against plain Python for SECONDS=600 on BACKEND=cpu (or sim, cuda), with JOBS=1 processes
+#   make manifest   whether plans and generated code are those of tests/manifest/manifest.txt (minutes); ARGS=--update writes it
 #   make bench      measure, and write benchmarks/results/
 #   make lint       ruff and strict mypy
 # PYTHON=/path/to/python uses that interpreter as it is: nothing is installed. CUDA=cu12 picks the toolkit for older drivers.
@@ -38,7 +39,7 @@ endif
 
 PY := $(PATHS) $(INTERPRETER)
 
-.PHONY: demo test test-cpu test-sim test-gpu sanitize fuzz bench lint format clean
+.PHONY: demo test test-cpu test-sim test-gpu sanitize fuzz manifest bench lint format clean
 
 demo: $(READY_DEMO)
 	$(PY) -m examples.inpaint
@@ -78,6 +79,9 @@ BACKEND := cpu
 JOBS := 1
 fuzz: $(READY_DEV)
 	env -u QGRAPH_BACKEND $(PY) -m tests.properties.fuzz --backend $(BACKEND) --seconds $(SECONDS) --jobs $(JOBS)
+
+manifest: $(READY_DEV)
+	$(PY) -m tests.manifest $(ARGS)
 
 bench: $(READY_DEV)
 	$(PY) -m benchmarks.run --out $(OUT)
