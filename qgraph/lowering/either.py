@@ -40,9 +40,12 @@ _EITHER = {kind: Either(kind) for kind in NARROW}
 default_manager.register(Either, _Model)
 
 # These give the same number of both, in the narrow type: the number is no larger than the operands are.
-_KEEP = (operator.mod, operator.floordiv, operator.and_, operator.or_, operator.xor, operator.rshift, operator.pos, min, max)
-_KEEP += (operator.imod, operator.ifloordiv, operator.iand, operator.ior, operator.ixor, operator.irshift)
-_GROW = (operator.add, operator.sub, operator.mul, operator.iadd, operator.isub, operator.imul)
+_KEEP: tuple[object, ...] = (
+    *(operator.mod, operator.floordiv, operator.and_, operator.or_, operator.xor, operator.rshift, operator.pos),
+    *(operator.imod, operator.ifloordiv, operator.iand, operator.ior, operator.ixor, operator.irshift, min, max),
+)
+# These may give a larger one.
+_GROW: tuple[object, ...] = (operator.add, operator.sub, operator.mul, operator.iadd, operator.isub, operator.imul)
 
 
 def chosen(joined: Any, items: tuple[Any, ...]) -> Any:
