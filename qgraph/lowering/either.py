@@ -48,6 +48,11 @@ _KEEP: tuple[object, ...] = (
 _GROW: tuple[object, ...] = (operator.add, operator.sub, operator.mul, operator.iadd, operator.isub, operator.imul)
 
 
+def narrow(item: Any) -> Any:
+    """A type, or the narrow one where it is ``Either``."""
+    return item.base if isinstance(item, Either) else item
+
+
 def chosen(joined: Any, items: tuple[Any, ...]) -> Any:
     """The type of one of several integers, of which all are values of ``joined``: ``Either``, if one is Python's."""
     pythons = any(isinstance(item, (Either, types.IntegerLiteral)) for item in items)

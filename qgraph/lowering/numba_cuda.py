@@ -38,7 +38,15 @@ from qgraph.lowering.registries import RefreshedOnce, ResolvedOnce, SearchedOnce
 from qgraph.lowering.shuffles import across_word
 from qgraph.lowering.simulated import Barriers, Extents, Threads
 from qgraph.lowering.slot_source import slots_name
-from qgraph.lowering.value_words import bound_word, cast_word, division_word, empty_word, match_word, short_word
+from qgraph.lowering.value_words import (
+    accumulated_word,
+    bound_word,
+    cast_word,
+    division_word,
+    empty_word,
+    match_word,
+    short_word,
+)
 from qgraph.lowering.words import MEANINGS
 from qgraph.program import Cast, Function
 from qgraph.source import copied
@@ -165,6 +173,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.special[id(language.across)] = across_word()
     typing.special[id(language.empty_sum)] = empty_word("empty_sum")
     typing.special[id(language.empty_product)] = empty_word("empty_product")
+    typing.special[id(language.accumulated)] = accumulated_word()
     typing.special[id(language.power)] = power_word()
     typing.special[id(language.divisor)] = divisor_word("divisor")
     typing.special[id(language.step)] = divisor_word("step")

@@ -21,7 +21,7 @@ from numba.core.errors import NumbaError, TypingError
 from numba.np.numpy_support import as_dtype, from_dtype
 
 from qgraph.compiled_in import numba_function
-from qgraph.lowering.either import Either, result_of
+from qgraph.lowering.either import Either, narrow, result_of
 from qgraph.lowering.either import refusal as either_refusal
 from qgraph.lowering.long_ranges import LongRange, iterator_of
 from qgraph.lowering.numba_errors import of_own_code
@@ -184,7 +184,7 @@ class Word(_Callable, _Opaque):
         if meaning is None or kws:
             return None
         try:
-            choice = self._of_either(self._of_rounded(meaning(context, tuple(map(_narrow, args))), args), args)
+            choice = self._of_either(self._of_rounded(meaning(context, tuple(map(narrow, args))), args), args)
         except NumberError as error:
             raise context.typing_error(str(error)) from error
         if choice is None:
@@ -281,10 +281,6 @@ _OF_INTEGERS = (
     *(operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, operator.pos),
     *(operator.iadd, operator.isub, operator.imul, operator.ifloordiv, operator.imod, abs),
 )
-
-
-def _narrow(item: Any) -> Any:
-    return item.base if isinstance(item, Either) else item
 
 
 def _may_be_integer(item: Any) -> bool:

@@ -11,6 +11,7 @@ from numba.np.arrayobj import populate_array
 
 from qgraph import language
 from qgraph.lowering.code_word import CodeWord, check_scalar
+from qgraph.lowering.either import narrow
 from qgraph.lowering.kept import check_kept, nearest
 from qgraph.lowering.number_code import types
 from qgraph.lowering.numbers import plain
@@ -122,6 +123,15 @@ def empty_word(name: Literal["empty_sum", "empty_product"]) -> CodeWord:
         return context.cast(builder, wide, types.float32 if half else types.int64, kind)
 
     return CodeWord(name, typer, emit)
+
+
+def accumulated_word() -> CodeWord:
+    """The Numba type of ``language.accumulated``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(narrow(args[0]), narrow(args[0]))
+
+    return CodeWord("accumulated", typer, lambda _context, _builder, _sig, args: args[0])
 
 
 def stack_word() -> CodeWord:
