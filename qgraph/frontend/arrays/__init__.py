@@ -1,0 +1,1 @@
+"""Views, assignments and array statements."""

@@ -1,0 +1,1 @@
+"""Which elements each iteration of a loop touches, and whether the loop is parallel: its verdict."""

@@ -1,0 +1,1 @@
+"""Statements that are rewritten into simpler ones: break and continue, match, choices between tuples."""

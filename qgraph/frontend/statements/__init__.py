@@ -1,0 +1,1 @@
+"""Statements of a kernel to tasks and control flow of a Program."""

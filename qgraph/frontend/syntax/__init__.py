@@ -1,0 +1,1 @@
+"""Source text to syntax trees; what no kernel may contain is refused."""

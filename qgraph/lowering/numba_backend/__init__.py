@@ -1,0 +1,1 @@
+"""Numba as the compiler: functions to machine code, PTX, or a simulation."""

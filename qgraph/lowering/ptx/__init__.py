@@ -1,0 +1,1 @@
+"""PTX text: its names, and linking it."""

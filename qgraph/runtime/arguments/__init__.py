@@ -1,0 +1,1 @@
+"""Arguments of a call: arrays of every library, their guards, their copies, their streams."""

@@ -1,0 +1,1 @@
+"""Code of machine instructions: guards of arguments, and launches."""

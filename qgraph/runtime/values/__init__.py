@@ -1,0 +1,1 @@
+"""Arguments and results as values: array views, aliases, numbers of the host, deferred errors."""
