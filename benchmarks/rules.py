@@ -17,16 +17,16 @@ from benchmarks import chains, parts, plots, timing
 from benchmarks.launch import expect
 from benchmarks.results import Answer, Target, main
 from benchmarks.timing import Timing
-from qgraph.compiled import CudaPlan
-from qgraph.lowering import build
-from qgraph.runtime.cuda_graph import CudaGraphExecutable
+from qgraph.ir.artifacts import CudaPlan
+from qgraph.lowering import plan_builder
+from qgraph.runtime.executors.graph import CudaGraphExecutable
 
 BACKEND = "cuda"
 # What each rule is in the code, and what takes its place: no user has a switch for it.
 RULES: dict[str, tuple[Any, str, mock.MagicMock]] = {
     "programmatic edges": (CudaPlan, "waits_inside", mock.PropertyMock(return_value=False)),
     "rows": (CudaGraphExecutable, "_row_edges", mock.MagicMock(return_value=frozenset())),
-    "unrolling": (build, "unroll_loops", mock.MagicMock(side_effect=lambda plan: plan)),
+    "unrolling": (plan_builder, "unroll_loops", mock.MagicMock(side_effect=lambda plan: plan)),
 }
 COLUMNS = ("rule", "program", "size", "with", "without", "ratio")
 # Elements of the programs that grow with them, and iterations of those that grow with these.

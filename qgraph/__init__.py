@@ -13,7 +13,7 @@ from qgraph.errors import (
     PerformanceWarning,
     QGraphError,
 )
-from qgraph.funcs import func
+from qgraph.frontend.func_decorator import func
 from qgraph.info import info, set_backend, stream
 from qgraph.kernel import kernel, reset
 from qgraph.language import (

@@ -83,7 +83,7 @@ def _words(value: Any) -> str:
 
 
 def _cache(options: argparse.Namespace) -> None:
-    from qgraph.lowering.disk_cache import store
+    from qgraph.lowering.cache.disk_cache import store
 
     found = store()
     if found is None:

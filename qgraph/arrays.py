@@ -17,11 +17,11 @@ def _side(backend: str | None) -> str:
     """'cuda' or 'host': where arrays of ``backend`` live; without one, where the default backend's do."""
     if in_reference():
         return "host"
-    from qgraph.runtime.backends import default_backend, require
+    from qgraph.runtime.arguments.backends import default_backend, require
 
     name = check_backend(backend) if backend is not None else default_backend()
     if name is None:
-        from qgraph.runtime.cuda_driver import device_count
+        from qgraph.runtime.driver.driver import device_count
 
         return "cuda" if device_count() else "host"
     require(name)
@@ -38,14 +38,14 @@ def asarray(x: Any, backend: str | None = None) -> Any:
     Raises:
         BackendError: the backend is unknown, or cannot run here.
     """
-    from qgraph.runtime.adopt import adopt
+    from qgraph.runtime.arguments.array_adapters import adopt
 
     side = _side(backend)
     view = adopt(x, "x")
     if side == "host":
         return to_numpy(x) if view is not None else np.asarray(x)
-    from qgraph.runtime.cuda_driver import current_device
-    from qgraph.runtime.device_array import to_device
+    from qgraph.runtime.arguments.device_array import to_device
+    from qgraph.runtime.driver.driver import current_device
 
     if view is not None and view.device is not None:
         return x
@@ -65,8 +65,8 @@ def empty(shape: Shape, dtype: DTypeLike = float, backend: str | None = None, *,
     """
     if _side(backend) == "host":
         return np.empty(shape, dtype)
-    from qgraph.runtime import device_array
-    from qgraph.runtime.cuda_driver import current_device
+    from qgraph.runtime.arguments import device_array
+    from qgraph.runtime.driver.driver import current_device
 
     return device_array.empty(shape, dtype, current_device())
 
@@ -91,7 +91,7 @@ def zeros(shape: Shape, dtype: DTypeLike = float, backend: str | None = None, *,
 @makes_array("empty_like")
 def empty_like(x: Any, dtype: DTypeLike | None = None, *, alloc: bool = False) -> Any:
     """An array of the shape, the dtype and on the side of ``x``, with any contents; ``alloc`` as in ``empty``."""
-    from qgraph.runtime.adopt import adopt
+    from qgraph.runtime.arguments.array_adapters import adopt
 
     view = adopt(x, "x")
     if view is None or view.device is None:
@@ -109,7 +109,7 @@ def zeros_like(x: Any, dtype: DTypeLike | None = None, *, alloc: bool = False) -
 
 def to_numpy(a: Any) -> np.ndarray:
     """The elements of ``a`` as a NumPy array, after the work that writes them; host arrays are not copied."""
-    from qgraph.runtime.adopt import adopt
+    from qgraph.runtime.arguments.array_adapters import adopt
 
     if isinstance(a, np.ndarray):
         return a
@@ -122,7 +122,7 @@ def to_numpy(a: Any) -> np.ndarray:
     if numpy_of is not None and type(a).__module__.startswith("qgraph."):
         result: np.ndarray = numpy_of()
         return result
-    from qgraph.runtime.device_array import copy_to_host
+    from qgraph.runtime.arguments.device_array import copy_to_host
 
     return copy_to_host(view)
 
@@ -133,6 +133,6 @@ def synchronize() -> None:
     Raises:
         CudaError: something failed on the device since the last wait.
     """
-    from qgraph.runtime.streams import synchronize_all
+    from qgraph.runtime.arguments.streams import synchronize_all
 
     synchronize_all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from qgraph.plan import GraphPlan
+from qgraph.ir.plan import GraphPlan
 from qgraph.source import Span
 from qgraph.stack import roomy
 

@@ -37,28 +37,28 @@ def _text(value: Any) -> str:
 
 def info() -> Info:
     """The device, driver and toolkit, the backends that can run here, and which path device loops take and why."""
-    from qgraph.runtime import cuda_driver
-    from qgraph.runtime.backends import default_backend
+    from qgraph.runtime.arguments.backends import default_backend
+    from qgraph.runtime.driver import driver
 
     facts: dict[str, Any] = {"version": _version("qgraph-jit")}
-    count = cuda_driver.device_count()
+    count = driver.device_count()
     if count == 0:
         facts |= {
             "device": "none",
-            "driver": cuda_driver.driver_trouble(),
+            "driver": driver.driver_trouble(),
             "loops": "none",
             "reason": "there is no CUDA device",
         }
     else:
         from qgraph.specialisation import loop_probe
 
-        ordinal = cuda_driver.current_device()
-        device = cuda_driver.device(ordinal)
+        ordinal = driver.current_device()
+        device = driver.device(ordinal)
         probe = loop_probe(ordinal)
         capability = ".".join(map(str, device.capability))
         facts |= {
             "device": f"{device.name} (compute capability {capability}, {device.multiprocessors} multiprocessors)",
-            "driver": ".".join(map(str, cuda_driver.driver_version())),
+            "driver": ".".join(map(str, driver.driver_version())),
             "loops": "device" if probe.device_loops else "host",
             "reason": probe.reason,
         }
@@ -73,7 +73,7 @@ def info() -> Info:
 
 def _toolkit() -> str:
     """Where the device runtime library is: what device loops are linked with."""
-    from qgraph.lowering.link import device_runtime_path
+    from qgraph.lowering.ptx.link import device_runtime_path
 
     return device_runtime_path() or "libcudadevrt was not found"
 
@@ -93,7 +93,7 @@ def set_backend(name: str | None) -> None:
     Raises:
         BackendError: ``name`` is not 'cuda', 'cpu' or 'sim', or cannot run here.
     """
-    from qgraph.runtime import backends
+    from qgraph.runtime.arguments import backends
 
     backends.set_backend(name)
 
@@ -106,6 +106,6 @@ def stream(obj: object) -> AbstractContextManager[None]:
     Raises:
         ArgumentError: ``obj`` is no stream.
     """
-    from qgraph.runtime import streams
+    from qgraph.runtime.arguments import streams
 
     return streams.stream(obj)

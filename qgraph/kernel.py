@@ -11,17 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, overload
 
-from qgraph.bound import Bound
+from qgraph.bound_kernel import Bound
+from qgraph.dispatch_cache import Known, Launched, Ran, RecentCalls
 from qgraph.errors import CudaError, PerformanceWarning
 from qgraph.forks import in_child
-from qgraph.looking import Looking
+from qgraph.introspection import Looking
+from qgraph.ir.program import GlobalArray, GlobalArrayFound
 from qgraph.options import Options
 from qgraph.pickling import ByName
-from qgraph.program import GlobalArray, GlobalArrayFound
-from qgraph.recent import Known, Launched, Ran, RecentCalls
-from qgraph.runtime.array_view import ArrayView
-from qgraph.runtime.backends import DEFAULTS, choose
-from qgraph.runtime.call import CHANGED, Call
+from qgraph.runtime.arguments.backends import DEFAULTS, choose
+from qgraph.runtime.values.array_view import ArrayView
+from qgraph.runtime.values.prepared_call import CHANGED, Call
 from qgraph.specialisation import Executable, LastLaunch, Specialisation, Variant, forget_code
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
@@ -228,7 +228,7 @@ class Kernel(ByName, Looking):
         What another thread evicted or cleared meanwhile is built anew, too, and what cannot tell apart the elements of arrays
         that ``variant`` got.
         """
-        from qgraph.runtime.cuda_driver import Closed, ContextLost, FarArrays
+        from qgraph.runtime.driver.driver import Closed, ContextLost, FarArrays
 
         if isinstance(error, Closed):
             return
@@ -273,8 +273,8 @@ class Kernel(ByName, Looking):
             GlobalArrayFound: the kernel uses a global array that is not among them.
         """
         default = DEFAULTS.backend
-        from qgraph.runtime.arguments import describe
-        from qgraph.runtime.arguments_again import Reader
+        from qgraph.runtime.arguments.flatten import describe
+        from qgraph.runtime.arguments.guards import Reader
 
         # Another thread may have found one more since.
         used = self._global_arrays[: len(values) - len(self._names)]
@@ -486,7 +486,7 @@ def reset() -> None:
     """
     for kernel_ in list(_KERNELS):
         kernel_._close_executables()
-    from qgraph.runtime.streams import reset_devices
+    from qgraph.runtime.arguments.streams import reset_devices
 
     reset_devices()
 

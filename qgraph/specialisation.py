@@ -11,14 +11,14 @@ from typing import Any, Protocol
 
 from qgraph import forks
 from qgraph.errors import ArgumentError, BackendError, PerformanceWarning
-from qgraph.frontend.parse import SourceFunction
+from qgraph.frontend.syntax.parse import SourceFunction
+from qgraph.ir.plan import GraphPlan
+from qgraph.ir.program import ArrayType, Branch, GlobalArray, Leaf, Loop, Program, Type
 from qgraph.options import Options
-from qgraph.plan import GraphPlan
-from qgraph.program import ArrayType, Branch, GlobalArray, Leaf, Loop, Program, Type
-from qgraph.runtime.aliasing import alias_pattern, overlaps_itself
-from qgraph.runtime.call import Again, Call
-from qgraph.runtime.host_values import HostValues
-from qgraph.runtime.results import assembler
+from qgraph.runtime.values.aliasing import alias_pattern, overlaps_itself
+from qgraph.runtime.values.host_values import HostValues
+from qgraph.runtime.values.prepared_call import Again, Call
+from qgraph.runtime.values.results import assembler
 
 Aliases = tuple[tuple[int, int, str], ...]
 
@@ -87,10 +87,10 @@ class Variant:
         # Whether an array came that has more elements than the code for most arrays can tell apart (``CudaPlan.far``).
         self.far = False
         # The module that knows the streams of calls; only the cuda backend may import it.
-        self.streams: Any = importlib.import_module("qgraph.runtime.streams") if backend == "cuda" and runs else None
+        self.streams: Any = importlib.import_module("qgraph.runtime.arguments.streams") if backend == "cuda" and runs else None
         if backend == "cpu":
             _refuse_half(leaves)
-        from qgraph.lowering.saved_answers import SavedAnswers
+        from qgraph.lowering.cache.answer_cache import SavedAnswers
 
         # What dependence tests of this kernel said.
         self._answers = SavedAnswers()
@@ -139,16 +139,16 @@ class Variant:
 
     def plan_for(self, aliases: Aliases) -> GraphPlan:
         """The graph of ``program_for(aliases)``."""
-        from qgraph.dependence.tests import remembering
-        from qgraph.lowering.build import build_plan
+        from qgraph.lowering.plan_builder import build_plan
+        from qgraph.polyhedral.dependence_test import remembering
 
         with remembering(self._answers):
             return build_plan(self.program_for(aliases), fuse=self.options.fuse, one_block=self.options.one_block)
 
     def _built(self, pairs: tuple[tuple[str, str, str], ...]) -> Program:
         # The frontend is read when there is something to look at: nothing of it is needed to mark a function.
-        from qgraph.dependence.tests import remembering
         from qgraph.frontend.build import build_program
+        from qgraph.polyhedral.dependence_test import remembering
 
         with remembering(self._answers):
             return build_program(self.source, self.types, self.leaves, pairs, self.global_arrays, fuse=self.options.fuse)
@@ -215,33 +215,33 @@ class Specialisation:
 
 def forget_code() -> None:
     """Let go of the machine code that the process keeps for kernels to come."""
-    numba_cpu = sys.modules.get("qgraph.lowering.numba_cpu")
+    numba_cpu = sys.modules.get("qgraph.lowering.numba_backend.cpu")
     if numba_cpu is not None:
         numba_cpu.forget()
 
 
 def _cpu(plan: GraphPlan, variant: Variant, _far: bool) -> Executable:
     from qgraph.lowering.compile import compile_cpu
-    from qgraph.runtime.cpu import CpuExecutable
+    from qgraph.runtime.executors.cpu import CpuExecutable
 
     return CpuExecutable(compile_cpu(plan, variant.options))
 
 
 def _simulator(plan: GraphPlan, variant: Variant, _far: bool) -> Executable:
     from qgraph.lowering.compile import compile_simulator
-    from qgraph.runtime.simulator import SimulatorExecutable
+    from qgraph.runtime.executors.simulator import SimulatorExecutable
 
     return SimulatorExecutable(compile_simulator(plan))
 
 
 def _cuda(plan: GraphPlan, variant: Variant, far: bool) -> Executable:
     from qgraph.lowering.compile import compile_cuda
-    from qgraph.runtime import cuda_driver
-    from qgraph.runtime.cuda_graph import CudaGraphExecutable
-    from qgraph.runtime.cuda_host_loop import CudaHostLoopExecutable
-    from qgraph.runtime.cuda_unrolled import CudaUnrollingExecutable
+    from qgraph.runtime.driver import driver
+    from qgraph.runtime.executors.graph import CudaGraphExecutable
+    from qgraph.runtime.executors.host_loop import CudaHostLoopExecutable
+    from qgraph.runtime.executors.unrolled import CudaUnrollingExecutable
 
-    device = cuda_driver.device(variant.device)
+    device = driver.device(variant.device)
     options = variant.options
     compiled = compile_cuda(plan, device.capability, options, far=far, read=variant.reads_disk)
     block = options.block_size
@@ -270,11 +270,11 @@ def _cuda(plan: GraphPlan, variant: Variant, far: bool) -> Executable:
 
 def loop_probe(ordinal: int) -> Any:
     """Whether conditional nodes work on a device, found out once by running one."""
-    from qgraph.lowering.saved import linked
-    from qgraph.runtime import cuda_driver
-    from qgraph.runtime.cuda_probe import probe
+    from qgraph.lowering.cache.artifact_cache import linked
+    from qgraph.runtime.driver import driver
+    from qgraph.runtime.graph.capability_probe import probe
 
-    device = cuda_driver.device(ordinal)
+    device = driver.device(ordinal)
 
     return probe(device, lambda ptx: linked(ptx, device.capability))
 

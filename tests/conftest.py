@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.runtime import assumptions, cpu
+from qgraph.runtime.executors import cpu
+from qgraph.runtime.values import race_warnings
 
 # Compilers make a great many objects that live: looking through them all for garbage again and again takes a tenth of the time.
 gc.set_threshold(300_000, 20, 100)
@@ -59,7 +60,7 @@ def has_gpu() -> bool:
     """Whether the driver sees a device; never true in a simulator process."""
     if SIMULATED:
         return False
-    from qgraph.runtime.cuda_driver import device_count
+    from qgraph.runtime.driver.driver import device_count
 
     return device_count() > 0
 
@@ -127,7 +128,7 @@ def _scratch_holds_anything(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _nothing_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop in doubt is told once a process; here, once a test."""
-    monkeypatch.setattr(assumptions, "_TOLD", set())
+    monkeypatch.setattr(race_warnings, "_TOLD", set())
 
 
 # --- arrays on a backend ------------------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
-"""Imports point one way. The layers, from the top::
+"""Imports point one way, between folders and between files. From the bottom::
 
-__main__, __init__
-kernel and what it runs on                      (every other module of the package itself)
-frontend/   lowering/   runtime/                (never each other)
-dependence/
-compiled_in, program, plan, compiled, combining, accumulating, language, options
-errors, source, stack, forks, pickling
+source, errors, stack, ...       what everything may use
+polyhedral/                      sets of integers: what a dependence test asks of isl
+ir/                              the records that one stage hands to the next
+frontend/  lowering/  runtime/   the stages, which never meet; the folders inside each have an order, below
+kernel and what it runs on       every other module of the package itself
+__init__, __main__
 """
 
 from __future__ import annotations
@@ -22,22 +22,33 @@ import pytest
 import qgraph
 
 PACKAGE = Path(qgraph.__file__).parent
-RECORDS = {"dependence", "compiled_in", "program", "plan", "compiled", "combining", "accumulating", "language", "options"}
-BASE = {"errors", "source", "stack", "forks", "pickling"}
-STAGES = {"frontend", "lowering", "runtime"}
+BASE = {"errors", "source", "stack", "forks", "pickling", "language", "options", "captured_state"}
 PUBLIC = {"__init__", "__main__"}
+# The folders of each stage, from the bottom; what lies beside them is above them all.
+STAGES = {
+    "frontend": "syntax facts names inference checks dependence desugar bodies statements arrays".split(),
+    "lowering": "intrinsics ptx cache graph codegen numba_backend".split(),
+    "runtime": "values driver native arguments graph executors".split(),
+}
+MOST_FILES = 18
 
 
-def layer(module: str) -> int:
-    """0 is the lowest. ``module`` is dotted and without the package's own name."""
-    top = module.split(".")[0]
+def layer(module: str) -> tuple[int, int]:
+    """The lowest is (0, 0). ``module`` is dotted and without the package's own name."""
+    top, *inside = module.split(".")
     if top in BASE:
-        return 0
-    if top in RECORDS:
-        return 1
+        return 0, 0
+    if top in ("polyhedral", "ir"):
+        return ("polyhedral", "ir").index(top) + 1, 0
     if top in STAGES:
-        return 2
-    return 4 if top in PUBLIC else 3
+        order = STAGES[top]
+        return 3, order.index(inside[0]) if len(inside) > 1 or (inside and inside[0] in order) else len(order)
+    return (5, 0) if top in PUBLIC else (4, 0)
+
+
+def stage_of(module: str) -> str:
+    top = module.split(".")[0]
+    return top if top in STAGES else ""
 
 
 @functools.cache
@@ -79,18 +90,28 @@ def own_imports(module: str) -> set[str]:
 
 def test_there_is_something_to_check():
     names = modules()
-    assert {"kernel", "program", "errors", "frontend", "lowering", "runtime", "lowering.numba_cuda"} <= set(names)
+    assert {"kernel", "ir.program", "errors", "frontend", "lowering", "runtime", "lowering.numba_backend.cuda"} <= set(names)
     assert len(names) > 20
-    assert "plan" in own_imports("lowering.build")
+    assert "ir.plan" in own_imports("lowering.plan_builder")
 
 
 @pytest.mark.parametrize("module", modules())
 def test_imports_only_go_down(module):
-    mine = layer(module)
     for other in own_imports(module):
-        assert layer(other) <= mine, f"{module} imports {other}, which is above it"
-        if layer(other) == mine == 2:
-            assert other.split(".")[0] == module.split(".")[0], f"{module} imports {other}: the stages never meet"
+        assert layer(other) <= layer(module), f"{module} imports {other}, which is above it"
+        if stage_of(other) and stage_of(module):
+            assert stage_of(other) == stage_of(module), f"{module} imports {other}: the stages never meet"
+
+
+def test_every_folder_has_its_place():
+    folders = {path.parent.relative_to(PACKAGE).parts for path in PACKAGE.rglob("*.py")}
+    placed = {(), ("ir",), ("polyhedral",), *((stage,) for stage in STAGES)}
+    assert folders == placed | {(stage, folder) for stage, order in STAGES.items() for folder in order}
+
+
+def test_no_folder_is_crowded():
+    for folder in {path.parent for path in PACKAGE.rglob("*.py")}:
+        assert len(list(folder.glob("*.py"))) <= MOST_FILES, folder
 
 
 @pytest.mark.parametrize("module", modules())
@@ -106,21 +127,21 @@ def test_no_module_is_part_of_an_import_cycle(module):
 
 @pytest.mark.parametrize("module", modules())
 def test_numba_cuda_has_one_importer(module):
-    if module not in ("lowering.numba_cuda", "lowering.cuda_passes", "lowering.cuda_lower"):
+    if module.rpartition(".")[2] not in ("cuda", "fast_pipeline", "fast_lowering"):
         users = [name for name in imports_of(module) if name == "numba.cuda" or name.startswith("numba.cuda.")]
         assert not users, f"{module} imports {users}"
 
 
 @pytest.mark.parametrize("module", modules())
 def test_the_driver_is_reached_from_the_runtime(module):
-    if module.split(".")[0] != "runtime" and module != "lowering.link":
+    if module.split(".")[0] != "runtime" and module != "lowering.ptx.link":
         users = [name for name in imports_of(module) if name == "cuda" or name.startswith("cuda.")]
         assert not users, f"{module} imports {users}"
 
 
 def test_numba_stays_out_of_frontend_and_records():
     for module in modules():
-        if layer(module) < 2 or module.split(".")[0] == "frontend":
+        if layer(module)[0] < 3 or stage_of(module) == "frontend":
             users = [name for name in imports_of(module) if name.split(".")[0] in ("numba", "llvmlite")]
             assert not users, f"{module} imports {users}"
 

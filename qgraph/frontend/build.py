@@ -7,22 +7,23 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
-from qgraph.frontend import assignments, branches, loops, slices, temporaries
-from qgraph.frontend.bindings import Binding, LeafRef, ScalarRef, StructRef, bind_type
-from qgraph.frontend.calls import enter_function, pruned
-from qgraph.frontend.conditions import refuse_arrays_as_conditions
-from qgraph.frontend.frames import Frame, Structure
-from qgraph.frontend.inner_loops import with_inner_lengths
-from qgraph.frontend.joining import join_loops
-from qgraph.frontend.parse import SourceFunction
-from qgraph.frontend.ranks import rank
-from qgraph.frontend.region import ArrayWords, Region, task_statements
-from qgraph.frontend.resolve import Body
-from qgraph.frontend.scope import Globals, Scope
-from qgraph.frontend.signs import refuse_mixed_signs
-from qgraph.frontend.tasks import set_slot, small_task
-from qgraph.frontend.unit import Unit
-from qgraph.program import (
+from qgraph.frontend.arrays import array_statements, assignments
+from qgraph.frontend.bodies.loop_fusion import join_loops
+from qgraph.frontend.bodies.name_resolution import Body
+from qgraph.frontend.checks.signedness import refuse_mixed_signs
+from qgraph.frontend.checks.truthiness import refuse_arrays_as_conditions
+from qgraph.frontend.inference.ranks import rank
+from qgraph.frontend.inference.trip_counts import with_inner_lengths
+from qgraph.frontend.names.bindings import Binding, LeafRef, ScalarRef, StructRef, bind_type
+from qgraph.frontend.names.function_frame import Frame, Structure
+from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.scope import Globals, Scope
+from qgraph.frontend.statements import branches, loops, temporaries
+from qgraph.frontend.statements.inlining import enter_function, pruned
+from qgraph.frontend.statements.region import ArrayWords, Region, task_statements
+from qgraph.frontend.statements.task_builder import set_slot, small_task
+from qgraph.frontend.syntax.parse import SourceFunction
+from qgraph.ir.program import (
     HOST,
     ArrayType,
     Effects,
@@ -111,7 +112,7 @@ def _built(
     scope = Scope(source, names, globals_, frame)
     _refuse_returned_arrays(scope, tree)
     unit.calling.append(source.function)
-    region = Region(unit, _HANDLERS, ArrayWords(slices.bind_view, slices.reduce_arrays))
+    region = Region(unit, _HANDLERS, ArrayWords(array_statements.bind_view, array_statements.reduce_arrays))
     enter_function(region, scope, tree)
     result = None if frame.returns is None else _result(region, scope, frame.returns)
     body = tuple(_as_barrier(unit, statement) for statement in (*_start(unit, source.span), *region.finish()))

@@ -7,40 +7,42 @@ from collections.abc import Callable, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from qgraph.compiled import TILE_HEIGHT, CpuPlan, CudaPlan, SimulatedKernel, SimulatorPlan, TaskCode
-from qgraph.lowering import link
-from qgraph.lowering.garbage import garbage_kept, search
-from qgraph.lowering.meaning import meaning
-from qgraph.lowering.one_block import entry_of
-from qgraph.lowering.ptx_names import parameters_kept
-from qgraph.lowering.saved import Saved
-from qgraph.lowering.slot_source import Dtypes
-from qgraph.lowering.task_source import CUDA_MODULE
+from qgraph.ir.artifacts import TILE_HEIGHT, CpuPlan, CudaPlan, SimulatedKernel, SimulatorPlan, TaskCode
+from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
+from qgraph.ir.program import Function
+from qgraph.lowering.cache.artifact_cache import Saved
+from qgraph.lowering.cache.structural_key import meaning
+from qgraph.lowering.codegen.generated_names import Dtypes
+from qgraph.lowering.codegen.task_codegen import CUDA_MODULE
+from qgraph.lowering.graph.single_block import entry_of
+from qgraph.lowering.numba_backend.gc_pause import garbage_kept, search
+from qgraph.lowering.ptx import link
+from qgraph.lowering.ptx.ptx_rewrite import parameters_kept
 from qgraph.options import Options
-from qgraph.plan import BLOCK_THREADS, GraphPlan
-from qgraph.program import Function
 from qgraph.stack import roomy
 
 # Imported where something is compiled: what comes off the disk shall not wait for it.
 if TYPE_CHECKING:
-    from qgraph.lowering.beside import Beside
+    from qgraph.lowering.ptx.background_link import Beside
 
 
 @roomy
 def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     """One function for the whole kernel; ``KernelTypeError`` where Numba cannot compile it."""
-    from qgraph.lowering import cpu_calls, numba_cpu
-    from qgraph.lowering.control_source import control_function
-    from qgraph.lowering.infer import scalar_types
-    from qgraph.lowering.numba_types import numba_type
+    from qgraph.lowering.codegen.cpu_codegen import control_function
+    from qgraph.lowering.numba_backend import cpu, cpu_call_wrapper
+    from qgraph.lowering.numba_backend.types import numba_type
+    from qgraph.lowering.scalar_types import scalar_types
 
     program = plan.program
     dtypes = scalar_types(program)
     parameters, function = control_function(program, dtypes)
     types = tuple(numba_type(parameter, program.float_type) for parameter in parameters)
     leaves = sum(parameter.kind == "leaf" for parameter in parameters)
-    call = numba_cpu.compile_control(function, types, watched=leaves, float_type=program.float_type, fastmath=options.fastmath)
-    return CpuPlan(plan, ast.unparse(function.tree), parameters, cpu_calls.guarded(call), cpu_calls.places_of, dtypes)
+    call = cpu.compile_control(function, types, watched=leaves, float_type=program.float_type, fastmath=options.fastmath)
+    return CpuPlan(
+        plan, ast.unparse(function.tree), parameters, cpu_call_wrapper.guarded(call), cpu_call_wrapper.places_of, dtypes
+    )
 
 
 @roomy
@@ -56,7 +58,7 @@ def compile_ptx(
 
     Tasks named in ``without`` are left out; those that ``saved`` has are not compiled.
     """
-    from qgraph.lowering.beside import Beside
+    from qgraph.lowering.ptx.background_link import Beside
 
     with Beside(None) as beside:
         return _all_ptx(plan, capability, options, dtypes or _scalar_types(plan), without, saved, beside, far=False)
@@ -74,8 +76,8 @@ def _all_ptx(
     far: bool,
 ) -> tuple[dict[str, TaskCode], dict[str, str]]:
     """As ``compile_ptx``; ``beside`` links the texts, too."""
-    from qgraph.lowering.block_source import block_code
-    from qgraph.lowering.kernel_source import Kernels
+    from qgraph.lowering.codegen.cuda_codegen import Kernels
+    from qgraph.lowering.codegen.single_block_codegen import block_code
 
     codes: dict[str, TaskCode] = {}
     texts: dict[str, Callable[[], str]] = {}
@@ -115,7 +117,7 @@ def _twin(code: TaskCode, function: Function) -> object:
 
 
 def _scalar_types(plan: GraphPlan) -> dict[str, str]:
-    from qgraph.lowering.infer import scalar_types
+    from qgraph.lowering.scalar_types import scalar_types
 
     return scalar_types(plan.program)
 
@@ -133,7 +135,7 @@ def compile_cuda(
     known = saved.plan()
     if known is not None:
         return known
-    from qgraph.lowering.beside import Beside
+    from qgraph.lowering.ptx.background_link import Beside
 
     dtypes = saved.types()
     if dtypes is None:
@@ -154,10 +156,10 @@ def compile_cuda(
 @roomy
 def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     """The kernels of all tasks for Numba's simulator; ``BackendError`` if Numba was imported without it."""
-    from qgraph.lowering import numba_cuda
-    from qgraph.lowering.block_source import block_code
-    from qgraph.lowering.infer import scalar_types
-    from qgraph.lowering.kernel_source import Kernels
+    from qgraph.lowering.codegen.cuda_codegen import Kernels
+    from qgraph.lowering.codegen.single_block_codegen import block_code
+    from qgraph.lowering.numba_backend import cuda as numba_cuda
+    from qgraph.lowering.scalar_types import scalar_types
 
     cuda = numba_cuda.cuda_module()
     dtypes = scalar_types(plan.program, matches=True)
@@ -202,8 +204,8 @@ def _ptx(
     if known is not None:
         beside.link(lambda: known)
         return lambda: known
-    from qgraph.lowering import numba_cuda
-    from qgraph.lowering.numba_types import numba_type
+    from qgraph.lowering.numba_backend import cuda as numba_cuda
+    from qgraph.lowering.numba_backend.types import numba_type
 
     types = tuple(numba_type(parameter, plan.program.float_type) for parameter in code.parameters)
     complete = replace(function, names={**function.names, CUDA_MODULE: numba_cuda.cuda_module()})

@@ -18,11 +18,11 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from qgraph.dependence.relations import example
 from qgraph.errors import DataRaceError
-from qgraph.frontend.accesses import Accesses
-from qgraph.frontend.races import Judgement, judge
-from qgraph.program import Race
+from qgraph.frontend.dependence.loop_verdict import Judgement, judge
+from qgraph.frontend.facts.loop_facts import Accesses
+from qgraph.ir.program import Race
+from qgraph.polyhedral.isl_sets import example
 from tests.dependence.facts import facts_of
 from tests.dependence.nests import FUNCTIONS, Nest, nest
 from tests.dependence.running import Log, instrumented, run

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from qgraph import language
-from qgraph.dependence.expressions import Poly, Symbol
-from qgraph.dependence.questions import Variable
-from qgraph.frontend.accesses import Axis, LoopFacts
-from qgraph.program import Function
+from qgraph.frontend.facts.loop_facts import Axis, LoopFacts
+from qgraph.ir.program import Function
+from qgraph.polyhedral.questions import Variable
+from qgraph.polyhedral.symbolic_integers import Poly, Symbol
 from qgraph.source import Span
 
 WORDS = {

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from qgraph.errors import DataRaceError
-from qgraph.frontend.races import judge
+from qgraph.frontend.dependence.loop_verdict import judge
 from tests.dependence import corpus
 from tests.dependence.brute import DATA, Case, Outcome, cases_of, compare, owned_statements
 from tests.dependence.facts import NDIM, facts_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qgraph.dependence.expressions import Poly, floor_div, maximum, minimum, modulo, not_negative, select
+from qgraph.polyhedral.symbolic_integers import Poly, floor_div, maximum, minimum, modulo, not_negative, select
 
 n = Poly.symbol("n", "argument")
 # What two loops call p.

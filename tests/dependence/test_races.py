@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from qgraph.dependence.refusals import refusal
 from qgraph.errors import DataRaceError
-from qgraph.frontend.accesses import LoopFacts
-from qgraph.frontend.races import judge
-from qgraph.frontend.walk import collect
+from qgraph.frontend.dependence.access_collector import collect
+from qgraph.frontend.dependence.loop_verdict import judge
+from qgraph.frontend.facts.loop_facts import LoopFacts
+from qgraph.ir.race_errors import refusal
 from qgraph.source import Span
 from tests.dependence.facts import facts_of, function
 

@@ -2066,7 +2066,7 @@ def backend_simulator_too_late():
 
 @bad(BACKEND, caret=False)
 def backend_cuda_without_a_gpu():
-    from qgraph.runtime.cuda_driver import device_count
+    from qgraph.runtime.driver.driver import device_count
 
     if device_count() > 0:
         pytest.skip("there is a GPU")

@@ -191,7 +191,7 @@ def test_the_truth_of_a_float(check, dtype):
 
 @pytest.mark.needs("compiler")
 def test_the_truth_of_a_float16_links_for_a_gpu():
-    from qgraph.lowering.link import link
+    from qgraph.lowering.ptx.link import link
 
     arrays = np.zeros(9, np.float16), np.zeros(9, bool), np.zeros(9, bool), np.zeros(1, np.int32)
     found = list(qgraph.kernel(backend="cuda")(truths).ptx(*arrays).values())

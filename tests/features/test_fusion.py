@@ -802,7 +802,7 @@ def test_joined_loops_touch_memory_as_often_as_one_by_hand():
 @pytest.mark.needs("compiler")
 @pytest.mark.parametrize("function", [chain, apart, sums, turns], ids=lambda each: each.__name__)
 def test_fused_kernels_compile_and_link(function):
-    from qgraph.lowering.link import device_runtime_path, link
+    from qgraph.lowering.ptx.link import device_runtime_path, link
 
     args = {
         "chain": numbers(3),

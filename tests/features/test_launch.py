@@ -406,7 +406,7 @@ def test_minus_zero_is_not_taken_for_zero(rig):
 
 
 def test_a_new_default_backend_counts_for_recognised_arguments(monkeypatch):
-    from qgraph.runtime.backends import DEFAULTS
+    from qgraph.runtime.arguments.backends import DEFAULTS
 
     kernel = qgraph.kernel(two_stages)
     x, y = np.zeros(8), np.zeros(8)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.plan import BLOCK_THREADS, OneBlock
+from qgraph.ir.plan import BLOCK_THREADS, OneBlock
 
 
 def ramp(n, dtype=np.float64):

@@ -652,7 +652,7 @@ def test_a_reduction_is_one_node_and_the_plan_says_so(rig):
 @pytest.mark.needs("compiler")
 @pytest.mark.parametrize("dtype", ["float16", "complex64"])
 def test_the_kernels_link_for_a_gpu(dtype):
-    from qgraph.lowering.link import link
+    from qgraph.lowering.ptx.link import link
 
     x = np.ones(5, dtype)
     cases = [(sums, (x, *(x for _ in range(5)))), (products, (x, x, x))]

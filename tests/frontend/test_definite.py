@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.definite import check_private, names_assigned, names_read
+from qgraph.frontend.names.definite_assignment import check_private, names_assigned, names_read
 
 
 def statements(source: str) -> list[ast.stmt]:

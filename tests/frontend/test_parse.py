@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import qgraph
-from qgraph.frontend.parse import parse
+from qgraph.frontend.syntax.parse import parse
 
 NUMBERS = itertools.count()
 

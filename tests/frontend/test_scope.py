@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from qgraph.frontend.scope import is_random
+from qgraph.frontend.names.scope import is_random
 
 
 class Own(random.Random):

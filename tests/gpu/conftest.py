@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 def _has_gpu() -> bool:
     if os.environ.get("QGRAPH_BACKEND") == "sim":
         return False
-    from qgraph.runtime.cuda_driver import device_count
+    from qgraph.runtime.driver.driver import device_count
 
     return device_count() > 0
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.runtime.cuda_driver import call, device, driver
+from qgraph.runtime.driver.driver import call, device, driver
 
 # How a kernel runs, and the options that make it so.
 PATHS = {
@@ -300,7 +300,7 @@ def test_branches_without_the_device(monkeypatch):
     # A driver that runs loops but not branches: kernels with branches fall back, others do not.
     from qgraph import specialisation
     from qgraph.errors import BackendError, PerformanceWarning
-    from qgraph.runtime.cuda_probe import Probe
+    from qgraph.runtime.graph.capability_probe import Probe
 
     monkeypatch.setattr(specialisation, "loop_probe", lambda ordinal: Probe(True, False, "a test says so"))
     kernel = qgraph.kernel(backend="cuda")(alternating)

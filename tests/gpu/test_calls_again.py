@@ -11,8 +11,9 @@ import pytest
 
 import qgraph
 from qgraph.errors import CudaError
-from qgraph.runtime import cuda_direct, cuda_repeat
-from qgraph.runtime.cuda_driver import call, device, driver
+from qgraph.runtime.driver.driver import call, device, driver
+from qgraph.runtime.executors import relaunch
+from qgraph.runtime.native import native_launch
 from tests.processes import printed_by
 
 N = 5000
@@ -21,7 +22,7 @@ N = 5000
 @pytest.fixture(params=["machine code", "Python"])
 def way(request, monkeypatch):
     """How the driver is called when a call comes back."""
-    monkeypatch.setattr(cuda_direct, "is_worth_it", lambda: request.param == "machine code")
+    monkeypatch.setattr(native_launch, "is_worth_it", lambda: request.param == "machine code")
     return request.param
 
 
@@ -90,7 +91,7 @@ def test_the_same_call(context, way, bound):
     for _ in range(5):
         run()
     assert not looked
-    assert isinstance(executable_of(kernel)._ready, cuda_repeat._Direct) == (way == "machine code")
+    assert isinstance(executable_of(kernel)._ready, relaunch._Direct) == (way == "machine code")
     kernel(y, 3.0)
     run()
     assert len(looked) == 2
@@ -279,8 +280,9 @@ AFTER_A_RESET = """
 import numpy as np
 import qgraph
 from qgraph.errors import CudaError
-from qgraph.runtime import cuda_direct, cuda_repeat
-from qgraph.runtime.cuda_driver import call, device, driver
+from qgraph.runtime.native import native_launch as cuda_direct
+from qgraph.runtime.executors import relaunch as cuda_repeat
+from qgraph.runtime.driver.driver import call, device, driver
 
 @qgraph.kernel(backend="cuda")
 def nothing_yet(x, n):

@@ -11,9 +11,9 @@ import pytest
 from numba import cuda
 
 from qgraph.errors import ArgumentError, BackendError, CudaError
-from qgraph.runtime.cuda_driver import call, check, current_device, device, device_count, driver, driver_version
-from qgraph.runtime.cuda_memory import Buffer, PinnedWords, copy_device, copy_in, copy_out, fill
-from qgraph.runtime.cuda_stream import Event, handle_of, is_capturing, order_after, synchronize
+from qgraph.runtime.driver.driver import call, check, current_device, device, device_count, driver, driver_version
+from qgraph.runtime.driver.memory import Buffer, PinnedWords, copy_device, copy_in, copy_out, fill
+from qgraph.runtime.driver.stream import Event, handle_of, is_capturing, order_after, synchronize
 from tests.processes import printed_by
 
 
@@ -114,8 +114,8 @@ def test_a_reset_from_outside_is_noticed(again, tmp_path):
     printed = printed_by(
         f"""
         import gc, numpy
-        from qgraph.runtime.cuda_driver import call, device, driver
-        from qgraph.runtime.cuda_memory import Buffer, fill, copy_out
+        from qgraph.runtime.driver.driver import call, device, driver
+        from qgraph.runtime.driver.memory import Buffer, fill, copy_out
         d = device(0)
         epoch = d.epoch
         old = Buffer(d, 1 << 20)
@@ -141,8 +141,8 @@ def test_a_reset_from_outside_is_noticed(again, tmp_path):
 def test_reset_that_destroys_changes_the_epoch(tmp_path):
     printed = printed_by(
         """
-        from qgraph.runtime.cuda_driver import device
-        from qgraph.runtime.cuda_memory import Buffer
+        from qgraph.runtime.driver.driver import device
+        from qgraph.runtime.driver.memory import Buffer
         d = device(0)
         epoch = d.epoch
         b = Buffer(d, 100)
@@ -329,7 +329,7 @@ def test_order_between_streams(gpu):
 
 @pytest.mark.parametrize("with_library", [True, False])
 def test_the_probe_runs_a_loop_where_the_driver_can(gpu, with_library):
-    from qgraph.runtime.cuda_probe import probe
+    from qgraph.runtime.graph.capability_probe import probe
 
     asked = []
 
@@ -350,13 +350,13 @@ def test_the_probe_runs_a_loop_where_the_driver_can(gpu, with_library):
 
 
 def test_a_driver_that_only_mishandles_branches_still_runs_loops(gpu, monkeypatch):
-    from qgraph.runtime import cuda_probe
+    from qgraph.runtime.graph import capability_probe
 
     # As if the first region of an IF node had run in the wrong turns.
-    turns, odd, even, *rest = cuda_probe._EXPECTED
-    monkeypatch.setattr(cuda_probe, "_EXPECTED", (turns, even, odd, *rest))
+    turns, odd, even, *rest = capability_probe._EXPECTED
+    monkeypatch.setattr(capability_probe, "_EXPECTED", (turns, even, odd, *rest))
     gpu.notes.clear()
-    result = cuda_probe.probe(gpu, lambda ptx: link(ptx, gpu.capability))
+    result = capability_probe.probe(gpu, lambda ptx: link(ptx, gpu.capability))
     gpu.notes.clear()
     if driver_version() >= (12, 4):
         assert result.device_loops, result.reason
@@ -365,7 +365,7 @@ def test_a_driver_that_only_mishandles_branches_still_runs_loops(gpu, monkeypatc
 
 
 def test_a_probe_that_cannot_link_says_why(gpu):
-    from qgraph.runtime.cuda_probe import probe
+    from qgraph.runtime.graph.capability_probe import probe
 
     def cubin_of(ptx):
         raise OSError("no linker in this test")
@@ -378,7 +378,7 @@ def test_a_probe_that_cannot_link_says_why(gpu):
 
 
 def test_a_probe_with_a_broken_cubin_leaves_the_device_usable(gpu):
-    from qgraph.runtime.cuda_probe import probe
+    from qgraph.runtime.graph.capability_probe import probe
 
     gpu.notes.clear()
     result = probe(gpu, lambda ptx: b"not a cubin")
@@ -440,9 +440,9 @@ HOST:
 
 
 def nested_plan(capability, outer, inner):
-    from qgraph.compiled import CudaPlan, Parameter, TaskCode
-    from qgraph.plan import GraphPlan, Node, Region
-    from qgraph.program import ArrayType, Effects, HostValue, Leaf, Loop, Program, ScalarType, Slot, Task, TaskStatement
+    from qgraph.ir.artifacts import CudaPlan, Parameter, TaskCode
+    from qgraph.ir.plan import GraphPlan, Node, Region
+    from qgraph.ir.program import ArrayType, Effects, HostValue, Leaf, Loop, Program, ScalarType, Slot, Task, TaskStatement
     from qgraph.source import Span
 
     place = Span("by_hand.py", 1, 0, 1, 1)
@@ -496,8 +496,8 @@ def nested_plan(capability, outer, inner):
 
 
 def make_executable(kind, plan, context, block_size=None):
-    from qgraph.runtime.cuda_graph import CudaGraphExecutable
-    from qgraph.runtime.cuda_host_loop import CudaHostLoopExecutable
+    from qgraph.runtime.executors.graph import CudaGraphExecutable
+    from qgraph.runtime.executors.host_loop import CudaHostLoopExecutable
 
     if kind == "device":
         return CudaGraphExecutable(plan, context, block_size=block_size)
@@ -505,8 +505,8 @@ def make_executable(kind, plan, context, block_size=None):
 
 
 def request_for(context, x, a, stream=0):
-    from qgraph.runtime.array_view import ArrayView
-    from qgraph.runtime.call import Call
+    from qgraph.runtime.values.array_view import ArrayView
+    from qgraph.runtime.values.prepared_call import Call
 
     buffer = upload(context, x)
     view = ArrayView(buffer.pointer, x.shape, x.strides, x.dtype, False, context.ordinal, buffer)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.runtime.cuda_driver import call, device, driver
+from qgraph.runtime.driver.driver import call, device, driver
 from tests.processes import printed_by
 
 # How a kernel runs, and the options that make it so.
@@ -626,7 +626,7 @@ PREAMBLE = """
 import gc
 import numpy as np
 import qgraph
-from qgraph.runtime.cuda_driver import call, device, driver
+from qgraph.runtime.driver.driver import call, device, driver
 
 def loop(x, counter):
     while qgraph.graph_do_while(counter):

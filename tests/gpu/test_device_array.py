@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from qgraph.errors import ArgumentError
-from qgraph.runtime.adopt import adopt, device_of_pointer
-from qgraph.runtime.device_array import DeviceArray, empty, to_device
-from qgraph.runtime.dlpack import exports
+from qgraph.runtime.arguments.array_adapters import adopt, device_of_pointer
+from qgraph.runtime.arguments.device_array import DeviceArray, empty, to_device
+from qgraph.runtime.values.dlpack import exports
 
 
 def test_a_large_array_and_its_strided_views():

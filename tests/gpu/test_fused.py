@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.runtime.cuda_driver import call, device, driver
+from qgraph.runtime.driver.driver import call, device, driver
 
 SIZES = [(1000, 70_000, 300), (3, 0, 1), (0, 0, 2), (257, 256, 255), (1_000_000, 5, 40)]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.runtime.cuda_driver import call, device, driver
+from qgraph.runtime.driver.driver import call, device, driver
 from tests.lowering.test_joins import four_by_four
 
 PATHS = {"device": {"conditional": "device"}, "host": {"conditional": "host"}, "stream": {"graph": False}}

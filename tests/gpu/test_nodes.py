@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.runtime.cuda_driver import call, device, driver
+from qgraph.runtime.driver.driver import call, device, driver
 
 SEEN: list[object] = []
 

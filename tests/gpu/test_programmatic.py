@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.runtime.cuda_driver import call, device, driver
+from qgraph.runtime.driver.driver import call, device, driver
 
 PROGRAMMATIC = int(driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
 

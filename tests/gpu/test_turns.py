@@ -17,7 +17,7 @@ PREAMBLE = """
 import threading
 import numpy as np
 import qgraph
-from qgraph.runtime.cuda_driver import call, device, driver
+from qgraph.runtime.driver.driver import call, device, driver
 
 def loop(x, turns):
     while qgraph.graph_do_while(turns):

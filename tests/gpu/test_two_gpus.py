@@ -10,7 +10,7 @@ import pytest
 
 import qgraph
 from qgraph.errors import ArgumentError
-from qgraph.runtime.cuda_driver import current_device, device_count
+from qgraph.runtime.driver.driver import current_device, device_count
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.runtime import cuda_host_loop, cuda_unrolled
-from qgraph.runtime.cuda_driver import call, device, driver
+from qgraph.runtime.driver.driver import call, device, driver
+from qgraph.runtime.executors import host_loop, unrolled
 from tests.loop_kernels import COUNTED, independent, leaving, swapping, trading
 
 # memcheck (of CUDA 13.0) goes astray where a graph with a while node is launched while earlier launches of it run, without
@@ -33,8 +33,8 @@ def form(request, monkeypatch):
         monkeypatch.setitem(OPTIONS, "conditional", "host")
         return request.param
     choice = {"unrolled": True, "plain": False, "adapted": None}[request.param]
-    made = functools.partial(cuda_unrolled.CudaUnrollingExecutable, unrolled=choice)
-    monkeypatch.setattr(cuda_unrolled, "CudaUnrollingExecutable", made)
+    made = functools.partial(unrolled.CudaUnrollingExecutable, unrolled=choice)
+    monkeypatch.setattr(unrolled, "CudaUnrollingExecutable", made)
     return request.param
 
 
@@ -420,7 +420,7 @@ def test_max_iter_ends_a_loop_that_the_host_runs_ahead_of():
 @pytest.mark.parametrize("after", range(4))
 def test_an_interrupted_host_leaves_nothing_behind(after, monkeypatch):
     kernel = host_kernel(three)
-    waited = cuda_host_loop._Flag.wait
+    waited = host_loop._Flag.wait
     waits = 0
 
     def wait(flag):
@@ -430,7 +430,7 @@ def test_an_interrupted_host_leaves_nothing_behind(after, monkeypatch):
             raise KeyboardInterrupt
         return waited(flag)
 
-    monkeypatch.setattr(cuda_host_loop._Flag, "wait", wait)
+    monkeypatch.setattr(host_loop._Flag, "wait", wait)
     with pytest.raises(KeyboardInterrupt):
         kernel(*(on_device(each) for each in (ints(500_000), ints(500_000), np.array(200))))
     for turns in (12, 1, 30):

@@ -11,9 +11,9 @@ import pytest
 
 import qgraph
 from qgraph import specialisation
-from qgraph.lowering.link import device_runtime_path
-from qgraph.runtime import cuda_layout
-from qgraph.runtime.cuda_driver import call, device, driver
+from qgraph.lowering.ptx.link import device_runtime_path
+from qgraph.runtime.driver.driver import call, device, driver
+from qgraph.runtime.graph import graph_builder
 from tests.processes import printed_by
 
 
@@ -70,7 +70,7 @@ def test_nine_tasks_are_nine_nodes():
 @pytest.fixture
 def conditionals(monkeypatch):
     """The conditional nodes that are added: kind and number of bodies."""
-    added, add = [], cuda_layout._add_any_node
+    added, add = [], graph_builder._add_any_node
 
     def recording(*arguments):
         parameters = arguments[-1]
@@ -84,7 +84,7 @@ def conditionals(monkeypatch):
     found = specialisation.loop_probe(0)
     if not (found.device_loops and found.device_branches):
         pytest.skip(f"conditional nodes do not work here: {found.reason}")
-    monkeypatch.setattr(cuda_layout, "_add_any_node", recording)
+    monkeypatch.setattr(graph_builder, "_add_any_node", recording)
     return added
 
 
@@ -200,7 +200,7 @@ PROGRAM = """
     from cuda.pathfinder._static_libs import find_static_lib
     find_static_lib._FindStaticLib.try_site_packages = lambda self: None
     import qgraph
-    from qgraph.lowering.link import device_runtime_path
+    from qgraph.lowering.ptx.link import device_runtime_path
 
     @qgraph.kernel(backend="cuda")
     def k(x, n):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qgraph.program import ArrayType, Function, ScalarType
+from qgraph.ir.program import ArrayType, Function, ScalarType
 
 
 def argument_type(value: Any) -> ArrayType | ScalarType:
@@ -38,13 +38,13 @@ def function() -> Callable[..., Function]:
 @pytest.fixture
 def run_cpu() -> Callable[..., None]:
     """``run_cpu(function, *arguments, float_type=...)``: compile for these arguments, and call."""
-    from qgraph.lowering import cpu_calls, numba_cpu
-    from qgraph.lowering.numba_types import numba_type
+    from qgraph.lowering.numba_backend import cpu, cpu_call_wrapper
+    from qgraph.lowering.numba_backend.types import numba_type
 
     def run(code: Function, *arguments: Any, float_type: str = "float32", fastmath: bool = False) -> None:
         types = [numba_type(argument_type(value), float_type) for value in arguments]
-        call = numba_cpu.compile_control(code, types, watched=0, float_type=float_type, fastmath=fastmath)
-        with cpu_calls.call_guard():
+        call = cpu.compile_control(code, types, watched=0, float_type=float_type, fastmath=fastmath)
+        with cpu_call_wrapper.call_guard():
             call(*arguments, 0)
 
     return run
@@ -53,8 +53,8 @@ def run_cpu() -> Callable[..., None]:
 @pytest.fixture
 def compile_ptx() -> Callable[..., str]:
     """``compile_ptx(function, *types)``: PTX for sm_90 of a function of ``ArrayType``s and ``ScalarType``s."""
-    from qgraph.lowering import numba_cuda
-    from qgraph.lowering.numba_types import numba_type
+    from qgraph.lowering.numba_backend import cuda
+    from qgraph.lowering.numba_backend.types import numba_type
 
     def compile_(
         code: Function,
@@ -65,7 +65,7 @@ def compile_ptx() -> Callable[..., str]:
         entry: str = "entry",
         launch_bound: int | None = None,
     ) -> str:
-        return numba_cuda.compile_ptx(
+        return cuda.compile_ptx(
             code,
             tuple(numba_type(item, float_type) for item in types),
             float_type=float_type,

@@ -11,7 +11,7 @@ os.environ.setdefault("QGRAPH_BACKEND", "cpu")
 import numpy as np
 
 import qgraph
-from qgraph.lowering import numba_cpu
+from qgraph.lowering.numba_backend import cpu
 
 KEPT = 3
 
@@ -47,7 +47,7 @@ def left(first: int, count: int, *, clear: bool) -> tuple[float, float]:
 
 def main(count: int) -> None:
     """Drop specialisations in both ways, and print what is left of each."""
-    sys.modules["qgraph.kernel"].MAX_SPECIALISATIONS = numba_cpu.MAX_LATELY = KEPT  # type: ignore[attr-defined]
+    sys.modules["qgraph.kernel"].MAX_SPECIALISATIONS = cpu.MAX_LATELY = KEPT  # type: ignore[attr-defined]
     left(0, 10, clear=False)
     for way, clear in (("evicted", False), ("clear_cache", True)):
         objects, memory = left(1000 * (1 + clear), count, clear=clear)

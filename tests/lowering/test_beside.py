@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from qgraph.errors import BackendError
-from qgraph.lowering.beside import Beside
+from qgraph.lowering.ptx.background_link import Beside
 
 
 class Pretended:

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering import link, numba_cuda
-from qgraph.lowering.ptx_names import without_results
+from qgraph.lowering.numba_backend import cuda
+from qgraph.lowering.ptx import link
+from qgraph.lowering.ptx.ptx_rewrite import without_results
 
-if numba_cuda.simulator_active():
+if cuda.simulator_active():
     pytest.skip("the simulator compiles nothing", allow_module_level=True)
 
 

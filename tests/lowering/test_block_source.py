@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering import block_source, compile, link
-from qgraph.lowering.block_source import block_code
+from qgraph.lowering import compile
+from qgraph.lowering.codegen import single_block_codegen
+from qgraph.lowering.codegen.single_block_codegen import block_code
 from qgraph.lowering.compile import compile_cuda
-from qgraph.lowering.infer import scalar_types
+from qgraph.lowering.ptx import link
+from qgraph.lowering.scalar_types import scalar_types
 from qgraph.options import Options
-from qgraph.runtime.cuda_parameters import Parameters
+from qgraph.runtime.graph.kernel_parameters import Parameters
 
 FUSED = Options(fuse=True)
 
@@ -160,7 +162,7 @@ def test_values_that_meet_fit_into_shared_memory():
     lanes = int(re.search(r"_lanes = _min\(_width, (\d+)\)", source)[1])
     assert found == {"float64": 6 * lanes, "int64": lanes}
     assert lanes == 512
-    assert sum(found.values()) * 8 <= block_source._SHARED_BYTES
+    assert sum(found.values()) * 8 <= single_block_codegen._SHARED_BYTES
 
 
 # --- machine code -----------------------------------------------------------------------------------------------------
@@ -265,7 +267,7 @@ def test_the_disk_keeps_it(tmp_path, monkeypatch):
     def refuse(*args, **options):
         raise AssertionError("it is compiled again")
 
-    monkeypatch.setattr("qgraph.lowering.numba_cuda.compile_ptx", refuse)
+    monkeypatch.setattr("qgraph.lowering.numba_backend.cuda.compile_ptx", refuse)
     moved = compiled("\n\n" + MODULE)
     assert not moved.from_disk
     assert moved.block == "kernel_block"

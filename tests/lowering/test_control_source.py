@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qgraph.lowering import chunk_source, control_source
-from qgraph.program import Axis, Effects, Task
+from qgraph.ir.program import Axis, Effects, Task
+from qgraph.lowering.codegen import cpu_chunks, cpu_codegen
 from qgraph.source import Span
 
 SPAN = Span("<kernel>", 1, 0, 1, 1)
@@ -18,12 +18,12 @@ SPAN = Span("<kernel>", 1, 0, 1, 1)
 
 def grain(body: str, **names: object) -> int:
     statements = tuple(ast.parse(body).body)
-    return control_source._grain(Task("task", "loop", SPAN, (), statements, names, Effects()))
+    return cpu_codegen._grain(Task("task", "loop", SPAN, (), statements, names, Effects()))
 
 
 @given(st.integers(0, 70), st.integers(0, 70), st.integers(1, 200), st.sampled_from([2, 8, 64]))
 def test_each_iteration_is_in_one_chunk(rows, cols, grain, most):
-    chunks, row_step, col_step = control_source._split_rows(rows, cols, grain, most)
+    chunks, row_step, col_step = cpu_codegen._split_rows(rows, cols, grain, most)
     across = -(-cols // col_step)
     cells = [
         (row, col)
@@ -37,8 +37,8 @@ def test_each_iteration_is_in_one_chunk(rows, cols, grain, most):
 
 @pytest.mark.parametrize(("total", "chunks"), [(100, 1), (101, 2), (290, 2), (310, 4), (590, 4), (610, 8), (10**6, 64)])
 def test_chunks_are_the_nearest_power_of_two(total, chunks):
-    assert control_source._split_rows(1, total, 100, 64)[0] == chunks
-    assert control_source._split_rows(total, 1, 100, 64)[0] == pytest.approx(chunks, abs=1)
+    assert cpu_codegen._split_rows(1, total, 100, 64)[0] == chunks
+    assert cpu_codegen._split_rows(total, 1, 100, 64)[0] == pytest.approx(chunks, abs=1)
 
 
 def test_literals_and_roots_do_not_make_a_body_slow():
@@ -65,9 +65,9 @@ def copies(start: str, body: str, step: str = "1") -> str:
     start_, step_, count = (ast.parse(text, mode="eval").body for text in (start, step, "n"))
     axis = Axis("i", start_, step_, count, False, SPAN)
     task = Task("task", "loop", SPAN, (axis,), tuple(ast.parse(body).body), {}, Effects())
-    bound = chunk_source._constant_bound(axis)
-    loops = chunk_source._checked_loops(task, {} if bound is None else {"i": bound}, task.body)
-    return ast.unparse(chunk_source.make_function("chunk", [], loops, {}, task).tree)
+    bound = cpu_chunks._constant_bound(axis)
+    loops = cpu_chunks._checked_loops(task, {} if bound is None else {"i": bound}, task.body)
+    return ast.unparse(cpu_chunks.make_function("chunk", [], loops, {}, task).tree)
 
 
 @pytest.mark.parametrize(("start", "step", "bound"), [("0", "1", 0), ("1", "1", 1), ("7", "3", 7)])

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering import numba_cuda
+from qgraph.lowering.numba_backend import cuda
 
-if numba_cuda.simulator_active():
+if cuda.simulator_active():
     pytest.skip("the simulator compiles nothing", allow_module_level=True)
 
 

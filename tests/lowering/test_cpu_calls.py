@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numba.core import types
 
-from qgraph.lowering import cpu_calls, numba_cpu
-from qgraph.program import Function
+from qgraph.ir.program import Function
+from qgraph.lowering.numba_backend import cpu, cpu_call_wrapper
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def add():
     tree = ast.parse("def add(x, n, y):\n    for i in range(n):\n        x[0, i] += y[i]").body[0]
     kinds = (types.float64[:, ::1], types.int64, types.Array(types.float64, 1, "A", readonly=True))
     code = Function("add", tree, {}, "<kernel>")
-    return numba_cpu.compile_control(code, kinds, watched=3, float_type="float64", fastmath=False)
+    return cpu.compile_control(code, kinds, watched=3, float_type="float64", fastmath=False)
 
 
 def arrays():
@@ -36,7 +36,7 @@ def test_where_nothing_is_told_nobody_looks(add):
 
 def test_the_arrays_of_the_words(add):
     x, y = arrays()
-    words, _held = cpu_calls.places_of([x, y])
+    words, _held = cpu_call_wrapper.places_of([x, y])
     for times in (1, 2):
         assert add(x, 5, y, words.ctypes.data) is True
         np.testing.assert_array_equal(x[0], times * y)
@@ -67,7 +67,7 @@ OTHERS = {
 @pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS)
 def test_other_arrays(add, change):
     x, y = arrays()
-    words, _held = cpu_calls.places_of([x, y])
+    words, _held = cpu_call_wrapper.places_of([x, y])
     first, second = change(x, y)
     assert add(first, 5, second, words.ctypes.data) is False
     assert not x.any()
@@ -84,7 +84,7 @@ def test_arguments_that_are_missing_or_no_numbers_are_errors(add):
 
 def test_no_reference_is_left_or_lost(add):
     x, y = arrays()
-    words, held = cpu_calls.places_of([x, y])
+    words, held = cpu_call_wrapper.places_of([x, y])
     address = words.ctypes.data
     before = [sys.getrefcount(each) for each in (x, y, *held)]
     for _ in range(100):
@@ -97,7 +97,7 @@ def test_no_reference_is_left_or_lost(add):
 def test_an_array_object_is_as_it_is_read():
     class Fields(ctypes.Structure):
         _fields_ = [  # noqa: RUF012
-            ("head", ctypes.c_char * cpu_calls._HEAD),
+            ("head", ctypes.c_char * cpu_call_wrapper._HEAD),
             ("type", ctypes.c_void_p),
             ("data", ctypes.c_void_p),
             ("ndim", ctypes.c_int),

@@ -10,7 +10,7 @@ import numba
 import pytest
 
 from qgraph.errors import KernelTypeError
-from qgraph.program import ArrayType
+from qgraph.ir.program import ArrayType
 
 pytestmark = pytest.mark.needs("compiler")
 
@@ -57,11 +57,11 @@ def compiled(function, compile_ptx, text, monkeypatch):
     """The code by the pipeline as it is, and by Numba's own; and whether each function of the first went the short way."""
     from numba.cuda.misc.special import literal_unroll
 
-    from qgraph.lowering import cuda_passes, numba_cuda
+    from qgraph.lowering.numba_backend import cuda, fast_pipeline
 
     ways, modules = [], []
-    is_plain, nvvm = cuda_passes._is_plain, numba_cuda._nvvm
-    names = {"cuda": numba_cuda.cuda_module(), "f": plus, "reduce": functools.reduce, "literal_unroll": literal_unroll}
+    is_plain, nvvm = fast_pipeline._is_plain, cuda._nvvm
+    names = {"cuda": cuda.cuda_module(), "f": plus, "reduce": functools.reduce, "literal_unroll": literal_unroll}
     names["scaled"] = scaled_by(3)
 
     def code():
@@ -69,10 +69,10 @@ def compiled(function, compile_ptx, text, monkeypatch):
         ptx = compile_ptx(function(text, **names), X32, X32)
         return ptx, [_without_numbers(module) for module in modules]
 
-    monkeypatch.setattr(numba_cuda, "_nvvm", lambda texts, options: (modules.extend(texts), nvvm(texts, options))[1])
-    monkeypatch.setattr(cuda_passes, "_is_plain", lambda each: (ways.append(is_plain(each)), ways[-1])[1])
+    monkeypatch.setattr(cuda, "_nvvm", lambda texts, options: (modules.extend(texts), nvvm(texts, options))[1])
+    monkeypatch.setattr(fast_pipeline, "_is_plain", lambda each: (ways.append(is_plain(each)), ways[-1])[1])
     first = code()
-    monkeypatch.setattr(cuda_passes, "_is_plain", lambda each: False)
+    monkeypatch.setattr(fast_pipeline, "_is_plain", lambda each: False)
     return first, code(), ways
 
 
@@ -94,11 +94,11 @@ def test_the_short_way_leads_to_the_same_code(name, function, compile_ptx, monke
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_before_llvm_the_short_way_leads_to_the_same(name, function, compile_ptx, monkeypatch):
-    from qgraph.lowering import cuda_passes
+    from qgraph.lowering.numba_backend import fast_pipeline
 
-    for each in (cuda_passes.IRLegalization, cuda_passes.CUDANativeLowering):
-        monkeypatch.delitem(cuda_passes._SHORTER, each)
-    monkeypatch.setattr(cuda_passes.Compiler, "_passes", None)
+    for each in (fast_pipeline.IRLegalization, fast_pipeline.CUDANativeLowering):
+        monkeypatch.delitem(fast_pipeline._SHORTER, each)
+    monkeypatch.setattr(fast_pipeline.Compiler, "_passes", None)
     short, numbas, ways = compiled(function, compile_ptx, PLAIN[name], monkeypatch)
     assert all(ways)
     assert short == numbas
@@ -114,45 +114,45 @@ def test_what_the_short_way_does_not_know_goes_numbas(name, function, compile_pt
 def test_what_llvm_is_not_made_of_is_told_with_its_statement(function, compile_ptx, monkeypatch):
     from numba.cuda.core.errors import LoweringError
 
-    from qgraph.lowering import cuda_lower, numba_cuda
+    from qgraph.lowering.numba_backend import cuda, fast_lowering
 
     def refusing(each, ty, inst):
         if inst.target.name == "t":
             raise LoweringError("not made")
         return lower(each, ty, inst)
 
-    lower = cuda_lower.Lower.lower_assign
-    monkeypatch.setattr(cuda_lower.Lower, "lower_assign", refusing)
+    lower = fast_lowering.Lower.lower_assign
+    monkeypatch.setattr(fast_lowering.Lower, "lower_assign", refusing)
     text = source("s = x[i]", "t = s", "y[i] = t")
     with pytest.raises(KernelTypeError, match="not made") as caught:
-        compile_ptx(function(text, cuda=numba_cuda.cuda_module()), X32, X32)
+        compile_ptx(function(text, cuda=cuda.cuda_module()), X32, X32)
     assert caught.value.span.line == 4
     assert 'lowering "t = s" at <kernel> (4)' in str(caught.value.__cause__)
 
 
 @pytest.mark.parametrize("text", [PLAIN["closure variable"], OTHER["assert"]])
 def test_each_function_is_translated_once(text, function, compile_ptx, monkeypatch):
-    from qgraph.lowering import cuda_passes
+    from qgraph.lowering.numba_backend import fast_pipeline
 
     translated = []
-    translate = cuda_passes.CUDATranslateBytecode.run_pass
+    translate = fast_pipeline.CUDATranslateBytecode.run_pass
     monkeypatch.setattr(
-        cuda_passes.CUDATranslateBytecode,
+        fast_pipeline.CUDATranslateBytecode,
         "run_pass",
         lambda each, state: (translated.append(state.func_id.func_name), translate(each, state))[1],
     )
-    monkeypatch.setattr(cuda_passes.Compiler, "_passes", None)
+    monkeypatch.setattr(fast_pipeline.Compiler, "_passes", None)
     _, _, ways = compiled(function, compile_ptx, text, monkeypatch)
     # Once by each of two pipelines.
     assert len(translated) == 2 * len(ways)
 
 
 def test_what_is_no_function_of_python_goes_numbas_and_the_passes_are_made_once(monkeypatch):
-    from qgraph.lowering import cuda_passes
+    from qgraph.lowering.numba_backend import fast_pipeline
 
-    monkeypatch.setattr(cuda_passes.CUDACompiler, "define_pipelines", lambda each: ["Numba's"])
-    monkeypatch.setattr(cuda_passes.Compiler, "_passes", "made before")
-    compiler = object.__new__(cuda_passes.Compiler)
+    monkeypatch.setattr(fast_pipeline.CUDACompiler, "define_pipelines", lambda each: ["Numba's"])
+    monkeypatch.setattr(fast_pipeline.Compiler, "_passes", "made before")
+    compiler = object.__new__(fast_pipeline.Compiler)
     compiler.state = SimpleNamespace(func_ir="of a loop that was lifted")
     assert compiler.define_pipelines() == ["Numba's"]
     compiler.state = SimpleNamespace(func_ir=None)
@@ -160,7 +160,7 @@ def test_what_is_no_function_of_python_goes_numbas_and_the_passes_are_made_once(
 
 
 def test_a_block_is_rewritten_as_long_as_there_is_something_to_rewrite(monkeypatch):
-    from qgraph.lowering import cuda_passes
+    from qgraph.lowering.numba_backend import fast_pipeline
 
     class Shorter:
         """Takes away one item at a time."""
@@ -175,9 +175,9 @@ def test_a_block_is_rewritten_as_long_as_there_is_something_to_rewrite(monkeypat
         def apply(self):
             return self.block[1:]
 
-    monkeypatch.setitem(cuda_passes.rewrite_registry.rewrites, "before-inference", [Shorter])
+    monkeypatch.setitem(fast_pipeline.rewrite_registry.rewrites, "before-inference", [Shorter])
     state = SimpleNamespace(func_ir=SimpleNamespace(blocks={0: "abc", 8: "de"}), typemap=None, calltypes=None)
-    cuda_passes._SHORTER[cuda_passes.untyped_passes.GenericRewrites](state)
+    fast_pipeline._SHORTER[fast_pipeline.untyped_passes.GenericRewrites](state)
     assert state.func_ir.blocks == {0: "", 8: ""}
 
 
@@ -185,9 +185,9 @@ def test_a_block_is_rewritten_as_long_as_there_is_something_to_rewrite(monkeypat
 def test_what_rewrites_typed_code_runs_where_it_may_find_something(item, others, runs, monkeypatch):
     from numba.cuda import types
 
-    from qgraph.lowering import cuda_passes
+    from qgraph.lowering.numba_backend import fast_pipeline
 
-    passes, found = cuda_passes, []
+    passes, found = fast_pipeline, []
     rewrites = passes.rewrite_registry.rewrites
     monkeypatch.setitem(rewrites, "after-inference", [*rewrites["after-inference"], *others])
     monkeypatch.setattr(passes.NopythonRewrites, "run_pass", lambda each, state: found.append(state))
@@ -197,10 +197,10 @@ def test_what_rewrites_typed_code_runs_where_it_may_find_something(item, others,
 
 
 def test_signatures_belong_to_the_flags(function, compile_ptx):
-    from qgraph.lowering import numba_cuda
+    from qgraph.lowering.numba_backend import cuda
 
-    typing = numba_cuda._COMPILERS.get("float32").typing
-    names = {"cuda": numba_cuda.cuda_module()}
+    typing = cuda._COMPILERS.get("float32").typing
+    names = {"cuda": cuda.cuda_module()}
     compile_ptx(function(PLAIN["loops"], **names), X32, X32)
     before = dict(typing.resolved)
     assert before

@@ -14,8 +14,8 @@ from random import Random
 import pytest
 
 import qgraph
-from qgraph.lowering import disk_cache
-from qgraph.lowering.disk_cache import Store
+from qgraph.lowering.cache import disk_cache
+from qgraph.lowering.cache.disk_cache import Store
 
 KEY = "task-" + "0123456789abcdef" * 4
 OTHER = "plan-" + "fedcba9876543210" * 4
@@ -279,7 +279,7 @@ def test_what_a_dead_process_was_writing_goes(tmp_path):
 
 WRITER = """
 import sys
-from qgraph.lowering.disk_cache import Store
+from qgraph.lowering.cache.disk_cache import Store
 store, me = Store(sys.argv[1], 200_000), sys.argv[2]
 for turn in range(150):
     key = f"task-{turn % 7:064x}"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering import numba_cpu
 from qgraph.lowering.compile import compile_ptx
+from qgraph.lowering.numba_backend import cpu
 from qgraph.options import Options
 
 
@@ -53,11 +53,9 @@ def test_tasks_keep_their_own_names_and_parameters():
 @pytest.fixture
 def compiled(monkeypatch):
     """The functions that were compiled for the CPU since the test began."""
-    numba_cpu.forget()
-    functions, compile_control = [], numba_cpu._compile_control
-    monkeypatch.setattr(
-        numba_cpu, "_compile_control", lambda *args: (functions.append(args[1].name), compile_control(*args))[1]
-    )
+    cpu.forget()
+    functions, compile_control = [], cpu._compile_control
+    monkeypatch.setattr(cpu, "_compile_control", lambda *args: (functions.append(args[1].name), compile_control(*args))[1])
     return functions
 
 

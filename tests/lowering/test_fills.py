@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering.fills import _converted
-from qgraph.runtime.array_view import view_of_host
-from qgraph.runtime.cuda_memory_nodes import Rows, rows_of
+from qgraph.lowering.graph.memset_memcpy import _converted
+from qgraph.runtime.graph.memory_nodes import Rows, rows_of
+from qgraph.runtime.values.array_view import view_of_host
 
 pytestmark = pytest.mark.needs("compiler")
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering.kernel_source import Kernels
-from qgraph.lowering.ptx_names import parameters_kept, without_unread_parameters
+from qgraph.lowering.codegen.cuda_codegen import Kernels
+from qgraph.lowering.ptx.ptx_rewrite import parameters_kept, without_unread_parameters
 
 
 def by_rows(x, y):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering.kernel_source import Kernels
-from qgraph.lowering.numbers import python_function
-from qgraph.lowering.simulated import Barriers, Threads
-from qgraph.lowering.slot_source import GUARD, NEXT, SLOTS, generated
-from qgraph.lowering.task_source import parameters_of
-from qgraph.program import Function
-from qgraph.runtime.launch_shapes import by_lanes
+from qgraph.ir.program import Function
+from qgraph.lowering.codegen.cuda_codegen import Kernels
+from qgraph.lowering.codegen.generated_names import GUARD, NEXT, SLOTS, generated
+from qgraph.lowering.codegen.task_codegen import parameters_of
+from qgraph.lowering.intrinsics.number_typing import python_function
+from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Threads
+from qgraph.runtime.graph.launch_shapes import by_lanes
 from qgraph.source import copied
 
 CUDA = object()

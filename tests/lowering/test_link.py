@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qgraph.errors import BackendError
-from qgraph.lowering import link
+from qgraph.lowering.ptx import link
 from tests.processes import printed_by
 
 PTX = """.version 7.0
@@ -41,7 +41,7 @@ def test_the_device_runtime_of_a_toolkit_that_the_environment_names(tmp_path):
     program = """
         from cuda.pathfinder._static_libs import find_static_lib
         find_static_lib._FindStaticLib.try_site_packages = lambda self: None
-        from qgraph.lowering.link import device_runtime_path
+        from qgraph.lowering.ptx.link import device_runtime_path
         print(device_runtime_path())
         """
     for name in ("CUDA_HOME", "CUDA_PATH"):

@@ -14,11 +14,12 @@ from numba.core import cgutils
 
 import qgraph
 from benchmarks.long_kernels import KINDS, arrays, long_function
-from qgraph.frontend import ranks
-from qgraph.lowering import control_source, numba_cpu
-from qgraph.lowering.infer import scalar_types
-from qgraph.lowering.zero_fills import drop_dead_zeros
-from qgraph.program import Function, ParallelFunction, SeparateFunction
+from qgraph.frontend.inference import ranks
+from qgraph.ir.program import Function, ParallelFunction, SeparateFunction
+from qgraph.lowering.codegen import cpu_codegen
+from qgraph.lowering.numba_backend import cpu
+from qgraph.lowering.numba_backend.dead_zero_fills import drop_dead_zeros
+from qgraph.lowering.scalar_types import scalar_types
 
 # How much more work twice the length may be.
 TWICE = 2.3
@@ -57,7 +58,7 @@ def test_compiling_twice_the_length_is_twice_the_work(kind, length, step):
     counts = []
     # The first one imports, and finds what does not change.
     for each in (3, length, 2 * length):
-        numba_cpu.forget()
+        cpu.forget()
         kernel = qgraph.kernel(backend="cpu")(long_function(kind, each))
         counts.append(calls_of(lambda kernel=kernel: getattr(kernel, step)(*arrays())))
     assert counts[2] < TWICE * counts[1]
@@ -65,7 +66,7 @@ def test_compiling_twice_the_length_is_twice_the_work(kind, length, step):
 
 def control(kind: str, length: int) -> Function:
     program = qgraph.kernel(long_function(kind, length)).plan(*arrays()).program
-    return control_source.control_function(program, scalar_types(program))[1]
+    return cpu_codegen.control_function(program, scalar_types(program))[1]
 
 
 def functions_of(function: Function, seen: dict[int, Function] | None = None) -> dict[int, Function]:
@@ -93,23 +94,23 @@ def test_no_function_is_long_however_long_the_kernel_is(kind):
     found = [functions_of(control(kind, length)) for length in (80, 160)]
     for functions in found:
         # A loop that sums up is two calls, and one around others has two of its own.
-        assert max(map(task_calls, functions.values())) <= 3 * control_source.MAX_CALLS
+        assert max(map(task_calls, functions.values())) <= 3 * cpu_codegen.MAX_CALLS
     nodes = [sum(len(list(ast.walk(function.tree))) for function in functions.values()) for functions in found]
     assert nodes[1] < TWICE * nodes[0]
 
 
 def test_a_short_kernel_is_one_function():
-    names = control("loops", control_source.MAX_CALLS).names.values()
+    names = control("loops", cpu_codegen.MAX_CALLS).names.values()
     assert not any(isinstance(value, SeparateFunction) for value in names)
-    assert any(isinstance(value, SeparateFunction) for value in control("loops", control_source.MAX_CALLS + 1).names.values())
+    assert any(isinstance(value, SeparateFunction) for value in control("loops", cpu_codegen.MAX_CALLS + 1).names.values())
 
 
 @pytest.fixture
 def compiled(monkeypatch) -> list[Any]:
     """The functions that Numba compiled for the CPU since the test began."""
-    numba_cpu.forget()
-    found, compile_ = [], numba_cpu._compile
-    monkeypatch.setattr(numba_cpu, "_compile", lambda *args, **options: (found.append(args[1]), compile_(*args, **options))[1])
+    cpu.forget()
+    found, compile_ = [], cpu._compile
+    monkeypatch.setattr(cpu, "_compile", lambda *args, **options: (found.append(args[1]), compile_(*args, **options))[1])
     return found
 
 
@@ -135,7 +136,7 @@ def test_a_loop_over_arrays_that_share_memory_has_code_of_its_own():
 
     def loops(*args: np.ndarray) -> list[ParallelFunction]:
         program = qgraph.kernel(two_alike).plan(*args).program
-        names = control_source.control_function(program, {})[1].names
+        names = cpu_codegen.control_function(program, {})[1].names
         return [value for value in names.values() if isinstance(value, ParallelFunction)]
 
     apart, same = [np.zeros(3) for _ in range(4)], np.zeros(3)
@@ -271,7 +272,7 @@ def test_no_array_is_filled_with_zeros_at_each_subscript(monkeypatch):
             for function in module.functions
         )
 
-    monkeypatch.setattr("qgraph.lowering.zero_fills.drop_dead_zeros", noted)
-    numba_cpu.forget()
+    monkeypatch.setattr("qgraph.lowering.numba_backend.dead_zero_fills.drop_dead_zeros", noted)
+    cpu.forget()
     qgraph.kernel(backend="cpu")(long_function("terms", 90))(*arrays())
     assert 0 < max(filled) < 40

@@ -13,7 +13,7 @@ import pytest
 
 from qgraph import language
 from qgraph.errors import KernelTypeError
-from qgraph.program import ParallelFunction
+from qgraph.ir.program import ParallelFunction
 from qgraph.source import Span
 from tests.processes import run_python
 
@@ -203,8 +203,8 @@ def test_functions_that_numba_itself_writes_in_python(function, run_cpu):
 PRINTING = """
 import ast
 from numba.core import types
-from qgraph.lowering import numba_cpu
-from qgraph.program import Function, ParallelFunction
+from qgraph.lowering.numba_backend import cpu as numba_cpu
+from qgraph.ir.program import Function, ParallelFunction
 
 def function(source, **names):
     tree = ast.parse(source).body[0]
@@ -283,8 +283,9 @@ LAYER_PROGRAM = """
 import ast, threading
 import numpy as np
 from numba.core import types
-from qgraph.lowering import cpu_calls, numba_cpu
-from qgraph.program import Function, ParallelFunction
+from qgraph.lowering.numba_backend import cpu_call_wrapper as cpu_calls
+from qgraph.lowering.numba_backend import cpu as numba_cpu
+from qgraph.ir.program import Function, ParallelFunction
 
 def function(source, **names):
     tree = ast.parse(source).body[0]

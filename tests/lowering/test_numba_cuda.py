@@ -12,11 +12,12 @@ import pytest
 import qgraph
 from qgraph import language
 from qgraph.errors import BackendError, KernelTypeError
-from qgraph.lowering import link, numba_cuda
-from qgraph.program import ArrayType, ScalarType
+from qgraph.ir.program import ArrayType, ScalarType
+from qgraph.lowering.numba_backend import cuda
+from qgraph.lowering.ptx import link
 from tests.processes import run_python
 
-if numba_cuda.simulator_active():
+if cuda.simulator_active():
     pytest.skip("the simulator compiles nothing", allow_module_level=True)
 
 X32 = ArrayType("float32", 1, "A")
@@ -37,7 +38,7 @@ def kernel(*lines, parameters="x, y"):
 
 
 def names(**more):
-    return {"cuda": numba_cuda.cuda_module(), "np": np, "math": math, **more}
+    return {"cuda": cuda.cuda_module(), "np": np, "math": math, **more}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_inlined_functions_leave_nothing_behind(function, compile_ptx):
 
 
 def test_libraries_are_linked_in_the_order_of_use():
-    library = numba_cuda._COMPILERS.get("float32").target.codegen().create_library("order")
+    library = cuda._COMPILERS.get("float32").target.codegen().create_library("order")
     used = [object() for _ in range(50)]
     for item in (*used, *used[::-1]):
         library._linking_libraries.add(item)
@@ -146,9 +147,9 @@ def test_a_float_remainder_is_exact(function, compile_ptx):
 PROCESS = """
 import ast, hashlib, sys
 import numba
-from qgraph.lowering import numba_cuda
-from qgraph.lowering.numba_types import numba_type
-from qgraph.program import ArrayType, Function
+from qgraph.lowering.numba_backend import cuda as numba_cuda
+from qgraph.lowering.numba_backend.types import numba_type
+from qgraph.ir.program import ArrayType, Function
 
 def inner(a): return a * 2 + 1
 def other(a): return a - inner_njit(a)
@@ -268,7 +269,7 @@ def test_float16_arrays(function, compile_ptx):
 
 def test_the_simulator_must_have_been_chosen(function):
     with pytest.raises(BackendError, match="simulator"):
-        numba_cuda.simulator_kernel(function("def k(x): x[0] = 1"))
+        cuda.simulator_kernel(function("def k(x): x[0] = 1"))
 
 
 SIMULATED = """
@@ -276,8 +277,8 @@ import ast
 import numpy as np
 import numba
 from qgraph import language
-from qgraph.lowering import numba_cuda
-from qgraph.program import Function
+from qgraph.lowering.numba_backend import cuda as numba_cuda
+from qgraph.ir.program import Function
 
 def function(source, **names):
     tree = ast.parse(source).body[0]

@@ -141,10 +141,10 @@ def result_type(name: Callable[..., Any], *dtypes: object, float_type: str = "fl
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.target_extension import target_override
 
-    from qgraph.lowering import numba_cpu
-    from qgraph.lowering.numbers import Session
+    from qgraph.lowering.intrinsics.number_typing import Session
+    from qgraph.lowering.numba_backend import cpu
 
-    typing = numba_cpu._COMPILERS.get(float_type)
+    typing = cpu._COMPILERS.get(float_type)
     arguments = tuple(types.literal(item) if isinstance(item, int) else getattr(types, str(item)) for item in dtypes)
     with global_compiler_lock, target_override("cpu"):
         typing.session = Session(library=None, flags=None)

@@ -13,10 +13,10 @@ import pytest
 import qgraph
 from qgraph import specialisation
 from qgraph.errors import CudaError
-from qgraph.lowering import places
 from qgraph.lowering.compile import compile_cuda
+from qgraph.lowering.intrinsics import array_addressing
 from qgraph.options import Options
-from qgraph.runtime.cuda_driver import FarArrays
+from qgraph.runtime.driver.driver import FarArrays
 
 # Products of 64 bits.
 WIDE = re.compile(r"\b(mul|mad)\.lo\.[su]64")
@@ -71,7 +71,7 @@ def test_places_on_one_axis_are_numbas(dtype, monkeypatch):
     ours = compiled(from_both_ends, *args, far=False).ptx
     assert compiled(from_both_ends, *args, far=True).ptx == ours
     asked = []
-    monkeypatch.setattr(places, "_is_element", lambda sig, far: bool(asked.append(sig)))
+    monkeypatch.setattr(array_addressing, "_is_element", lambda sig, far: bool(asked.append(sig)))
     assert compiled(from_both_ends, *args, far=False).ptx == ours
     assert asked
 

@@ -103,7 +103,7 @@ def test_older_gpus_have_no_such_instruction():
 
 @pytest.mark.needs("compiler")
 def test_a_load_before_the_wait_is_noticed():
-    numba_cuda = importlib.import_module("qgraph.lowering.numba_cuda")
+    numba_cuda = importlib.import_module("qgraph.lowering.numba_backend.cuda")
     good = ".visible .entry k(\n) {\nld.param.u64 %rd1, [p];\ngriddepcontrol.wait;\nld.global.f32 %f1, [%rd1];"
     numba_cuda._check_waits_first(good)
     assert numba_cuda._wait_late(good) == good
@@ -129,7 +129,7 @@ def test_edges_between_kernels_only_are_programmatic():
     ],
 )
 def test_the_wait_is_behind_what_only_registers_see(stop):
-    numba_cuda = importlib.import_module("qgraph.lowering.numba_cuda")
+    numba_cuda = importlib.import_module("qgraph.lowering.numba_backend.cuda")
     first = ["{", "\tgriddepcontrol.wait;", "// of the asm", "\tmov.u32 %r1, %tid.x;", "", "\tsetp.ge.s64 %p1, %rd1, %rd2;"]
     lines = [*first, f"\t{stop}", "\tmov.u32 %r1, 1;", "ret;"]
     assert numba_cuda._wait_late("\n".join(lines)).split("\n") == [lines[0], *lines[2:6], lines[1], *lines[6:]]

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from qgraph import language
-from qgraph.lowering.remainders import with_natural_remainders
+from qgraph.lowering.codegen.nonnegative_indices import with_natural_remainders
 
 
 def told(code: str) -> str:

@@ -16,9 +16,10 @@ import pytest
 
 import qgraph
 from qgraph.__main__ import main
-from qgraph.lowering import numba_cuda, saved
+from qgraph.lowering.cache import artifact_cache
+from qgraph.lowering.cache.disk_cache import store
 from qgraph.lowering.compile import compile_cuda, compile_ptx
-from qgraph.lowering.disk_cache import store
+from qgraph.lowering.numba_backend import cuda
 from qgraph.options import Options
 
 ROOT = Path(qgraph.__file__).parent.parent
@@ -38,18 +39,18 @@ def kernel(x, y):
 
 # What a process does up to where it needs a driver.
 START = """
-import importlib, json, pathlib, sys
+import importlib, json, pkgutil, sys
 sys.path[:0] = sys.argv[1:3]
 import numpy as np
 from kernels import kernel
 from qgraph.lowering.compile import compile_cuda
-from qgraph.lowering.saved import _fields
+from qgraph.lowering.cache.artifact_cache import _fields
 from qgraph.options import Options
 x = np.zeros(8, np.float32)
 found = compile_cuda(kernel.plan(x, x.copy()), (9, 0), Options())
 import qgraph.runtime
-for file in pathlib.Path(qgraph.runtime.__file__).parent.glob("*.py"):
-    importlib.import_module(f"qgraph.runtime.{file.stem}".removesuffix(".__init__"))
+for module in pkgutil.walk_packages(qgraph.runtime.__path__, "qgraph.runtime."):
+    importlib.import_module(module.name)
 print(json.dumps({
     "codes": [_fields(code, ["task"]) for code in found.codes.values()],
     "told": [repr(found.ptx), found.cubin.hex(), found.device_runtime, found.dtypes],
@@ -84,7 +85,7 @@ def test_another_process_imports_no_compiler(compiled, tmp_path):
     assert warm["compilers"] == []
     assert warm["from_disk"]
     assert warm["entries"] == [code.entry for code in here.codes.values()]
-    assert warm["codes"] == [saved._fields(code, ["task"]) for code in here.codes.values()]
+    assert warm["codes"] == [artifact_cache._fields(code, ["task"]) for code in here.codes.values()]
     assert warm["told"] == [repr(here.ptx), here.cubin.hex(), here.device_runtime, here.dtypes]
 
     moved = start("# one\n# two\n" + KERNEL)
@@ -100,9 +101,9 @@ def compiled(tmp_path, monkeypatch):
     """The entries of the tasks that are compiled from now on; the cache is a new folder."""
     monkeypatch.setenv("QGRAPH_CACHE", "1")
     monkeypatch.setenv("QGRAPH_CACHE_DIR", str(tmp_path / "cache"))
-    found, compile_one = [], numba_cuda.compile_ptx
+    found, compile_one = [], cuda.compile_ptx
     monkeypatch.setattr(
-        numba_cuda, "compile_ptx", lambda *args, **named: (found.append(named["entry"]), compile_one(*args, **named))[1]
+        cuda, "compile_ptx", lambda *args, **named: (found.append(named["entry"]), compile_one(*args, **named))[1]
     )
     return found
 
@@ -199,7 +200,7 @@ def test_every_field_of_a_plan_comes_back(compiled):
 
 
 def test_what_no_entry_can_hold_is_not_kept(compiled, monkeypatch):
-    monkeypatch.setattr(saved, "_RECORDS", {})
+    monkeypatch.setattr(artifact_cache, "_RECORDS", {})
     found = compile_cuda(many(), (9, 0), Options())
     assert found.unkept == "a plan with a Parameter"
     assert not compile_cuda(many(), (9, 0), Options()).from_disk
@@ -217,12 +218,12 @@ def test_without_reading_everything_is_compiled_and_replaced(compiled):
 
 def test_what_was_made_by_files_that_are_gone_is_missing(compiled, monkeypatch):
     compile_cuda(many(), (9, 0), Options())
-    monkeypatch.setattr(saved, "unchanged", lambda files: not any("nvJitLink" in path for path, _, _ in files))
+    monkeypatch.setattr(artifact_cache, "unchanged", lambda files: not any("nvJitLink" in path for path, _, _ in files))
     compiled.clear()
     again = compile_cuda(many(), (9, 0), Options())
     assert not again.from_disk, "the plan remembers its linker"
     assert compiled == [], "a task has none"
-    monkeypatch.setattr(saved, "unchanged", lambda files: not files)
+    monkeypatch.setattr(artifact_cache, "unchanged", lambda files: not files)
     assert not compile_cuda(many(), (9, 0), Options()).from_disk
     assert len(compiled) == 2
 
@@ -292,11 +293,11 @@ def test_a_folder_that_cannot_be_written_is_one_warning(compiled, monkeypatch, t
 
 def test_one_ptx_text_is_linked_once(compiled, monkeypatch):
     text = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry only() { ret; }\n"
-    cubin = saved.linked(text, (9, 0))
-    monkeypatch.setattr(saved.link, "link", None)
-    assert saved.linked(text, (9, 0)) == cubin
+    cubin = artifact_cache.linked(text, (9, 0))
+    monkeypatch.setattr(artifact_cache.link, "link", None)
+    assert artifact_cache.linked(text, (9, 0)) == cubin
     with pytest.raises(TypeError):
-        saved.linked(text, (8, 0))
+        artifact_cache.linked(text, (8, 0))
 
 
 def test_clear_cache_does_not_read_the_disk_again():

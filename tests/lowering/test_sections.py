@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.dependence import sections
+from qgraph.polyhedral import array_sections
 
 
 def halves(x, y):
@@ -101,8 +101,8 @@ def test_the_same_memory_under_two_names_keeps_its_order():
 
 def test_many_parts_are_compared_a_few_times(monkeypatch):
     asked = []
-    apart = sections.apart
-    monkeypatch.setattr("qgraph.lowering.dependencies.apart", lambda *pair: asked.append(pair) or apart(*pair))
+    apart = array_sections.apart
+    monkeypatch.setattr("qgraph.lowering.graph.dependencies.apart", lambda *pair: asked.append(pair) or apart(*pair))
     for many in (40, 80):
         lines = [f"    for i in range({k}, x.shape[0], 100): x[i] = {k}" for k in range(many)]
         scope = {}

@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from qgraph.lowering.simulated import Barriers, Threads
+from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Threads
 
 CUDA = object()
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering.element_reads import looking_at
-from qgraph.lowering.kernel_source import Kernels
-from qgraph.lowering.stores_last import with_stores_last
+from qgraph.lowering.codegen.cuda_codegen import Kernels
+from qgraph.lowering.codegen.purity import looking_at
+from qgraph.lowering.codegen.store_sinking import with_stores_last
 
 A, B, C, D = (np.zeros(8) for _ in range(4))
 

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering.dependencies import edges_of, touched_places
-from qgraph.lowering.unrolling import unroll_loops
-from qgraph.plan import Node
-from qgraph.program import Effects
+from qgraph.ir.plan import Node
+from qgraph.ir.program import Effects
+from qgraph.lowering.codegen.unrolling import unroll_loops
+from qgraph.lowering.graph.dependencies import edges_of, touched_places
 
 COPIES = 3
 
@@ -62,7 +62,7 @@ def plan_of(effects, decides):
 
 def edges_between_copies(plan, unrolling, monkeypatch):
     """The edges of the graph, between (node, copy), as the runtime connects them."""
-    runtime = pytest.importorskip("qgraph.runtime.cuda_copies")
+    runtime = pytest.importorskip("qgraph.runtime.graph.unrolled_bodies")
     found = []
     monkeypatch.setattr(runtime, "add_node", lambda graph, kernel: kernel)
     monkeypatch.setattr(runtime, "connect", lambda graph, pairs, programmatic: found.extend(pairs))
@@ -74,7 +74,7 @@ def edges_between_copies(plan, unrolling, monkeypatch):
 
 def early_of(plan, index, early):
     """The parameter of that name, as the runtime sets it."""
-    kernels = pytest.importorskip("qgraph.runtime.cuda_kernels")
+    kernels = pytest.importorskip("qgraph.runtime.graph.kernels")
     words = {}
     own = {"_guards": plan.guards, "_behind": frozenset(), "_integers": words, "_early_words": {"many": {index: 0}}}
     parameters = SimpleNamespace(changed=0, **own)

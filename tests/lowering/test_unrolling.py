@@ -11,13 +11,13 @@ import pytest
 
 import qgraph
 from qgraph import language
-from qgraph.compiled import COPIED
-from qgraph.lowering import link
-from qgraph.lowering.build import build_plan
+from qgraph.ir.artifacts import COPIED
+from qgraph.lowering.cache.fingerprint import plan_text
 from qgraph.lowering.compile import compile_ptx
-from qgraph.lowering.identity import plan_text
+from qgraph.lowering.plan_builder import build_plan
+from qgraph.lowering.ptx import link
 from qgraph.options import Options
-from qgraph.runtime.cuda_unrolled import cost
+from qgraph.runtime.executors.unrolled import cost
 from tests.processes import agrees_on_the_simulator
 
 

@@ -12,9 +12,9 @@ import sys
 import numpy as np
 
 import qgraph
-from qgraph.lowering.task_source import BUILTINS
-from qgraph.program import WORD
-from qgraph.runtime import simulator
+from qgraph.ir.program import WORD
+from qgraph.lowering.codegen.task_codegen import BUILTINS
+from qgraph.runtime.executors import simulator
 from tests.loop_kernels import independent, leaving, swapping
 
 

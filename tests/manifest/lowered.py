@@ -17,10 +17,10 @@ from unittest import mock
 
 from qgraph.errors import QGraphError
 from qgraph.lowering import compile as compiling
-from qgraph.lowering import numba_cpu, numba_cuda
-from qgraph.lowering.control_source import control_function
-from qgraph.lowering.infer import scalar_types
-from qgraph.lowering.zero_fills import Library
+from qgraph.lowering.codegen.cpu_codegen import control_function
+from qgraph.lowering.numba_backend import cpu, cuda
+from qgraph.lowering.numba_backend.dead_zero_fills import Library
+from qgraph.lowering.scalar_types import scalar_types
 from qgraph.specialisation import Specialisation
 from qgraph.stack import roomy
 from tests.manifest.entries import Entry
@@ -117,7 +117,7 @@ def _sources(plan: Any, options: Any, dtypes: Any) -> dict[str, str]:
         functions[entry] = f"{types}\n{described(settings)}\n{function_text(function)}"
         return lambda: ""
 
-    with mock.patch.object(numba_cuda, "compile_ptx", noted):
+    with mock.patch.object(cuda, "compile_ptx", noted):
         codes = compiling.compile_ptx(plan, CAPABILITY, options, dtypes)[0]
     # Loops that say the same of other arrays are one kernel.
     return {name: f"{record_text(code, _SKIPPED)}\n{functions.pop(code.entry, 'the same')}" for name, code in codes.items()}
@@ -131,7 +131,7 @@ def _llvm(plan: Any, options: Any) -> str:
         found.append(str(library._final_module))
         raise _Stopped
 
-    numba_cpu.forget()
+    cpu.forget()
     with mock.patch.object(Library, "_optimize_final_module", stop), contextlib.suppress(_Stopped):
         compiling.compile_cpu(plan, options)
     return found[-1]

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.compiled_in import numba_function
-from qgraph.program import ArrayType, Function, ScalarType
+from qgraph.captured_state import numba_function
+from qgraph.ir.program import ArrayType, Function, ScalarType
 from qgraph.source import Span, copied
 
 _OURS = ("qgraph", "tests", "examples")

@@ -10,12 +10,13 @@ import sys
 import numpy as np
 
 import qgraph
-from qgraph.compiled import CudaPlan
+from qgraph.ir.artifacts import CudaPlan
 from qgraph.lowering.compile import compile_simulator
-from qgraph.runtime import cuda_block, cuda_graph, cuda_unrolled
-from qgraph.runtime.array_view import view_of_host
-from qgraph.runtime.call import Call
-from qgraph.runtime.host_values import HostValues
+from qgraph.runtime.executors import graph, single_block
+from qgraph.runtime.executors import unrolled as cuda_unrolled
+from qgraph.runtime.values.array_view import view_of_host
+from qgraph.runtime.values.host_values import HostValues
+from qgraph.runtime.values.prepared_call import Call
 from tests.runtime import graphs_on_simulator as simulated
 from tests.runtime.graphs_on_simulator import Driver, arguments, do_while, driver, nested
 
@@ -25,8 +26,8 @@ waits = []
 
 def install():
     simulated.install()
-    cuda_block.driver = driver
-    cuda_block.outside_captures = contextlib.nullcontext
+    single_block.driver = driver
+    single_block.outside_captures = contextlib.nullcontext
     # Blocks of three threads: each of them costs, at every barrier.
     Driver.cuFuncGetAttribute = lambda self, *_: (0, 3)
     Driver.cuCtxSynchronize = lambda self: (waits.append(True), (0, 0))[1]
@@ -44,7 +45,7 @@ class Kernel(simulated.Kernel):
         driver.plan, driver.kernels = compiled, compiled.kernels
         self.host_values = HostValues(plan.program).of
         made = CudaPlan(plan, compiled.codes, {}, b"", (9, 0), True, compiled.dtypes, compiled.block)
-        kind = cuda_unrolled.CudaUnrollingExecutable if unrolled else cuda_graph.CudaGraphExecutable
+        kind = cuda_unrolled.CudaUnrollingExecutable if unrolled else graph.CudaGraphExecutable
         self.executable = kind(made, simulated.Device(), block_size=8)
 
     def request(self, *args):

@@ -22,37 +22,26 @@ import numpy as np
 import qgraph
 from benchmarks import chains
 from qgraph import language
-from qgraph.compiled import LETS_FIRST, LETS_LATER, WAITS_LAST, CudaPlan, slots_dtype
 from qgraph.errors import CudaError
-from qgraph.lowering import numba_cuda
+from qgraph.ir.artifacts import LETS_FIRST, LETS_LATER, WAITS_LAST, CudaPlan, slots_dtype
+from qgraph.ir.program import ArrayType
 from qgraph.lowering.compile import compile_simulator
-from qgraph.program import ArrayType
-from qgraph.runtime import (
-    cuda_arena,
-    cuda_direct,
-    cuda_driver,
-    cuda_executable,
-    cuda_graph,
-    cuda_kept,
-    cuda_kernels,
-    cuda_layout,
-    cuda_memory,
-    cuda_memory_nodes,
-    cuda_nodes,
-    cuda_parameters,
-    cuda_patches,
-    cuda_repeat,
-    cuda_resources,
-    cuda_stream,
-    cuda_turns,
-    cuda_unrolled,
-)
-from qgraph.runtime.array_view import view_of_host
-from qgraph.runtime.call import Call
-from qgraph.runtime.cuda_driver import FarArrays
-from qgraph.runtime.formats import FORMATS
-from qgraph.runtime.host_calls import Kept
-from qgraph.runtime.host_values import HostValues
+from qgraph.lowering.numba_backend import cuda
+from qgraph.runtime.driver import arena
+from qgraph.runtime.driver import driver as cuda_driver
+from qgraph.runtime.driver import memory as cuda_memory
+from qgraph.runtime.driver import stream as cuda_stream
+from qgraph.runtime.driver.driver import FarArrays
+from qgraph.runtime.executors import base, graph_exec_cache, relaunch, resources
+from qgraph.runtime.executors import graph as cuda_graph
+from qgraph.runtime.executors import unrolled as cuda_unrolled
+from qgraph.runtime.graph import graph_builder, kernel_parameters, kernels, launch_serialiser, memory_nodes, node_updates, nodes
+from qgraph.runtime.native import native_launch
+from qgraph.runtime.values.array_view import view_of_host
+from qgraph.runtime.values.host_callbacks import Kept
+from qgraph.runtime.values.host_values import HostValues
+from qgraph.runtime.values.prepared_call import Call
+from qgraph.runtime.values.struct_formats import FORMATS
 from tests.loop_kernels import COUNTED, trading
 from tests.running_again import function_of
 
@@ -141,9 +130,9 @@ def run_kernel(code, kernel, grid, block, values):
             pointer, shape, strides = words[4], words[5 : 5 + kind.ndim], words[5 + kind.ndim :]
             size = max(1, sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + words[3])
             raw = (ctypes.c_byte * size).from_address(pointer)
-            arguments.append(numba_cuda.simulator_array(np.ndarray(shape, dtype, raw, 0, strides)))
+            arguments.append(cuda.simulator_array(np.ndarray(shape, dtype, raw, 0, strides)))
         elif parameter.kind == "leaf":
-            form = FORMATS[cuda_parameters.scalar_dtype(parameter.type, "float64")]
+            form = FORMATS[kernel_parameters.scalar_dtype(parameter.type, "float64")]
             arguments.append(np.frombuffer(next(left), form)[0].item())
         else:
             arguments.append(int.from_bytes(next(left), "little", signed=parameter.kind not in ("handle", "whole")))
@@ -322,36 +311,36 @@ def add_dependencies(graph, befores, afters, data, count):
 
 def install():
     for module in (
-        cuda_arena,
-        cuda_direct,
+        arena,
+        native_launch,
         cuda_driver,
-        cuda_executable,
+        base,
         cuda_graph,
-        cuda_kept,
-        cuda_kernels,
-        cuda_layout,
-        cuda_turns,
+        graph_exec_cache,
+        kernels,
+        graph_builder,
+        launch_serialiser,
         cuda_memory,
-        cuda_memory_nodes,
-        cuda_nodes,
-        cuda_patches,
-        cuda_repeat,
-        cuda_resources,
+        memory_nodes,
+        nodes,
+        node_updates,
+        relaunch,
+        resources,
         cuda_stream,
         cuda_unrolled,
     ):
         module.driver = driver
-    cuda_layout.add_dependencies = add_dependencies
-    cuda_layout._add_any_node = driver.add_any_node
-    for module in (cuda_graph, cuda_kept, cuda_resources, cuda_kernels, cuda_layout, cuda_memory, cuda_unrolled):
+    graph_builder.add_dependencies = add_dependencies
+    graph_builder._add_any_node = driver.add_any_node
+    for module in (cuda_graph, graph_exec_cache, resources, kernels, graph_builder, cuda_memory, cuda_unrolled):
         module.outside_captures = contextlib.nullcontext
-    cuda_kernels.verify_layout = lambda function, entry, sizes: functions[int(function)].__setitem__(2, sizes)
-    plainly = numba_cuda._simulated_value
+    kernels.verify_layout = lambda function, entry, sizes: functions[int(function)].__setitem__(2, sizes)
+    plainly = cuda._simulated_value
 
     def simulated(value, *rest):
         return set_condition if value is language.set_condition else plainly(value, *rest)
 
-    numba_cuda._simulated_value = simulated
+    cuda._simulated_value = simulated
 
 
 class Kernel:
@@ -634,7 +623,7 @@ class Turn:
 
         # Its own way to the executable, which counts.
         owner = types.SimpleNamespace(launch=launch, replays=0)
-        self.run = function_of(cuda_repeat.again(owner, Call(values, kernel.host_values(values), 0), lambda: self.stream))
+        self.run = function_of(relaunch.again(owner, Call(values, kernel.host_values(values), 0), lambda: self.stream))
 
     def __call__(self, *, looks=None):
         mine = [each.copy() if isinstance(each, np.ndarray) else each for each in self.args]
@@ -655,18 +644,18 @@ def scaled(x, y, a):
 
 def in_turn():
     """Calls that take turns get graphs of their own, as many as there may be, on one stream."""
-    arguments = [(np.arange(1.0, 4 + 2 * k), np.zeros(3 + 2 * k), 2.0 + k) for k in range(cuda_kept.MAX_KEPT + 1)]
+    arguments = [(np.arange(1.0, 4 + 2 * k), np.zeros(3 + 2 * k), 2.0 + k) for k in range(graph_exec_cache.MAX_KEPT + 1)]
     kernel = Plain(scaled, *arguments[0])
     executable, launched = kernel.executable, driver.launched
     calls = [Turn(kernel, *args) for args in arguments]
-    for _ in range(cuda_kept.KEEP_AFTER + 1):
+    for _ in range(graph_exec_cache.KEEP_AFTER + 1):
         for each in calls:
             each(looks=1)
     assert len(set(map(id, launched[-len(calls) :]))) == 1
     # The last one found no room.
     updates = executable.argument_updates
     for number, each in enumerate(calls):
-        each(looks=int(number == cuda_kept.MAX_KEPT))
+        each(looks=int(number == graph_exec_cache.MAX_KEPT))
     assert len(set(map(id, launched[-len(calls) :]))) == len(calls)
     # A call with new arguments changes none of them.
     fresh = (np.arange(1.0, 5), np.zeros(4), 9.0)
@@ -737,7 +726,7 @@ def copied(x, y):
 
 def far():
     """Arrays with more elements than the code can tell apart are refused before anything runs."""
-    cuda_parameters._FAR = 20
+    kernel_parameters._FAR = 20
     kernel = Plain(copied, np.ones((4, 4)), np.zeros((4, 4)))
     kernel.agrees(np.ones((4, 4)), np.zeros((4, 4)))
     x, y = np.ones((4, 5)), np.full((4, 5), 7.0)

@@ -17,12 +17,12 @@ import types
 import numpy as np
 
 import qgraph
-from qgraph.compiled import CudaPlan
+from qgraph.ir.artifacts import CudaPlan
 from qgraph.lowering.compile import compile_simulator
-from qgraph.runtime import cuda_host_loop
-from qgraph.runtime.array_view import view_of_host
-from qgraph.runtime.call import Call
-from qgraph.runtime.host_values import HostValues
+from qgraph.runtime.executors import host_loop
+from qgraph.runtime.values.array_view import view_of_host
+from qgraph.runtime.values.host_values import HostValues
+from qgraph.runtime.values.prepared_call import Call
 from tests.loop_kernels import faulty, leaving, trading
 from tests.runtime import graphs_on_simulator as simulated
 from tests.runtime.graphs_on_simulator import nested
@@ -133,7 +133,7 @@ class Kernel(simulated.Kernel):
         driver.plan, driver.kernels = compiled, compiled.kernels
         self.host_values = HostValues(plan.program).of
         made = CudaPlan(plan, compiled.codes, {}, b"", capability, True, compiled.dtypes)
-        self.executable = cuda_host_loop.CudaHostLoopExecutable(
+        self.executable = host_loop.CudaHostLoopExecutable(
             made, Device(), block_size=8, as_graphs=as_graphs, reason="a test asks for it"
         )
 
@@ -385,8 +385,8 @@ def one_by_one():
 
 
 if __name__ == "__main__":
-    cuda_host_loop.driver = driver
-    cuda_host_loop.outside_captures = simulated.contextlib.nullcontext
+    host_loop.driver = driver
+    host_loop.outside_captures = simulated.contextlib.nullcontext
     simulated.install()
     for part in sys.argv[1:]:
         globals()[part]()

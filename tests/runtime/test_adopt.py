@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from qgraph.errors import ArgumentError
-from qgraph.runtime import cuda_driver
-from qgraph.runtime.adopt import adopt, current_stream, stream_finder, watch_of
-from qgraph.runtime.array_view import ArrayView, contiguous_strides, host_pointer
-from qgraph.runtime.dlpack import export, exports
+from qgraph.runtime.arguments.array_adapters import adopt, current_stream, stream_finder, watch_of
+from qgraph.runtime.driver import driver
+from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, host_pointer
+from qgraph.runtime.values.dlpack import export, exports
 
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 
@@ -114,7 +114,7 @@ class Device:
 @pytest.fixture(autouse=True)
 def one_device(monkeypatch):
     # The addresses here are made up; a driver would be asked whose they are.
-    monkeypatch.setattr(cuda_driver, "device_count", lambda: 0)
+    monkeypatch.setattr(driver, "device_count", lambda: 0)
 
 
 @pytest.mark.parametrize(("strides", "layout"), [(None, "C"), ((16, 4), "C"), ((4, 12), "F"), ((32, 8), "A"), ((-16, 4), "A")])
@@ -227,7 +227,7 @@ def test_refused_dlpack():
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_exported_capsules_are_what_numpy_reads(monkeypatch, dtype, versioned):
     # NumPy takes host memory only, so the export says that this is.
-    monkeypatch.setattr("qgraph.runtime.dlpack.DLPACK_CUDA", 1)
+    monkeypatch.setattr("qgraph.runtime.values.dlpack.DLPACK_CUDA", 1)
     x = np.arange(24).reshape(2, 3, 4).astype(dtype)[::-1, :, ::2]
     source = view(x)
     source.device = 0
@@ -348,7 +348,7 @@ def test_refused_tensors(torch):
 
 
 def test_requires_grad_warns_once(torch, monkeypatch):
-    from qgraph.runtime import adopt as module
+    from qgraph.runtime.arguments import array_adapters as module
 
     monkeypatch.setattr(module._grad_warning, "_said", False)
     value = Tensor(np.zeros(4), requires_grad=True)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
-from qgraph.runtime import aliasing
-from qgraph.runtime.adopt import adopt
-from qgraph.runtime.aliasing import alias_pattern, overlaps_itself
-from qgraph.runtime.array_view import ArrayView, layout_of, span_of
+from qgraph.runtime.arguments.array_adapters import adopt
+from qgraph.runtime.values import aliasing
+from qgraph.runtime.values.aliasing import alias_pattern, overlaps_itself
+from qgraph.runtime.values.array_view import ArrayView, layout_of, span_of
 
 ROOT = np.arange(400, dtype=np.uint8)
 DTYPES = [np.dtype(name) for name in ("u1", "i2", "f4", "f8", "c16")]

@@ -11,9 +11,11 @@ import pytest
 
 import qgraph
 from qgraph.errors import ArgumentError, CudaError
-from qgraph.runtime import cuda_executable, cuda_stream, streams
-from qgraph.runtime.call import Call
-from qgraph.runtime.cuda_stream import handle_of, order_after, refuse_capture
+from qgraph.runtime.arguments import streams
+from qgraph.runtime.driver import stream as cuda_stream
+from qgraph.runtime.driver.stream import handle_of, order_after, refuse_capture
+from qgraph.runtime.executors import base
+from qgraph.runtime.values.prepared_call import Call
 
 CAPTURED, FREE = 9, 5
 
@@ -53,7 +55,7 @@ def test_a_captured_stream_is_refused(driver, use):
 
 
 def test_a_launch_is_refused_before_it_patches(driver, monkeypatch):
-    class Executable(cuda_executable.CudaExecutable):
+    class Executable(base.CudaExecutable):
         def __init__(self):
             self._lock, self._ready, self._context_id = threading.Lock(), None, 7
             self._resources = SimpleNamespace(kept=None)
@@ -67,7 +69,7 @@ def test_a_launch_is_refused_before_it_patches(driver, monkeypatch):
         def _patch(self, request):
             raise AssertionError
 
-    monkeypatch.setattr(cuda_executable, "driver", driver)
+    monkeypatch.setattr(base, "driver", driver)
     executable = Executable()
     with pytest.raises(CudaError, match=REFUSED):
         executable.launch(Call((), (), CAPTURED))
@@ -76,7 +78,7 @@ def test_a_launch_is_refused_before_it_patches(driver, monkeypatch):
 
 
 def test_nothing_is_built_for_a_captured_stream(driver, monkeypatch):
-    monkeypatch.setattr(streams.cuda_driver, "device", lambda ordinal: SimpleNamespace(activate=contextlib.nullcontext))
+    monkeypatch.setattr(streams.driver, "device", lambda ordinal: SimpleNamespace(activate=contextlib.nullcontext))
 
     @qgraph.kernel
     def k(x):
@@ -94,9 +96,9 @@ def test_nothing_is_built_for_a_captured_stream(driver, monkeypatch):
 
 
 def test_host_arrays_are_not_copied_on_a_captured_stream(driver, monkeypatch):
-    from qgraph.runtime.array_view import view_of_host
+    from qgraph.runtime.values.array_view import view_of_host
 
-    monkeypatch.setattr(streams.cuda_driver, "device", lambda ordinal: SimpleNamespace(activate=contextlib.nullcontext))
+    monkeypatch.setattr(streams.driver, "device", lambda ordinal: SimpleNamespace(activate=contextlib.nullcontext))
     array = np.ones(3)
     variant = SimpleNamespace(arrays=(0,), device=0, written=(True,))
     with pytest.raises(CudaError, match=REFUSED):

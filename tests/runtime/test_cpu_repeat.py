@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.dispatch_cache import MAX_RECENT
 from qgraph.errors import ArgumentError
-from qgraph.recent import MAX_RECENT
-from qgraph.runtime.call import CHANGED
+from qgraph.runtime.values.prepared_call import CHANGED
 
 
 def fill(x, y):

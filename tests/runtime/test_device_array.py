@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from qgraph.errors import ArgumentError
-from qgraph.runtime import cuda_driver, device_array, transfer
-from qgraph.runtime.adopt import adopt
-from qgraph.runtime.aliasing import alias_pattern
-from qgraph.runtime.array_view import ArrayView, host_pointer
-from qgraph.runtime.device_array import DeviceArray, empty, to_device
-from qgraph.runtime.host_calls import Kept
+from qgraph.runtime.arguments import device_array, staging
+from qgraph.runtime.arguments.array_adapters import adopt
+from qgraph.runtime.arguments.device_array import DeviceArray, empty, to_device
+from qgraph.runtime.driver import driver
+from qgraph.runtime.values.aliasing import alias_pattern
+from qgraph.runtime.values.array_view import ArrayView, host_pointer
+from qgraph.runtime.values.host_callbacks import Kept
 
 
 class PlayedDevice:
@@ -62,18 +63,18 @@ def played_fill(target: int, pattern: bytes, count: int, stream: int = 0) -> Non
 @pytest.fixture(params=["played", "cuda"])
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     if request.param == "cuda":
-        if cuda_driver.device_count() == 0:
+        if driver.device_count() == 0:
             pytest.skip("no CUDA device")
-        return cuda_driver.device(0)
+        return driver.device(0)
     played = PlayedDevice()
-    monkeypatch.setattr(cuda_driver, "device", lambda ordinal: played)
-    for module in (device_array, transfer):
+    monkeypatch.setattr(driver, "device", lambda ordinal: played)
+    for module in (device_array, staging):
         monkeypatch.setattr(module, "Buffer", PlayedBuffer)
         monkeypatch.setattr(module, "copy_in", lambda to, start, n, stream=0, wait=True: ctypes.memmove(to, start, n))
         monkeypatch.setattr(module, "copy_out", lambda start, to, n, stream=0, wait=True: ctypes.memmove(to, start, n))
     monkeypatch.setattr(device_array, "copy_device", lambda to, start, n, stream=0: ctypes.memmove(to, start, n))
     monkeypatch.setattr(device_array, "fill", played_fill)
-    monkeypatch.setattr(transfer, "synchronize", lambda stream: None)
+    monkeypatch.setattr(staging, "synchronize", lambda stream: None)
     return played
 
 
@@ -273,8 +274,8 @@ def played(device: Any) -> PlayedDevice:
 
 def test_staged_arrays_have_their_elements_and_come_back(played):
     x, y = np.arange(6.0), np.arange(4, dtype=np.int32)
-    pool = transfer.StagingPool(played)
-    staged, finish = transfer.stage([view_of(x), view_of(y)], [True, False], pool)
+    pool = staging.StagingPool(played)
+    staged, finish = staging.stage([view_of(x), view_of(y)], [True, False], pool)
     assert [(v.device, v.host, v.shape, v.strides, v.layout) for v in staged] == [
         (0, None, (6,), (8,), "C"),
         (0, None, (4,), (4,), "C"),
@@ -291,8 +292,8 @@ def test_staged_arrays_have_their_elements_and_come_back(played):
 def test_only_elements_of_written_views_come_back(played):
     x = np.arange(12.0)
     part = x[2:10:3]
-    pool = transfer.StagingPool(played)
-    staged, finish = transfer.stage([view_of(part)], [True], pool)
+    pool = staging.StagingPool(played)
+    staged, finish = staging.stage([view_of(part)], [True], pool)
     on_device(staged[0])[:] = -1.0
     # Somebody else's elements in between, changed while the kernel runs.
     x[3] = 99.0
@@ -303,7 +304,7 @@ def test_only_elements_of_written_views_come_back(played):
 def test_read_only_arrays_are_never_written(played):
     x = np.arange(3.0)
     x.flags.writeable = False
-    staged, finish = transfer.stage([view_of(x)], [True], transfer.StagingPool(played))
+    staged, finish = staging.stage([view_of(x)], [True], staging.StagingPool(played))
     on_device(staged[0])[:] = 5.0
     finish()
     assert x.tolist() == [0, 1, 2]
@@ -312,7 +313,7 @@ def test_read_only_arrays_are_never_written(played):
 def test_device_arrays_pass_through_and_empty_ones_work(played):
     held = adopt(to_device(np.zeros(3)), "x")
     assert held is not None
-    staged, finish = transfer.stage([held, view_of(np.zeros((0, 3)))], [True, True], transfer.StagingPool(played))
+    staged, finish = staging.stage([held, view_of(np.zeros((0, 3)))], [True, True], staging.StagingPool(played))
     assert staged[0] is held
     assert staged[1].shape == (0, 3) and staged[1].device == 0
     finish()
@@ -333,7 +334,7 @@ def test_overlapping_views_behave_on_the_device_as_on_the_host(played, data):
     here = [home[a][b] for a, b in pieces]
     there = [twin[a][b] for a, b in pieces]
     views = [view_of(array) for array in here]
-    staged, finish = transfer.stage(views, written, transfer.StagingPool(played))
+    staged, finish = staging.stage(views, written, staging.StagingPool(played))
     assert alias_pattern(staged, written) == alias_pattern(views, written)
     for k, (view, array) in enumerate(zip(staged, there, strict=True)):
         assert view.pointer % 256 == views[k].pointer % 256 or view.size == 0
@@ -347,7 +348,7 @@ def test_overlapping_views_behave_on_the_device_as_on_the_host(played, data):
 def test_views_with_gaps_of_two_owners(played):
     x = np.arange(20.0)
     table = as_strided(x, (3, 2), (48, 8))
-    staged, finish = transfer.stage([view_of(table), view_of(x[2:6])], [True, True], transfer.StagingPool(played))
+    staged, finish = staging.stage([view_of(table), view_of(x[2:6])], [True, True], staging.StagingPool(played))
     assert staged[1].pointer - staged[0].pointer == 16
     on_device(staged[0])[...] = -1
     on_device(staged[1])[...] = -2
@@ -356,22 +357,22 @@ def test_views_with_gaps_of_two_owners(played):
 
 
 def test_buffers_are_used_again(played):
-    pool = transfer.StagingPool(played, limit=4096)
+    pool = staging.StagingPool(played, limit=4096)
     x = np.zeros(100)
     pointers = set()
     for _ in range(5):
-        staged, finish = transfer.stage([view_of(x)], [True], pool)
+        staged, finish = staging.stage([view_of(x)], [True], pool)
         pointers.add(staged[0].pointer)
         finish()
         del staged, finish
     assert len(pointers) == 1
     assert played.live == 1
     big = np.zeros(1000)
-    staged, finish = transfer.stage([view_of(big)], [True], pool)
+    staged, finish = staging.stage([view_of(big)], [True], pool)
     finish()
     del staged, finish
     assert played.live == 0
-    staged, finish = transfer.stage([view_of(x), view_of(x.copy())], [True, True], pool)
+    staged, finish = staging.stage([view_of(x), view_of(x.copy())], [True, True], pool)
     assert staged[0].pointer != staged[1].pointer
     # A launch that failed: nobody calls finish.
     del staged, finish
@@ -379,7 +380,7 @@ def test_buffers_are_used_again(played):
 
 
 def test_buffers_of_a_lost_device_are_dropped(played):
-    pool = transfer.StagingPool(played)
+    pool = staging.StagingPool(played)
     first = pool.take(100)
     pool.give(first)
     played.epoch += 1
@@ -393,10 +394,10 @@ def test_buffers_of_a_lost_device_are_dropped(played):
 def test_staging_on_a_device(device):
     if isinstance(device, PlayedDevice):
         pytest.skip("the other tests look closer")
-    from qgraph.runtime.cuda_memory import fill
+    from qgraph.runtime.driver.memory import fill
 
     x = np.arange(1000.0)
-    staged, finish = transfer.stage([view_of(x[::2]), view_of(x[1::2])], [True, False], transfer.StagingPool(device))
+    staged, finish = staging.stage([view_of(x[::2]), view_of(x[1::2])], [True, False], staging.StagingPool(device))
     with device.activate():
         fill(staged[0].pointer, np.float64(5.0).tobytes(), 999)
     finish()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from qgraph.errors import ArgumentError, BoundsError
-from qgraph.program import Fault
-from qgraph.runtime.faults import FaultReader
-from qgraph.runtime.host_calls import Kept
+from qgraph.ir.program import Fault
+from qgraph.runtime.values.deferred_errors import FaultReader
+from qgraph.runtime.values.host_callbacks import Kept
 from qgraph.source import Span
 
 PLACE = Span("nowhere.py", 3, 4, 3, 9)

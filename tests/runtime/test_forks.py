@@ -79,7 +79,7 @@ def test_a_fork_while_another_thread_compiles(tmp_path):
         import warnings
         import numpy as np
         import qgraph
-        from qgraph.lowering import numba_cpu
+        from qgraph.lowering.numba_backend import cpu as numba_cpu
 
         warnings.simplefilter("ignore", DeprecationWarning)
 
@@ -172,8 +172,8 @@ CUDA = """
 
     import qgraph
     from qgraph import specialisation
-    from qgraph.runtime import cuda_driver
-    from qgraph.runtime.call import Again
+    from qgraph.runtime.driver import driver as cuda_driver
+    from qgraph.runtime.values.prepared_call import Again
 
     class Executable:
         path, reason, nodes, argument_updates, rebuilds, replays = "cuda-graph", "", 1, 0, 0, 0

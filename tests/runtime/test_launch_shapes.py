@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qgraph.errors import ArgumentError
-from qgraph.runtime.launch_shapes import MAX_GRID_DOWN, by_rows, in_tiles
+from qgraph.runtime.graph.launch_shapes import MAX_GRID_DOWN, by_rows, in_tiles
 
 SIZES = st.integers(0, 2**40) | st.integers(0, 300)
 
@@ -78,7 +78,7 @@ def test_tiles():
 
 @pytest.mark.parametrize("plane", ["rows", "tiles"])
 def test_what_a_launch_cannot_hold_is_refused(plane):
-    kernels = pytest.importorskip("qgraph.runtime.cuda_kernels")
+    kernels = pytest.importorskip("qgraph.runtime.graph.kernels")
     node = kernels.KernelNode.__new__(kernels.KernelNode)
     node.code, node.block = SimpleNamespace(plane=plane, task=SimpleNamespace(span=None)), 8
     most = 2**31 - 1

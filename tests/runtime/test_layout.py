@@ -7,8 +7,8 @@ import types
 
 import pytest
 
-from qgraph.runtime import cuda_layout
-from qgraph.runtime.cuda_layout import add_conditional
+from qgraph.runtime.graph import graph_builder
+from qgraph.runtime.graph.graph_builder import add_conditional
 
 bindings = pytest.importorskip("cuda.bindings.driver")
 pytestmark = pytest.mark.needs("compiler")
@@ -38,8 +38,8 @@ def test_a_conditional_node(monkeypatch, kind, number, count):
         words[BODIES] = ctypes.addressof(graphs)
         return 0, "node"
 
-    monkeypatch.setattr(cuda_layout, "driver", Driver())
-    monkeypatch.setattr(cuda_layout, "_add_any_node", add_node)
+    monkeypatch.setattr(graph_builder, "driver", Driver())
+    monkeypatch.setattr(graph_builder, "_add_any_node", add_node)
     node, bodies = add_conditional("graph", kind, bindings.CUgraphConditionalHandle(0x55), count)
     assert node == "node"
     assert [int(body) for body in bodies] == list(graphs)
@@ -49,10 +49,10 @@ def test_a_conditional_node(monkeypatch, kind, number, count):
 def test_no_node_is_patched_in_what_is_gone(monkeypatch, end):
     called = []
     names = ("cuGraphCreate", "cuGraphInstantiate", "cuGraphExecDestroy", "cuGraphDestroy")
-    monkeypatch.setattr(cuda_layout, "driver", types.SimpleNamespace(**{name: name for name in names}))
-    monkeypatch.setattr(cuda_layout, "call", lambda name, *_: called.append((name, kernel.executable)) or object())
+    monkeypatch.setattr(graph_builder, "driver", types.SimpleNamespace(**{name: name for name in names}))
+    monkeypatch.setattr(graph_builder, "call", lambda name, *_: called.append((name, kernel.executable)) or object())
     kernel = types.SimpleNamespace(executable=None)
-    instance = cuda_layout.GraphInstance()
+    instance = graph_builder.GraphInstance()
     instance.instantiate([kernel])
     assert kernel.executable is instance.executable is not None
     getattr(instance, end)()

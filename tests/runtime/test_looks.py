@@ -10,9 +10,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from qgraph.runtime import stream_looks, weak_looks
-from qgraph.runtime.arguments_again import repeater
-from qgraph.runtime.call import CHANGED, Again
+from qgraph.runtime.arguments.guards import repeater
+from qgraph.runtime.native import identity_guard, stream_guard
+from qgraph.runtime.values.prepared_call import CHANGED, Again
 
 
 class Thing:
@@ -26,9 +26,9 @@ def compiler():
 
 
 def test_the_same_objects():
-    assert weak_looks.can_look()
+    assert identity_guard.can_look()
     a, b = Thing(), Thing()
-    same = weak_looks.look_at([a, b, a], [])
+    same = identity_guard.look_at([a, b, a], [])
     assert same(a, b, a) is True
     for others in ((b, a, a), (a, b, b), (a, b, None), (None, b, a), (), (a, b), (a, b, a, b)):
         assert same(*others) is False
@@ -38,23 +38,23 @@ def test_the_same_objects():
     assert gone() is None
     # What is gone is nothing that can be given, and None stands for nothing else.
     assert same(a, None, a) is False
-    assert weak_looks.look_at([], [])() is True
+    assert identity_guard.look_at([], [])() is True
 
 
 def test_the_same_objects_behind_them():
     a, shape = Thing(), tuple(range(3, 5))
     equal = tuple(range(3, 5))
-    same = weak_looks.look_at([a], [shape, None, 0])
+    same = identity_guard.look_at([a], [shape, None, 0])
     assert same(a, shape, None, 0) is True
     for others in ((a, shape, None, 1), (a, equal, None, 0), (a, shape, 0, 0), (shape, a, None, 0), (a, shape, None)):
         assert same(*others) is False
-    assert weak_looks.look_at([], [shape])(shape) is True
-    assert weak_looks.look_at([], [shape])(equal) is False
+    assert identity_guard.look_at([], [shape])(shape) is True
+    assert identity_guard.look_at([], [shape])(equal) is False
 
 
 def test_another_object_in_the_place_of_one_that_is_gone():
     thing = Thing()
-    place, same = id(thing), weak_looks.look_at([thing], [])
+    place, same = id(thing), identity_guard.look_at([thing], [])
     assert same(thing) is True
     del thing
     others = []
@@ -73,14 +73,14 @@ def test_objects_that_go_in_a_cycle_or_come_back():
 
     a, b = Thing(), Thing()
     a.other, b.other = b, a
-    look_a, look_b = weak_looks.look_at([a], []), weak_looks.look_at([b], [])
+    look_a, look_b = identity_guard.look_at([a], []), identity_guard.look_at([b], [])
     places = {id(a): look_a, id(b): look_b}
     del a, b
     gc.collect()
     others = [Thing() for _ in range(10_000)]
     assert not any(places[id(other)](other) for other in others if id(other) in places)
     c = Coming()
-    same = weak_looks.look_at([c], [])
+    same = identity_guard.look_at([c], [])
     del c
     # It is the same object, and lives.
     assert same(kept[0]) is True
@@ -88,7 +88,7 @@ def test_objects_that_go_in_a_cycle_or_come_back():
 
 def test_what_is_known_weakly_is_not_held():
     thing, held = Thing(), Thing()
-    same, gone, kept = weak_looks.look_at([thing], [held]), weakref.ref(thing), weakref.ref(held)
+    same, gone, kept = identity_guard.look_at([thing], [held]), weakref.ref(thing), weakref.ref(held)
     del thing, held
     gc.collect()
     assert gone() is None
@@ -96,12 +96,12 @@ def test_what_is_known_weakly_is_not_held():
     del same
     assert kept() is None
     with pytest.raises(TypeError):
-        weak_looks.look_at([3], [])
+        identity_guard.look_at([3], [])
 
 
 @pytest.mark.parametrize("looks", [True, False])
 def test_an_array_that_cannot_be_held_weakly(looks, monkeypatch):
-    monkeypatch.setattr(weak_looks, "can_look", lambda: looks)
+    monkeypatch.setattr(identity_guard, "can_look", lambda: looks)
 
     class Slots:
         """An array on a device, and nothing else."""
@@ -148,7 +148,7 @@ def test_functions_of_one_text_have_their_own_objects():
 
 @pytest.mark.parametrize("looks", [True, False])
 def test_none_is_no_function_that_is_gone(looks, monkeypatch):
-    monkeypatch.setattr(weak_looks, "can_look", lambda: looks)
+    monkeypatch.setattr(identity_guard, "can_look", lambda: looks)
 
     def unchanged(*values):
         again = repeater(values, Again((), {}, lambda _: ["pass"]), conditions=[], done=["return None"], names={})
@@ -166,7 +166,7 @@ def test_none_is_no_function_that_is_gone(looks, monkeypatch):
 
 @pytest.mark.parametrize("looks", [True, False])
 def test_an_array_and_its_attributes(looks, monkeypatch):
-    monkeypatch.setattr(weak_looks, "can_look", lambda: looks)
+    monkeypatch.setattr(identity_guard, "can_look", lambda: looks)
     x, y = np.zeros((2, 3)), np.zeros(4)
     call = Again((), {}, lambda _: ["pass"])
     again = repeater((x, y), call, conditions=[], done=["return None"], names={})
@@ -184,7 +184,7 @@ def test_an_array_and_its_attributes(looks, monkeypatch):
 def test_a_stream_that_a_function_gives():
     answers = [7]
     at = ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(lambda: answers[0])
-    ask = stream_looks.asker(ctypes.cast(at, ctypes.c_void_p).value)
+    ask = stream_guard.asker(ctypes.cast(at, ctypes.c_void_p).value)
     for answer in (7, 0, 2**62, -1, -2):
         answers[0] = answer
         assert ask() == answer
@@ -210,4 +210,4 @@ define i64 @raising() {{
     engine = llvm.create_mcjit_compiler(module, llvm.Target.from_default_triple().create_target_machine())
     engine.finalize_object()
     with pytest.raises(RuntimeError):
-        stream_looks.asker(engine.get_function_address("raising"))()
+        stream_guard.asker(engine.get_function_address("raising"))()

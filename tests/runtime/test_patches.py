@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from qgraph.errors import CudaError
-from qgraph.runtime import cuda_direct, cuda_patches
-from qgraph.runtime.cuda_patches import Patches, patch_kernels
+from qgraph.runtime.graph import node_updates
+from qgraph.runtime.graph.node_updates import Patches, patch_kernels
+from qgraph.runtime.native import native_launch
 
 
 class Parameters:
@@ -46,10 +47,10 @@ class Driver:
 @pytest.fixture
 def driver(monkeypatch):
     made = Driver()
-    monkeypatch.setattr(cuda_patches, "driver", made)
-    monkeypatch.setattr(cuda_patches, "failure", lambda code, name: CudaError(f"{name} failed with {code}"))
-    monkeypatch.setattr(cuda_direct, "address_of", lambda name: ctypes.cast(made.function, ctypes.c_void_p).value)
-    monkeypatch.setattr(cuda_direct, "is_worth_it", lambda: True)
+    monkeypatch.setattr(node_updates, "driver", made)
+    monkeypatch.setattr(node_updates, "failure", lambda code, name: CudaError(f"{name} failed with {code}"))
+    monkeypatch.setattr(native_launch, "address_of", lambda name: ctypes.cast(made.function, ctypes.c_void_p).value)
+    monkeypatch.setattr(native_launch, "is_worth_it", lambda: True)
     return made
 
 

@@ -9,7 +9,9 @@ import threading
 
 import pytest
 
-from qgraph.runtime import cuda_driver, cuda_kernels, cuda_layout, cuda_memory, cuda_probe, cuda_stream, cuda_turns
+from qgraph.runtime.driver import driver as cuda_driver
+from qgraph.runtime.driver import memory, stream
+from qgraph.runtime.graph import capability_probe, graph_builder, kernels, launch_serialiser
 
 bindings = pytest.importorskip("cuda.bindings.driver")
 pytestmark = pytest.mark.needs("compiler")
@@ -129,9 +131,9 @@ class Driver:
             return
         handle, at, what = values
         turn = ctypes.c_int32.from_address(at)
-        if what == cuda_probe._AGAIN:
+        if what == capability_probe._AGAIN:
             turn.value += 1
-        self.conditions[handle] = (turn.value & 1, turn.value, int(turn.value < cuda_probe._TURNS))[what]
+        self.conditions[handle] = (turn.value & 1, turn.value, int(turn.value < capability_probe._TURNS))[what]
 
 
 class Device:
@@ -158,9 +160,9 @@ class Device:
 @pytest.mark.parametrize("branches", [True, False])
 def test_loops_and_branches_are_found_to_work(monkeypatch, branches):
     driver = Driver(branches=branches)
-    for module in (cuda_driver, cuda_kernels, cuda_layout, cuda_memory, cuda_probe, cuda_stream, cuda_turns):
+    for module in (cuda_driver, kernels, graph_builder, memory, capability_probe, stream, launch_serialiser):
         monkeypatch.setattr(module, "driver", driver)
-    monkeypatch.setattr(cuda_layout, "_add_any_node", driver.add_any_node)
-    monkeypatch.setattr(cuda_layout, "add_dependencies", driver.add_dependencies)
-    found = cuda_probe.probe(Device(), lambda ptx: b"cubin")
+    monkeypatch.setattr(graph_builder, "_add_any_node", driver.add_any_node)
+    monkeypatch.setattr(graph_builder, "add_dependencies", driver.add_dependencies)
+    found = capability_probe.probe(Device(), lambda ptx: b"cubin")
     assert (found.device_loops, found.device_branches) == (True, branches), found.reason

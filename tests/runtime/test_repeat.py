@@ -16,12 +16,13 @@ import pytest
 
 import qgraph
 from qgraph.errors import CudaError
-from qgraph.runtime import cuda_direct, cuda_executable, cuda_repeat
-from qgraph.runtime.call import Again, Call
-from qgraph.runtime.cuda_direct import Counter
-from qgraph.runtime.cuda_driver import Closed
-from qgraph.runtime.cuda_repeat import GraphLaunch, again, make_ready, stop
-from qgraph.runtime.machine_code import MachineCode
+from qgraph.runtime.driver.driver import Closed
+from qgraph.runtime.executors import base, relaunch
+from qgraph.runtime.executors.relaunch import GraphLaunch, again, make_ready, stop
+from qgraph.runtime.native import native_launch
+from qgraph.runtime.native.machine_code import MachineCode
+from qgraph.runtime.native.native_launch import Counter
+from qgraph.runtime.values.prepared_call import Again, Call
 from tests.running_again import function_of
 
 CONTEXT, GRAPH = 7, 1234
@@ -107,7 +108,7 @@ class Owner:
         return None
 
     def make_ready(self, repeat, stream, settled=None):
-        launch = cuda_repeat.driver.cuGraphLaunch
+        launch = relaunch.driver.cuGraphLaunch
         self.ready = make_ready(stream, GraphLaunch(CONTEXT, GRAPH, launch, self.counter, settled))
         if self.ready is not None:
             repeat.go = self.ready.go
@@ -126,11 +127,11 @@ def runner(owner, request, find_stream):
 @pytest.fixture(params=["Python", "machine code"])
 def driver(request, monkeypatch):
     made = Driver() if request.param == "Python" else MachineDriver()
-    monkeypatch.setattr(cuda_repeat, "driver", made)
+    monkeypatch.setattr(relaunch, "driver", made)
     if request.param == "machine code":
-        monkeypatch.setattr(cuda_direct, "address_of", made.address_of)
-        monkeypatch.setattr(cuda_direct, "is_worth_it", lambda: True)
-    monkeypatch.setattr(cuda_repeat, "failure", lambda code, name: CudaError(f"{name} failed with {code}"))
+        monkeypatch.setattr(native_launch, "address_of", made.address_of)
+        monkeypatch.setattr(native_launch, "is_worth_it", lambda: True)
+    monkeypatch.setattr(relaunch, "failure", lambda code, name: CudaError(f"{name} failed with {code}"))
     return made
 
 
@@ -154,30 +155,30 @@ def test_the_same_launch_is_the_drivers_alone(driver, owner):
 
 def test_who_looks(driver, owner):
     runner(owner, call(), lambda: 0)()
-    assert isinstance(owner.ready, cuda_repeat._Direct if isinstance(driver, MachineDriver) else cuda_repeat._Checked)
+    assert isinstance(owner.ready, relaunch._Direct if isinstance(driver, MachineDriver) else relaunch._Checked)
 
 
 @pytest.mark.parametrize("driver", ["machine code"], indirect=True)
 def test_launches_that_come_often_are_made_directly(driver, owner, monkeypatch):
-    code = MachineCode(cuda_direct._CODE._text, cuda_direct._CODE._calls)
-    monkeypatch.setattr(cuda_direct, "_CODE", code)
-    monkeypatch.setattr(cuda_direct, "is_worth_it", lambda: code._wanted)
-    monkeypatch.setattr(cuda_repeat, "_OFTEN", 3)
+    code = MachineCode(native_launch._CODE._text, native_launch._CODE._calls)
+    monkeypatch.setattr(native_launch, "_CODE", code)
+    monkeypatch.setattr(native_launch, "is_worth_it", lambda: code._wanted)
+    monkeypatch.setattr(relaunch, "_OFTEN", 3)
     run = runner(owner, call(), lambda: 0)
     kinds = []
     for _ in range(7):
         run()
         kinds.append(type(owner.ready))
-    assert kinds == [cuda_repeat._Checked] * 4 + [cuda_repeat._Direct] * 3
+    assert kinds == [relaunch._Checked] * 4 + [relaunch._Direct] * 3
     assert (len(owner.looked), len(driver.launched), owner.counter.value) == (2, 5, 5)
 
 
 @pytest.fixture
 def asked():
     """The driver is asked once a process what it has; not by these tests."""
-    cuda_direct._driver_has_all.cache_clear()
+    native_launch._driver_has_all.cache_clear()
     yield
-    cuda_direct._driver_has_all.cache_clear()
+    native_launch._driver_has_all.cache_clear()
 
 
 @pytest.mark.parametrize("lacking", ["", "cuCtxGetId", "cuGraphLaunch", "cuGraphExecKernelNodeSetParams"])
@@ -187,10 +188,10 @@ def test_a_driver_that_lacks_a_function_is_not_called_directly(lacking, asked, m
             raise CudaError(f"no {name}")
         return 1
 
-    monkeypatch.setattr(cuda_direct, "driver", types.ModuleType("driver"))
-    monkeypatch.setattr(cuda_direct, "_CODE", types.SimpleNamespace(usable=True))
-    monkeypatch.setattr(cuda_direct, "address_of", address_of)
-    assert cuda_direct.is_worth_it() == (not lacking)
+    monkeypatch.setattr(native_launch, "driver", types.ModuleType("driver"))
+    monkeypatch.setattr(native_launch, "_CODE", types.SimpleNamespace(usable=True))
+    monkeypatch.setattr(native_launch, "address_of", address_of)
+    assert native_launch.is_worth_it() == (not lacking)
 
 
 @pytest.mark.parametrize("driver", ["machine code"], indirect=True)
@@ -217,7 +218,9 @@ def test_the_machine_code(driver, owner):
 @pytest.mark.parametrize("driver", ["machine code"], indirect=True)
 def test_other_threads_run_while_the_driver_is_called(driver, owner, monkeypatch):
     usleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p).value
-    monkeypatch.setattr(cuda_direct, "address_of", lambda name: usleep if name == "cuGraphLaunch" else driver.address_of(name))
+    monkeypatch.setattr(
+        native_launch, "address_of", lambda name: usleep if name == "cuGraphLaunch" else driver.address_of(name)
+    )
     ready = make_ready(0, GraphLaunch(CONTEXT, 500_000, driver.cuGraphLaunch, owner.counter))
     done, ticks = threading.Event(), []
 
@@ -337,8 +340,8 @@ def test_a_wait_that_is_interrupted_is_the_next_ones(owner, driver, monkeypatch)
     ready.thread = -1
 
     def make_busy(busy):
-        if isinstance(ready, cuda_repeat._Direct):
-            ready._words[cuda_direct.BUSY] = busy
+        if isinstance(ready, relaunch._Direct):
+            ready._words[native_launch.BUSY] = busy
         else:
             ready._busy = bool(busy)
 
@@ -347,7 +350,7 @@ def test_a_wait_that_is_interrupted_is_the_next_ones(owner, driver, monkeypatch)
     def interrupted(_seconds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cuda_repeat.time, "sleep", interrupted)
+    monkeypatch.setattr(relaunch.time, "sleep", interrupted)
     with pytest.raises(KeyboardInterrupt):
         owner.stop()
     waits = []
@@ -356,7 +359,7 @@ def test_a_wait_that_is_interrupted_is_the_next_ones(owner, driver, monkeypatch)
         waits.append(seconds)
         make_busy(0)
 
-    monkeypatch.setattr(cuda_repeat.time, "sleep", waited)
+    monkeypatch.setattr(relaunch.time, "sleep", waited)
     owner.stop()
     assert len(waits) == 1
     assert owner.ready is None
@@ -431,7 +434,7 @@ def test_a_call_in_the_midst_of_one_leaves_the_thread_on_the_way(driver, owner):
 
 
 def test_threads_that_run_at_once_have_no_short_way(driver, owner, monkeypatch):
-    monkeypatch.setattr(cuda_repeat, "_ONE_AT_A_TIME", False)
+    monkeypatch.setattr(relaunch, "_ONE_AT_A_TIME", False)
     run = runner(owner, call(), lambda: 0)
     for _ in range(3):
         run()
@@ -507,9 +510,9 @@ def test_what_another_thread_closed_is_built_again(bound):
 
 def test_an_executable_that_was_closed_meanwhile_is_not_launched(monkeypatch):
     """By a thread without a context, of which the driver says that it has none."""
-    monkeypatch.setattr(cuda_executable, "driver", types.SimpleNamespace(cuCtxGetId=lambda _context: (201, None)))
+    monkeypatch.setattr(base, "driver", types.SimpleNamespace(cuCtxGetId=lambda _context: (201, None)))
 
-    class Executable(cuda_executable.CudaExecutable):
+    class Executable(base.CudaExecutable):
         def _build(self):
             raise AssertionError
 

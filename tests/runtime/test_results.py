@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from qgraph.program import SCALAR_DTYPES, Result, Slot
-from qgraph.runtime.formats import FORMATS
-from qgraph.runtime.results import ResultReader, assembler
+from qgraph.ir.program import SCALAR_DTYPES, Result, Slot
+from qgraph.runtime.values.results import ResultReader, assembler
+from qgraph.runtime.values.struct_formats import FORMATS
 
 VALUES = {"b": True, "i": -5, "u": 250, "f": -1.5, "c": 2.5 - 0.25j}
 

@@ -10,9 +10,9 @@ import pytest
 
 import qgraph
 from qgraph import specialisation
-from qgraph.runtime import streams
-from qgraph.runtime.array_view import ArrayView
-from qgraph.runtime.call import Again, Call
+from qgraph.runtime.arguments import streams
+from qgraph.runtime.values.array_view import ArrayView
+from qgraph.runtime.values.prepared_call import Again, Call
 from tests.running_again import function_of
 
 
@@ -25,7 +25,7 @@ def ordered(monkeypatch):
     """What was noted: (before, after) of streams, and launches."""
     noted = []
     device = SimpleNamespace(activate=contextlib.nullcontext)
-    monkeypatch.setattr(streams.cuda_driver, "device", lambda ordinal: device)
+    monkeypatch.setattr(streams.driver, "device", lambda ordinal: device)
     monkeypatch.setattr(streams, "order_after", lambda stream, other: noted.append((other, stream)))
     return noted
 

@@ -6,16 +6,16 @@ import types
 
 import pytest
 
-from qgraph.runtime import cuda_block
-from qgraph.runtime.cuda_block import BlockForm
-from qgraph.runtime.cuda_host_loop import CudaHostLoopExecutable
+from qgraph.runtime.executors import single_block
+from qgraph.runtime.executors.host_loop import CudaHostLoopExecutable
+from qgraph.runtime.executors.single_block import BlockForm
 
 
 @pytest.mark.parametrize(("first", "second", "waits"), [(0, 0, 0), (2, 2, 1), (5, 5, 0), (5, 6, 1)])
 def test_from_one_block_to_the_graph(monkeypatch, first, second, waits):
     waited = []
     driver = types.SimpleNamespace(cuGraphLaunch=lambda executable, stream: (0,))
-    monkeypatch.setattr(cuda_block, "driver", driver)
+    monkeypatch.setattr(single_block, "driver", driver)
     monkeypatch.setattr(BlockForm, "wait", lambda self: waited.append(1))
     form = object.__new__(BlockForm)
     form._last, form.executable = None, "graph"

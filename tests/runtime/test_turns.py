@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qgraph.runtime import cuda_driver, cuda_stream, cuda_turns
-from qgraph.runtime.cuda_turns import Turns
+from qgraph.runtime.driver import driver as cuda_driver
+from qgraph.runtime.driver import stream as cuda_stream
+from qgraph.runtime.graph import launch_serialiser
+from qgraph.runtime.graph.launch_serialiser import Turns
 
 DEFAULT = (0, 1)
 
@@ -77,9 +79,9 @@ class Device:
 
 
 def patched(patch, driver):
-    for module in (cuda_turns, cuda_stream, cuda_driver):
+    for module in (launch_serialiser, cuda_stream, cuda_driver):
         patch.setattr(module, "driver", driver)
-    patch.setattr(cuda_turns, "outside_captures", contextlib.nullcontext)
+    patch.setattr(launch_serialiser, "outside_captures", contextlib.nullcontext)
 
 
 def one_after_another(driver):
@@ -139,7 +141,7 @@ def test_default_streams_of_threads(monkeypatch):
     """Where each thread has a default stream of its own, the end of what is on one is marked, too."""
     driver = Driver()
     patched(monkeypatch, driver)
-    monkeypatch.setattr(cuda_turns, "ONE_DEFAULT", False)
+    monkeypatch.setattr(launch_serialiser, "ONE_DEFAULT", False)
     turns = Turns(Device())
     for _ in range(3):
         turns.launch("graph", 0)

@@ -1,0 +1,208 @@
+"""``Bound``: a kernel with its arguments."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from qgraph.errors import BackendError, CudaError
+from qgraph.ir.program import GlobalArray, Place
+from qgraph.pickling import not_pickled
+from qgraph.runtime.values.array_view import ArrayView, changed_in_place
+from qgraph.runtime.values.prepared_call import Again, Call
+from qgraph.specialisation import Executable, Specialisation, Variant
+
+_Launch = Callable[[], Any]
+
+
+class _Kernel(Protocol):
+    # What binding needs of a kernel: the steps of a call, one by one.
+    _ran: Any
+    _global_arrays: tuple[GlobalArray, ...]
+
+    def _complete(self, values: tuple[Any, ...]) -> tuple[Any, ...]: ...
+
+    def _read(self, values: tuple[Any, ...]) -> tuple[Any, Any, tuple[Any, ...], bool]: ...
+
+    def _specialisation(self, variant: Variant, aliases: Any) -> Specialisation: ...
+
+    def _executable(self, specialisation: Specialisation) -> Executable: ...
+
+    def _run(self, values: tuple[Any, ...]) -> Any: ...
+
+    def _recover(self, error: CudaError, variant: Variant | None = None) -> None: ...
+
+
+class Bound:
+    """A kernel with its arguments: made by ``kernel.bind(...)``. It owns the arrays, and so does its ``launch``."""
+
+    launch: _Launch
+    """``launch()`` runs the kernel with the arguments it is bound to; gives what it returns. It raises as a call does."""
+
+    __reduce__ = not_pickled(
+        "a bound kernel cannot be pickled or copied: it is launched by code of this process",
+        "pickle the kernel and its arguments, and bind them there",
+    )
+
+    def __init__(self, kernel: _Kernel, values: tuple[Any, ...]) -> None:
+        self._arguments = arguments = _Arguments(kernel, values)
+        arguments.bound = weakref.ref(self)
+        self.launch = arguments.launcher()
+
+    @property
+    def graph(self) -> Any:
+        """The CUDA graph itself, with these arguments: ``handle`` is the CUgraph, ``executable`` the CUgraphExec.
+
+        They are valid while this object lives and the kernel keeps the graph: not after ``clear_cache``, ``reset``, or a call
+        with sizes that need another graph. Ask again then.
+
+        Raises:
+            BackendError: the kernel does not run as one CUDA graph here.
+        """
+        arguments = self._arguments
+        if arguments.backend != "cuda":
+            found = f"there is no CUDA graph on the {arguments.backend} backend"
+            raise BackendError(found, hint="bind a kernel with backend='cuda'")
+        if arguments.staged:
+            raise BackendError(
+                "this kernel is bound to NumPy arrays, which each launch copies to the device anew",
+                hint="bind it to arrays on the device: qgraph.asarray(x, backend='cuda')",
+            )
+        if arguments.specialisation.executable is not arguments.executable or not arguments.holds():
+            self.launch = arguments.launcher()
+        try:
+            return arguments.executable.graph(arguments.call)
+        except CudaError as error:
+            arguments.make_good(error)
+        return arguments.executable.graph(arguments.call)
+
+
+class _Arguments:
+    """What is bound. The function that launches holds it, and it does not hold that function: arrays are let go of at once.
+
+    Attributes:
+        values: the arguments, global arrays included.
+        backend: where the kernel runs.
+        staged: whether each launch copies host arrays to the device.
+        call: the arguments, taken apart.
+        specialisation: of the kernel, for them.
+        holds: tells whether what was compiled in is what it was.
+        executable: what the function launches.
+        bound: whose function it is, while that lives.
+    """
+
+    bound: Callable[[], Bound | None]
+
+    def __init__(self, kernel: _Kernel, values: tuple[Any, ...]) -> None:
+        self.bound = _nobody
+        self._kernel = kernel
+        self._given = values
+        # Global arrays, as they were when they were first met.
+        self._owned: dict[Place, Any] = {}
+        self._look()
+
+    def _look(self) -> None:
+        """Find what the kernel is for these arguments now."""
+        kernel = self._kernel
+        self.values, reading, leaves, simple = self._read()
+        self._variant = variant = reading.variant
+        self.holds = variant.holds
+        self._aliases = () if simple else variant.check(leaves)
+        self.backend = variant.backend
+        self.staged: bool = variant.backend == "cuda" and any(leaves[index].device is None for index in variant.arrays)
+        self.specialisation = kernel._specialisation(variant, self._aliases)
+        self.executable: Any = None
+        # The numbers are of the program for this alias pattern: another one may need other ones.
+        self.call = Call(leaves, self.specialisation.host_values(leaves), 0)
+
+    def _read(self) -> tuple[tuple[Any, ...], Any, tuple[Any, ...], bool]:
+        kernel, given = self._kernel, self._given
+        values = kernel._complete(given)
+        while True:
+            arrays = zip(kernel._global_arrays, values[len(given) :], strict=False)
+            mine = (*given, *(self._owned.setdefault(array.place, value) for array, value in arrays))
+            found = kernel._read(mine)
+            values = found[0]
+            if len(values) == len(mine):
+                return found
+
+    def launcher(self) -> _Launch:
+        """A function that launches. What it launches is built at first, and when it is another one, or gone."""
+        kernel = self._kernel
+        if not self.holds():
+            self._look()
+        if self.staged:
+            return self._launch_staged
+        self.specialisation = kernel._specialisation(self._variant, self._aliases)
+        self.executable = kernel._executable(self.specialisation)
+        again = self.specialisation.again(self.executable, self.call, held=True)
+        if again is None:
+            run = functools.partial(_launch_as_bound, self.executable, self.call)
+            again = Again((), {"run": run}, lambda _arrays: ["numbers = run()"])
+        names = {
+            **again.names,
+            "arguments": self,
+            "specialisation": self.specialisation,
+            "executable": self.executable,
+            "value": self.specialisation.value,
+            "ran": kernel._ran,
+            "CudaError": CudaError,
+            "holds": self.holds,
+        }
+        lines = [
+            "def launch():",
+            "    if specialisation.executable is not executable or not holds():",
+            "        return arguments.launch_anew()",
+            "    try:",
+            *(f"        {line}" for line in again.statements([])),
+            "    except CudaError as error:",
+            "        return arguments.launch_after(error)",
+            "    ran.specialisation = specialisation",
+            "    return None if numbers is None else value(numbers)",
+        ]
+        exec(compile("\n".join(lines), "<qgraph launch>", "exec"), names)
+        # The names must not hold the function.
+        launch: _Launch = names.pop("launch")
+        return launch
+
+    def _launch_staged(self) -> Any:
+        return self._kernel._run(self.values) if self.holds() else self.launch_anew()
+
+    def launch_anew(self) -> Any:
+        """Launch what the kernel has built since, or builds now."""
+        self._new_launcher()
+        return self._kernel._run(self.values) if self.staged else self._launch_now()
+
+    def launch_after(self, error: CudaError) -> Any:
+        """Launch after a failure, where that can be made good; raises it otherwise."""
+        self.make_good(error)
+        return self._launch_now()
+
+    def _launch_now(self) -> Any:
+        numbers = _launch_as_bound(self.executable, self.call)
+        self._kernel._ran.specialisation = self.specialisation
+        return None if numbers is None else self.specialisation.value(numbers)
+
+    def make_good(self, error: CudaError) -> None:
+        """Build anew what a failure took away; raises it where nothing can be done."""
+        self._kernel._recover(error, self._variant)
+        self._new_launcher()
+
+    def _new_launcher(self) -> None:
+        launch = self.launcher()
+        bound = self.bound()
+        if bound is not None:
+            bound.launch = launch
+
+
+def _launch_as_bound(executable: Executable, call: Call) -> Any:
+    """Launch ``call``, unless the arrays of the host that it has were changed in place."""
+    if any(isinstance(value, ArrayView) and value.is_stale() for value in call.values):
+        raise changed_in_place()
+    return executable.launch(call)
+
+
+def _nobody() -> None:
+    return None

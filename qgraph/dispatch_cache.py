@@ -1,0 +1,131 @@
+"""Calls of a kernel that came back: each is known by its arguments, and runs again without anything looked up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from qgraph.runtime.arguments.backends import DEFAULTS
+from qgraph.runtime.values.prepared_call import Call
+from qgraph.specialisation import Specialisation
+
+# Argument sets that a kernel recognises at a glance.
+MAX_RECENT = 8
+
+# The specialisation, the call as its executable took it, and what the kernel returned.
+Launched = tuple[Specialisation, Call, Any]
+
+
+@dataclass(slots=True, eq=False)
+class Ran:
+    """What a kernel ran last: in a place of its own, where each launch notes it at little cost."""
+
+    specialisation: Specialisation | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Known:
+    """A call that came back."""
+
+    # Runs it again, given its arguments, and returns what the kernel returns; ``CHANGED`` where this is another call.
+    run: Callable[[tuple[Any, ...]], Any]
+    # The one that came after it the last time: itself, or the next of some that take turns.
+    next: Known | None = None
+
+
+def _no_key(*values: Any) -> None:
+    """The key of any arguments, before there was a call."""
+
+
+class RecentCalls:
+    """The calls of one kernel that came back, by key."""
+
+    __slots__ = ("_calls", "_lock", "_numbers", "_ran", "_seen", "key")
+
+    def __init__(self, ran: Ran, lock: threading.RLock) -> None:
+        self._ran = ran
+        self._lock = lock
+        # The key of a call with these arguments, all positional; None for those that have none.
+        self.key: Callable[..., tuple[Any, ...] | None] = _no_key
+        # Which of them are numbers, by whose values keys go.
+        self._numbers: tuple[int, ...] | None = None
+        # Calls that came lately, and those that came back.
+        self._seen: dict[tuple[Any, ...], None] = {}
+        self._calls: dict[tuple[Any, ...] | None, Known] = {}
+
+    def find(self, key: tuple[Any, ...] | None) -> Known | None:
+        """The call with this key."""
+        return self._calls.get(key)
+
+    def watch_numbers(self, values: tuple[Any, ...]) -> None:
+        """Let keys go by the values of what is a number now."""
+        from qgraph.runtime.arguments.guards import key_maker, numbers_among
+
+        numbers = numbers_among(values)
+        if numbers != self._numbers:
+            self.key, self._numbers = key_maker(len(values), numbers), numbers
+
+    def notice(self, key: tuple[Any, ...] | None, values: tuple[Any, ...], launched: Launched, default: str | None) -> None:
+        """Keep the way to run this very call again, once its arguments came back; ``set_backend`` had chosen ``default``."""
+        if key is None or len(key) != len(values):
+            key = self.key(*values)
+            if key is None:
+                return
+        # Watching arguments costs more than one call gains.
+        if key in self._seen:
+            self._remember(key, values, launched, default)
+        else:
+            if len(self._seen) >= MAX_RECENT:
+                self._seen.clear()
+            self._seen[key] = None
+
+    def _remember(self, key: tuple[Any, ...], values: tuple[Any, ...], launched: Launched, default: str | None) -> None:
+        specialisation, call, _ = launched
+        executable = specialisation.executable
+        found = None if executable is None else specialisation.again(executable, call, held=False)
+        if found is None:
+            return
+        from qgraph.runtime.arguments.guards import repeater
+
+        names: dict[str, Any] = {
+            "specialisation": specialisation,
+            "executable": executable,
+            "defaults": DEFAULTS,
+            "default": default,
+            "ran": self._ran,
+            "value": specialisation.value,
+            "holds": specialisation.variant.holds,
+        }
+        # The executable is still the one to run, and what was compiled in is what it was.
+        conditions = ["specialisation.executable is executable", "defaults.backend is default", "holds()"]
+        returns = specialisation.plan.program.result is not None
+        done = ["ran.specialisation = specialisation", f"return {'value(numbers)' if returns else 'None'}"]
+        again = repeater(values, found, conditions=conditions, done=done, names=names)
+        if again is None:
+            return
+        with self._lock:
+            self._forget_one(key)
+            self._calls[key] = Known(again)
+            if len(self._calls) > MAX_RECENT:
+                self._forget_one(next(iter(self._calls)))
+
+    def _forget_one(self, key: tuple[Any, ...] | None) -> None:
+        gone = self._calls.pop(key, None)
+        for known in (gone, *self._calls.values()):
+            if known is not None and (known is gone or known.next is gone):
+                known.next = None
+
+    def forget(self) -> None:
+        """No call is known any more, but which came lately."""
+        # They name each other, and would live on until the next collection.
+        for known in self._calls.values():
+            known.next = None
+        self._calls.clear()
+
+    def start_anew(self) -> None:
+        """Other things are arguments from now on."""
+        self.forget()
+        self._seen.clear()
+        self._numbers, self.key = None, _no_key

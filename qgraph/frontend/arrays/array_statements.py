@@ -1,0 +1,483 @@
+"""Array statements at kernel level, as the loops they mean: `y[1:-1] = a * x[:-2] + z[2:]`, `np.sum(x * y)`.
+
+Each becomes a parallel loop over the elements, in which a slice is an element; the rest of the frontend treats it like a loop
+that the user wrote. NumPy evaluates the right side first. The loop means the same where it reads no element that another
+iteration writes, which the race analysis decides; else the right side goes to a temporary before.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from qgraph import language
+from qgraph.errors import DataRaceError, KernelSyntaxError, KernelTypeError
+from qgraph.frontend.arrays.shape_checks import Lengths
+from qgraph.frontend.arrays.views import Seen, size_of, view_of
+from qgraph.frontend.inference.dtypes import element_type
+from qgraph.frontend.inference.host_expressions import host_expression
+from qgraph.frontend.inference.indexing import ONE, ZERO, element, word
+from qgraph.frontend.inference.ranks import is_elementwise, known, new_array, rank, reduction
+from qgraph.frontend.names.bindings import Along, Binding, LeafRef, RangeRef, Value, ViewRef
+from qgraph.frontend.names.program_builder import ADDED, SHARED, Unit
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.inlining import bind_value, evaluated
+from qgraph.frontend.statements.region import Region, task_statements
+from qgraph.frontend.statements.task_builder import parallel_task
+from qgraph.frontend.syntax import unsupported_functions
+from qgraph.ir.program import WORD, ArrayType, Leaf, Task, Temporary, Verdict
+from qgraph.source import as_written, copied, standing_for
+
+_Tree = TypeVar("_Tree", bound=ast.AST)
+# Functions of a number, and of how many decimals it keeps.
+_ROUNDING = (np.round, np.around)
+_EXTREMES = {"min": np.minimum, "max": np.maximum}
+
+
+def bind_view(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
+    """What a name stands for that is bound to a part of an array; None where ``node`` is no array, or known anyway."""
+    if rank(scope, node) == 0 or known(scope, node) is not None:
+        return None
+    return view_of(region, scope, node, keep=True)
+
+
+# --- assignments -------------------------------------------------------------------------------------------------------
+
+
+def is_slice(scope: Scope, target: ast.expr) -> bool:
+    """Whether an assignment to ``target`` is one to a part of an array, and not to an element of a tuple of arrays."""
+    return isinstance(target, ast.Subscript) and rank(scope, target) > 0 and known(scope, target) is None
+
+
+def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign, target: ast.expr, value: ast.expr) -> None:
+    """``target = value``, or ``target op= value``, element by element.
+
+    Raises:
+        KernelSyntaxError, KernelTypeError: the value does not fit the target.
+    """
+    assert isinstance(target, (ast.Name, ast.Subscript))
+    place = copy.copy(target)
+    place.ctx = ast.Load()
+    if isinstance(node, ast.AugAssign):
+        # Before reductions become kernel scalars, whose types nobody knows yet.
+        _check_in_place(scope, node, place, value)
+    value = evaluated(region, scope, value)
+    if isinstance(node, ast.AugAssign):
+        value = ast.copy_location(ast.BinOp(place, node.op, value), node)
+    if isinstance(value, ast.Tuple):
+        raise KernelSyntaxError(
+            f"`{as_written(node)}` assigns a tuple to a part of an array",
+            scope.span(value),
+            hint="assign its parts to elements, one by one",
+        )
+    body = _Elements(region, scope)
+    view = body.assigned(place)
+    computed = body.visit(value)
+    if isinstance(node, ast.AugAssign) and isinstance(computed, ast.BinOp) and element_type(scope, value) is None:
+        # Of a kernel scalar, whose type is inferred later.
+        computed = _at(word(body.scope, language.in_place, computed, computed.left), node)
+    store = body.at(view, target)
+    if not body.store_at_once(store, computed, node):
+        copied = body.copied(view, target, node)
+        body.store(copied, computed, node)
+        body.store(store, copied, node)
+
+
+def _check_in_place(scope: Scope, node: ast.AugAssign, target: ast.expr, value: ast.expr) -> None:
+    """NumPy refuses an update whose result is of a wider kind than the array."""
+    of_target = element_type(scope, target)
+    result = element_type(scope, ast.copy_location(ast.BinOp(target, node.op, value), node))
+    if of_target is not None and result is not None and not np.can_cast(result, of_target, "same_kind"):
+        raise KernelTypeError(
+            f"`{as_written(node)}` computes {result}, and `{as_written(target)}` is of type {of_target}",
+            scope.span(node),
+            hint=f"NumPy refuses this too: write `{as_written(target)} = ...`, which converts",
+        )
+
+
+# --- reductions --------------------------------------------------------------------------------------------------------
+
+
+def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    """``np.sum(...)`` and its kin as the name of a kernel scalar, which a loop computes."""
+    kind = reduction(scope, node)
+    operands = _operands(scope, node, kind)
+    name = f"{ADDED}{kind}{len(region.unit.slots)}_{node.lineno}"
+    value = _operand(scope, operands, kind, node)
+    body = _Elements(region, scope)
+    body.frame_all(value, exact=kind in ("dot", "vdot"))
+    dtype = element_type(scope, value)
+    start, step = _step(body, body.visit(value), kind, dtype, node, name)
+    region.run(scope).assign(scope, name, _at(start, node))
+    bounds, task = parallel_task(region.unit, *body.loop([_at(step, node)], node), declared=False)
+    region.add(*task_statements(bounds, task))
+    result: ast.expr = standing_for(ast.Name(name, ast.Load()), node)
+    if kind == "mean":
+        result = ast.BinOp(result, ast.Div(), body.size(node))
+    if kind in ("dot", "vdot") and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
+        result = word(scope, dtype.type, _wrapped(result, dtype))
+    return _at(result, node)
+
+
+def _wrapped(total: ast.expr, dtype: np.dtype[np.generic]) -> ast.expr:
+    """The sum of narrow products as one of them, as NumPy adds them up."""
+    mask = (1 << 8 * dtype.itemsize) - 1
+    least = 0 if dtype.kind == "u" else (mask + 1) // 2
+    shifted = ast.BinOp(total, ast.Add(), ast.Constant(least)) if least else total
+    found = ast.BinOp(shifted, ast.BitAnd(), ast.Constant(mask))
+    return ast.BinOp(found, ast.Sub(), ast.Constant(least)) if least else found
+
+
+def _operands(scope: Scope, node: ast.expr, kind: str) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    assert isinstance(node, ast.Call)
+    is_method = rank(scope, node.func.value) > 0 if isinstance(node.func, ast.Attribute) else False
+    base = [node.func.value] if is_method and isinstance(node.func, ast.Attribute) else []
+    operands = [*base, *node.args]
+    wanted = 2 if kind in ("dot", "vdot") else 1
+    if len(operands) != wanted or node.keywords:
+        raise KernelSyntaxError(
+            f"`{as_written(node)}` has arguments that are not supported at kernel level",
+            scope.span(node),
+            hint=f"`{as_written(node.func)}` takes {'two vectors' if wanted == 2 else 'one array'} here, and gives one number; "
+            "for one of each row write a loop: for i in range(m): t[i] = np.sum(u[i])",
+        )
+    if wanted == 2 and [rank(scope, operand) for operand in operands] != [1, 1]:
+        raise KernelSyntaxError(
+            f"`{as_written(node)}` is no product of two vectors",
+            scope.span(node),
+            hint=unsupported_functions.instead(node, np.dot),
+        )
+    return operands
+
+
+def _operand(scope: Scope, operands: list[ast.expr], kind: str, node: ast.expr) -> ast.expr:
+    """The array expression that is summed, or whose extreme is sought."""
+    first = operands[0]
+    if kind in ("dot", "vdot"):
+        dtype = element_type(scope, first)
+        if kind == "vdot" and (dtype is None or dtype.kind == "c"):
+            first = word(scope, np.conjugate, first)
+        first = ast.BinOp(first, ast.Mult(), operands[1])
+    elif kind in ("any", "all", "count_nonzero") and element_type(scope, first) != np.bool_:
+        first = ast.Compare(first, [ast.NotEq()], [ast.Constant(0)])
+    return _at(first, node)
+
+
+def _step(
+    body: _Elements, value: ast.expr, kind: str, dtype: np.dtype[np.generic] | None, node: ast.expr, name: str
+) -> tuple[ast.expr, ast.stmt]:
+    """The value that a reduction starts with, and the statement of each iteration."""
+    total, result = ast.Name(name, ast.Store()), ast.Name(name, ast.Load())
+    if kind in ("dot", "vdot") and dtype == np.bool_:
+        # NumPy's product of booleans is one: whether there is a pair of True.
+        kind = "any"
+    if kind in ("any", "all"):
+        op: ast.boolop = ast.Or() if kind == "any" else ast.And()
+        return ast.Constant(kind == "all"), ast.Assign([total], ast.BoolOp(op, [result, value]))
+    if kind in _EXTREMES:
+        extreme = word(body.scope, _EXTREMES[kind], result, value)
+        return body.first(value, dtype, node), ast.Assign([total], extreme)
+    wide = _summed(kind, dtype)
+    identity: ast.expr = ast.Constant(1 if kind == "prod" else 0)
+    if wide is not None:
+        # Of the type that NumPy gives the sum, whatever the elements are.
+        identity = word(body.scope, wide, identity)
+        value = word(body.scope, wide, value)
+    return identity, ast.AugAssign(total, ast.Mult() if kind == "prod" else ast.Add(), value)
+
+
+def _summed(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] | None:
+    """The type of a sum of ``dtype``, None where it is that of the elements, or not known."""
+    if dtype is None:
+        return None
+    if kind in ("dot", "vdot"):
+        return None
+    if kind == "mean" and dtype.kind in "biu":
+        return np.float64
+    return {"b": np.int64, "i": np.int64, "u": np.uint64}.get(dtype.kind)
+
+
+# --- elements ----------------------------------------------------------------------------------------------------------
+
+
+class _Elements:
+    """Turns an array expression into one of elements, and collects what the host must check before a launch."""
+
+    def __init__(self, region: Region, scope: Scope) -> None:
+        self.scope = scope
+        self._region = region
+        self._unit = region.unit
+        self._target: ViewRef | None = None
+        self._seen: Seen = {}
+        # The ranks of the statement's expressions, each found once.
+        self._ranks: dict[ast.expr, int] = {}
+        self._variables: list[ast.expr] = []
+        self._elements: list[tuple[ViewRef, ast.Subscript, ast.expr]] = []
+
+    # --- the loop ---
+
+    def assigned(self, node: ast.expr) -> ViewRef:
+        """The part of an array that a statement assigns: the loop goes over its elements."""
+        view = self._target = self._view(node)
+        texts = [as_written(node)] * len(view.along)
+        self._lengths = Lengths(self._region, self.scope, [along.count for along in view.along], texts)
+        self._name_variables()
+        return view
+
+    def frame_all(self, value: ast.expr, *, exact: bool) -> None:
+        """The loop goes over the elements of an expression; ``exact``: its operands are of one length, 1 is not repeated."""
+        ndim = rank(self.scope, value, self._ranks)
+        self._lengths = Lengths(self._region, self.scope, [ONE] * ndim, [""] * ndim, exact=exact)
+        operands = [(operand, self._view(operand)) for operand in _array_operands(self.scope, value, self._ranks)]
+        for axis in range(-ndim, 0):
+            lengths = [(view.along[axis].count, as_written(operand)) for operand, view in operands if len(view.along) >= -axis]
+            self._lengths.join(ndim + axis, lengths, value)
+        self._name_variables()
+
+    def _view(self, node: ast.expr) -> ViewRef:
+        return view_of(self._region, self.scope, node, seen=self._seen)
+
+    def _name_variables(self) -> None:
+        self._variables = [ast.Name(f"{ADDED}i{axis}", ast.Load()) for axis in range(len(self._lengths))]
+
+    def loop(self, statements: list[ast.stmt], node: ast.AST) -> tuple[Scope, ast.For]:
+        """``for i0, i1 in ndrange(n0, n1): statements``, at the place of ``node``, and the scope that it stands in."""
+        call = word(self.scope, language.ndrange, *(length.code for length in self._lengths.settled(node)))
+        assert isinstance(call, ast.Call)
+        names: list[ast.expr] = [ast.Name(name.id, ast.Store()) for name in self._variables if isinstance(name, ast.Name)]
+        target = names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())
+        inner = self.scope.inner({f"{ADDED}elements": RangeRef(_at(call, node), self.scope)})
+        loop = ast.For(target, ast.Name(f"{ADDED}elements", ast.Load()), statements, [])
+        return inner, _at(loop, node)
+
+    def size(self, node: ast.expr) -> ast.expr:
+        """The number of elements."""
+        first, *others = [length.code for length in self._lengths.settled(node)]
+        return copied(functools.reduce(lambda size, length: ast.BinOp(size, ast.Mult(), length), others, first))
+
+    def first(self, value: ast.expr, dtype: np.dtype[np.generic] | None, node: ast.expr) -> ast.expr:
+        """The first element, where an extreme starts."""
+        names = {name.id for name in self._variables if isinstance(name, ast.Name)}
+        result: ast.expr = _Zeros(names).visit(copied(value))
+        unknown = self._lengths.need_elements(node, by_device=dtype is not None)
+        if not unknown:
+            return result
+        if dtype is None:
+            raise KernelSyntaxError(
+                f"`{as_written(node)}` is of a slice whose length only the device knows, and the type of its elements is not "
+                "known",
+                self.scope.span(node),
+                hint="write a loop: for i in range(...): s = max(s, ...)",
+            )
+        nothing = word(self.scope, dtype.type, ast.Constant(0))
+        tests: list[ast.expr] = [ast.Compare(copied(n.code), [ast.Gt()], [ast.Constant(0)]) for n in unknown]
+        return ast.IfExp(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests), result, nothing)
+
+    # --- expressions ---
+
+    def visit(self, node: ast.expr) -> ast.expr:
+        """``node`` for one element."""
+        if rank(self.scope, node, self._ranks) == 0:
+            return self._number(node)
+        match node:
+            case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.MatMult):
+                # The operands have places: nobody need look for more in the tree, which may be a thousand deep.
+                return ast.copy_location(ast.BinOp(self.visit(left), node.op, self.visit(right)), node)
+            case ast.UnaryOp(op=ast.Invert(), operand=operand) if element_type(self.scope, operand) == np.bool_:
+                return _at(ast.UnaryOp(ast.Not(), self.visit(operand)), node)
+            case ast.UnaryOp(operand=operand) if not isinstance(node.op, ast.Not):
+                return _at(ast.UnaryOp(node.op, self.visit(operand)), node)
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return _at(ast.Compare(self.visit(left), [op], [self.visit(right)]), node)
+            case ast.Call() if is_elementwise(self.scope, node.func):
+                return self._call(node)
+            case ast.Call() | ast.BinOp():
+                raise new_array(self.scope, node)
+            case ast.Name() | ast.Attribute() | ast.Subscript():
+                return _at(self.at(self._view(node), node), node)
+        raise KernelSyntaxError(
+            f"`{as_written(node)}` is no elementwise expression",
+            self.scope.span(node),
+            hint="use operators, comparisons, np.where and NumPy's functions of numbers; `&`, `|`, `~` instead of and, or, not",
+        )
+
+    def _call(self, node: ast.Call) -> ast.expr:
+        bound = known(self.scope, node.func)
+        if node.keywords:
+            raise KernelSyntaxError(
+                f"`{as_written(node)}` is given `{node.keywords[0].arg}` by name",
+                self.scope.span(node),
+                hint="give NumPy's functions of numbers their operands alone, such as np.sqrt(x); or write a loop",
+            )
+        assert isinstance(bound, Value)
+        arguments = [self.visit(argument) for argument in node.args]
+        if bound.value is np.where and len(arguments) == 3:
+            pairs = zip(arguments, node.args, strict=True)
+            return _at(ast.IfExp(*(self._as_float(value, given, node) for value, given in pairs)), node)
+        if bound.value is np.clip and len(arguments) == 3:
+            above = word(self.scope, np.maximum, arguments[0], arguments[1])
+            return _at(word(self.scope, np.minimum, above, arguments[2]), node)
+        if bound.value in _ROUNDING and len(arguments) == 2 and rank(self.scope, node.args[1]):
+            raise KernelSyntaxError(
+                f"the number of decimals, `{as_written(node.args[1])}`, is an array",
+                self.scope.span(node.args[1]),
+                hint="NumPy wants one number for all elements",
+            )
+        if len(arguments) not in _arities(bound.value):
+            raise KernelSyntaxError(
+                f"`{as_written(node)}` has {len(arguments)} arguments", self.scope.span(node), hint="see NumPy's manual"
+            )
+        return _at(ast.Call(copied(node.func), arguments, []), node)
+
+    def _as_float(self, value: ast.expr, given: ast.expr, node: ast.Call) -> ast.expr:
+        """``value``, one of two that `np.where` takes: where the other is a float, NumPy makes one of an integer."""
+        of_one, of_both = element_type(self.scope, given), element_type(self.scope, node)
+        converts = given is not node.args[0] and of_one is not None and of_both is not None
+        if not converts or of_one is None or of_both is None or of_one.kind not in "iu" or of_both.kind != "f":
+            return value
+        return word(self.scope, float, value)
+
+    def _number(self, node: ast.expr) -> ast.expr:
+        """A number, the same for all elements: computed before, where the statement may change what it reads."""
+        if self._target is None or not self._reads_target(node):
+            return copied(node)
+        name = f"{SHARED}held{len(self._unit.slots)}"
+        self.scope.bind(name, bind_value(self._region, self.scope, node))
+        return _at(standing_for(ast.Name(name, ast.Load()), node), node)
+
+    def _reads_target(self, node: ast.expr) -> bool:
+        if host_expression(self._unit, self.scope, node) is not None:
+            return False
+        places = (child for child in ast.walk(node) if isinstance(child, (ast.Name, ast.Attribute, ast.Subscript)))
+        return any(
+            self._shares(bound.leaf)
+            for bound in (known(self.scope, p) for p in places)
+            if isinstance(bound, (LeafRef, ViewRef))
+        )
+
+    def _shares(self, leaf: Leaf) -> bool:
+        """Whether some memory of ``leaf`` may be the target's."""
+        assert self._target is not None
+        return may_share(self._unit, leaf, self._target.leaf)
+
+    def at(self, view: ViewRef, node: ast.expr) -> ast.Subscript:
+        """The element of ``view`` for this iteration; lengths that may differ from the loop's are checked."""
+        missing = len(self._lengths) - len(view.along)
+        if missing < 0:
+            raise KernelSyntaxError(
+                f"`{as_written(node)}` has {len(view.along)} dimensions, and `{self._lengths.last_text}` {len(self._lengths)}",
+                self.scope.span(node),
+                hint="leave dimensions out with an index, `u[0]`",
+            )
+        indices = [
+            self._lengths.index(axis, along.count, variable, node)
+            for axis, (along, variable) in enumerate(zip(view.along, self._variables[missing:], strict=True), missing)
+        ]
+        result = element(view, indices, self.scope, node, natural=True)
+        assert isinstance(result, ast.Subscript)
+        self._elements.append((view, result, node))
+        return result
+
+    # --- stores ---
+
+    def store_at_once(self, place: ast.Subscript, value: ast.expr, node: ast.stmt) -> bool:
+        """Add the loop that stores ``value`` in ``place``; False where it may read what another iteration has stored."""
+        shared = [view for view, code, _ in self._elements if code is not place and self._reaches(view, code, place)]
+        if not shared:
+            self.store(place, value, node)
+            return True
+        assert self._target is not None
+        if any(frozenset({view.leaf.name, self._target.leaf.name}) in self._unit.overlapping for view in shared):
+            return False
+        scope, loop = self._storing(place, value, node)
+        try:
+            bounds, task = parallel_task(self._unit, scope, loop, declared=False)
+        except DataRaceError:
+            return False
+        if task.verdict is None or task.verdict.kind != "independent":
+            return False
+        self._add(bounds, task, node)
+        return True
+
+    def store(self, place: ast.Subscript, value: ast.expr, node: ast.stmt) -> None:
+        """Add the loop that stores ``value`` in ``place``: no two elements are one, and none is read by another iteration."""
+        scope, loop = self._storing(place, value, node)
+        self._add(*parallel_task(self._unit, scope, loop, declared=True), node)
+
+    def _storing(self, place: ast.Subscript, value: ast.expr, node: ast.stmt) -> tuple[Scope, ast.For]:
+        target = copy.copy(place)
+        target.ctx = ast.Store()
+        return self.loop([ast.copy_location(ast.Assign([target], value), node)], node)
+
+    def _add(self, bounds: Task | None, task: Task, node: ast.stmt) -> None:
+        verdict = Verdict("independent", "elementwise", self.scope.span(node))
+        self._region.add(*task_statements(bounds, replace(task, verdict=verdict)))
+
+    def copied(self, view: ViewRef, node: ast.expr, statement: ast.stmt) -> ast.Subscript:
+        """The element of a new array, of the shape and dtype of ``view``; where only the device knows that, it is larger."""
+        unit, span = self._unit, self.scope.span(statement)
+        assert isinstance(view.leaf.type, ArrayType)
+        sizes = [along.count.host or size_of(unit, view.leaf, along.axis) for along in view.along]
+        names = tuple(unit.host_value(size, span, "size", text=as_written(node)).id for size in sizes)
+        leaf = Leaf(unit.array_name("copy"), "a copy of the right side", ArrayType(view.leaf.type.dtype, len(names), "C"))
+        unit.add_temporary(Temporary(leaf, names, span), tuple(sizes))
+        along = tuple(Along(axis, ZERO, ONE, old.count) for axis, old in enumerate(view.along))
+        return self.at(ViewRef(leaf, {}, along), node)
+
+    def _reaches(self, view: ViewRef, code: ast.expr, place: ast.expr) -> bool:
+        """Whether an operand may share elements with the target, at other indices."""
+        assert self._target is not None
+        same = view.leaf.name == self._target.leaf.name and ast.unparse(code) == ast.unparse(place)
+        return self._shares(view.leaf) and not same
+
+
+class _Zeros(ast.NodeTransformer):
+    """The first iteration: each variable of the loop is 0."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.copy_location(ast.Constant(0), node) if node.id in self._names else node
+
+
+def may_share(unit: Unit, first: Leaf, second: Leaf) -> bool:
+    """Whether two arrays may have memory in common."""
+    names = frozenset({first.name, second.name})
+    same = unit.same.get(first.name, first.name) == unit.same.get(second.name, second.name)
+    return same or names in unit.overlapping or names in unit.sometimes_same
+
+
+def _array_operands(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int]) -> list[ast.expr]:
+    """The parts of arrays in an expression; ``ranks`` as in ``rank``."""
+    if rank(scope, node, ranks) == 0:
+        return []
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+        return [node]
+    found: list[ast.expr] = []
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            found += _array_operands(scope, child, ranks)
+    return found
+
+
+def _arities(function: object) -> tuple[int, ...]:
+    """How many arguments an elementwise function takes."""
+    if isinstance(function, np.ufunc):
+        return (function.nin,)
+    return (3,) if function in (np.clip, np.where) else (1, 2) if function in _ROUNDING else (1,)
+
+
+def _at(tree: _Tree, node: ast.AST) -> _Tree:
+    """``tree`` at the place of ``node``, where it has no place of its own."""
+    for child in ast.walk(tree):
+        if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
+            ast.copy_location(child, node)
+    return tree

@@ -1,0 +1,164 @@
+"""The lengths of an array statement: told to be the same, checked by the host before a launch, or by the device in it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from qgraph.errors import ArgumentError
+from qgraph.frontend.arrays.views import computed
+from qgraph.frontend.inference.indexing import ONE, ZERO, placed
+from qgraph.frontend.names.bindings import Num
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.region import Region
+from qgraph.ir.program import Fault
+from qgraph.source import as_written, copied
+
+_HINT = "the arrays of a statement have one shape; a length of 1 is repeated only where it is written: x[0], x[:, None]"
+_DEVICE_HINT = "the arrays of a statement have one shape, or lengths of 1; this statement did nothing"
+_NOTHING_HINT = "NumPy refuses this too"
+
+
+class Lengths:
+    """The lengths of the loop that a statement becomes, one an axis. Other lengths are compared with them.
+
+    What only the device can compare, a statement of one thread compares before the loop: where it fails, the loop has no
+    iterations, and whoever waits is told. A length of 1 that only the device knows is repeated, as NumPy does it.
+
+    Args:
+        nums: the lengths.
+        texts: for each, the source of the operand that it is of.
+        exact: a length of 1 is not repeated, as in ``np.dot``.
+    """
+
+    def __init__(self, region: Region, scope: Scope, nums: Sequence[Num], texts: Sequence[str], *, exact: bool = False) -> None:
+        self._region = region
+        self._scope = scope
+        self._nums = list(nums)
+        self._texts = list(texts)
+        self._exact = exact
+        # By axis and length, what an index is multiplied with: 0 where a length of 1 is repeated.
+        self._factors: dict[tuple[int, str], Num] = {}
+        self._tests: list[ast.expr] = []
+        self._guarded: Num | None = None
+
+    def __len__(self) -> int:
+        return len(self._nums)
+
+    @property
+    def last_text(self) -> str:
+        """The source of the operand that has the last axis."""
+        return self._texts[-1]
+
+    def index(self, axis: int, length: Num, variable: ast.expr, node: ast.expr) -> ast.expr:
+        """The index along ``axis`` into the operand ``node``, of this ``length``, for the loop's ``variable``."""
+        wanted = self._nums[axis]
+        if length.constant == 1 and wanted.constant != 1 and not self._exact:
+            return ast.Constant(0)
+        if _surely_same(wanted, length):
+            return variable
+        if wanted.host is not None and length.host is not None:
+            self._compared_by_host(axis, length.host, wanted.host, node)
+            return variable
+        key = axis, ast.unparse(length.code)
+        if key not in self._factors:
+            self._factors[key] = self._compared_by_device(axis, length, node)
+        factor = self._factors[key]
+        return variable if factor.constant == 1 else ast.BinOp(variable, ast.Mult(), copied(factor.code))
+
+    def join(self, axis: int, lengths: Sequence[tuple[Num, str]], node: ast.expr) -> None:
+        """Let ``axis`` be of the length that NumPy gives the operands together, which are ``lengths`` long."""
+        several = [(length, text) for length, text in lengths if length.constant != 1 or self._exact]
+        if not several:
+            return
+        (first, self._texts[axis]), rest = several[0], several[1:]
+        self._nums[axis] = first
+        if self._exact or all(_comparable(first, length) for length, _ in rest):
+            return
+        joined = first
+        for length, _ in rest:
+            longer = ast.IfExp(_compare(joined, ast.Eq(), ONE), copied(length.code), copied(joined.code))
+            joined = computed(self._region, self._scope, longer, node)
+        self._nums[axis] = joined
+        if len(rest) > 1:
+            self._texts[axis] = as_written(node)
+
+    def settled(self, node: ast.AST) -> list[Num]:
+        """The lengths of the loop, once all operands were compared; none where the device finds that one does not fit."""
+        if not self._tests:
+            return self._nums
+        if self._guarded is None:
+            length = ast.IfExp(copied(_all(self._tests)), copied(self._nums[0].code), ast.Constant(0))
+            self._guarded = computed(self._region, self._scope, length, node)
+        return [self._guarded, *self._nums[1:]]
+
+    def need_elements(self, node: ast.expr, *, by_device: bool) -> list[Num]:
+        """Check that there are elements, as for a maximum; gives the lengths that the device has to look at.
+
+        ``by_device``: among them those that the host knows, where only the device knows whether the statement runs.
+        """
+        skipped = by_device and self._region.unit.may_be_skipped
+        found = f"`{as_written(node)}` is of an array without elements"
+        unknown = []
+        for length in self.settled(node):
+            if length.host is None or (skipped and length.constant is None):
+                unknown.append(length)
+            elif length.constant is None:
+                self._check_on_host(copied(length.host), node, repr(found), _NOTHING_HINT)
+        if unknown:
+            self._check_on_device(_all([_compare(each, ast.Gt(), ZERO) for each in unknown]), found, _NOTHING_HINT, (), node)
+        return unknown
+
+    def _compared_by_host(self, axis: int, length: ast.expr, wanted: ast.expr, node: ast.expr) -> None:
+        first, second = ast.unparse(length), ast.unparse(wanted)
+        if first == second:
+            return
+        note = f"{self._difference(axis, node)!r} % ({first}, {second})"
+        self._check_on_host(ast.parse(f"{first} == {second}", mode="eval").body, node, note, _HINT)
+
+    def _compared_by_device(self, axis: int, length: Num, node: ast.expr) -> Num:
+        wanted = self._nums[axis]
+        same = _compare(length, ast.Eq(), wanted)
+        test = same if self._exact else ast.BoolOp(ast.Or(), [same, _compare(length, ast.Eq(), ONE)])
+        self._tests.append(test)
+        self._check_on_device(test, self._difference(axis, node), _DEVICE_HINT, (length, wanted), node)
+        if self._exact:
+            return ONE
+        factor = ast.IfExp(_compare(length, ast.Eq(), ONE), ast.Constant(0), ast.Constant(1))
+        return computed(self._region, self._scope, factor, node)
+
+    def _difference(self, axis: int, node: ast.expr) -> str:
+        """The format of the message that two lengths differ."""
+        along = f" along axis {axis}" if len(self._nums) > 1 else ""
+        text, other = (source.replace("%", "%%") for source in (as_written(node), self._texts[axis]))
+        return f"`{text}` has length %d{along}, and `{other}` has length %d"
+
+    def _check_on_host(self, test: ast.expr, node: ast.expr, note: str, hint: str) -> None:
+        self._region.unit.host_value(placed(test, node), self._scope.span(node), "shape", text=hint, note=note)
+
+    def _check_on_device(self, test: ast.expr, found: str, hint: str, details: Sequence[Num], node: ast.expr) -> None:
+        fault = Fault(ArgumentError, self._scope.span(node), found, hint, len(details))
+        codes = [placed(detail.code, node) for detail in details]
+        self._region.run(self._scope).check(self._scope, placed(test, node), fault, codes, node)
+
+
+def _surely_same(first: Num, second: Num) -> bool:
+    if ast.unparse(first.code) == ast.unparse(second.code):
+        return True
+    if first.bounds is None or second.bounds is None or first.bounds[0] != second.bounds[0]:
+        return False
+    # The same bounds, clipped to sizes that are the same.
+    sizes = [None if size.host is None else ast.unparse(size.host) for size in (first.bounds[1], second.bounds[1])]
+    return sizes[0] is not None and sizes[0] == sizes[1]
+
+
+def _comparable(first: Num, second: Num) -> bool:
+    return _surely_same(first, second) or (first.host is not None and second.host is not None)
+
+
+def _compare(left: Num, op: ast.cmpop, right: Num) -> ast.expr:
+    return ast.Compare(copied(left.code), [op], [copied(right.code)])
+
+
+def _all(tests: list[ast.expr]) -> ast.expr:
+    return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)

@@ -1,0 +1,321 @@
+"""Parts of arrays, as NumPy's basic indexing selects them: where they start, their steps and their lengths."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Sequence
+from dataclasses import replace
+
+from qgraph import language
+from qgraph.errors import ArgumentError, KernelSyntaxError
+from qgraph.frontend.inference.host_expressions import host_expression
+from qgraph.frontend.inference.indexing import (
+    ONE,
+    ZERO,
+    code_of,
+    is_natural,
+    is_none,
+    is_whole,
+    join,
+    number,
+    placed,
+    plus,
+    times,
+    word,
+)
+from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, known, new_array, parts_of, rank
+from qgraph.frontend.names.bindings import Along, HostExpr, LeafRef, Num, Value, ViewRef
+from qgraph.frontend.names.program_builder import SHARED, Unit
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.static_eval import constant_of
+from qgraph.frontend.statements.inlining import bind_value
+from qgraph.frontend.statements.region import Region
+from qgraph.ir.program import ArrayType, Leaf
+from qgraph.source import as_written, copied
+
+_Bounds = tuple[ast.expr | None, ast.expr | None, ast.expr | None]
+
+
+# Slices of which only the device knows the bounds, as written, with the size that clips them: each is computed once.
+Seen = dict[tuple[str, str], tuple[Num, Num]]
+
+
+def view_of(region: Region, scope: Scope, node: ast.expr, *, keep: bool = False, seen: Seen | None = None) -> ViewRef:
+    """The part of an array that ``node`` means.
+
+    ``keep``: it gets a name, so that its indices are what they are now. What only the device knows of its bounds is computed
+    here, by a statement of one thread. ``seen``: what other views of the same statement have computed.
+
+    Raises:
+        KernelSyntaxError: indices that are no integers and slices; or ``node`` makes a new array.
+    """
+    return _Viewer(region, scope, keep, {} if seen is None else seen).view(node)
+
+
+def size_of(unit: Unit, leaf: Leaf, axis: int) -> ast.expr:
+    """The size of a dimension of an array, as the host computes it."""
+    host_name = unit.host_name(leaf)
+    extents = unit.extents.get(host_name)
+    return ast.parse(f"{host_name}.shape[{axis}]", mode="eval").body if extents is None else copied(extents[axis])
+
+
+def computed(region: Region, scope: Scope, value: ast.expr, node: ast.AST) -> Num:
+    """An integer that one thread computes now, under a name that means the same everywhere."""
+    name = f"{SHARED}at{len(region.unit.slots)}"
+    for child in ast.walk(value):
+        if isinstance(child, ast.expr) and not hasattr(child, "lineno"):
+            ast.copy_location(child, node)
+    region.run(scope).assign(scope, name, value)
+    return Num(placed(ast.Name(name, ast.Load()), node), None)
+
+
+class _Viewer:
+    def __init__(self, region: Region, scope: Scope, keep: bool, seen: Seen) -> None:
+        self._seen = seen
+        self._region = region
+        self._unit = region.unit
+        self._scope = scope
+        self._keep = keep
+
+    def view(self, node: ast.expr) -> ViewRef:
+        bound = known(self._scope, node)
+        if isinstance(bound, ViewRef):
+            return bound
+        if isinstance(bound, LeafRef):
+            return self._whole(bound.leaf)
+        if isinstance(node, ast.Attribute) and node.attr == "T":
+            base = self.view(node.value)
+            return replace(base, along=base.along[::-1])
+        if isinstance(node, ast.Subscript):
+            return self._select(self.view(node.value), node)
+        if isinstance(node, ast.IfExp):
+            raise KernelSyntaxError(
+                f"`{as_written(node)}` is one array or another",
+                self._scope.span(node),
+                hint="write an `if` statement, and use the array in its branches",
+            )
+        raise new_array(self._scope, node)
+
+    def _whole(self, leaf: Leaf) -> ViewRef:
+        assert isinstance(leaf.type, ArrayType)
+        return ViewRef(leaf, {}, tuple(Along(axis, ZERO, ONE, self._size(leaf, axis)) for axis in range(leaf.type.ndim)))
+
+    def _size(self, leaf: Leaf, axis: int) -> Num:
+        name = f"{SHARED}{leaf.name}.shape[{axis}]"
+        size = self._unit.sizes.setdefault(name, HostExpr(size_of(self._unit, leaf, axis)))
+        self._scope.bind(name, size)
+        return Num(ast.Name(name, ast.Load()), size.expr)
+
+    def _select(self, base: ViewRef, node: ast.Subscript) -> ViewRef:
+        parts = self._expanded(base, node)
+        fixed, along = dict(base.fixed), []
+        left = list(base.along)
+        for part in parts:
+            if is_new_axis(self._scope, part):
+                along.append(Along(-1, ZERO, ONE, ONE))
+            elif isinstance(part, ast.Slice):
+                along.append(self._sliced(left.pop(0), part))
+            else:
+                self._fix(fixed, left.pop(0), part)
+        return ViewRef(base.leaf, fixed, tuple(along))
+
+    def _expanded(self, base: ViewRef, node: ast.Subscript) -> list[ast.expr]:
+        """The indices with ``...`` and what is left out written as ``:``."""
+        parts = parts_of(node)
+        taken = sum(not is_new_axis(self._scope, part) and not is_ellipsis(part) for part in parts)
+        if taken > len(base.along):
+            raise KernelSyntaxError(
+                f"`{as_written(node)}` has {taken} indices, and `{as_written(node.value)}` {len(base.along)} dimensions",
+                self._scope.span(node),
+                hint="give one index for each dimension",
+            )
+        rest: list[ast.expr] = [ast.copy_location(ast.Slice(), node) for _ in range(len(base.along) - taken)]
+        for at, part in enumerate(parts):
+            if is_ellipsis(part):
+                return [*parts[:at], *rest, *parts[at + 1 :]]
+        return [*parts, *rest]
+
+    # --- one index ---
+
+    def _fix(self, fixed: dict[int, ast.expr], base: Along, part: ast.expr) -> None:
+        """One element of a dimension."""
+        bound = known(self._scope, part)
+        wrong = isinstance(part, (ast.Compare, ast.BoolOp)) or (isinstance(part, ast.Constant) and type(part.value) is not int)
+        if wrong or rank(self._scope, part) or (isinstance(bound, Value) and not isinstance(bound.value, int)):
+            raise KernelSyntaxError(
+                f"the index `{as_written(part)}` is no integer and no slice",
+                self._scope.span(part),
+                hint="to select by an array, write a loop over its elements",
+            )
+        if base.axis < 0:
+            return
+        index: ast.expr = part
+        natural = is_natural(self._scope, part)
+        if self._keep or self._reads_array(part):
+            index = self._held(part).code
+        if base.start.constant != 0 or base.step.constant != 1 or not is_whole(base):
+            constant = constant_of(part)
+            if constant is not None:
+                inside = index if constant >= 0 else code_of(base.count, ast.Add(), number(constant))
+            else:
+                inside = self._word(language.wrapped, index, base.count.code)
+            index = join(base.start.code, ast.Add(), join(inside, ast.Mult(), base.step.code))
+        elif natural and constant_of(part) is None and not self._keep:
+            index = self._word(language.at_least, index, ast.Constant(0))
+        fixed[base.axis] = placed(index, part)
+
+    def _reads_array(self, part: ast.expr) -> bool:
+        return host_expression(self._unit, self._scope, part) is None and any(
+            isinstance(child, (ast.Subscript, ast.Call)) for child in ast.walk(part)
+        )
+
+    def _held(self, part: ast.expr) -> Num:
+        """An integer of the user's as it is now, under a name that means the same everywhere."""
+        constant = constant_of(part)
+        if constant is not None:
+            return number(constant)
+        host = host_expression(self._unit, self._scope, part)
+        if host is not None:
+            return self._host(host, part)
+        name = f"{SHARED}{len(self._unit.slots)}_{part.lineno}_{part.col_offset}"
+        self._scope.bind(name, bind_value(self._region, self._scope, part))
+        return Num(placed(ast.Name(name, ast.Load()), part), None)
+
+    def _host(self, host: ast.expr, node: ast.expr) -> Num:
+        """The result of a host expression; ``node`` is what the user wrote."""
+        host = ast.fix_missing_locations(ast.copy_location(host, node))
+        value = self._unit.host_value(host, self._scope.span(node), text=as_written(node))
+        name = f"{SHARED}{value.id}"
+        self._scope.bind(name, HostExpr(host, value.id))
+        return Num(placed(ast.Name(name, ast.Load()), node), host)
+
+    def _word(self, function: object, *arguments: ast.expr) -> ast.expr:
+        return word(self._scope, function, *arguments)
+
+    # --- one slice ---
+
+    def _sliced(self, base: Along, part: ast.Slice) -> Along:
+        written = (part.lower, part.upper, part.step)
+        bounds: _Bounds = tuple(None if is_none(bound) else bound for bound in written)  # type: ignore[assignment]
+        lower, upper, step = bounds
+        by = ONE if step is None else self._step(step)
+        if lower is None and upper is None and by.constant == 1:
+            return base
+        if not hasattr(part, "lineno"):
+            ast.copy_location(part, next(bound for bound in written if bound is not None))
+        if lower is None and upper is None and by.constant == -1:
+            start = plus(base.count, number(-1))
+            return replace(base, start=plus(base.start, times(start, base.step)), step=times(base.step, by))
+        hosts = [None if bound is None else host_expression(self._unit, self._scope, bound) for bound in (lower, upper)]
+        on_host = all((bound is None) == (host is None) for bound, host in zip((lower, upper), hosts, strict=True))
+        if on_host and base.count.host is not None and by.host is not None:
+            start, count = self._on_host(base.count, (lower, upper), hosts, by, part)
+        else:
+            start, count = self._on_device(base.count, lower, upper, by, part)
+        if base.axis < 0:
+            return Along(-1, ZERO, ONE, count)
+        return Along(base.axis, plus(base.start, times(start, base.step)), times(base.step, by), count)
+
+    def _step(self, step: ast.expr) -> Num:
+        constant = constant_of(step)
+        if constant == 0:
+            raise ArgumentError("the step of a slice is 0", self._scope.span(step), hint="a slice needs a step other than 0")
+        if constant is not None:
+            return number(constant)
+        host = host_expression(self._unit, self._scope, step)
+        if host is None:
+            raise KernelSyntaxError(
+                f"the step `{as_written(step)}` is known on the device only",
+                self._scope.span(step),
+                hint="use a constant, a shape or a scalar argument; or write a loop over a range",
+            )
+        value = self._unit.host_value(host, self._scope.span(step), "step", text=as_written(step))
+        name = f"{SHARED}{value.id}"
+        self._scope.bind(name, HostExpr(host, value.id))
+        return Num(placed(ast.Name(name, ast.Load()), step), host)
+
+    def _on_host(
+        self, size: Num, bounds: Sequence[ast.expr | None], hosts: Sequence[ast.expr | None], by: Num, part: ast.Slice
+    ) -> tuple[Num, Num]:
+        """The start of a slice that the host knows, and its length. The start of an empty slice does not matter."""
+        lower, upper = (None if bound is None else constant_of(bound) for bound in bounds)
+        assert size.host is not None
+        assert by.host is not None
+        first, last, step = (ast.unparse(each) if each is not None else "None" for each in (*hosts, by.host))
+        n = ast.unparse(size.host)
+        count = f"len(range(*slice({first}, {last}, {step}).indices({n})))"
+        start = f"slice({first}, {last}, {step}).indices({n})[0]"
+        forward = by.constant is not None and by.constant > 0
+        from_start = forward and (bounds[0] is None or (lower is not None and lower >= 0))
+        if from_start and by.constant == 1 and (bounds[1] is None or (upper is not None and upper < 0)):
+            count = f"len(range({lower or 0}, {n}{'' if upper is None else f' - {-upper}'}))"
+        length = self._host(ast.parse(count, mode="eval").body, part)
+        if from_start:
+            return number(lower or 0), length
+        if by.constant is not None and by.constant < 0 and bounds[0] is None:
+            return plus(size, number(-1)), length
+        return self._host(ast.parse(start, mode="eval").body, part), length
+
+    def _on_device(
+        self, size: Num, lower: ast.expr | None, upper: ast.expr | None, by: Num, part: ast.Slice
+    ) -> tuple[Num, Num]:
+        """The same where a bound is read on the device: clipped there, as ``slice.indices`` does."""
+        step = by.constant
+        if step is None:
+            raise KernelSyntaxError(
+                f"`{as_written(part)}` has bounds that only the device knows, and a step that is no constant",
+                self._scope.span(part),
+                hint="write a loop over a range",
+            )
+        left_out = _left_out(lower, upper) if step == 1 else None
+        text = ast.unparse(part) if left_out is None else f"all but {left_out}"
+        key = text, ast.unparse(size.code)
+        if key in self._seen:
+            start, length = self._seen[key]
+            return start if left_out is None else number(_first(lower)), length
+        if left_out is not None:
+            # Of one length, however the elements that are left out stand at both ends.
+            start, stop = number(left_out), size
+            return number(_first(lower)), self._counted(key, start, stop, step, size, part)[1]
+        least = number(0 if step > 0 else -1)
+        most = size if step > 0 else plus(size, number(-1))
+        start = self._clipped(lower, size, least, most, least if step > 0 else most)
+        stop = self._clipped(upper, size, least, most, most if step > 0 else least)
+        if upper is not None and stop.code is upper:
+            stop = self._scalar(self._word(min, upper, most.code), upper)
+        return self._counted(key, start, stop, step, size, part)
+
+    def _counted(self, key: tuple[str, str], start: Num, stop: Num, step: int, size: Num, part: ast.Slice) -> tuple[Num, Num]:
+        count = self._word(language.trip_count, start.code, stop.code, ast.Constant(step))
+        length = self._scalar(count, part)
+        found = start, length if self._keep else replace(length, bounds=(key[0], size))
+        self._seen[key] = found
+        return found
+
+    def _clipped(self, bound: ast.expr | None, size: Num, least: Num, most: Num, missing: Num) -> Num:
+        if bound is None:
+            return missing
+        if least.constant == 0 and not self._keep and is_natural(self._scope, bound):
+            # Beyond the end the slice is empty, and then its start does not matter: the race analysis sees it as written.
+            return Num(bound, None)
+        held = self._scalar(self._word(operator.index, bound), bound).code
+        wrapped = self._word(language.wrapped, held, size.code)
+        clipped = self._word(min, self._word(max, wrapped, least.code), most.code)
+        return self._scalar(clipped, bound)
+
+    def _scalar(self, value: ast.expr, node: ast.AST) -> Num:
+        return computed(self._region, self._scope, value, node)
+
+
+def _first(lower: ast.expr | None) -> int:
+    return (0 if lower is None else constant_of(lower)) or 0
+
+
+def _left_out(lower: ast.expr | None, upper: ast.expr | None) -> int | None:
+    """How many elements `c:-d` leaves out of a dimension that is long enough; None where the bounds are of another kind."""
+    first = 0 if lower is None else constant_of(lower)
+    last = None if upper is None else constant_of(upper)
+    if first is None or first < 0 or (upper is not None and (last is None or last >= 0)):
+        return None
+    return first - (last or 0)

@@ -1,0 +1,368 @@
+"""Neighbouring loops over one range become one, where each iteration of the later one needs nothing of other iterations.
+
+Then the later loop's iteration may follow at once on the earlier one's, in the same thread, and what both touch is read once.
+Anything not proved is not joined, and says why. Loops that share no array stay apart: they can run side by side.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeGuard
+
+from qgraph.frontend.dependence.access_collector import collect
+from qgraph.frontend.dependence.loop_verdict import Crossing, crossing
+from qgraph.frontend.facts.loop_facts import Access, Accesses, LoopFacts
+from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.program_builder import Unit
+from qgraph.ir.program import (
+    NUMBER,
+    ArrayType,
+    Branch,
+    Effects,
+    Function,
+    Leaf,
+    Loop,
+    Selection,
+    Slot,
+    Statement,
+    Task,
+    TaskStatement,
+    Verdict,
+    effects_of,
+    tasks_of,
+)
+from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, Taken, apart_from, identifiers, nodes_of, words_of
+from qgraph.polyhedral.array_sections import Section
+from qgraph.source import copied
+
+# How many statements a loop looks back.
+_FARTHEST = 32
+_PRINTED = frozenset({"_printed"})
+_STRENGTH = ("assumed", "dependent", "asserted", "independent")
+
+
+@dataclass(frozen=True, slots=True)
+class _Not:
+    """Why two loops are not joined."""
+
+    reason: str
+
+
+def join_loops(unit: Unit, aliases: Iterable[tuple[str, str]], statements: Sequence[Statement]) -> tuple[Statement, ...]:
+    """``statements`` with neighbouring loops joined, in bodies of device loops and branches too.
+
+    Statements between two loops go before or behind both, where they have nothing to do with one of them.
+
+    Args:
+        unit: what the frontend knows of the leaves, and what it judged of each loop.
+        aliases: pairs of leaves that share memory.
+        statements: a kernel, or part of it.
+    """
+    return _Joiner(unit, aliases).block(statements)
+
+
+class _Joiner:
+    def __init__(self, unit: Unit, aliases: Iterable[tuple[str, str]]) -> None:
+        self._unit = unit
+        self._leaves = unit.leaves
+        # By name of a leaf: all leaves that share memory with it.
+        self._related: dict[str, set[str]] = {}
+        for first, second in aliases:
+            self._related.setdefault(first, {first}).add(second)
+            self._related.setdefault(second, {second}).add(first)
+        # What is known of each loop, joined ones included.
+        self._judged = dict(unit.judged)
+        # What has one meaning in all tasks.
+        self._common = frozenset({NUMBER, *unit.leaves, *(value.name for value in unit.host_values)})
+
+    def block(self, statements: Sequence[Statement]) -> tuple[Statement, ...]:
+        done: list[Statement] = []
+        for statement in statements:
+            match statement:
+                case TaskStatement() if _is_loop(statement):
+                    self._add_loop(done, statement.task)
+                case Loop():
+                    done.append(replace(statement, body=self.block(statement.body)))
+                case Branch():
+                    done.append(replace(statement, regions=tuple(map(self.block, statement.regions))))
+                case _:
+                    done.append(statement)
+        return tuple(done)
+
+    def _add_loop(self, done: list[Statement], task: Task) -> None:
+        """Join ``task`` with the nearest loop of ``done`` that allows it, or append it.
+
+        What has to come before ``task`` and stands behind that loop goes before both: it must have nothing to do with the loop.
+        """
+        note = ""
+        first: list[int] = []
+        needed = _touched(TaskStatement(task))
+        for position in reversed(range(max(0, len(done) - _FARTHEST), len(done))):
+            earlier = done[position]
+            touched = _touched(earlier)
+            if _is_loop(earlier):
+                between = next((each for each in reversed(first) if self._meet(touched, _touched(done[each]))), None)
+                if between is None:
+                    joined = self._join(earlier.task, task)
+                else:
+                    joined = _Not(f"what line {_line(done[between])} does comes between them")
+                if isinstance(joined, Task):
+                    rest = [done[each] for each in range(position + 1, len(done)) if each not in first]
+                    done[position:] = [*(done[each] for each in reversed(first)), TaskStatement(joined), *rest]
+                    return
+                note = note or f"not joined with the loop at line {earlier.task.span.line}: {joined.reason}"
+            if self._meet(touched, needed):
+                first.append(position)
+                needed |= touched
+        done.append(TaskStatement(replace(task, note=note)))
+
+    def _meet(self, first: Effects, second: Effects) -> bool:
+        """Whether one writes what the other touches."""
+        return bool(
+            self._all(first.writes) & (second.reads | second.writes) or self._all(second.writes) & (first.reads | first.writes)
+        )
+
+    def _all(self, names: Iterable[str]) -> set[str]:
+        return {other for name in names for other in self._related.get(name, (name,))}
+
+    # --- two loops ---
+
+    def _join(self, first: Task, second: Task) -> Task | _Not:
+        """One loop that does what ``first`` and then ``second`` do."""
+        facts, later = self._judged[first.name], self._judged[second.name]
+        refused = self._cheap_reason(first, second, facts, later)
+        body = _without_continue(first.body)
+        if refused or body is None:
+            return _Not(refused or "its `continue` ends the iteration")
+        first = replace(first, body=tuple(body))
+        variables = {b.variable: a.variable for a, b in zip(first.axes, second.axes, strict=True)}
+        if first.index_tuple and second.index_tuple:
+            variables[second.index_tuple] = first.index_tuple
+        renamed, new = apart_from(second, Taken.by(first, self._common), variables)
+        assert not new.keys() & self._leaves.keys()
+        joined = _joined(first, renamed, second)
+        whole = replace(
+            facts,
+            body=list(joined.body),
+            names=joined.names,
+            index_tuple=joined.index_tuple,
+            asserted=facts.asserted and later.asserted,
+            ndim=self._unit.array_dimensions(),
+        )
+        crossed = self._crossing(whole, len(first.body))
+        if crossed is not None:
+            return _Not(_words(crossed, {name: old for old, name in new.items()}))
+        self._judged[joined.name] = whole
+        return joined
+
+    def _cheap_reason(self, first: Task, second: Task, facts: LoopFacts, later: LoopFacts) -> str:
+        """What keeps two loops apart, as far as it can be told without looking at indices; "" if nothing does."""
+        if len(first.axes) != len(second.axes) or _range(first) != _range(second):
+            return _other_range(facts.text, later.text)
+        if facts.file != later.file:
+            return "they stand in two files"
+        together = first.effects | second.effects
+        if not (first.reductions or second.reductions or first.on_device or self._share(first, second)):
+            return "they share no array, and can run side by side"
+        reduced = self._meet(Effects(writes=_reduced(first)), second.effects) or self._meet(
+            Effects(writes=_reduced(second)), first.effects
+        )
+        if reduced:
+            return f"one combines values in {self._words(first, second)}, which the other uses"
+        if names_assigned(first.body).keys() & {first.index_tuple, *(axis.variable for axis in first.axes)}:
+            return "it assigns its own variable"
+        if _prints(first.names) and _prints(second.names):
+            return "both print"
+        if self._parameters(first, second) > MOST_WORDS or nodes_of(first) + nodes_of(second) > MOST_NODES:
+            return f"one kernel of both would be too long (they touch {len(together.reads | together.writes)} arrays)"
+        return ""
+
+    def _share(self, first: Task, second: Task) -> bool:
+        arrays = {name for name, leaf in self._leaves.items() if isinstance(leaf.type, ArrayType)}
+        one, other = (task.effects.reads | task.effects.writes for task in (first, second))
+        return bool(self._all(one & arrays) & other)
+
+    def _words(self, first: Task, second: Task) -> str:
+        """The places that are reduced, as the user writes them."""
+        places = _reduced(first) | _reduced(second)
+        touched = (first.effects.reads | first.effects.writes) & (second.effects.reads | second.effects.writes)
+        names = sorted(self._all(places) & touched) or sorted(places)
+        texts = (self._leaves[name].path if name in self._leaves else re.sub(r"^_|_\d+$", "", name) for name in names)
+        return ", ".join(f"`{text}`" for text in texts)
+
+    def _parameters(self, first: Task, second: Task) -> int:
+        used: list[Leaf] = [self._leaves[name] for name in identifiers(first) | identifiers(second) if name in self._leaves]
+        return words_of(used)
+
+    def _crossing(self, whole: LoopFacts, statements: int) -> Crossing | None:
+        """Accesses of the first ``statements`` and of the rest that may meet, whichever arrays happen to be the same."""
+        found = self._crossing_where(whole, statements)
+        for pair in () if found is not None else sorted(self._unit.sometimes_same, key=sorted):
+            names = {whole.same.get(name, name) for name in pair}
+            if len(names) == 2 and names <= _memories_named(whole):
+                first, second = sorted(names)
+                found = found or self._crossing_where(replace(whole, same={**whole.same, second: first}), statements)
+        return found
+
+    def _crossing_where(self, whole: LoopFacts, statements: int) -> Crossing | None:
+        touched = collect(whole)
+        earlier, later = _parts(touched, statements)
+        return crossing(earlier, later, touched, whole, self._unit.overlapping)
+
+
+def _memories_named(facts: LoopFacts) -> set[str]:
+    """The leaves that a loop may name, each as the one that stands for its memory."""
+    names = {child.id for statement in facts.body for child in ast.walk(statement) if isinstance(child, ast.Name)}
+    return {facts.same.get(name, name) for name in names}
+
+
+def _parts(touched: Accesses, statements: int) -> tuple[tuple[Access, ...], tuple[Access, ...]]:
+    at = touched.starts[statements]
+    return touched.all[:at], touched.all[at:]
+
+
+def _joined(first: Task, second: Task, written: Task) -> Task:
+    """The task of both; ``second`` has no name that ``first`` has for something else. ``written`` is the second as it was."""
+    verdicts = [task.verdict for task in (first, second) if task.verdict is not None]
+    verdict: Verdict | None = min(verdicts, key=lambda each: _STRENGTH.index(each.kind), default=None)
+    return replace(
+        first,
+        body=(*first.body, *second.body),
+        names={**first.names, **second.names},
+        effects=first.effects | second.effects,
+        sections=_sections(first, second),
+        verdict=verdict,
+        index_tuple=first.index_tuple or second.index_tuple,
+        scalars=tuple(dict((*first.scalars, *second.scalars)).items()),
+        selections=_selections(first, second),
+        reductions=(*first.reductions, *second.reductions),
+        ticket=first.ticket or second.ticket,
+        joined=tuple(replace(loop, note="") for loop in (*first.written, written)),
+    )
+
+
+def _sections(first: Task, second: Task) -> dict[str, tuple[Section, ...]]:
+    """The sections that both touch, of arrays of which that is known of both."""
+    touched = [task.effects.reads | task.effects.writes for task in (first, second)]
+    return {
+        name: (*first.sections.get(name, ()), *second.sections.get(name, ()))
+        for name in first.sections.keys() | second.sections.keys()
+        if all(name in task.sections or name not in names for task, names in zip((first, second), touched, strict=True))
+    }
+
+
+def _selections(first: Task, second: Task) -> tuple[Selection, ...]:
+    """Those of both; a name that one of them loads or stores through is read or written."""
+    found: dict[str, Selection] = {}
+    for each in (*first.selections, *second.selections):
+        known = found.get(each.local, each)
+        found[each.local] = replace(each, read=each.read or known.read, written=each.written or known.written)
+    return tuple(found.values())
+
+
+def _range(task: Task) -> list[str]:
+    """The axes, in a form that is equal for equal ranges."""
+    return [_code(task, part) for axis in task.axes for part in (axis.start, axis.step, axis.count)]
+
+
+def _code(task: Task, part: ast.expr) -> str:
+    scalars: Mapping[str, Slot] = dict(task.scalars)
+    part = copied(part)
+    for node in ast.walk(part):
+        if isinstance(node, ast.Name) and node.id in task.names:
+            node.id = f"object {id(task.names[node.id])}"
+        elif isinstance(node, ast.Name) and node.id in scalars:
+            node.id = f"slot {scalars[node.id].index}"
+    return ast.unparse(part)
+
+
+def _reduced(task: Task) -> frozenset[str]:
+    """The slots and arrays that the loop combines values in, once all its iterations are done."""
+    found: set[str] = set()
+    leaves = {selection.local: selection.leaves for selection in task.selections}
+    for reduction in task.reductions:
+        for variable in reduction.variables:
+            if variable.slot is not None:
+                found.add(variable.slot.name)
+            elif variable.element is not None:
+                assert isinstance(variable.element.value, ast.Name)
+                found.update(leaves.get(variable.element.value.id, (variable.element.value.id,)))
+    return frozenset(found)
+
+
+def _continues(statements: Iterable[ast.AST]) -> bool:
+    """Whether a `continue` among ``statements`` belongs to the loop that they are the body of."""
+    return any(
+        isinstance(node, ast.Continue)
+        or _continues(node.orelse if isinstance(node, (ast.For, ast.While)) else ast.iter_child_nodes(node))
+        for node in statements
+    )
+
+
+def _without_continue(statements: Sequence[ast.stmt]) -> list[ast.stmt] | None:
+    """The body of a loop with what follows a `continue` in the other branch; None where that would stand there twice."""
+    done: list[ast.stmt] = []
+    for at, statement in enumerate(statements):
+        if isinstance(statement, ast.Continue):
+            return done
+        if not _continues([statement]):
+            done.append(statement)
+            continue
+        if not isinstance(statement, ast.If):
+            return None
+        rest = statements[at + 1 :]
+        ends = [isinstance(branch[-1], ast.Continue) if branch else False for branch in (statement.body, statement.orelse)]
+        branches = [_without_continue([*branch, *rest]) for branch in (statement.body, statement.orelse)]
+        if not any(ends) or branches[0] is None or branches[1] is None:
+            return None
+        body = branches[0] or [ast.copy_location(ast.Pass(), statement)]
+        return [*done, ast.copy_location(ast.If(statement.test, body, branches[1]), statement)]
+    return done
+
+
+def _prints(names: Mapping[str, object]) -> bool:
+    """Whether code with these globals, or a function that it calls, prints."""
+    return any(value is print or (isinstance(value, Function) and _prints(value.names)) for value in names.values())
+
+
+def _is_loop(statement: Statement) -> TypeGuard[TaskStatement]:
+    return isinstance(statement, TaskStatement) and statement.task.role == "loop"
+
+
+def _touched(statement: Statement) -> Effects:
+    """All that a statement touches; what is printed keeps its order too."""
+    effects = effects_of(statement)
+    printing = any(_prints(task.names) for task in tasks_of((statement,)))
+    return effects | Effects(writes=_PRINTED) if printing else effects
+
+
+def _other_range(one: str, other: str) -> str:
+    if one.startswith(".") or other.startswith("."):
+        # Those of array statements have no text.
+        return "their ranges are not known to be the same"
+    return f"`{one}` and `{other}` are not known to be the same"
+
+
+def _line(statement: Statement) -> int:
+    return statement.task.span.line if isinstance(statement, TaskStatement) else statement.span.line
+
+
+def _words(crossed: Crossing, written: Mapping[str, str]) -> str:
+    """Why loops that cross are not joined; ``written`` are the names of the later one that had to be changed."""
+    later, earlier = crossed.later, crossed.earlier
+    text = re.sub(r"[A-Za-z_]\w*", lambda name: written.get(name[0], name[0]), _text(later))
+    verb = {"read": "read", "write": "write"}
+    does, did = verb.get(later.kind, "update"), verb.get(earlier.kind, "update")
+    modal, ending = ("", "s") if crossed.surely else ("may ", "")
+    return f"`{text}` {modal}{does}{ending} what another iteration {did}s by `{_text(earlier)}`"
+
+
+def _text(access: Access) -> str:
+    """What a place is in the user's words: an update that became an atomic is the element again."""
+    match ast.parse(access.text, mode="eval").body if access.text.startswith("_atomic_") else None:
+        case ast.Call(args=[array, index, *_]):
+            return f"{ast.unparse(array)}[{ast.unparse(index)}]"
+    return access.text

@@ -1,0 +1,377 @@
+"""Reductions of a parallel loop: which statements combine values of all iterations into one place, and how.
+
+A place is a kernel scalar or an array element whose index does not vary. Every statement that touches it must be one of the
+forms below, and all of them the same operation; then the body gets a private local instead, and the rest is lowering's.
+For an array element that fails, nothing changes: the race analysis judges it. For a kernel scalar it is an error.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+import numpy as np
+
+from qgraph.errors import DataRaceError, KernelTypeError
+from qgraph.frontend.bodies.name_resolution import Body
+from qgraph.frontend.dependence.access_collector import collect
+from qgraph.frontend.dependence.loop_verdict import NOTHING_WRITTEN, always_apart
+from qgraph.frontend.facts.loop_facts import Access, Accesses, LoopFacts
+from qgraph.frontend.inference.ranks import parts_of
+from qgraph.frontend.inference.source_text import user_text
+from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.program_builder import Unit
+from qgraph.ir.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Cast, Effects, Reduction, Slot, Verdict, itemsize
+from qgraph.ir.update_patterns import Combining, Match
+from qgraph.polyhedral.symbolic_integers import Poly
+from qgraph.source import Span, copied
+
+_HINT = (
+    "all iterations may combine values in it: += -= *= &= |= ^=, `{0} = min({0}, e)`, `{0} = max({0}, e)`, `{0} = {0} and e`, "
+    "`{0} = {0} or e`, `if e < {0}: {0} = e` with companions, or one constant; not more than one of these, and no other use. "
+    "To run the iterations in order, use `qgraph.serial({1})`"
+)
+# What an index that does not vary is made of.
+_INDEX = (
+    *(ast.Constant, ast.Name, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.Attribute, ast.Subscript),
+    *(ast.operator, ast.unaryop, ast.expr_context),
+)
+_CONSTANT = (ast.Constant, ast.Name, ast.UnaryOp, ast.BinOp, ast.Call, ast.operator, ast.unaryop, ast.expr_context)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The reductions of a loop, its body with their locals, and what the loop touches as the user wrote it."""
+
+    reductions: tuple[Reduction, ...]
+    statements: list[ast.stmt]
+    touched: Accesses
+    effects: Effects
+    words: str
+    ticket: Slot
+
+    @property
+    def elements(self) -> Iterator[ast.Subscript]:
+        """The array elements among the places."""
+        for reduction in self.reductions:
+            yield from (variable.element for variable in reduction.variables if variable.element is not None)
+
+    def verdict(self, verdict: Verdict) -> Verdict:
+        """The verdict on the rest of the loop, with the reductions in it."""
+        if verdict.reason.startswith(NOTHING_WRITTEN):
+            reason = f"{self.words}{verdict.reason.removeprefix(NOTHING_WRITTEN)}"
+            return replace(verdict, reason=reason, span=self.reductions[0].span)
+        return replace(verdict, reason=f"{verdict.reason}; {self.words}")
+
+
+def find_reductions(body: Body, facts: LoopFacts) -> Found | None:
+    """The reductions of a loop, or None where it has none.
+
+    Raises:
+        DataRaceError: the loop assigns a kernel scalar in a way that is no reduction.
+    """
+    finder = _Finder(body, facts)
+    finder.block(facts.body)
+    if not finder.matches and not body.assigned:
+        return None
+    return finder.found()
+
+
+class _Finder(Combining):
+    """Collects the statements that combine, by place. The key of a scalar is its name, of an element its source."""
+
+    def __init__(self, body: Body, facts: LoopFacts) -> None:
+        super().__init__(body.names.values)
+        self.body = body
+        self.unit = body.unit
+        self.facts = facts
+        private = names_assigned(facts.body).keys() - body.assigned.keys()
+        self.varying = {*private, facts.index_tuple, *(axis.variable for axis in facts.axes)} | body.assigned.keys()
+
+    # --- places ---
+
+    def key(self, node: ast.AST) -> str:
+        """The place that ``node`` names, or ""."""
+        if isinstance(node, ast.Name):
+            return node.id if node.id in self.body.assigned else ""
+        if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
+            return ""
+        array = node.value.id
+        parts = parts_of(node)
+        if array not in self.facts.ndim or len(parts) != self.facts.ndim[array] or not self._invariant(node.slice, _INDEX):
+            return ""
+        return f"{self.unit.same.get(array, array)}[{ast.unparse(node.slice)}]"
+
+    def _invariant(self, node: ast.expr, kinds: tuple[type[ast.AST], ...]) -> bool:
+        for child in ast.walk(node):
+            if not isinstance(child, kinds) or (isinstance(child, ast.Name) and child.id in self.varying):
+                return False
+        return True
+
+    def is_bool(self, key: str) -> bool:
+        return self.dtype(key) in ("bool", "")
+
+    def is_constant(self, value: ast.expr) -> bool:
+        """Whether every iteration computes the same value, from constants and scalars."""
+        for child in ast.walk(value):
+            if isinstance(child, ast.Call) and not self._converts(child):
+                return False
+            if isinstance(child, ast.Name) and child.id in self.facts.ndim:
+                return False
+        return self._invariant(value, _CONSTANT)
+
+    def _converts(self, call: ast.Call) -> bool:
+        word = self.body.names.values.get(call.func.id) if isinstance(call.func, ast.Name) else None
+        return any(word is kind for kind in (np.float32, np.complex64, float, int, bool))
+
+    # --- judging ---
+
+    def found(self) -> Found | None:
+        touched = collect(self.facts)
+        own = {node for match in self.matches for node in match.own}
+        stray: dict[str, ast.AST] = {}
+        for statement in self.facts.body:
+            for key, node in self.keys(statement):
+                if id(node) not in own:
+                    stray.setdefault(key, node)
+        self._drop({key for key in self._elements() if key in stray or not self._alone(key, touched)})
+        self._drop({key for key in self._elements() if self.conflict(key) is not None})
+        for key in self.body.assigned:
+            self._check_scalar(key, stray)
+        return self._made_reductions(touched) if self.matches else None
+
+    def _elements(self) -> set[str]:
+        return {key for match in self.matches for key in match.keys if key not in self.body.assigned}
+
+    def _drop(self, keys: set[str]) -> None:
+        """Forget elements that are no reductions, and the statements that assign them."""
+        while keys:
+            bad = [match for match in self.matches if keys.intersection(match.keys)]
+            self.matches = [match for match in self.matches if match not in bad]
+            keys = {key for match in bad for key in match.keys} & self._elements()
+
+    def _alone(self, key: str, touched: Accesses) -> bool:
+        """Whether nothing else in the loop touches the element."""
+        own = {node for match in self.matches if key in match.keys for node in match.own}
+        memory = key.split("[", maxsplit=1)[0]
+        same = [access for access in touched.all if self.unit.same.get(access.array, access.array) == memory]
+        mine = [access for access in same if id(access.node) in own and not access.in_function and self._element(access) == key]
+        if not mine or mine[0].reach.indices is None:
+            return False
+        if any(not isinstance(index, Poly) or index.varies for index in mine[0].reach.indices):
+            return False
+        others = [access for access in same if access not in mine]
+        return all(always_apart(mine[0], other, touched, self.facts) for other in others)
+
+    def _element(self, access: Access) -> str:
+        node = access.node
+        place = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(node, ast.Assign) else node
+        return self.key(place)
+
+    def _check_scalar(self, key: str, stray: Mapping[str, ast.AST]) -> None:
+        name = self._text(key)
+        matched = [match for match in self.matches if key in match.keys]
+        if key in stray:
+            self._refuse(name, stray[key], matched)
+        if not matched:
+            places = [node for statement in self.facts.body for found, node in self.keys(statement) if found == key]
+            stores = [node for node in places if isinstance(getattr(node, "ctx", None), ast.Store)]
+            self._refuse(name, stores[0], ())
+        conflict = self.conflict(key)
+        if conflict is not None:
+            first, other = conflict
+            what = "set to two values" if first.operator == other.operator == "store" else "combined in two ways"
+            raise DataRaceError(
+                f"the kernel scalar `{name}` is {what} by the iterations of one parallel loop",
+                Span.of(other.statement, self.facts.file),
+                also=(("the other place is here", Span.of(first.statement, self.facts.file)),),
+                hint=_HINT.format(name, self.facts.text),
+            )
+
+    def _refuse(self, name: str, node: ast.AST, matched: Sequence[Match]) -> None:
+        if matched:
+            also = ("it is combined here", Span.of(matched[0].statement, self.facts.file))
+            what = "assigned" if isinstance(getattr(node, "ctx", None), ast.Store) else "used"
+            found = f"the iterations of a parallel loop combine values in the kernel scalar `{name}`, which is also {what} here"
+        else:
+            also = ("the loop is here", self.facts.span)
+            found = f"the iterations of a parallel loop assign the kernel scalar `{name}` in a way that depends on their order"
+        raise DataRaceError(found, Span.of(node, self.facts.file), also=(also,), hint=_HINT.format(name, self.facts.text))
+
+    # --- records ---
+
+    def dtype(self, key: str) -> str:
+        """The dtype of an element; "" for a kernel scalar whose type is inferred."""
+        if key in self.body.assigned:
+            return self.body.assigned[key].dtype
+        type_ = self.unit.leaves[key.split("[", maxsplit=1)[0]].type
+        assert isinstance(type_, ArrayType)
+        return type_.dtype
+
+    def keeps(self, key: str) -> Literal["", "min", "max"]:
+        """Whether the least or the greatest number is kept in a place."""
+        for match in self.matches:
+            if match.keys[0] == key and (match.operator in ("min", "max") or match.test):
+                return "min" if match.operator == "min" or "<" in match.test else "max"
+        return ""
+
+    def _made_reductions(self, touched: Accesses) -> Found:
+        groups: dict[frozenset[str], list[Match]] = {}
+        for match in self.matches:
+            groups.setdefault(frozenset(match.keys), []).append(match)
+        locals_: dict[str, str] = {}
+        ats: dict[int, str] = {}
+        reductions = []
+        places = {key: node for match in self.matches for key, node in self.keys(match.statement)}
+        for number, matches in enumerate(groups.values()):
+            first = matches[0]
+            for position, key in enumerate(first.keys):
+                locals_[key] = f"_r{number}{position or ''}_{re.split(r'[^a-zA-Z0-9_]', key)[0].strip('_')}"
+            at = None
+            if first.operator in ("first", "last", "store"):
+                at = self._carried(f"_at{number}", None, "int64")
+                ats |= {id(match.statement): at.local for match in matches}
+            variables = tuple(self._variable(key, locals_[key], places[key]) for key in first.keys)
+            span = Span.of(first.statement, self.facts.file)
+            reductions.append(Reduction(first.operator, variables, span, first.test, at))
+        statements = _Locals(self, locals_, ats).block(self.facts.body)
+        texts = [self._text(key, places[key]) for match in self.matches for key in match.keys]
+        return Found(
+            tuple(reductions),
+            statements,
+            touched,
+            self._effects(reductions),
+            f"reduction into {', '.join(f'`{text}`' for text in dict.fromkeys(texts))}",
+            self.unit.slot("ticket"),
+        )
+
+    def _text(self, key: str, node: ast.AST | None = None) -> str:
+        """A place as the user writes it."""
+        if node is not None and key not in self.body.assigned:
+            return user_text(node, self.facts.paths)
+        return re.sub(r"^_|_\d+$", "", self.body.assigned[key].name)
+
+    def _variable(self, key: str, local: str, node: ast.AST) -> Carried:
+        element = None
+        if isinstance(node, ast.Subscript):
+            element = copied(node)
+            element.ctx = ast.Load()
+        return self._carried(local, self.body.assigned.get(key), self.dtype(key), element)
+
+    def _carried(self, local: str, slot: Slot | None, dtype: str, element: ast.Subscript | None = None) -> Carried:
+        size = itemsize(dtype or "complex128")
+        partials = self.unit.slot(f"partials{local}", dtype, max(1, MAX_PARTIALS * size // WORD))
+        return Carried(local, slot, element, dtype, partials)
+
+    def _effects(self, reductions: Iterable[Reduction]) -> Effects:
+        slots = (variable.slot for reduction in reductions for variable in reduction.variables)
+        names = frozenset(slot.name for slot in slots if slot is not None)
+        return Effects(names, names)
+
+
+class _Locals(ast.NodeTransformer):
+    """The body with a private local for each place; where it matters, the number of the iteration that assigned is kept."""
+
+    def __init__(self, finder: _Finder, locals_: Mapping[str, str], ats: Mapping[int, str]) -> None:
+        self._finder = finder
+        self._locals = locals_
+        self._ats = ats
+
+    def block(self, statements: Iterable[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for statement in statements:
+            new = self.visit(statement)
+            result += new if isinstance(new, list) else [cast("ast.stmt", new)]
+        return result
+
+    def visit(self, node: ast.AST) -> ast.AST | list[ast.stmt]:
+        at = self._ats.get(id(node))
+        key = self._finder.key(node)
+        if key in self._locals:
+            assert isinstance(node, ast.expr)
+            return ast.copy_location(ast.Name(self._locals[key], getattr(node, "ctx", ast.Load())), node)
+        result = cast("ast.AST | list[ast.stmt]", super().visit(node))
+        if at is None:
+            return result
+        assert isinstance(result, ast.stmt)
+        number = ast.Assign([ast.Name(at, ast.Store())], ast.Name(NUMBER, ast.Load()))
+        ast.fix_missing_locations(ast.copy_location(number, result))
+        if isinstance(result, ast.If):
+            result.body.append(number)
+            return result
+        return [result, number]
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        target = node.target
+        if self._finder.key(target) not in self._locals:
+            self.generic_visit(node)
+            return node
+        load = copied(target)
+        load.ctx = ast.Load()
+        plain = ast.Assign([target], ast.copy_location(ast.BinOp(load, node.op, node.value), node))
+        return self.visit_Assign(ast.copy_location(plain, node))
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        (target,) = node.targets if len(node.targets) == 1 else (None,)
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            pairs = zip(target.elts, node.value.elts, strict=True) if len(target.elts) == len(node.value.elts) else ()
+            node.value.elts = [self._cast(part, value) for part, value in pairs] or node.value.elts
+        elif target is not None:
+            node.value = self._cast(target, node.value)
+        self.generic_visit(node)
+        return node
+
+    def _cast(self, target: ast.expr, value: ast.expr) -> ast.expr:
+        """``value`` as the type of an element; a kernel scalar has its conversion already."""
+        key = self._finder.key(target)
+        if key not in self._locals or key in self._finder.body.assigned:
+            return value
+        finder = self._finder
+        dtype = finder.dtype(key)
+        if np.dtype(dtype).kind in "iu" and isinstance(value, ast.BinOp) and _is_float(finder.unit, value):
+            raise _fraction_lost(Span.of(value, finder.facts.file), dtype)
+        keeps = finder.keeps(key)
+        if keeps and isinstance(value, ast.Call):
+            value.args = [self._kept(argument, key, dtype, keeps) for argument in value.args]
+        elif keeps and isinstance(value, ast.IfExp):
+            value.body, value.orelse = (self._kept(each, key, dtype, keeps) for each in (value.body, value.orelse))
+        elif keeps:
+            return self._kept(value, key, dtype, keeps)
+        return self._converted(value, finder.unit.element_cast(dtype), f"_as_{dtype}")
+
+    def _kept(self, value: ast.expr, key: str, dtype: str, keeps: Literal["min", "max"]) -> ast.expr:
+        """``value``, of which and an element the least or greatest is kept, as the type of that; the element as it is."""
+        if self._finder.key(value) == key:
+            return value
+        return self._converted(value, self._finder.unit.element_cast(dtype, keeps), f"_{keeps}_{dtype}")
+
+    def _converted(self, value: ast.expr, conversion: Cast, wish: str) -> ast.expr:
+        name = self._finder.body.names.add(conversion, wish)
+        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [value], []), value)
+
+
+def _is_float(unit: Unit, node: ast.expr) -> bool:
+    """Whether an expression of a body is surely a float, by its literals, scalar arguments and arrays."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, float)
+        case ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name)):
+            return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind == "f"
+        case ast.BinOp(left=left, op=op, right=right):
+            return isinstance(op, ast.Div) or _is_float(unit, left) or _is_float(unit, right)
+        case ast.UnaryOp(operand=operand):
+            return not isinstance(node.op, ast.Not) and _is_float(unit, operand)
+        case ast.IfExp(body=body, orelse=orelse):
+            return _is_float(unit, body) or _is_float(unit, orelse)
+    return False
+
+
+def _fraction_lost(span: Span, dtype: str) -> KernelTypeError:
+    return KernelTypeError(
+        f"floats are combined in elements of type {dtype}, where Python drops the fraction after each iteration",
+        span,
+        hint="use an array of floats, or make an integer of what is combined: int(...)",
+    )

@@ -1,0 +1,123 @@
+"""``round(x, digits)``: CPython rounds its floats once, NumPy scales, rounds and scales back. So whose a number is matters."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from qgraph import language
+from qgraph.frontend.checks.zero_division import assigned, is_range
+from qgraph.frontend.names.bindings import Binding, Gone, HostExpr, LeafRef, Private, ScalarRef, SlotRef, Value, ViewRef
+from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.scope import Scope
+from qgraph.ir.program import ScalarType
+
+# Whose a number may be: "python", "numpy", or "" where that is not known.
+_Owners = frozenset[str]
+_PYTHON: _Owners = frozenset({"python"})
+_NUMPY: _Owners = frozenset({"numpy"})
+_UNKNOWN: _Owners = frozenset({""})
+
+
+def rounding_word(unit: Unit, scope: Scope, number: ast.expr) -> object:
+    """What rounds ``number`` to some digits: ``round`` as NumPy's numbers have it, or one of ``language``."""
+    owners = _Owner(unit, scope).of(number)
+    if owners == _NUMPY:
+        return round
+    return language.round_python if owners == _PYTHON else language.round_either
+
+
+class _Owner:
+    """Whose the numbers of a function are: a name is what is assigned to it anywhere."""
+
+    def __init__(self, unit: Unit, scope: Scope) -> None:
+        self._unit = unit
+        self._scope = scope
+        # Names that are being looked at: one that depends on itself is what its other assignments are.
+        self._seen: set[str] = set()
+
+    def of(self, node: ast.expr) -> _Owners:
+        match node:
+            case ast.Constant() | ast.Compare():
+                return _PYTHON
+            case ast.Name():
+                return self._name(node)
+            case ast.Subscript():
+                return self._part(node)
+            case ast.Attribute():
+                bound = self._scope.static(node)
+                return self._bound(bound) if bound is not None else self.of(node.value)
+            case ast.BinOp(left=left, right=right):
+                return self._met([left, right])
+            case ast.UnaryOp(operand=operand):
+                return self.of(operand)
+            case ast.IfExp(body=body, orelse=orelse):
+                return self.of(body) | self.of(orelse)
+            case ast.Call():
+                return self._call(node)
+        return _UNKNOWN
+
+    def _met(self, nodes: Iterable[ast.expr]) -> _Owners:
+        """What an operation gives: a number of NumPy where any operand is one."""
+        each = [owners for owners in map(self.of, nodes) if owners]
+        if _NUMPY in each:
+            return _NUMPY
+        return frozenset().union(*each)
+
+    def _part(self, node: ast.Subscript) -> _Owners:
+        bound = self._scope.static(node)
+        if bound is not None:
+            return self._bound(bound)
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+            return _PYTHON
+        base = self._scope.static(node.value)
+        return _NUMPY if isinstance(base, ViewRef) or (isinstance(base, LeafRef) and base.is_array) else _UNKNOWN
+
+    def _call(self, node: ast.Call) -> _Owners:
+        bound = self._scope.static(node.func)
+        function = bound.value if isinstance(bound, Value) else None
+        if any(function is each for each in (abs, min, max, round)) and node.args:
+            return frozenset().union(*map(self.of, node.args if function in (min, max) else node.args[:1]))
+        if function in (float, int, len) or getattr(function, "__module__", None) == math.__name__:
+            return _PYTHON
+        is_numpy = isinstance(function, np.ufunc) or (isinstance(function, type) and issubclass(function, np.generic))
+        return _NUMPY if is_numpy or (getattr(function, "__module__", None) or "").startswith("numpy") else _UNKNOWN
+
+    def _name(self, node: ast.Name) -> _Owners:
+        bound = self._scope.names.get(node.id)
+        source = self._scope.source
+        local = node.id in source.function.__code__.co_varnames
+        if not isinstance(bound, (Private, ScalarRef, Gone)) and not (bound is None and local):
+            return self._bound(self._scope.lookup(node))
+        if node.id in self._seen:
+            return frozenset()
+        self._seen.add(node.id)
+        values = list(assigned(source.tree, node.id))
+        if not values or node.id in source.signature.parameters:
+            return _UNKNOWN
+        owners = [
+            _UNKNOWN if value is None else _PYTHON if is_range(self._scope, value) else self.of(value) for value in values
+        ]
+        self._seen.discard(node.id)
+        return frozenset().union(*owners)
+
+    def _bound(self, bound: Binding) -> _Owners:
+        match bound:
+            case LeafRef(leaf=leaf):
+                return _PYTHON if isinstance(leaf.type, ScalarType) and leaf.type.weak else _NUMPY
+            case ViewRef():
+                return _NUMPY
+            case SlotRef():
+                return _PYTHON
+            case Value(value=value):
+                return _NUMPY if isinstance(value, np.generic) else _PYTHON
+            case HostExpr(expr=expr):
+                leaves = (
+                    self._unit.leaves[n.id] for n in ast.walk(expr) if isinstance(n, ast.Name) and n.id in self._unit.leaves
+                )
+                owners = {self._bound(LeafRef(leaf)) for leaf in leaves if isinstance(leaf.type, ScalarType)}
+                return _NUMPY if _NUMPY in owners else _PYTHON
+        return _UNKNOWN

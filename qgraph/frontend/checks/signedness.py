@@ -1,0 +1,262 @@
+"""uint64 with int64: NumPy makes a float64 of two elements, and 64-bit code has no integer for both. Refused by name.
+
+A Python int has no such trouble: it takes the other's type. So what is looked for is where numbers come from. That tells, too,
+where a negative int64 may be the least of elements without a sign.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from qgraph import language
+from qgraph.errors import KernelTypeError
+from qgraph.frontend.inference.source_text import user_text
+from qgraph.ir.program import ArrayType, Cast, Function, Program, ScalarType, Task
+from qgraph.source import Span
+
+# Where a number comes from: "unsigned" is uint64, "signed" int64, "narrow" a signed type that is narrower, "python" a literal,
+# and "negative" besides if it is less than 0.
+Kinds = frozenset[str]
+_NOTHING: Kinds = frozenset()
+_FLOAT: Kinds = frozenset({"float"})
+_DTYPES = {"uint64": "unsigned", "int64": "signed", "int8": "narrow", "int16": "narrow", "int32": "narrow"}
+_TURNS = 4
+
+
+def refuse_mixed_signs(program: Program) -> None:
+    """Raise where a uint64 meets an int64 that is no Python int.
+
+    Raises:
+        KernelTypeError: at the operation, or at the kernel scalar that is both.
+    """
+    types = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
+    paths = {leaf.name: leaf.path for leaf in program.arrays_and_scalars}
+    names = [value for task in program.tasks() for value in task.names.values()]
+    made = any(value is np.uint64 or isinstance(value, np.uint64) or _keeps(value) for value in names)
+    if not made and not any(type_.dtype == "uint64" for type_ in types.values()):
+        return
+    scalars: dict[str, Kinds] = {}
+    # A scalar may be assigned after its use, in a loop around both.
+    for _ in range(_TURNS):
+        before = dict(scalars)
+        for task in program.tasks():
+            _Signs(task, types, scalars, paths).run()
+        if scalars == before:
+            break
+
+
+def _keeps(value: object) -> bool:
+    """Whether a global of a body keeps the least of elements and other numbers."""
+    return value is language.atomic_min or (isinstance(value, Cast) and value.keeps == "min")
+
+
+def _of_dtype(dtype: str) -> Kinds:
+    if dtype.startswith(("float", "complex")):
+        return _FLOAT
+    return frozenset({_DTYPES[dtype]}) if dtype in _DTYPES else _NOTHING
+
+
+def _of_type(type_: ArrayType | ScalarType) -> Kinds:
+    weak = isinstance(type_, ScalarType) and type_.weak and type_.dtype == "int64"
+    return frozenset({"python"}) if weak else _of_dtype(type_.dtype)
+
+
+def _settled(kinds: Kinds) -> Kinds:
+    """What a variable is that holds numbers of all ``kinds`` at some time."""
+    kinds -= {"negative"}
+    if "float" in kinds:
+        return _FLOAT
+    if {"python", "narrow"} <= kinds:
+        return frozenset({"signed"}) | (kinds & {"unsigned"})
+    return kinds - {"python"} or kinds
+
+
+def _is_natural(node: ast.expr) -> bool:
+    """Whether an integer is not negative, whatever its operands are: a remainder or a mask of a literal that is not."""
+    match node:
+        case ast.BinOp(op=ast.Mod() | ast.BitAnd(), right=ast.Constant(value=int(literal))):
+            return literal >= 0
+    return False
+
+
+class _Signs:
+    """One task, or a function that it calls: names and what they hold, whatever the path."""
+
+    def __init__(
+        self, task: Task, types: Mapping[str, ArrayType | ScalarType], scalars: dict[str, Kinds], paths: Mapping[str, str]
+    ) -> None:
+        self._task = task
+        self._types = types
+        self._paths = paths
+        leaves = {name: _of_type(type_) for name, type_ in types.items()}
+        self._scalars = scalars
+        self._slots = {name: slot.name for name, slot in (*task.scalars, *task.results)}
+        self._slots |= {v.local: v.slot.name for r in task.reductions for v in r.variables if v.slot is not None}
+        self._env = dict(leaves)
+        for selection in task.selections:
+            self._env[selection.local] = leaves.get(selection.leaves[0], _NOTHING)
+        self._names: Mapping[str, object] = task.names
+        self._file = task.span.file
+        self._returned: Kinds = _NOTHING
+
+    def run(self) -> None:
+        """Look at every operation; note what is assigned to kernel scalars."""
+        for name, slot in self._slots.items():
+            self._env[name] = self._scalars.get(slot, _NOTHING)
+        self._block(self._task.body)
+        for name, slot in self._slots.items():
+            self._scalars[slot] = self._scalars.get(slot, _NOTHING) | self._env[name]
+
+    def _block(self, statements: Iterable[ast.stmt]) -> None:
+        statements = list(statements)
+        # Twice: what an iteration assigns, the next one reads.
+        for _ in range(2):
+            for node in statements:
+                self._statement(node)
+
+    def _statement(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Assign():
+                kinds = self._of(node.value)
+                for target in node.targets:
+                    self._assign(target, node.value, kinds)
+            case ast.AugAssign():
+                if isinstance(node.target, ast.Subscript) and not isinstance(node.op, ast.FloorDiv | ast.Mod):
+                    # The element keeps its type: sums and products are right in the bits that it has.
+                    self._of(node.target.slice)
+                    self._of(node.value)
+                else:
+                    self._assign(node.target, node.value, self._meet([node.target, node.value], node))
+            case ast.Return():
+                self._returned |= _NOTHING if node.value is None else self._of(node.value)
+            case _:
+                for child in ast.iter_child_nodes(node):
+                    if isinstance(child, ast.expr):
+                        self._of(child)
+                    elif isinstance(child, ast.stmt):
+                        self._statement(child)
+
+    def _assign(self, target: ast.expr, value: ast.expr, kinds: Kinds) -> None:
+        if isinstance(target, ast.Tuple):
+            alike = isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts)
+            for position, part in enumerate(target.elts):
+                inner = value.elts[position] if alike and isinstance(value, ast.Tuple) else value
+                self._assign(part, inner, self._of(inner) if alike else _NOTHING)
+        elif isinstance(target, ast.Name):
+            held = self._env.get(target.id, _NOTHING) | kinds
+            if target.id in self._slots and {"unsigned", "signed"} <= _settled(held):
+                raise _mixed("a kernel scalar is a uint64 on one line and an int64 on another", Span.of(target, self._file))
+            if target.id in self._slots and {"unsigned", "negative"} <= held:
+                raise KernelTypeError(
+                    "a kernel scalar is a uint64 on one line and a negative number on another",
+                    Span.of(target, self._file),
+                    hint="a uint64 has no sign: take a positive number, np.float64(u) or np.int64(u)",
+                )
+            self._env[target.id] = held
+
+    def _of(self, node: ast.expr) -> Kinds:
+        match node:
+            case ast.Name():
+                known = self._names.get(node.id)
+                kinds = _of_dtype(known.dtype.name) if isinstance(known, np.generic) else self._env.get(node.id, _NOTHING)
+                return _settled(kinds)
+            case ast.Constant():
+                return _FLOAT if isinstance(node.value, float) else frozenset({"python"})
+            case ast.Attribute():
+                return _NOTHING
+            case ast.Call():
+                return self._call(node)
+            case ast.BinOp():
+                return self._meet([node.left, node.right], node)
+            case ast.IfExp():
+                self._of(node.test)
+                return self._meet([node.body, node.orelse], node)
+            case _:
+                return self._of_parts(node)
+
+    def _of_parts(self, node: ast.expr) -> Kinds:
+        parts = [self._of(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            return parts[0] | {"negative"}
+        if isinstance(node, ast.Subscript) or (isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)):
+            return parts[0]
+        return _NOTHING
+
+    def _call(self, node: ast.Call) -> Kinds:
+        arguments = [self._of(argument) for argument in node.args]
+        function = self._names.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        self._refuse_negative(function, node.args)
+        match function:
+            case Function():
+                return self._inside(function, arguments)
+            case Cast():
+                return arguments[0]
+            case np.ufunc() if len(arguments) > 1:
+                return self._meet(node.args, node)
+        if function is float or getattr(function, "__module__", None) == "math":
+            return _FLOAT
+        if function is min or function is max:
+            return self._meet(node.args, node)
+        if any(function is word for word in (abs, language.divisor, language.shift_count, language.step)) and arguments:
+            return arguments[0]
+        if isinstance(function, type) and issubclass(function, np.number):
+            return _of_dtype(np.dtype(function).name)
+        return _NOTHING
+
+    def _refuse_negative(self, function: object, arguments: Sequence[ast.expr]) -> None:
+        """Raise where an int64 that is no Python integer may be the least of it and elements without a sign."""
+        dtype = ""
+        if isinstance(function, Cast) and function.keeps == "min":
+            dtype = function.dtype
+        elif function is language.atomic_min and isinstance(arguments[0], ast.Name) and arguments[0].id in self._types:
+            dtype = self._types[arguments[0].id].dtype
+        if not dtype.startswith("uint"):
+            return
+        value = arguments[-1]
+        kinds = self._env.get(value.id, _NOTHING) if isinstance(value, ast.Name) else self._of(value)
+        if kinds == {"signed"} and not _is_natural(value):
+            raise KernelTypeError(
+                f"the least of elements of type {dtype} and `{user_text(value, self._paths)}`, an int64, which may be negative",
+                Span.of(value, self._file),
+                hint=f"convert it, np.{dtype}(...), or use an array with a sign",
+            )
+
+    def _inside(self, function: Function, arguments: list[Kinds]) -> Kinds:
+        """What a function returns; its parameters are what was passed, and leaves of the same names."""
+        outer = self._env, self._names, self._file, self._returned, self._slots
+        parameters = [parameter.arg for parameter in function.tree.args.args]
+        self._env = dict(zip(parameters, arguments, strict=False))
+        self._names, self._file, self._returned, self._slots = function.names, function.file, _NOTHING, {}
+        self._block(function.tree.body)
+        result = _settled(self._returned)
+        self._env, self._names, self._file, self._returned, self._slots = outer
+        return result
+
+    def _meet(self, operands: Sequence[ast.expr], node: ast.expr | ast.stmt) -> Kinds:
+        """What an operation gives."""
+        each = [self._of(operand) for operand in operands]
+        if _FLOAT in each or isinstance(getattr(node, "op", None), ast.Div):
+            return _FLOAT
+        if isinstance(getattr(node, "op", None), ast.Pow):
+            # Integers to an integer power have the type of the base.
+            return each[0]
+        kinds = frozenset().union(*each) - {"negative"}
+        if {"unsigned", "signed"} <= kinds:
+            unsigned = next(user_text(part, self._paths) for part, of in zip(operands, each, strict=True) if "unsigned" in of)
+            signed = next(user_text(part, self._paths) for part, of in zip(operands, each, strict=True) if "signed" in of)
+            raise _mixed(f"`{unsigned}` is a uint64 and `{signed}` an int64", Span.of(node, self._file))
+        if {"unsigned", "narrow"} <= kinds:
+            return _FLOAT
+        # Of a narrow type and int64 comes int64; a Python int takes the other's type.
+        return kinds - {"narrow", "python"} if kinds & {"unsigned", "signed"} else kinds - {"python"} or kinds
+
+
+def _mixed(found: str, span: Span) -> KernelTypeError:
+    return KernelTypeError(
+        f"{found}: NumPy makes float64 of the two, since no integer of 64 bits holds both",
+        span,
+        hint="convert one of them: np.float64(u) as NumPy does, np.int64(u), or np.uint64(k)",
+    )

@@ -1,0 +1,378 @@
+"""Every access to an array that a parallel loop makes, in program order, with its indices as symbolic integers.
+
+A walk over the statements of the body with an environment: what each private name holds (an integer, a view of an array, a
+tuple). ``symbolic_eval.py`` tells what expressions are, ``call_effects.py`` what calls are.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from qgraph import language
+from qgraph.frontend.dependence.call_effects import Caller
+from qgraph.frontend.dependence.induction_variables import Induction, iterations_before, iterations_of, may_leave
+from qgraph.frontend.facts.abstract_values import (
+    UNKNOWN,
+    Env,
+    Value,
+    condition_of,
+    integer,
+    join,
+    join_envs,
+    vague,
+    views_in,
+)
+from qgraph.frontend.facts.loop_facts import Accesses, Axis, LoopFacts
+from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.polyhedral.questions import Variable
+from qgraph.polyhedral.symbolic_integers import FALSE, ONE, UNDECIDED, ZERO, Condition, Poly, Symbol, all_of, any_of
+
+T = TypeVar("T")
+
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+    ast.MatMult: "@",
+}
+_OF_NUMBERS = (min, max, abs, len, round, language.wrapped, language.at_least, language.trip_count, language.in_place)
+
+
+def collect(facts: LoopFacts) -> Accesses:
+    """All accesses of a loop to its array leaves. Two walks: the first finds which arrays the loop leaves unchanged."""
+    everything = frozenset(facts.same.get(leaf, leaf) for leaf in facts.ndim)
+    first = _walk(facts, everything, frozenset(), texts=False)
+    written = frozenset(facts.same.get(leaf, leaf) for leaf in first.written)
+    return _walk(facts, written, _counters(facts, first))
+
+
+def _walk(facts: LoopFacts, written: frozenset[str], counters: frozenset[str], *, texts: bool = True) -> Accesses:
+    walker = _Walker(facts, written, counters, texts=texts)
+    variables = tuple(walker.axis(at, axis) for at, axis in enumerate(facts.axes))
+    walker.axes = variables
+    symbols = [integer(variable.number) for variable in variables]
+    for axis, value in zip(facts.axes, symbols, strict=True):
+        walker.env[axis.variable] = value
+    if facts.index_tuple:
+        # An ndrange of one axis yields the integer itself.
+        walker.env[facts.index_tuple] = symbols[0] if len(symbols) == 1 else Value(items=tuple(symbols))
+    starts = []
+    for statement in facts.body:
+        starts.append(len(walker.accesses))
+        walker.statement(statement)
+    return Accesses(variables, tuple(walker.accesses), tuple(starts))
+
+
+def _counters(facts: LoopFacts, touched: Accesses) -> frozenset[str]:
+    """Arrays in one element of which one atomic statement counts, and which nothing else touches."""
+    found: dict[str, set[int]] = {}
+    for access in touched.all:
+        indices = access.reach.indices
+        one = access.kind == "atomic" and indices is not None and not any(at is None or at.varies for at in indices)
+        found.setdefault(facts.same.get(access.array, access.array), set()).add(id(access.node) if one else 0)
+    return frozenset(array for array, nodes in found.items() if len(nodes) == 1 and 0 not in nodes)
+
+
+class _Walker(Caller):
+    # Statements, and the loops inside the iteration.
+
+    def axis(self, at: int, axis: Axis) -> Variable:
+        """An axis as a variable; a bound that is no known integer limits nothing."""
+        symbol = Symbol.of(f"{axis.variable}@{at}", "variable")
+        if axis.bounds:
+            return Variable(symbol, *axis.bounds)
+        start, stop, step = (self.bound(node) for node in (axis.start, axis.stop, axis.step))
+        self.accesses.clear()  # Bounds are read before the loop, not in it.
+        return Variable(symbol, start, stop, step or _UNKNOWN_STEP)
+
+    def bound(self, node: ast.expr) -> Poly | None:
+        """A bound of a loop, where it is an integer that does not change meanwhile."""
+        return self.use(node).invariant
+
+    # --- statements ---
+
+    def statement(self, node: ast.stmt) -> None:
+        _STATEMENTS.get(type(node), _Walker.anything)(self, node)
+
+    def annotated(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.store(node.target, self.expression(node.value), node.value)
+
+    def if_statement(self, node: ast.If) -> None:
+        self.branches([node.body, node.orelse], condition_of(self.use(node.test)))
+
+    def while_loop(self, node: ast.While) -> None:
+        self.repeat(node.body, test_=node.test)
+        self.branches([node.orelse, []])
+
+    def leave(self, node: ast.Break | ast.Continue | ast.Return) -> None:
+        """What follows does not happen."""
+        if isinstance(node, ast.Return):
+            value = UNKNOWN if node.value is None else self.expression(node.value)
+            # Outside a loop its variable means nothing.
+            inside = len(self.loops) > self.frame.loops
+            self.frame.returned.append((UNDECIDED if inside else self.path, vague([value]) if inside else value))
+        self.path = FALSE
+
+    def bare(self, node: ast.Expr) -> None:
+        self.unused = node.value
+        self.expression(node.value)
+
+    def branches(self, bodies: Sequence[Sequence[ast.stmt]], when: Condition = UNDECIDED) -> None:
+        """Alternatives: of two, the first runs ``when``, and the second where not."""
+        before, path = self.env, self.path
+        ends: list[tuple[Env, Condition]] = []
+        left = False
+        for body, chosen in zip(bodies, [when, *(when.negated() for _ in bodies[1:])], strict=True):
+            self.env, self.path = dict(before), all_of(path, chosen)
+            entered = self.path
+            self.block(body)
+            left = left or self.path is not entered
+            ends.append((self.env, self.path))
+        self.path = any_of(*(end for _, end in ends)) if left else path
+        # What a path holds that ends here nobody sees.
+        alive = [env for env, end in ends if end != FALSE] or [env for env, _ in ends]
+        self.env = alive[-1]
+        for env in reversed(alive[:-1]):
+            self.env = join_envs(env, self.env, when if len(alive) == 2 == len(bodies) else UNDECIDED)
+
+    def match(self, node: ast.Match) -> None:
+        subject = self.use(node.subject)
+        outer = self.path
+        for name in names_assigned(case.pattern for case in node.cases):
+            self.env[name] = vague([subject])
+        for case in node.cases:
+            if case.guard is not None:
+                self.guarded(case.guard)
+        self.branches([case.body for case in node.cases] + [[]])
+        self.path = all_of(outer, UNDECIDED) if any(_escapes(case.body) for case in node.cases) else outer
+
+    def assign(self, node: ast.Assign) -> None:
+        change = self.minimum_update(node)
+        if change is not None:
+            sign, operand = change
+            self.use(operand)
+            self.update(node, node.targets[0], sign)
+            return
+        value = self.expression(node.value)
+        for target in node.targets:
+            self.store(target, value, node.value)
+
+    def minimum_update(self, node: ast.Assign) -> tuple[str, ast.expr] | None:
+        """("min" or "max", e) of ``a[k] = min(a[k], e)``."""
+        target = node.targets[0]
+        if len(node.targets) != 1 or not isinstance(target, ast.Subscript) or not isinstance(node.value, ast.Call):
+            return None
+        call = node.value
+        function = self.resolve(call.func)
+        sign = "min" if function is min else "max" if function is max else ""
+        if not sign or len(call.args) != 2 or call.keywords or not self.is_repeatable(target):
+            return None
+        text = ast.unparse(target)
+        others = [argument for argument in call.args if ast.unparse(argument) != text]
+        return (sign, others[0]) if len(others) == 1 else None
+
+    def is_repeatable(self, node: ast.AST) -> bool:
+        """Whether evaluating ``node`` twice is the same as once: it assigns nothing, and calls only functions of numbers."""
+        calls = (child for child in ast.walk(node) if isinstance(child, ast.Call | ast.NamedExpr))
+        return all(isinstance(call, ast.Call) and _is_of_numbers(self.resolve(call.func)) for call in calls)
+
+    def augmented(self, node: ast.AugAssign) -> None:
+        sign = _OPERATORS[type(node.op)]
+        if isinstance(node.target, ast.Name):
+            old = self.name(node.target)
+            if views_in([old]):  # In place, on the array that the name stands for.
+                self.use(node.value)
+                self.record_all(old, "read", node.target)
+                self.record_all(old, "write", node.target)
+            else:
+                self.env[node.target.id] = self.binary(node.op, old, self.use(node.value))
+            return
+        self.use(node.value)
+        if isinstance(node.target, ast.Subscript):
+            self.update(node, node.target, sign)
+        else:
+            self.use(node.target)
+            self.store(node.target, UNKNOWN, node.value)
+
+    def update(self, node: ast.AugAssign | ast.Assign, target: ast.expr, sign: str) -> None:
+        assert isinstance(target, ast.Subscript)
+        value = self.subscript(target)
+        views = views_in([value])
+        for view in sorted(views, key=repr):
+            if view.is_element:
+                self.record(view, "update", node, sign, maybe=len(views) > 1)
+            else:
+                self.record(view, "read", target, maybe=len(views) > 1)
+                self.record(view, "write", target, maybe=len(views) > 1)
+
+    def for_loop(self, node: ast.For) -> None:
+        targets, bounded = self.iterate(node.iter, node.target)
+        outer = self.loops
+        self.loops = outer + targets
+        self.repeat(node.body, target=node.target, value=self.iterated, sure=bounded, counted=targets)
+        self.loops = outer
+        self.branches([node.orelse, []])
+
+    iterated: Value = UNKNOWN
+
+    def repeat(
+        self,
+        body: Sequence[ast.stmt],
+        *,
+        test_: ast.expr | None = None,
+        target: ast.expr | None = None,
+        value: Value = UNKNOWN,
+        sure: bool = False,
+        counted: Sequence[Variable] = (),
+    ) -> None:
+        """A loop inside the iteration. Names that it assigns are unknown at its head, views being all they may become.
+
+        What grows by the same number in each iteration of a loop of ``counted`` variables is known.
+        """
+        sure = sure and not may_leave(body)
+        returns = any(isinstance(child, ast.Return) for statement in body for child in ast.walk(statement))
+        changed = names_assigned(body).keys() | (names_assigned([test_]).keys() if test_ is not None else frozenset())
+        head = {name: vague([held]) if name in changed else held for name, held in self.env.items()}
+        grown = self.grown(body, counted, target) if sure and counted and target is not None else {}
+        path, count, counter = self.path, len(self.accesses), self.counter
+        while True:
+            self.env = {**head, **{name: held for name, (held, _) in grown.items()}}
+            self.path = path if sure else all_of(path, UNDECIDED)
+            if test_ is not None:
+                self.use(test_)
+            if target is not None:
+                self.store(target, value, target)
+            self.block(body)
+            self.path = path
+            end = {name: vague([self.env.get(name, UNKNOWN)]) for name in changed}
+            after = {**head, **{name: join(held, head.get(name, UNKNOWN)) for name, held in end.items()}}
+            if all(views_in([after[name]]) <= views_in([head.get(name, UNKNOWN)]) for name in changed):
+                break
+            # A view reaches the head that was not there: walk again with it.
+            head = after
+            del self.accesses[count:]
+            self.counter = counter
+        if returns:
+            self.path = all_of(path, UNDECIDED)
+        self.env = {**after, **{name: last for name, (_, last) in grown.items()}}
+        if target is not None:
+            for name in names_assigned([target]):
+                self.env[name] = vague([self.env.get(name, UNKNOWN), value])
+
+    def grown(
+        self, body: Sequence[ast.stmt], variables: Sequence[Variable], target: ast.expr
+    ) -> dict[str, tuple[Value, Value]]:
+        """Names that each iteration of the loop of ``variables`` adds one number to: what they are in it, and after it."""
+        before, many = iterations_before(variables), iterations_of(variables)
+        if before is None or many is None:
+            return {}
+        added = Induction(body, target, self.expression_aside, self.iterations_aside).growth()
+        found: dict[str, tuple[Value, Value]] = {}
+        for name, by in added.items():
+            start = self.env.get(name, UNKNOWN).poly
+            if by is not None and start is not None:
+                found[name] = integer(start + before * by), integer(start + many * by)
+        return found
+
+    def expression_aside(self, node: ast.expr, more: Env) -> Value:
+        """What ``node`` is where names hold ``more`` as well."""
+        return self.aside(more, lambda: self.expression(node))
+
+    def iterations_aside(self, node: ast.For, more: Env) -> Poly | None:
+        """How many iterations a loop has where names hold ``more`` as well, if that is known."""
+        variables, bounded = self.aside(more, lambda: self.iterate(node.iter, node.target))
+        return iterations_of(variables) if variables and bounded else None
+
+    def aside(self, more: Env, look: Callable[[], T]) -> T:
+        """What ``look`` finds; the accesses and the loops that it meets do not count."""
+        accesses, counter, env = len(self.accesses), self.counter, self.env
+        self.env = {**env, **more}
+        found = look()
+        del self.accesses[accesses:]
+        self.counter, self.env = counter, env
+        return found
+
+    def iterate(self, node: ast.expr, target: ast.expr) -> tuple[tuple[Variable, ...], bool]:
+        """The variables of an inner loop and whether it is known to run; ``iterated`` is what its target holds."""
+        function = self.resolve(node.func) if isinstance(node, ast.Call) else None
+        self.iterated = UNKNOWN
+        if isinstance(node, ast.Call) and not node.keywords:
+            if function in (language.serial, language.parallel) and len(node.args) == 1:
+                return self.iterate(node.args[0], target)
+            starred = any(isinstance(argument, ast.Starred) for argument in node.args)
+            if function is range and not starred and 1 <= len(node.args) <= 3:
+                return self.ranges([node.args], target)
+            if function is language.ndrange and not starred:
+                axes = [list(argument.elts) if isinstance(argument, ast.Tuple) else [argument] for argument in node.args]
+                if all(1 <= len(axis) <= 2 for axis in axes):
+                    return self.ranges(axes, target)
+        value = self.expression(node)
+        self.iterated = self.element_of(value, node)
+        return (), bool(value.items)
+
+    def ranges(self, axes: Sequence[Sequence[ast.expr]], target: ast.expr) -> tuple[tuple[Variable, ...], bool]:
+        """The variables of ``range(...)``, or of an ``ndrange`` of several axes."""
+        variables: list[Variable] = []
+        values: list[Value] = []
+        sure = True
+        for axis in axes:
+            bounds = [self.bound(bound) for bound in axis]
+            start, stop = (ZERO, bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
+            step = bounds[2] if len(bounds) == 3 else ONE
+            self.counter += 1
+            name = target.id if isinstance(target, ast.Name) else "_"
+            if step is None or step.varies:
+                values.append(UNKNOWN)
+                sure = False
+                continue
+            variable = Variable(Symbol.of(f"{name}@{self.counter}", "variable"), start, stop, step)
+            sure = sure and start is not None and stop is not None
+            variables.append(variable)
+            values.append(integer(variable.number))
+        self.iterated = values[0] if len(values) == 1 else Value(items=tuple(values))
+        return tuple(variables), sure
+
+
+_STATEMENTS: dict[type[ast.stmt], Callable[[_Walker, Any], None]] = {
+    ast.Assign: _Walker.assign,
+    ast.AugAssign: _Walker.augmented,
+    ast.AnnAssign: _Walker.annotated,
+    ast.If: _Walker.if_statement,
+    ast.For: _Walker.for_loop,
+    ast.While: _Walker.while_loop,
+    ast.Match: _Walker.match,
+    ast.Return: _Walker.leave,
+    ast.Break: _Walker.leave,
+    ast.Continue: _Walker.leave,
+    ast.Expr: _Walker.bare,
+}
+# --- helpers of the walk -----------------------------------------------------------------------------------------------
+
+
+# A step of which nothing is known: a symbol of its own.
+_UNKNOWN_STEP = Poly.symbol("a step", "device")
+
+
+def _escapes(body: Sequence[ast.stmt]) -> bool:
+    return any(isinstance(child, ast.Break | ast.Continue | ast.Return) for each in body for child in ast.walk(each))
+
+
+def _is_of_numbers(function: object) -> bool:
+    """Whether a function makes a number of numbers, and does nothing else."""
+    if isinstance(function, np.ufunc) or (isinstance(function, type) and issubclass(function, (int, float, np.generic))):
+        return True
+    return getattr(function, "__module__", None) == "math" or any(function is known for known in _OF_NUMBERS)

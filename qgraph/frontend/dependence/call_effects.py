@@ -1,0 +1,251 @@
+"""What a call in a loop's body is, and does to arrays: it is followed where its body or its meaning is known."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import operator
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from qgraph import language
+from qgraph.frontend.dependence.symbolic_eval import Evaluator, Frame
+from qgraph.frontend.facts.abstract_values import (
+    UNKNOWN,
+    Env,
+    Value,
+    integer,
+    is_integral,
+    join,
+    opaque,
+    part_of,
+    vague,
+    views_in,
+)
+from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.ir.program import Function
+from qgraph.polyhedral.symbolic_integers import (
+    ONE,
+    ZERO,
+    Poly,
+    Symbol,
+    floor_div,
+    maximum,
+    minimum,
+    modulo,
+    not_negative,
+    select,
+)
+from qgraph.source import Span
+
+# Deeper calls are not followed: what they are given is then accessed "somewhere".
+_MAX_DEPTH = 12
+_READING_METHODS = frozenset(
+    {"sum", "min", "max", "mean", "any", "all", "dot", "copy", "item", "std", "var", "prod", "argmin", "argmax", "astype"}
+)
+_WRITING_FUNCTIONS = frozenset({"copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis"})
+_ELEMENTWISE_MODULES = ("math", "cmath", "builtins", "operator", "_operator")
+
+
+class Caller(Evaluator):
+    """An environment in which calls have values, too; what statements do is still open."""
+
+    def call(self, node: ast.Call) -> Value:
+        """A call: followed if its body or its meaning is known."""
+        function = self.resolve(node.func)
+        if any(function is atomic for atomic in language.ATOMICS) and not node.keywords and len(node.args) >= 3:
+            return self.atomic(node, function)
+        arguments = [self.expression(argument) for argument in node.args]
+        named = {keyword.arg or "**": self.expression(keyword.value) for keyword in node.keywords}
+        values = [*arguments, *named.values()]
+        if isinstance(function, Function) and self.depth < _MAX_DEPTH:
+            starred = any(isinstance(argument, ast.Starred) for argument in node.args)
+            if not starred and "**" not in named:
+                return self.inline(node, function, arguments, named)
+        known = self.of_index(function, arguments)
+        if known is not None:
+            return known
+        if isinstance(node.func, ast.Attribute):
+            return self.method(node, node.func, values)
+        if _is_pure(function):
+            return self.pure(node, function, arguments, named)
+        # Whatever else it is, it may do anything to the parts of arrays that it is given, and gives back what it was given.
+        for value in values:
+            self.record_all(value, "read", node, region=True)
+            self.record_all(value, "write", node, region=True)
+        return part_of(values)
+
+    def of_index(self, function: object, arguments: Sequence[Value]) -> Value | None:
+        """What the words are that the frontend writes around indices, and ``len``; None for other functions."""
+        if function is language.at_least:
+            return replace(arguments[0], natural=True)
+        if any(function is word for word in (language.divisor, language.shift_count, language.step)):
+            return arguments[0]
+        if function is language.wrapped:
+            return self.wrapped(arguments[0], arguments[1].poly)
+        if function is len and len(arguments) == 1:
+            return self.length(arguments[0])
+        return None
+
+    def wrapped(self, index: Value, size: Poly | None) -> Value:
+        """An index that counts from the end where it is negative, if it is known which."""
+        if index.natural or self.is_natural(index.poly):
+            return replace(index, natural=True)
+        if index.poly is None or size is None:
+            return UNKNOWN
+        if self.is_natural(Poly.const(-1) - index.poly):
+            return integer(index.poly + size)
+        found = select(not_negative(index.poly), index.poly, index.poly + size)
+        return UNKNOWN if found is None else integer(found)
+
+    def pure(self, node: ast.Call, function: object, arguments: list[Value], named: dict[str, Value]) -> Value:
+        """A function of NumPy, math or Python: reads its arguments, writes those meant for output."""
+        outputs = [named["out"]] if "out" in named else []
+        if isinstance(function, np.ufunc):
+            outputs += arguments[function.nin :]
+        if getattr(function, "__name__", "") in _WRITING_FUNCTIONS:
+            outputs += arguments[:1]
+        values = [*arguments, *named.values()]
+        for value in values:
+            self.record_all(value, "read", node)
+        for value in outputs:
+            self.record_all(value, "write", node)
+        known = self.of_integers(function, arguments) if not named else None
+        if known is not None:
+            return known
+        views = views_in(values)
+        if views:  # A reshaped array is still the array.
+            return part_of(values) if not _is_reducing(function) else UNKNOWN
+        words = [getattr(function, "__module__", ""), getattr(function, "__name__", repr(function)), *named]
+        return opaque(f"Call {' '.join(map(str, words))}", values) if values else UNKNOWN
+
+    def of_integers(self, function: object, values: Sequence[Value]) -> Value | None:
+        """A function of integers that gives one; None where it is not followed."""
+        if function is int and len(values) == 1 and not values[0].condition.partly_known:
+            return integer(select(values[0].condition, ONE, ZERO) or ZERO)
+        polys = [value.poly for value in values]
+        known = [poly for poly in polys if poly is not None]
+        if not known or len(known) < len(polys):
+            return None
+        if _is(function, min, np.minimum) and len(known) > 1:
+            return integer(functools.reduce(minimum, known))
+        if _is(function, max, np.maximum) and len(known) > 1:
+            return integer(functools.reduce(maximum, known))
+        if len(known) == 1 and _is(function, abs, np.abs):
+            return integer(maximum(known[0], -known[0]))
+        if len(known) == 1 and _is(function, int, operator.index, np.int64) and is_integral(known[0]):
+            return values[0]
+        if len(known) == 1 and isinstance(function, type) and issubclass(function, np.integer) and is_integral(known[0]):
+            return integer(_cast(known[0], np.dtype(function)))
+        if function is language.trip_count and len(known) == 3 and known[2].constant:
+            start, stop, step = known
+            return integer(trips(start, stop, step.constant or 1))
+        return None
+
+    def length(self, value: Value) -> Value:
+        """What ``len`` gives."""
+        if value.items is not None:
+            return integer(Poly.const(len(value.items)))
+        views = views_in([value])
+        sizes = self.sizes(next(iter(views))) if len(views) == 1 else None
+        return integer(sizes[0]) if sizes else UNKNOWN
+
+    def method(self, node: ast.Call, function: ast.Attribute, values: Sequence[Value]) -> Value:
+        """A method of an array: unless it is known only to read, it may write."""
+        base = self.expression(function.value)
+        every = [base, *values]
+        reading = function.attr in _READING_METHODS
+        self.record_all(Value(items=tuple(every)), "read", node, region=not reading)
+        if not reading:
+            self.record_all(Value(items=tuple(every)), "write", node, region=True)
+        return UNKNOWN if reading else part_of(every)
+
+    def atomic(self, node: ast.Call, function: object) -> Value:
+        """One of the author's atomics."""
+        base = self.expression(node.args[0])
+        index = node.args[1]
+        indices = self.indices(index.elts if isinstance(index, ast.Tuple) else [index])
+        operands = [self.use(argument) for argument in node.args[2:]]
+        places = Value(views=frozenset(self.select(view, indices) for view in views_in([base])))
+        sign = getattr(function, "__name__", "").removeprefix("atomic_")
+        self.record_all(places, "atomic", node, sign)
+        return self.ticket(node, sign, operands[0], places)
+
+    def ticket(self, node: ast.Call, sign: str, operand: Value, places: Value) -> Value:
+        """What an atomic returns: the old value of a counter that grows is another one each time."""
+        by = operand.poly.constant if operand.poly is not None else None
+        views = places.views
+        if sign != "add" or by is None or by < 1 or len(views) != 1:
+            return UNKNOWN
+        (view,) = views
+        if not view.is_element or self.facts.same.get(view.array, view.array) not in self.counters:
+            return UNKNOWN
+        symbol = Symbol.of(f"ticket {ast.unparse(node)}@{node.lineno}.{node.col_offset}", "ticket", "", [Poly.const(by)])
+        return Value(Poly((((symbol,), 1),)), natural=True)
+
+    def inline(self, node: ast.Call, function: Function, arguments: list[Value], named: dict[str, Value]) -> Value:
+        """Walk the body of a called function with its parameters bound to the arguments."""
+        parameters = function.tree.args
+        places = [*parameters.posonlyargs, *parameters.args]
+        env: Env = {place.arg: value for place, value in zip(places, arguments, strict=False)}
+        for place in places + parameters.kwonlyargs:
+            if place.arg in named:
+                env[place.arg] = named[place.arg]
+            env.setdefault(place.arg, UNKNOWN)
+        rest = [*arguments[len(places) :], *(value for name, value in named.items() if name not in env)]
+        for extra in (parameters.vararg, parameters.kwarg):
+            if extra is not None:
+                env[extra.arg] = vague(rest)
+        call = self.frame.call or Span.of(node, self.frame.file)
+        frame = Frame(function.names, function.file, call, frozenset(names_assigned(function.tree.body)), len(self.loops), [])
+        outer = (self.env, self.frame, self.path)
+        self.env, self.frame, self.depth = env, frame, self.depth + 1
+        self.block(function.tree.body)
+        (self.env, self.frame, self.path), self.depth = outer, self.depth - 1
+        if not frame.returned:
+            return UNKNOWN
+        # The last one is what it returns where no other did.
+        result = frame.returned[-1][1]
+        for when, value in reversed(frame.returned[:-1]):
+            result = join(value, result, when)
+        return result
+
+
+def _is(function: object, *known: object) -> bool:
+    return any(function is each for each in known)
+
+
+def _cast(value: Poly, dtype: np.dtype[np.generic]) -> Poly:
+    """An integer as one of fewer bits: a remainder; those of 64 bits count as unbounded."""
+    bits = 8 * dtype.itemsize
+    if bits == 64:
+        return value
+    least = Poly.const(1 << (bits - 1)) if dtype.kind == "i" else ZERO
+    return modulo(value + least, Poly.const(1 << bits)) - least
+
+
+def trips(start: Poly, stop: Poly, step: int) -> Poly:
+    """``len(range(start, stop, step))``."""
+    extent = stop - start if step > 0 else start - stop
+    by = Poly.const(abs(step))
+    return maximum(ZERO, floor_div(extent + by - ONE, by))
+
+
+def _is_pure(function: object) -> bool:
+    """Whether a function only reads what it is given (outputs aside): NumPy's, math's and Python's own."""
+    if isinstance(function, np.ufunc):
+        return True
+    module = getattr(function, "__module__", None) or ""
+    if module in _ELEMENTWISE_MODULES or module.split(".")[0] == "numpy":
+        return True
+    return any(function is word for word in (language.serial, language.parallel, language.ndrange))
+
+
+def _is_reducing(function: object) -> bool:
+    """Whether a function's result is never a view of an array that it was given."""
+    if isinstance(function, np.ufunc):
+        return True
+    module = getattr(function, "__module__", None) or ""
+    return module in _ELEMENTWISE_MODULES or getattr(function, "__name__", "") in _READING_METHODS

@@ -1,0 +1,136 @@
+"""Induction variables: names that every iteration of a counted loop adds the same number to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from qgraph.frontend.dependence.call_effects import trips
+from qgraph.frontend.facts.abstract_values import Env, Value
+from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.polyhedral.questions import Variable
+from qgraph.polyhedral.symbolic_integers import ONE, ZERO, Poly, floor_div
+
+
+class Induction:
+    """The body of a loop, and what a run of it adds to names.
+
+    ``evaluate`` tells what an expression is before the loop, and ``count`` how many iterations a loop would have there, where
+    names hold some values more.
+    """
+
+    def __init__(
+        self,
+        body: Sequence[ast.stmt],
+        target: ast.expr,
+        evaluate: Callable[[ast.expr, Env], Value],
+        count: Callable[[ast.For, Env], Poly | None],
+    ) -> None:
+        self._body = body
+        self._evaluate = evaluate
+        self._count = count
+        self._assigned = names_assigned(body)
+        self._changed = self._assigned.keys() | names_assigned([target]).keys()
+        # Names of the body that are the same in all iterations, from their assignment on: the lengths of an ndrange inside.
+        self._held: Env = {}
+
+    def growth(self) -> Mapping[str, Poly | None]:
+        """What a run adds to each name that it assigns; None where that is not one number."""
+        return self._growth(self._body)
+
+    def _growth(self, body: Sequence[ast.stmt]) -> dict[str, Poly | None]:
+        found: dict[str, Poly | None] = {}
+        skipped = False
+        for statement in body:
+            for name, added in self._of_statement(statement).items():
+                before = found.get(name, ZERO)
+                found[name] = None if skipped or added is None or before is None else before + added
+            self._pass(statement)
+            skipped = skipped or any(isinstance(child, ast.Continue) for child in ast.walk(statement))
+        return found
+
+    def _of_statement(self, statement: ast.stmt) -> dict[str, Poly | None]:
+        assigned: dict[str, Poly | None] = dict.fromkeys(names_assigned([statement]))
+        name, by = _addition(statement)
+        if by is not None:
+            return {**assigned, name: self._evaluate(by, self._held).poly if self._is_fixed(by) else None}
+        if isinstance(statement, ast.For) and not may_leave(statement.body) and not statement.orelse:
+            many = self._count(statement, self._held) if self._is_fixed(statement.iter) else None
+            targets = names_assigned([statement.target])
+            for name, added in self._growth(statement.body).items():
+                if name not in targets and added is not None and many is not None:
+                    assigned[name] = added * many
+        return assigned
+
+    def _pass(self, statement: ast.stmt) -> None:
+        for name in names_assigned([statement]):
+            self._held.pop(name, None)
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if len(self._assigned[name]) == 1 and self._is_fixed(
+                value
+            ):
+                self._held[name] = self._evaluate(value, self._held)
+
+    def _is_fixed(self, node: ast.expr) -> bool:
+        names = (child.id for child in ast.walk(node) if isinstance(child, ast.Name))
+        return all(name in self._held or name not in self._changed for name in names)
+
+
+def _addition(statement: ast.stmt) -> tuple[str, ast.expr | None]:
+    """(name, e) of ``name += e`` and ``name = name + e``; with ``-``, e is ``-e``."""
+    match statement:
+        case ast.AugAssign(target=ast.Name(id=name), op=ast.Add() | ast.Sub() as sign, value=by):
+            pass
+        case ast.Assign(
+            targets=[ast.Name(id=name)], value=ast.BinOp(left=ast.Name(id=left), op=ast.Add() | ast.Sub() as sign, right=by)
+        ) if left == name:
+            pass
+        case _:
+            return "", None
+    return name, by if isinstance(sign, ast.Add) else ast.copy_location(ast.UnaryOp(ast.USub(), by), by)
+
+
+def iterations_of(variables: Sequence[Variable]) -> Poly | None:
+    """How many iterations a loop over these variables has; None where a bound is no known integer."""
+    many = ONE
+    for variable in variables:
+        step = variable.step.constant
+        if not step or variable.start is None or variable.stop is None:
+            return None
+        many *= trips(variable.start, variable.stop, step)
+    return many
+
+
+def iterations_before(variables: Sequence[Variable]) -> Poly | None:
+    """How many iterations came before the one in which the variables are what they are; the last one varies fastest."""
+    before = ZERO
+    for variable in variables:
+        many, step = iterations_of([variable]), variable.step.constant
+        if many is None or variable.start is None or not step:
+            return None
+        offset = variable.number - variable.start
+        whole = offset.divided_by(Poly.const(step))
+        before = before * many + (floor_div(offset, Poly.const(step)) if whole is None else whole)
+    return before
+
+
+def may_leave(body: Sequence[ast.stmt]) -> bool:
+    """Whether a loop with this body may end early: a ``break`` of its own, or a ``return``."""
+    return any(_leaves(statement) for statement in body)
+
+
+def _leaves(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Break | ast.Return):
+        return True
+    if isinstance(node, ast.For | ast.While):
+        # Its own breaks stay inside; those in its else clause are the outer loop's.
+        return any(isinstance(child, ast.Return) for child in ast.walk(node)) or may_leave(node.orelse)
+    return any(_leaves(child) for child in _statements(node))
+
+
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child
+        elif isinstance(child, ast.match_case | ast.ExceptHandler):
+            yield from _statements(child)

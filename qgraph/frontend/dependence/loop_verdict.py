@@ -1,0 +1,349 @@
+"""Is a loop parallel? Each pair of its accesses to one array is a dependence test, and their answers are the verdict.
+
+*Independent*: no two iterations reach one element, whatever the sizes and data. *Dependent*: two surely do, for some values of
+the parameters; calls with these are refused, the rest runs. *Undecided*: neither, and whoever calls is told.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from qgraph.frontend.dependence.access_collector import collect
+from qgraph.frontend.dependence.commutativity import commute, group, order_unseen
+from qgraph.frontend.facts.loop_facts import Access, Accesses, Axis, LoopFacts
+from qgraph.frontend.inference.source_text import user_text
+from qgraph.ir.program import Race, Verdict
+from qgraph.ir.race_errors import refusal
+from qgraph.polyhedral.dependence_test import answer_to
+from qgraph.polyhedral.questions import UNDECIDED, Answer, Question, Variable
+from qgraph.polyhedral.symbolic_integers import Poly, symbols_of, word_of
+from qgraph.source import Span
+
+__all__ = ["Axis", "Judgement", "LoopFacts", "judge"]
+
+# Why a loop is independent that may still reduce.
+NOTHING_WRITTEN = "it writes no array"
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Two accesses of which one writes, it first, and what the dependence test said of them."""
+
+    write: Access
+    other: Access
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict on a loop, and which updates must be atomic.
+
+    ``atomics``: updates that two iterations may make to one element, with their operators. ``owned``: ``id`` of the statements
+    of the updates whose elements each iteration provably has to itself. ``accesses``: all that the loop touches.
+    ``collisions``: pairs of the author's atomics, or of one and an update, that two iterations may do to one element.
+    ``races``: for which parameters calls are refused.
+    """
+
+    verdict: Verdict
+    owned: frozenset[int]
+    atomics: tuple[Access, ...]
+    accesses: Accesses
+    collisions: frozenset[frozenset[object]] = frozenset()
+    races: tuple[Race, ...] = ()
+
+    def also(self, other: Judgement) -> Judgement:
+        """What holds where either of two judgements on the same loop may apply; calls are refused for what is sure."""
+        weaker = self.verdict if self.verdict.kind == "assumed" or other.verdict.kind == "independent" else other.verdict
+        if weaker.kind == "dependent" and weaker is other.verdict:
+            # Only at some moments are the arrays the same.
+            race = other.races[0]
+            reason = f"arrays that change places may be the same here, and then {race.found}"
+            weaker = Verdict("assumed", reason, race.span, (*race.also, ("written here", race.span)), race.hint)
+        known = {id(access.node) for access in self.atomics}
+        more = tuple(access for access in other.atomics if id(access.node) not in known)
+        return Judgement(
+            weaker,
+            self.owned & other.owned,
+            self.atomics + more,
+            self.accesses,
+            self.collisions | other.collisions,
+            self.races,
+        )
+
+
+def judge(facts: LoopFacts) -> Judgement:
+    """Decide whether the iterations of a loop are independent.
+
+    Raises:
+        DataRaceError: they are proved not to be, whatever the arguments, and the author did not say ``parallel(...)``.
+    """
+    accesses = collect(facts)
+    found = _distinct(accesses.all, facts.same)
+    pairs = [
+        (first, second)
+        for at, first in enumerate(found)
+        for second in found[at:]
+        if (first.writes or second.writes) and _memory(first, facts.same) == _memory(second, facts.same)
+    ]
+    meetings = []
+    for first, second in pairs:
+        # Stores of one value may be in any order; what an author declares parallel is asked only for updates.
+        if not _same_value(first, second) and (not facts.asserted or commute(first, second)):
+            meetings.append(relate(facts, accesses.variables, first, second))
+    shared = _shared_updates(meetings)
+    atomics = tuple(access for access in shared if group(access))
+    taken = {id(access.node) for access in shared}
+    owned = frozenset(id(a.node) for a in accesses.all if a.kind == "update" and id(a.node) not in taken)
+    races = [meeting for meeting in meetings if not commute(meeting.write, meeting.other) and not meeting.answer.never]
+    verdict, refused = _verdict(facts, accesses, races, atomics)
+    return Judgement(verdict, owned, atomics, accesses, _collisions(meetings), refused)
+
+
+def _distinct(accesses: Sequence[Access], same: Mapping[str, str]) -> list[Access]:
+    """The accesses, those that read what an earlier one reads left out: long expressions do so many times."""
+    seen: set[object] = set()
+    found = []
+    for access in accesses:
+        key = (_memory(access, same), access.reach)
+        if access.writes or key not in seen:
+            found.append(access)
+        if not access.writes:
+            seen.add(key)
+    return found
+
+
+def relate(facts: LoopFacts, axes: Sequence[Variable], first: Access, second: Access) -> Meeting:
+    """What is known of two accesses to one array in two iterations; the one that writes comes first in the answer."""
+    if not first.writes or (second.kind == "write" and first.kind != "write"):
+        first, second = second, first
+    sure = (first.kind == "atomic") == (second.kind == "atomic")
+    answer = answer_to(_question(facts, axes, first, second))
+    if answer.condition and not sure:
+        answer = UNDECIDED
+    return Meeting(first, second, answer)
+
+
+def _question(facts: LoopFacts, axes: Sequence[Variable], first: Access, second: Access) -> Question:
+    nonzero = tuple(axis.step for axis in axes if axis.step.constant is None)
+    sizes = facts.extents(first.array)
+    return Question(tuple(axes), first.reach, second.reach, sizes, facts.serial, nonzero)
+
+
+def _memory(access: Access, same: Mapping[str, str]) -> str:
+    """The leaf that stands for all leaves of the same memory."""
+    return same.get(access.array, access.array)
+
+
+def _same_value(first: Access, second: Access) -> bool:
+    """Whether both store one value, the same in all iterations."""
+    return first.kind == second.kind == "write" and first.value != "" and first.value == second.value
+
+
+def always_apart(first: Access, second: Access, touched: Accesses, facts: LoopFacts) -> bool:
+    """Whether two accesses to one array never reach the same element, in whatever iterations."""
+    axes = touched.variables
+    one, other = (replace(access.reach, loops=(*axes, *access.reach.loops)) for access in (first, second))
+    sizes = facts.extents(first.array)
+    return answer_to(Question((), one, other, sizes, facts.serial)).never
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Accesses of an earlier and a later loop over one range, the element of which one iteration each may be another's."""
+
+    earlier: Access
+    later: Access
+    # Proved, and not only not disproved.
+    surely: bool
+
+
+def crossing(
+    earlier: Sequence[Access],
+    later: Sequence[Access],
+    touched: Accesses,
+    facts: LoopFacts,
+    overlapping: Set[frozenset[str]],
+) -> Crossing | None:
+    """The first accesses by which an iteration of one loop may touch what another iteration of the other writes.
+
+    None where there are none: then each iteration of the later loop may follow at once on that of the earlier one. Updates
+    that both loops make by atomics, and of which nobody sees the order, may go to any element. ``overlapping``: pairs of
+    arrays that share some memory.
+    """
+    for second in later:
+        for first in earlier:
+            if not (first.writes or second.writes) or order_unseen(first, second) or _same_value(first, second):
+                continue
+            memories = {_memory(first, facts.same), _memory(second, facts.same)}
+            if len(memories) == 1:
+                answer = relate(facts, touched.variables, first, second).answer
+                if not answer.never:
+                    return Crossing(first, second, bool(answer.condition))
+            elif any(memories == {facts.same.get(name, name) for name in pair} for pair in overlapping):
+                return Crossing(first, second, False)
+    return None
+
+
+def _shared_updates(meetings: Sequence[Meeting]) -> tuple[Access, ...]:
+    """Updates that may touch what another iteration updates, each statement once, in program order."""
+    found: dict[int, Access] = {}
+    for meeting in meetings:
+        pair = (meeting.write, meeting.other)
+        if meeting.answer.never or not all(access.kind in ("update", "atomic") for access in pair):
+            continue
+        for access in pair:
+            if access.kind == "update":
+                found.setdefault(id(access.node), access)
+    return tuple(sorted(found.values(), key=lambda access: (access.span.file, access.span.line, access.span.column)))
+
+
+def _collisions(meetings: Sequence[Meeting]) -> frozenset[frozenset[object]]:
+    """The pairs of accesses, an atomic of the author's among them, that two iterations may do to one element."""
+    return frozenset(
+        frozenset((id(access.node), access.call) for access in (meeting.write, meeting.other))
+        for meeting in meetings
+        if not meeting.answer.never and "atomic" in (meeting.write.kind, meeting.other.kind)
+    )
+
+
+# --- verdicts and words ------------------------------------------------------------------------------------------------
+
+
+def _verdict(
+    facts: LoopFacts, accesses: Accesses, meetings: Sequence[Meeting], atomics: Sequence[Access]
+) -> tuple[Verdict, tuple[Race, ...]]:
+    if facts.asserted:
+        return Verdict("asserted", f"the author wrote `{facts.text}`", facts.span), ()
+    races = _races(facts, accesses, meetings)
+    doubts = [meeting for meeting in meetings if meeting.answer.doubt]
+    if doubts:
+        reason, span = _doubt(doubts[0])
+        where = dict.fromkeys(meeting.answer.doubt for meeting in doubts)
+        condition = "True" if "True" in where else " or ".join(f"({each})" for each in where)
+        return Verdict("assumed", reason, span, _both(doubts[0]), _way_out(facts), condition), races
+    if races:
+        words = " or ".join(dict.fromkeys(race.text for race in races))
+        return Verdict("dependent", f"refused where {words}", races[0].span), races
+    note = "; updates that may collide are atomic" if atomics else ""
+    for access in accesses.all:
+        if access.writes and not any(access is atomic for atomic in atomics):
+            return Verdict("independent", f"no iteration touches what another writes{note}", access.span), ()
+    if atomics:
+        return Verdict("independent", "it writes by atomic updates only", atomics[0].span), ()
+    return Verdict("independent", NOTHING_WRITTEN, facts.span), ()
+
+
+def _races(facts: LoopFacts, accesses: Accesses, meetings: Sequence[Meeting]) -> tuple[Race, ...]:
+    """The conflicts that are sure for some values, each condition once; an error where it is for all."""
+    # What meets itself says most: the element does not vary with the loop.
+    met = sorted((meeting for meeting in meetings if meeting.answer.condition), key=lambda each: each.write is not each.other)
+    races: dict[str, Race] = {}
+    for meeting in met:
+        race = _race(facts, accesses, meeting)
+        if race.always:
+            raise refusal(race, {})
+        races.setdefault(race.condition, race)
+    return tuple(races.values())
+
+
+def _both(meeting: Meeting) -> tuple[tuple[str, Span], ...]:
+    """The accesses that may meet, as messages tell them."""
+    write, other = meeting.write, meeting.other
+    places: tuple[tuple[str, Span], ...] = ((f"`{write.text}` is {_done(write)} here", write.span),)
+    if other is not write:
+        places += ((f"`{other.text}` is {_done(other)} here", other.span),)
+    return places
+
+
+def _way_out(facts: LoopFacts) -> str:
+    """What ends the doubt about a loop."""
+    words = facts.text.strip()
+    ways = f"say `qgraph.parallel({words})` if you know that it may, or `qgraph.serial({words})` to run the iterations in order"
+    for node in (child for statement in facts.body for child in ast.walk(statement)):
+        match node:
+            case ast.If(
+                test=ast.Compare(ops=[ast.Lt() | ast.Gt() as op]) as test, body=[ast.Assign(targets=[target], value=value)]
+            ):
+                sides = [ast.unparse(test.left), ast.unparse(test.comparators[0])]
+                if sides == [ast.unparse(value), ast.unparse(target)]:
+                    place, new = user_text(target, facts.paths), user_text(value, facts.paths)
+                    function = "min" if isinstance(op, ast.Lt) else "max"
+                    return f"{ways}; `{place} = {function}({place}, {new})` is atomic"
+    return ways
+
+
+def _doubt(meeting: Meeting) -> tuple[str, Span]:
+    """Why nothing was proved, and the line that decides it."""
+    pair = (meeting.write, meeting.other)
+    for access in pair:
+        if access.region or (isinstance(access.node, ast.Call) and access.kind != "atomic"):
+            return f"what `{access.text}` does to its arrays is not known", access.span
+        if access.reach.indices is None or None in access.reach.indices:
+            return f"the element that `{access.text}` means is known only when it runs", access.span
+    for access in pair:
+        if access.guarded:
+            return f"`{access.text}` is {_done(access)} only under a condition", access.span
+    if meeting.write is meeting.other:
+        return f"two iterations may write the same element by `{meeting.write.text}`", meeting.write.span
+    first, second = meeting.write, meeting.other
+    return f"`{first.text}` and `{second.text}` may be the same element in different iterations", first.span
+
+
+def _done(access: Access) -> str:
+    return {"read": "read", "write": "written"}.get(access.kind, "updated")
+
+
+def _race(facts: LoopFacts, accesses: Accesses, meeting: Meeting) -> Race:
+    write, other = meeting.write, meeting.other
+    words = facts.text.strip()
+    if write is other:
+        also: tuple[tuple[str, Span], ...] = (("and here, by every other iteration that has the same index", facts.span),)
+        found = f"different iterations of this parallel loop write the same element `{write.text}`"
+    else:
+        also = ((f"and here another iteration touches the same element ({_done(other)})", other.span),)
+        found = f"iterations of this parallel loop are not independent: one writes `{write.text}`, another {_uses(other)} it"
+    also += tuple(("called here", call) for call in dict.fromkeys((write.call, other.call)) if call is not None)
+    answer = meeting.answer
+    return Race(
+        found,
+        write.span,
+        also,
+        _hint(meeting, accesses, words),
+        condition=answer.condition,
+        always=answer.always,
+        text=answer.text,
+        conflict=answer.conflict,
+        parameters=tuple((name, source, _in_words(source, facts.paths)) for name, source in answer.parameters),
+        variables=tuple(word_of(axis.symbol) for axis in accesses.variables),
+        array=facts.paths.get(write.array, write.array),
+    )
+
+
+def _in_words(source: str, paths: Mapping[str, str]) -> str:
+    for name in sorted(paths, key=len, reverse=True):
+        source = source.replace(name, paths[name]) if name != paths[name] else source
+    return source
+
+
+def _uses(access: Access) -> str:
+    return {"read": "reads", "write": "writes"}.get(access.kind, "updates")
+
+
+def _hint(meeting: Meeting, accesses: Accesses, words: str) -> str:
+    write = meeting.write
+    order = f"to run the iterations in order, use `qgraph.serial({words})`"
+    if not _varies_with_all(write, accesses.variables):
+        sums = [
+            a for a in accesses.all if a.array == write.array and a.kind == "read" and a.reach.indices == write.reach.indices
+        ]
+        if sums and write.kind == "write" and not write.reach.loops:
+            return f"{order}; to combine values of all iterations, update the element (`{write.text} += ...`)"
+        return f"{order}: `{write.text}` does not vary with every variable of this loop"
+    return f"{order}; or write to a second array; or, if you know better, say `qgraph.parallel({words})`"
+
+
+def _varies_with_all(access: Access, variables: Sequence[Variable]) -> bool:
+    used = symbols_of(index for index in access.reach.indices or () if isinstance(index, Poly))
+    return all(variable.symbol in used for variable in variables)

@@ -1,0 +1,624 @@
+"""What the expressions of a loop's body are, as symbolic integers and views of arrays, and which elements they read.
+
+A value that cannot be followed is unknown, and an array that may be reached through it is never lost: it is then accessed
+"somewhere".
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from qgraph.frontend.facts.abstract_values import (
+    UNKNOWN,
+    Cut,
+    Env,
+    Index,
+    Part,
+    Rest,
+    Subscript,
+    Value,
+    View,
+    arithmetic,
+    compared,
+    condition_of,
+    constant,
+    first_unknown,
+    integer,
+    join,
+    join_envs,
+    kept,
+    opaque,
+    truth,
+    vague,
+    views_in,
+    without_elements,
+)
+from qgraph.frontend.facts.loop_facts import Access, Kind, LoopFacts
+from qgraph.frontend.inference.ranks import is_ellipsis, parts_of
+from qgraph.frontend.inference.source_text import user_text
+from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.polyhedral.questions import Reach, Variable
+from qgraph.polyhedral.symbolic_integers import (
+    ONE,
+    TRUE,
+    UNDECIDED,
+    ZERO,
+    Condition,
+    Poly,
+    Symbol,
+    all_of,
+    any_of,
+    not_negative,
+    select,
+)
+from qgraph.source import Span
+
+_METADATA = frozenset({"shape", "size", "ndim", "dtype", "itemsize", "nbytes", "strides"})
+
+
+@dataclass(slots=True)
+class Frame:
+    """The function that is being walked: its globals and its file; ``call`` is None in the loop itself."""
+
+    names: Mapping[str, object]
+    file: str
+    call: Span | None
+    locals: frozenset[str]
+    loops: int
+    # What it returns, and when.
+    returned: list[tuple[Condition, Value]]
+
+
+class Evaluator(ABC):
+    """An environment, in which expressions have values; evaluating one records its accesses."""
+
+    def __init__(self, facts: LoopFacts, written: frozenset[str], counters: frozenset[str], *, texts: bool) -> None:
+        self.facts = facts
+        self.written = written
+        # Arrays that one atomic statement counts in, and nothing else touches.
+        self.counters = counters
+        # Whether accesses get the words of the user.
+        self.texts = texts
+        self.accesses: list[Access] = []
+        self.env: Env = {}
+        self.axes: tuple[Variable, ...] = ()
+        self.loops: tuple[Variable, ...] = ()
+        # In which iterations what is walked now happens.
+        self.path: Condition = TRUE
+        # The expression whose value nothing takes.
+        self.unused: ast.expr | None = None
+        self.counter = len(facts.axes)
+        self.depth = 0
+        self.frame = Frame(facts.names, facts.file, None, frozenset(names_assigned(facts.body)), 0, [])
+
+    @abstractmethod
+    def statement(self, node: ast.stmt) -> None:
+        """Walk a statement, those of functions that are called included."""
+
+    def block(self, statements: Sequence[ast.stmt]) -> None:
+        """Walk statements."""
+        for statement in statements:
+            self.statement(statement)
+
+    def anything(self, node: ast.AST) -> None:
+        """A statement of no interest here (or refused elsewhere): its parts, each of which may not run."""
+        outer = self.path
+        self.path = all_of(outer, UNDECIDED)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.arguments):
+                self.env.update((place.arg, UNKNOWN) for place in ast.walk(child) if isinstance(place, ast.arg))
+            elif isinstance(child, ast.stmt):
+                self.statement(child)
+            elif isinstance(child, ast.expr):
+                self.use(child)
+            else:
+                self.anything(child)
+        self.path = outer
+
+    # --- recording ---
+
+    def record(
+        self,
+        view: View,
+        kind: Kind,
+        node: ast.AST,
+        sign: str = "",
+        *,
+        maybe: bool = False,
+        value: str = "",
+        region: bool = False,
+    ) -> None:
+        """Note an access, here and now; ``maybe``: it may not happen, or go to another array."""
+        place = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(node, ast.Assign) else node
+        self.accesses.append(
+            Access(
+                array=view.array,
+                kind=kind,
+                operator=sign,
+                reach=self.reach(view, maybe=maybe or view.vague or region),
+                node=node,
+                span=Span.of(node, self.frame.file),
+                text=self.text(place, kind) if self.texts else "",
+                call=self.frame.call,
+                discarded=kind == "atomic" and self.unused is node,
+                value=value,
+                region=region or view.vague,
+            )
+        )
+
+    def reach(self, view: View, *, maybe: bool) -> Reach:
+        """The elements of a view; those of a part are all that a loop over it would reach."""
+        when = all_of(self.path, UNDECIDED) if maybe else self.path
+        if view.dims is None:
+            return Reach(None, (), self.loops, when)
+        loops, indices, wraps = self.loops, [], []
+        for dim in view.dims:
+            if isinstance(dim, Index):
+                indices.append(dim.poly)
+                wraps.append(dim.wraps and dim.poly is not None)
+                continue
+            if dim.count == ONE:
+                indices.append(dim.start)
+            else:
+                self.counter += 1
+                variable = Variable(Symbol.of(f"_@{self.counter}", "variable"), ZERO, dim.count, ONE)
+                loops = (*loops, variable)
+                indices.append(dim.start + Poly.const(dim.step) * Poly((((variable.symbol,), 1),)))
+            wraps.append(False)
+        return Reach(tuple(indices), tuple(wraps), loops, when)
+
+    def text(self, node: ast.AST, kind: Kind) -> str:
+        """The source of ``node`` with its names as the user writes them."""
+        written = Span.of(node, self.frame.file).text() if kind == "atomic" else ""
+        # An update that became an atomic stands where the update did.
+        return written if written.endswith(")") else user_text(node, self.facts.paths)
+
+    def record_all(
+        self,
+        value: Value,
+        kind: Kind,
+        node: ast.AST,
+        sign: str = "",
+        *,
+        maybe: bool = False,
+        stored: str = "",
+        region: bool = False,
+    ) -> None:
+        """Note accesses to all views in ``value``, of which one is meant; ``stored``: what is written there."""
+        views = views_in([value])
+        for view in sorted(views, key=repr):
+            self.record(view, kind, node, sign, maybe=maybe or len(views) > 1, value=stored, region=region)
+
+    def use(self, node: ast.expr) -> Value:
+        """Evaluate ``node`` where its whole value is read."""
+        value = self.expression(node)
+        self.record_all(value, "read", node)
+        return value if not views_in([value]) else UNKNOWN
+
+    def read_elements(self, value: Value, node: ast.AST) -> None:
+        """Note the reads of elements that ``value`` is."""
+        for view in sorted(views_in([value]), key=repr):
+            if view.is_element:
+                self.record(view, "read", node)
+
+    # --- names and places ---
+
+    def store(self, target: ast.expr, value: Value, source: ast.expr) -> None:
+        """Assign ``value``, which is written ``source``, to names and places."""
+        match target:
+            case ast.Name():
+                self.read_elements(value, source)
+                self.env[target.id] = without_elements(value)
+            case ast.Tuple() | ast.List():
+                items = value.items
+                plain = not any(isinstance(item, ast.Starred) for item in target.elts)
+                for at, item in enumerate(target.elts):
+                    if plain and items is not None and len(items) == len(target.elts):
+                        self.store(item, items[at], source)
+                    else:
+                        self.store(item, vague([value]), source)
+            case ast.Starred():
+                self.store(target.value, vague([value]), source)
+            case ast.Subscript():
+                self.record_all(value, "read", source)
+                self.record_all(self.subscript(target), "write", target, stored=value.identity)
+            case ast.Attribute():
+                self.record_all(value, "read", source)
+                self.record_all(vague([self.expression(target.value)]), "write", target)
+            case _:
+                self.record_all(value, "read", source)
+
+    def element_of(self, value: Value, node: ast.expr) -> Value:
+        """What iterating over ``value`` yields."""
+        if value.items:
+            result = value.items[0]
+            for item in value.items[1:]:
+                result = join(result, item)
+            return result
+        rows = frozenset(first_unknown(view) for view in views_in([value]))
+        self.record_all(Value(views=frozenset(view for view in rows if view.is_element)), "read", node)
+        return Value(views=frozenset(view for view in rows if not view.is_element))
+
+    # --- expressions ---
+
+    def guarded(self, node: ast.expr, when: Condition = UNDECIDED) -> Value:
+        """The value of ``node``, which is evaluated where ``when`` holds; so are its assignments made."""
+        before, outer = dict(self.env), self.path
+        self.path = all_of(outer, when)
+        value = self.expression(node)
+        self.path = outer
+        self.env = join_envs(self.env, before, when)
+        return value
+
+    def expression(self, node: ast.expr) -> Value:
+        """The value of ``node``; reads of elements in it are recorded, views in its value are not read yet."""
+        return _EXPRESSIONS.get(type(node), Evaluator.other)(self, node)
+
+    def other(self, node: ast.expr) -> Value:
+        """An expression that is not followed: all that it touches may be its value."""
+        before, outer = len(self.accesses), dict(self.env)
+        self.anything(node)
+        self.env = join_envs(outer, self.env)
+        return Value(views=frozenset(View(access.array, None) for access in self.accesses[before:]))
+
+    def literal(self, node: ast.Constant) -> Value:
+        """A number, a text, None."""
+        return constant(node.value)
+
+    def binary_operation(self, node: ast.BinOp) -> Value:
+        """An operator between two operands."""
+        left = self.operand(node.left)
+        return self.binary(node.op, left, self.operand(node.right))
+
+    def operand(self, node: ast.expr) -> Value:
+        """A value that is read, or a tuple that may be joined to another."""
+        value = self.expression(node)
+        if value.items is not None:
+            return value
+        self.record_all(value, "read", node)
+        return value if not value.views else UNKNOWN
+
+    def unary(self, node: ast.UnaryOp) -> Value:
+        """A sign, ``not`` or ``~``."""
+        operand = self.use(node.operand)
+        if isinstance(node.op, ast.UAdd):
+            return operand
+        key = opaque(type(node.op).__name__, [operand]).key
+        if isinstance(node.op, ast.Not):
+            return truth(condition_of(operand).negated(), key)
+        if operand.poly is not None:
+            return integer(-operand.poly if isinstance(node.op, ast.USub) else -operand.poly - ONE)
+        return Value(key=key)
+
+    def display(self, node: ast.Tuple | ast.List) -> Value:
+        """A tuple or list, as its items."""
+        items = [self.expression(item) for item in node.elts]
+        if not _known(node.elts, items):
+            return vague(items)
+        return Value(items=_unpack(node.elts, items))
+
+    def starred(self, node: ast.Starred) -> Value:
+        """The tuple behind a star; what it is part of unpacks it."""
+        return self.expression(node.value)
+
+    def conditional(self, node: ast.IfExp) -> Value:
+        """``a if c else b``: what both may be."""
+        test_ = self.use(node.test)
+        when = condition_of(test_)
+        left, right = self.guarded(node.body, when), self.guarded(node.orelse, when.negated())
+        joined = join(left, right, when)
+        if joined.poly is None and not views_in([joined]) and joined.items is None and not joined.key:
+            return replace(joined, key=opaque("IfExp", [test_, left, right]).key)
+        return joined
+
+    def boolean(self, node: ast.BoolOp) -> Value:
+        """``and`` and ``or``: any of the operands, of which all but the first may not be evaluated."""
+        both = isinstance(node.op, ast.And)
+        values = [self.expression(node.values[0])]
+        for operand in node.values[1:]:
+            tests = [condition_of(value) for value in values]
+            values.append(self.guarded(operand, all_of(*tests) if both else all_of(*(each.negated() for each in tests))))
+        views = views_in(values)
+        if views:
+            return Value(views=views)
+        tests = [condition_of(value) for value in values]
+        return truth(all_of(*tests) if both else any_of(*tests), opaque(type(node.op).__name__, values).key)
+
+    def walrus(self, node: ast.NamedExpr) -> Value:
+        """``name := value``."""
+        value = self.expression(node.value)
+        self.store(node.target, value, node.value)
+        return value
+
+    def name(self, node: ast.Name) -> Value:
+        """What a name holds; an array is a view of all of itself."""
+        name = node.id
+        if name in self.env:
+            return self.env[name]
+        if self.frame.call is None and name in self.facts.ndim:
+            return Value(
+                views=frozenset({View(name, tuple(Part(ZERO, size, whole=True) for size in self.facts.extents(name)))})
+            )
+        if name in self.frame.locals:
+            return UNKNOWN
+        if name in self.frame.names:
+            return constant(self.frame.names[name])
+        if self.frame.call is not None:
+            return UNKNOWN
+        known = self.facts.integers.get(name)
+        if known is not None:
+            return integer(known)
+        # Of a kernel scalar nobody knows the type yet; where it is an index it is an integer.
+        return Value(key=name) if name in self.facts.floats else integer(Poly.symbol(name, "device"))
+
+    def binary(self, op: ast.operator, left: Value, right: Value) -> Value:
+        """The value of an operator with operands that were read."""
+        a, b = left.poly, right.poly
+        if a is not None and b is not None:
+            result = arithmetic(op, a, b)
+            if result is not None:
+                return integer(result)
+        if isinstance(op, ast.BitAnd | ast.BitOr) and not (left.condition.partly_known and right.condition.partly_known):
+            parts = (condition_of(left), condition_of(right))
+            return truth(all_of(*parts) if isinstance(op, ast.BitAnd) else any_of(*parts), opaque("bits", [left, right]).key)
+        if isinstance(op, ast.Add) and left.items is not None and right.items is not None:
+            return Value(items=left.items + right.items)
+        return opaque(type(op).__name__, [left, right])
+
+    def compare(self, node: ast.Compare) -> Value:
+        """A comparison; from the second one on, they may not be evaluated."""
+        values = [self.use(node.left), self.use(node.comparators[0])]
+        tests = [compared(node.ops[0], *(value.poly for value in values))]
+        for op, comparator in zip(node.ops[1:], node.comparators[1:], strict=True):
+            values.append(self.guarded(comparator, all_of(*tests)))
+            self.record_all(values[-1], "read", comparator, maybe=True)
+            tests.append(compared(op, *(value.poly for value in values[-2:])))
+        return truth(all_of(*tests), opaque("Compare " + " ".join(type(op).__name__ for op in node.ops), values).key)
+
+    def comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
+        """A comprehension: its parts may run any number of times."""
+        outer = dict(self.env)
+        changed = names_assigned([node])
+        for name in changed:
+            self.env[name] = vague([self.env.get(name, UNKNOWN)])
+        path = self.path
+        self.path = all_of(path, UNDECIDED)
+        for generator in node.generators:
+            item = self.element_of(self.expression(generator.iter), generator.iter)
+            self.store(generator.target, vague([item]), generator.iter)
+            for condition in generator.ifs:
+                self.use(condition)
+        parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        values = [self.expression(part) for part in parts]
+        self.path = path
+        self.env = {**outer, **{name: vague([self.env.get(name, UNKNOWN)]) for name in changed}}
+        return vague(values)
+
+    def attribute(self, node: ast.Attribute) -> Value:
+        """An extent of a view, or something that may be the view still."""
+        base = self.expression(node.value)
+        views = views_in([base])
+        if not views:
+            return opaque(f"Attribute {node.attr}", [base])
+        if node.attr not in _METADATA:
+            return vague([base])
+        if len(views) == 1:
+            sizes = self.sizes(next(iter(views)))
+            if node.attr == "shape" and sizes is not None:
+                return Value(items=tuple(map(integer, sizes)))
+            if node.attr == "ndim" and sizes is not None:
+                return integer(Poly.const(len(sizes)))
+            if node.attr == "size" and sizes is not None:
+                return integer(functools.reduce(lambda product, size: product * size, sizes, ONE))
+        return UNKNOWN
+
+    def sizes(self, view: View) -> list[Poly] | None:
+        """The shape of a view, where it is known."""
+        if view.dims is None or view.vague:
+            return None
+        return [dim.count for dim in view.dims if isinstance(dim, Part)]
+
+    def load(self, node: ast.Subscript) -> Value:
+        """A subscript that is read."""
+        value = self.subscript(node)
+        views = views_in([value])
+        self.read_elements(value, node)
+        if len(views) == 1 and value.views:
+            (view,) = views
+            if view.is_element and view.dims is not None:
+                if self.facts.same.get(view.array, view.array) in self.written:
+                    return UNKNOWN
+                places = [Value(poly=dim.poly) for dim in view.dims if isinstance(dim, Index)]
+                return opaque(f"Element {self.facts.same.get(view.array, view.array)}", places)
+        return without_elements(value)
+
+    def subscript(self, node: ast.Subscript) -> Value:
+        """The place that ``node`` means, elements included as views without dimensions; its indices are read."""
+        base = self.expression(node.value)
+        parts = parts_of(node)
+        indices = self.indices(parts)
+        views = views_in([base])
+        if base.items is not None:
+            first = indices[0] if indices is not None and len(indices) == 1 else None
+            at = first.poly.constant if isinstance(first, Index) and first.poly is not None else None
+            if at is not None and -len(base.items) <= at < len(base.items):
+                return base.items[at]
+            return vague([base])
+        if views:
+            return Value(views=frozenset(self.select(view, indices) for view in views))
+        if indices is None:
+            return UNKNOWN
+        return opaque("Subscript", [base, *(Value(poly=at.poly if isinstance(at, Index) else None) for at in indices)])
+
+    def indices(self, parts: Sequence[ast.expr]) -> list[Subscript] | None:
+        """Index expressions as indices; None where they select in a way that is not followed."""
+        found: list[Subscript] = []
+        followed = True
+        for part in parts:
+            if isinstance(part, ast.Slice):
+                found.append(self.cut(part))
+                continue
+            if is_ellipsis(part):
+                found.append(Rest())
+                continue
+            value = self.expression(part)
+            self.record_all(value, "read", part)
+            fancy = views_in([value]) or (isinstance(part, ast.Constant) and not isinstance(part.value, int))
+            if fancy or (isinstance(part, ast.Constant) and isinstance(part.value, bool)) or isinstance(part, ast.List):
+                followed = False
+            elif value.items is not None:
+                found.extend(map(self.index, value.items))
+                followed = followed and all(item.items is None for item in value.items)
+            else:
+                found.append(self.index(value))
+        return found if followed else None
+
+    def index(self, value: Value) -> Index:
+        """A value as an index."""
+        poly = value.invariant
+        return Index(poly, not value.natural and not self.is_natural(poly))
+
+    def cut(self, part: ast.Slice) -> Cut:
+        """A slice between brackets; its bounds are read."""
+        bounds: list[Poly | None] = []
+        known = True
+        for bound in (part.lower, part.upper, part.step):
+            absent = bound is None or (isinstance(bound, ast.Constant) and bound.value is None)
+            value = UNKNOWN if bound is None else self.use(bound)
+            bounds.append(None if absent else value.invariant)
+            known = known and (absent or value.invariant is not None)
+        step = 1 if bounds[2] is None else bounds[2].constant
+        return Cut(bounds[0], bounds[1], step or 1, known and bool(step))
+
+    def select(self, view: View, indices: Sequence[Subscript] | None) -> View:
+        """``view[indices]``: each index goes to the next dimension that the view still has."""
+        if view.dims is None or view.vague:
+            return view
+        if indices is None:
+            return replace(view, vague=True)
+        dims = list(view.dims)
+        free = [at for at, dim in enumerate(dims) if isinstance(dim, Part)]
+        rests = [at for at, index in enumerate(indices) if isinstance(index, Rest)]
+        if rests:
+            more = len(free) - (len(indices) - 1)
+            indices = [*indices[: rests[0]], *(Cut(),) * more, *indices[rests[0] + 1 :]]
+        if len(indices) > len(free):
+            return View(view.array, None)
+        vague_ = False
+        for at, index in zip(free, indices, strict=False):
+            dim = dims[at]
+            assert isinstance(dim, Part)
+            if isinstance(index, Cut):
+                part = kept(dim, index, self.is_natural)
+                dims[at] = part or dim
+                vague_ = vague_ or part is None
+            elif isinstance(index, Index):
+                dims[at] = self.within(dim, index)
+        return View(view.array, tuple(dims), vague=vague_)
+
+    def within(self, dim: Part, index: Index) -> Index:
+        """An index of a part as one of the array's own dimension."""
+        poly = index.poly
+        if poly is None:
+            return index
+        if poly.constant is not None and poly.constant < 0:
+            poly, wraps = poly + dim.count, False
+        else:
+            wraps = index.wraps
+        if dim.whole:
+            return Index(poly, wraps)
+        if wraps:
+            wrapped = select(not_negative(poly), poly, poly + dim.count)
+            if wrapped is None:
+                return Index(None)
+            poly = wrapped
+        return Index(dim.start + Poly.const(dim.step) * poly, False)
+
+    def is_natural(self, poly: Poly | None) -> bool:
+        """Whether an integer is surely not negative, by its signs and those of the loops' variables."""
+        if poly is None:
+            return False
+        for variable in (*self.loops[::-1], *self.axes):
+            if variable.symbol not in poly.symbols:
+                continue
+            # Each counts for itself.
+            count = Poly.symbol(f"#{variable.symbol}", "size")
+            step, start, stop = variable.step.constant, variable.start, variable.stop
+            if step is None:
+                # Whichever way it counts, it stays between the two.
+                value = count if self.is_natural(start) and self.is_natural(stop) else None
+            elif step > 0:
+                value = start + variable.step * count if start is not None else None
+            else:
+                value = stop + ONE + count if stop is not None else None
+            if value is None:
+                return False
+            poly = poly.substitute({variable.symbol: value})
+        return all(c >= 0 and all(map(_is_natural, monomial)) for monomial, c in poly.terms)
+
+    # --- calls ---
+
+    def resolve(self, node: ast.expr) -> object:
+        """The function that a name stands for, or None."""
+        if not isinstance(node, ast.Name) or node.id in self.env or node.id in self.frame.locals:
+            return None
+        if node.id in self.frame.names:
+            return self.frame.names[node.id]
+        return getattr(builtins, node.id, None)
+
+    @abstractmethod
+    def call(self, node: ast.Call) -> Value:
+        """A call: followed if its body or its meaning is known."""
+
+
+def _is_natural(symbol: Symbol) -> bool:
+    operands = [operand for operand in symbol.operands if isinstance(operand, Poly)]
+    signs = [all(c >= 0 and all(map(_is_natural, monomial)) for monomial, c in operand.terms) for operand in operands]
+    match symbol.operation:
+        case "max":
+            return any(signs)
+        case "min" | "select":
+            return all(signs)
+        case "floor":
+            return signs[0] and (operands[1].constant or 0) > 0
+    return symbol.kind in ("size", "flag", "ticket")
+
+
+_EXPRESSIONS: dict[type[ast.expr], Callable[[Evaluator, Any], Value]] = {
+    ast.Constant: Evaluator.literal,
+    ast.Name: Evaluator.name,
+    ast.Subscript: Evaluator.load,
+    ast.Attribute: Evaluator.attribute,
+    ast.BinOp: Evaluator.binary_operation,
+    ast.UnaryOp: Evaluator.unary,
+    ast.Call: lambda evaluator, node: evaluator.call(node),
+    ast.Tuple: Evaluator.display,
+    ast.List: Evaluator.display,
+    ast.Starred: Evaluator.starred,
+    ast.IfExp: Evaluator.conditional,
+    ast.BoolOp: Evaluator.boolean,
+    ast.Compare: Evaluator.compare,
+    ast.NamedExpr: Evaluator.walrus,
+    ast.ListComp: Evaluator.comprehension,
+    ast.SetComp: Evaluator.comprehension,
+    ast.GeneratorExp: Evaluator.comprehension,
+    ast.DictComp: Evaluator.comprehension,
+}
+
+
+def _known(nodes: Sequence[ast.expr], values: Sequence[Value]) -> bool:
+    return all(not isinstance(node, ast.Starred) or value.items is not None for node, value in zip(nodes, values, strict=True))
+
+
+def _unpack(nodes: Sequence[ast.expr], values: Sequence[Value]) -> tuple[Value, ...]:
+    """The items of a display with starred parts."""
+    found: list[Value] = []
+    for node, value in zip(nodes, values, strict=True):
+        found.extend((value.items or ()) if isinstance(node, ast.Starred) else (value,))
+    return tuple(found)

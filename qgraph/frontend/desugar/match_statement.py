@@ -1,0 +1,117 @@
+"""`match` on integers: what its cases stand for, and the same as `if` and `elif`; on what is known, the case that is taken."""
+
+from __future__ import annotations
+
+import ast
+
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.names.bindings import Value
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.static_eval import known_test
+from qgraph.source import as_written
+
+
+def cases_of(scope: Scope, node: ast.Match) -> list[tuple[list[int] | None, list[ast.stmt]]]:
+    """The integers of each case, None for ``case _``, and its statements.
+
+    Raises:
+        KernelSyntaxError: a case that is not an integer, or has a guard.
+    """
+    return [(_values(scope, case), case.body) for case in node.cases]
+
+
+def chosen_case(scope: Scope, node: ast.Match) -> list[ast.stmt] | None:
+    """The statements of the case that is taken, where the subject is known at compile time; else None.
+
+    Raises:
+        KernelSyntaxError: a pattern, or the `if` of a case before it, that is not known then.
+    """
+    bound = scope.static(node.subject)
+    if not isinstance(bound, Value):
+        return None
+    for case in node.cases:
+        if not _fits(scope, case.pattern, bound.value):
+            continue
+        known = True if case.guard is None else known_test(scope, case.guard)
+        if known is None:
+            raise _guarded(scope, case)
+        if known:
+            return case.body
+    return []
+
+
+def _fits(scope: Scope, pattern: ast.pattern, value: object) -> bool:
+    match pattern:
+        case ast.MatchAs(pattern=None, name=None):
+            return True
+        case ast.MatchOr():
+            return any(_fits(scope, part, value) for part in pattern.patterns)
+        case ast.MatchSingleton():
+            return value is pattern.value
+        case ast.MatchValue():
+            wanted = _constant(scope, pattern.value)
+            if wanted is not None:
+                return bool(value == wanted[0])
+    raise KernelSyntaxError(
+        f"`case {as_written(pattern)}` is not a constant",
+        scope.span(pattern),
+        hint='compare what is known at compile time with constants: `case "fast":`, `case 1 | 2:`, `case None:`, `case _:`',
+    )
+
+
+def _constant(scope: Scope, node: ast.expr) -> tuple[object] | None:
+    """The value of a pattern, if it is known."""
+    try:
+        return (ast.literal_eval(node),)
+    except ValueError:
+        bound = scope.static(node)
+        return (bound.value,) if isinstance(bound, Value) else None
+
+
+def _guarded(scope: Scope, case: ast.match_case) -> KernelSyntaxError:
+    assert case.guard is not None
+    hint = "write an `if` inside the case, or if/elif instead of match"
+    return KernelSyntaxError("a `case` with an `if`", scope.span(case.guard), hint=hint)
+
+
+def is_one_of(name: str, values: list[int]) -> ast.expr:
+    """``name == 1 or name == 2``."""
+    tests: list[ast.expr] = [ast.Compare(ast.Name(name, ast.Load()), [ast.Eq()], [ast.Constant(value)]) for value in values]
+    return tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), tests)
+
+
+def as_if(node: ast.Match, cases: list[tuple[list[int] | None, list[ast.stmt]]], subject: str) -> list[ast.stmt]:
+    """The same as `if` and `elif` over a name that holds the subject."""
+    rest: list[ast.stmt] = []
+    for values, block in reversed(cases):
+        rest = block if values is None else [_placed(ast.If(is_one_of(subject, values), block, rest), node)]
+    return rest
+
+
+def _placed(statement: ast.stmt, node: ast.AST) -> ast.stmt:
+    return ast.fix_missing_locations(ast.copy_location(statement, node))
+
+
+def _values(scope: Scope, case: ast.match_case) -> list[int] | None:
+    """The integers that a case stands for; None for ``case _``."""
+    if case.guard is not None:
+        raise _guarded(scope, case)
+    pattern = case.pattern
+    if isinstance(pattern, ast.MatchAs) and pattern.pattern is None and pattern.name is None:
+        return None
+    values = []
+    for part in pattern.patterns if isinstance(pattern, ast.MatchOr) else [pattern]:
+        value = _value(scope, part.value) if isinstance(part, ast.MatchValue) else None
+        if value is None:
+            raise KernelSyntaxError(
+                f"`case {as_written(part)}` is not an integer",
+                scope.span(part),
+                hint="kernels match integers: `case 0:`, `case 1 | 2:`, `case Color.RED:`, `case _:`",
+            )
+        values.append(value)
+    return values
+
+
+def _value(scope: Scope, node: ast.expr) -> int | None:
+    found = _constant(scope, node)
+    return int(found[0]) if found is not None and isinstance(found[0], int) else None

@@ -1,0 +1,20 @@
+"""``@qgraph.func``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from qgraph.frontend.syntax.parse import parse
+from qgraph.language import Func
+
+
+def func(function: Callable[..., Any]) -> Func:
+    """Mark ``function`` as callable from kernels and funcs.
+
+    Called as a kernel-level statement, its loops become the kernel's loops; inside a loop it is a device function.
+
+    Raises:
+        KernelSyntaxError: the function has no source, or uses syntax that kernels do not have.
+    """
+    return Func(function, parse(function, "@qgraph.func"))

@@ -1,0 +1,118 @@
+"""The type of an array expression's elements, where it is known before Numba infers it: NumPy computes it on samples."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from qgraph.frontend.inference.ranks import METHODS, REDUCTIONS, is_elementwise, known, rank
+from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, SlotRef, Value, ViewRef
+from qgraph.frontend.names.scope import Scope
+from qgraph.ir.program import ArrayType, ScalarType
+
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+class _UnknownError(Exception):
+    """Some part is a kernel scalar, whose type Numba infers later."""
+
+
+def element_type(scope: Scope, node: ast.expr) -> np.dtype[np.generic] | None:
+    """The dtype of the elements of ``node``, None where it is not known here."""
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(_sample(scope, node)).dtype
+    except (_UnknownError, TypeError, ValueError, ArithmeticError):
+        return None
+
+
+def _sample(scope: Scope, node: ast.expr) -> Any:
+    """An array of one element, or a number, of the type of ``node``."""
+    bound = known(scope, node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
+    return _operation(scope, node) if bound is None else _bound(bound)
+
+
+def _operation(scope: Scope, node: ast.expr) -> Any:
+    match node:
+        case ast.Constant(value=value) if isinstance(value, (bool, int, float, complex)):
+            return value
+        case ast.Attribute(value=value, attr="T"):
+            return _sample(scope, value)
+        case ast.Subscript(value=value) if rank(scope, value):
+            array = _sample(scope, value)
+            return array if rank(scope, node) else array[0]
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_sample(scope, left), _sample(scope, right))
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_sample(scope, operand))
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_sample(scope, left), _sample(scope, right))
+        case ast.Call(keywords=[]):
+            return _called(scope, node)
+    raise _UnknownError
+
+
+def _called(scope: Scope, node: ast.Call) -> Any:
+    """The result of a function or method that NumPy, or Python, can call with samples."""
+    bound = known(scope, node.func)
+    function = bound.value if isinstance(bound, Value) else None
+    if is_elementwise(scope, node.func) or (len(node.args) == 1 and _converts_or_reduces(function)):
+        assert callable(function)
+        return function(*(_sample(scope, argument) for argument in node.args))
+    if isinstance(node.func, ast.Attribute) and not node.args and node.func.attr in METHODS and rank(scope, node.func.value):
+        return getattr(_sample(scope, node.func.value), node.func.attr)()
+    raise _UnknownError
+
+
+def _converts_or_reduces(function: object) -> bool:
+    """Whether a function makes a number of a number, or of an array, whose type NumPy tells by a sample."""
+    converts = isinstance(function, type) and issubclass(function, np.generic)
+    return converts or any(function is each for each in (int, float, *REDUCTIONS))
+
+
+def _bound(bound: Binding) -> Any:
+    match bound:
+        case LeafRef() | ViewRef():
+            return _argument(bound)
+        case SlotRef():
+            return 1
+        case HostExpr(expr=ast.Constant(value=value)) if isinstance(value, (int, float)):
+            return value
+        case Value(value=value) if isinstance(value, (bool, int, float, complex, np.generic)):
+            return value
+    raise _UnknownError
+
+
+def _argument(bound: LeafRef | ViewRef) -> Any:
+    type_ = bound.leaf.type
+    if isinstance(type_, ArrayType):
+        return np.ones(1, type_.dtype)
+    assert isinstance(type_, ScalarType)
+    value = np.ones((), type_.dtype)[()]
+    return value.item() if type_.weak else value

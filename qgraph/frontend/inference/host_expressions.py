@@ -1,0 +1,373 @@
+"""Expressions that the host can compute before a launch: over shapes, scalar arguments and constants alone."""
+
+from __future__ import annotations
+
+import ast
+import math
+from types import BuiltinFunctionType
+from typing import cast
+
+import numpy as np
+
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of
+from qgraph.frontend.names.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, Value, ViewRef
+from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.static_eval import constant_of, is_static_call, known_test
+from qgraph.ir.program import ScalarType
+from qgraph.source import as_written, copied
+
+_FUNCTIONS: tuple[object, ...] = (
+    *(min, max, abs, int, float, len, round),
+    *(function for function in vars(math).values() if isinstance(function, BuiltinFunctionType)),
+)
+_SHAPES = ("shape", "ndim", "size")
+
+
+def host_expression(unit: Unit, scope: Scope, node: ast.expr) -> ast.expr | None:
+    """``node`` over leaf names, or None where it needs the device (or cannot be computed at all)."""
+    result = _Host(unit, scope).visit(copied(node))
+    return None if result is None else ast.fix_missing_locations(result)
+
+
+def host_test(unit: Unit, scope: Scope, node: ast.expr) -> ast.expr | None:
+    """``node`` over leaf names where the host knows it exactly: a condition on integers, which cannot fail; else None."""
+    known = host_expression(unit, scope, node)
+    return known if known is not None and _is_exact(unit, known) else None
+
+
+# Of two integers of 64 bits these may give one that does not fit. So may a sum, of numbers that are next to the largest.
+_GROWING = (ast.Mult, ast.Pow, ast.LShift)
+_INTEGER_BITS = 64
+_EXACT = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
+
+
+def _is_extent(node: ast.Attribute | ast.Subscript) -> bool:
+    """Whether an expression of the host is an integer that an array has."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("ndim", "size")
+    return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+
+
+def _is_exact(unit: Unit, node: ast.AST) -> bool:
+    """Whether an expression of the host is made of integers, and computed by it as by the device."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, int)
+        case ast.Name(id=name):
+            return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in "biu"
+        case ast.Attribute() | ast.Subscript():
+            return _is_extent(node)
+        case ast.BinOp(op=ast.FloorDiv() | ast.Mod(), right=right) if not (isinstance(right, ast.Constant) and right.value):
+            return False
+        case ast.BinOp(op=op) if not isinstance(op, _EXACT):
+            return False
+        case ast.Call(args=args):
+            of_host = isinstance(node.func, ast.Name) and unit.host_names.get(node.func.id)
+            return any(of_host is known for known in (min, max, abs, len)) and all(_is_exact(unit, each) for each in args)
+        case ast.BinOp() | ast.UnaryOp() | ast.BoolOp() | ast.Compare() | ast.IfExp():
+            operands = (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+            return all(_is_exact(unit, operand) for operand in operands)
+    return False
+
+
+_OF_INTEGERS = (*_EXACT, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
+# Functions whose results are integers, whatever they are given.
+_TO_INTEGERS = (int, len, math.floor, math.ceil, math.trunc)
+
+
+def _is_integer(unit: Unit, node: ast.AST) -> bool:
+    """Whether an expression of the host is surely an integer, in Python."""
+    match node:
+        case ast.Constant(value=value):
+            return type(value) is int
+        case ast.Name(id=name):
+            return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in "iu"
+        case ast.Attribute() | ast.Subscript():
+            return _is_extent(node)
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(value))):
+            return value >= 0 and _is_integer(unit, left)
+        case ast.BinOp(left=left, op=op, right=right):
+            return isinstance(op, _OF_INTEGERS) and _is_integer(unit, left) and _is_integer(unit, right)
+        case ast.UnaryOp(op=op, operand=operand):
+            return not isinstance(op, ast.Not) and _is_integer(unit, operand)
+        case ast.IfExp(body=body, orelse=orelse):
+            return _is_integer(unit, body) and _is_integer(unit, orelse)
+        case ast.Call(func=ast.Name(id=name), args=args):
+            function = unit.host_names.get(name)
+            if any(function is known for known in _TO_INTEGERS) or (function is round and len(args) == 1):
+                return True
+            return any(function is known for known in (min, max, abs)) and all(_is_integer(unit, each) for each in args)
+    return False
+
+
+def _is_rounded(unit: Unit, node: ast.AST) -> bool:
+    """Whether floats have a part in a number: the device computes with those of F. An array gives its extents alone."""
+    if isinstance(node, ast.Name) and node.id in unit.leaves:
+        type_ = unit.leaves[node.id].type
+        return isinstance(type_, ScalarType) and np.dtype(type_.dtype).kind == "f"
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, float)
+    return isinstance(node, ast.Div) or any(_is_rounded(unit, child) for child in ast.iter_child_nodes(node))
+
+
+def _may_wrap(unit: Unit, node: ast.AST) -> bool:
+    """Whether the host may find another integer than the device, with its 64 bits: of products, or of NumPy's scalars."""
+    leaves = [unit.leaves[child.id].type for child in ast.walk(node) if isinstance(child, ast.Name) and child.id in unit.leaves]
+    scalars = [kind for kind in leaves if isinstance(kind, ScalarType)]
+    grows = any(isinstance(child, _GROWING) for child in ast.walk(node))
+    return any(grows or (not kind.weak and kind.dtype not in ("int64", "bool")) for kind in scalars)
+
+
+def _runs_at_once(unit: Unit) -> bool:
+    """Whether what is laid out now surely runs, where the host knows it: a func may be given what one path computes."""
+    return unit.surely_runs and len(unit.calling) <= 1
+
+
+def settled(unit: Unit, scope: Scope, bound: Binding, value: ast.expr) -> Binding:
+    """``bound``, which ``value`` gets a name for: an integer that host and device may compute in two ways is computed once."""
+    if not isinstance(bound, HostExpr) or bound.name or not _is_integer(unit, bound.expr):
+        return bound
+    if not _runs_at_once(unit) or not (_is_rounded(unit, bound.expr) or _may_wrap(unit, bound.expr)):
+        return bound
+    return HostExpr(bound.expr, unit.host_value(bound.expr, scope.span(value), text=as_written(value)).id)
+
+
+def _is_harmless(unit: Unit, node: ast.AST) -> bool:
+    """Whether the host can compute a number on a path that is not taken, too: nothing in it fails, or is infinite."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, (int, float)) and abs(value) < _LARGE
+        case ast.Name(id=name):
+            return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in "biu"
+        case ast.Attribute() | ast.Subscript():
+            return _is_extent(node)
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
+            return _is_harmless(unit, left) and _is_harmless(unit, right)
+        case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=value)):
+            return bool(value) and _is_harmless(unit, left)
+        case ast.BinOp(left=left, op=ast.Pow() | ast.LShift(), right=ast.Constant(value=int(value))):
+            return 0 <= value < _INTEGER_BITS and _is_harmless(unit, left)
+        case ast.UnaryOp(operand=operand):
+            return _is_harmless(unit, operand)
+        case ast.Call(func=ast.Name(id=name), args=args):
+            functions = (*_TO_INTEGERS, round, float, min, max, abs)
+            return any(unit.host_names.get(name) is known for known in functions) and all(
+                _is_harmless(unit, arg) for arg in args
+            )
+    return False
+
+
+# Products of some numbers below this one, and of sizes, are finite.
+_LARGE = 1e30
+
+
+def integer_of_host(unit: Unit, scope: Scope, node: ast.Call | ast.BinOp) -> HostExpr | None:
+    """What stands for `int(n * 0.3)` and `n * m` wherever they are written: one integer, which the host computes; else None.
+
+    The device would compute with the digits of F, and wrap at 64 bits.
+    """
+    if isinstance(node, ast.Call):
+        function = scope.static(node.func)
+        if not isinstance(function, Value) or not any(function.value is known for known in (*_TO_INTEGERS, round)):
+            return None
+    elif not isinstance(node.op, _GROWING):
+        return None
+    known = host_expression(unit, scope, node)
+    if known is None or not _is_harmless(unit, known) or not (_is_rounded(unit, known) or isinstance(node, ast.BinOp)):
+        return None
+    found = settled(unit, scope, HostExpr(known), node)
+    return found if isinstance(found, HostExpr) and found.name else None
+
+
+def binding(unit: Unit, scope: Scope, value: ast.expr) -> Binding | None:
+    """What ``value`` is without the device: an argument, a constant, a range, a number of the host; None for other values."""
+    bound = scope.static(value)
+    if isinstance(bound, Gone):
+        raise KernelSyntaxError(bound.reason, scope.span(value), hint=bound.hint)
+    if isinstance(bound, (ScalarRef, SlotRef)):
+        # Another name for it would see what is assigned to it later.
+        return None
+    if bound is not None:
+        return bound
+    found = loop_call(scope, value)
+    if found is not None and found.word is None:
+        return RangeRef(found.call, found.scope.inner({}))
+    known = host_expression(unit, scope, value)
+    if known is None:
+        return None
+    # What may not run is left to the device, all of it: computed by the host it might fail.
+    return HostExpr(known) if _runs_at_once(unit) or not _is_integer(unit, known) or not _is_rounded(unit, known) else None
+
+
+def surely_runs(unit: Unit, scope: Scope, node: ast.For) -> bool:
+    """Whether the bounds of a loop are constants, and it has at least one iteration.
+
+    Raises:
+        KernelSyntaxError: the range has the wrong arguments.
+    """
+    found = loop_call(scope, node.iter)
+    if found is None:
+        return False
+    axes = ranges_of(found.scope, found.call)
+    return all(_has_iterations(unit, found.scope, axis) for axis in axes)
+
+
+def _has_iterations(unit: Unit, scope: Scope, axis: WrittenAxis) -> bool:
+    parts = [host_expression(unit, scope, part) for part in (axis.start, axis.stop, axis.step)]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or any(isinstance(child, (ast.Name, ast.Div)) for part in known for child in ast.walk(part)):
+        return False
+    start, stop, step = (eval(compile(ast.Expression(part), "<range>", "eval")) for part in known)  # integers alone
+    return step != 0 and len(range(start, stop, step)) > 0
+
+
+class _Host:
+    """One handler a node type; None as soon as some part is not known to the host."""
+
+    def __init__(self, unit: Unit, scope: Scope) -> None:
+        self._unit = unit
+        self._scope = scope
+
+    def visit(self, node: ast.expr) -> ast.expr | None:
+        handler = getattr(self, f"_{type(node).__name__.lower()}", None)
+        return None if handler is None else handler(node)
+
+    def _all(self, nodes: list[ast.expr]) -> list[ast.expr] | None:
+        results = [self.visit(node) for node in nodes]
+        known = [result for result in results if result is not None]
+        return known if len(known) == len(results) else None
+
+    def _constant(self, node: ast.Constant) -> ast.expr | None:
+        return node if type(node.value) in (int, float, bool) else None
+
+    def _name(self, node: ast.Name) -> ast.expr | None:
+        return self._static(node)
+
+    def _attribute(self, node: ast.Attribute) -> ast.expr | None:
+        known = self._static(node)
+        if known is not None:
+            return known
+        base = self._scope.static(node.value)
+        if node.attr in _SHAPES and isinstance(base, LeafRef) and base.is_array:
+            extents = self._unit.extents.get(self._unit.host_name(base.leaf))
+            if extents is not None:
+                return _of_extents(node, extents)
+            node.value = ast.copy_location(ast.Name(self._unit.host_name(base.leaf), ast.Load()), node)
+            return node
+        return None
+
+    def _subscript(self, node: ast.Subscript) -> ast.expr | None:
+        known = self._static(node)
+        if known is not None:
+            return known
+        view = self._scope.static(node.value.value) if isinstance(node.value, ast.Attribute) else None
+        if isinstance(view, ViewRef):
+            axis = constant_of(node.slice)
+            if axis is None or not -len(view.along) <= axis < len(view.along):
+                return None
+            return copied(view.along[axis].count.host)
+        base, index = self.visit(node.value), self.visit(node.slice)
+        if isinstance(base, ast.Tuple) and isinstance(index, ast.Constant) and isinstance(index.value, int):
+            return base.elts[index.value]
+        # Only `.shape` survives as a subscriptable host value: elements of arrays are the device's.
+        if base is None or index is None or not isinstance(base, ast.Attribute):
+            return None
+        node.value, node.slice = base, index
+        return node
+
+    def _static(self, node: ast.expr) -> ast.expr | None:
+        bound = self._scope.static(node)
+        if isinstance(bound, LeafRef) and not bound.is_array:
+            return ast.copy_location(ast.Name(bound.leaf.name, ast.Load()), node)
+        if isinstance(bound, HostExpr):
+            return copied(bound.expr)
+        if isinstance(bound, Value):
+            value = bound.value
+            if type(value) in (int, float, bool):
+                return ast.copy_location(ast.Constant(cast(float, value)), node)
+            if isinstance(value, (np.integer, np.floating)):
+                return ast.copy_location(ast.Name(self._host_name(value, as_written(node)), ast.Load()), node)
+        return None
+
+    def _host_name(self, value: object, wish: str) -> str:
+        name = "_host_" + "".join(c if c.isalnum() else "_" for c in wish)
+        while self._unit.host_names.setdefault(name, value) is not value:
+            name += "_"
+        return name
+
+    def _binop(self, node: ast.BinOp) -> ast.expr | None:
+        parts = self._all([node.left, node.right])
+        if parts is None:
+            return None
+        node.left, node.right = parts
+        return node
+
+    def _unaryop(self, node: ast.UnaryOp) -> ast.expr | None:
+        operand = self.visit(node.operand)
+        if operand is None:
+            return None
+        node.operand = operand
+        return node
+
+    def _boolop(self, node: ast.BoolOp) -> ast.expr | None:
+        parts = self._all(node.values)
+        if parts is None:
+            return None
+        node.values = parts
+        return node
+
+    def _compare(self, node: ast.Compare) -> ast.expr | None:
+        parts = self._all([node.left, *node.comparators])
+        if parts is None:
+            return None
+        node.left, node.comparators = parts[0], parts[1:]
+        return node
+
+    def _ifexp(self, node: ast.IfExp) -> ast.expr | None:
+        known = known_test(self._scope, node.test)
+        if known is not None:
+            return self.visit(node.body if known else node.orelse)
+        parts = self._all([node.test, node.body, node.orelse])
+        if parts is None:
+            return None
+        node.test, node.body, node.orelse = parts
+        return node
+
+    def _call(self, node: ast.Call) -> ast.expr | None:
+        if is_static_call(self._scope, node):
+            return self._static(node)
+        bound = self._scope.static(node.func)
+        if not isinstance(bound, Value) or node.keywords or not any(bound.value is known for known in _FUNCTIONS):
+            return None
+        if bound.value is len and len(node.args) == 1:
+            base = self._scope.static(node.args[0])
+            if isinstance(base, ViewRef) and base.along:
+                return copied(base.along[0].count.host)
+            if not (isinstance(base, LeafRef) and base.is_array):
+                return None
+            extents = self._unit.extents.get(self._unit.host_name(base.leaf))
+            if extents is not None:
+                return copied(extents[0]) if extents else None
+            parts: list[ast.expr] | None = [ast.copy_location(ast.Name(self._unit.host_name(base.leaf), ast.Load()), node)]
+        else:
+            parts = self._all(node.args)
+        if parts is None:
+            return None
+        node.func = ast.copy_location(ast.Name(self._host_name(bound.value, as_written(node.func)), ast.Load()), node)
+        node.args = parts
+        return node
+
+
+def _of_extents(node: ast.Attribute, extents: tuple[ast.expr, ...]) -> ast.expr:
+    """``shape``, ``ndim`` or ``size`` of a temporary, which the host does not have as an array."""
+    copies = [copied(extent) for extent in extents]
+    if node.attr == "ndim":
+        return ast.copy_location(ast.Constant(len(copies)), node)
+    if node.attr == "shape":
+        return ast.copy_location(ast.Tuple(copies, ast.Load()), node)
+    result: ast.expr = ast.Constant(1)
+    for extent in copies:
+        result = ast.BinOp(result, ast.Mult(), extent)
+    return ast.fix_missing_locations(ast.copy_location(result, node))

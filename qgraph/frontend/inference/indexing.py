@@ -1,0 +1,128 @@
+"""Elements of views as elements of their arrays: integers as code, as short as it goes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from qgraph import language
+from qgraph.frontend.names.bindings import Along, LeafRef, Num, SlotRef, Value, ViewRef
+from qgraph.frontend.names.program_builder import SHARED
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.static_eval import constant_of
+from qgraph.source import copied, standing_for
+
+
+def number(value: int) -> Num:
+    """A known integer."""
+    return Num(ast.Constant(value), ast.Constant(value))
+
+
+ZERO, ONE = number(0), number(1)
+
+
+def word(scope: Scope, function: object, *arguments: ast.expr) -> ast.expr:
+    """A call of ``function``, whatever names the user has."""
+    name = f"{SHARED}{getattr(function, '__name__', 'call')}"
+    scope.bind(name, Value(function))
+    return ast.Call(ast.Name(name, ast.Load()), [copied(argument) for argument in arguments], [])
+
+
+def element(view: ViewRef, indices: Sequence[ast.expr], scope: Scope, node: ast.expr, *, natural: bool) -> ast.expr:
+    """The element of ``view`` at ``indices``, one for each of its dimensions, in place of ``node``.
+
+    ``natural``: the indices are not negative, and inside the view.
+    """
+    places = dict(view.fixed)
+    for along, index in zip(view.along, indices, strict=True):
+        if along.axis >= 0:
+            places[along.axis] = _index(scope, along, index, natural=natural)
+    name = f"{SHARED}{view.leaf.name}"
+    scope.bind(name, LeafRef(view.leaf))
+    parts = [copied(places[axis]) for axis in range(len(places))]
+    inside: ast.expr = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
+    return standing_for(placed(ast.Subscript(ast.Name(name, ast.Load()), inside, ast.Load()), node), node)
+
+
+def _index(scope: Scope, along: Along, index: ast.expr, *, natural: bool) -> ast.expr:
+    start, step = along.start.constant, along.step.constant
+    if not natural:
+        constant = constant_of(index)
+        if constant is not None and constant < 0:
+            index = code_of(along.count, ast.Add(), number(constant))
+        elif constant is None and not (start == 0 and step == 1 and is_whole(along)):
+            index = word(scope, language.wrapped, index, along.count.code)
+    moved = join(along.start.code, ast.Add(), join(index, ast.Mult(), along.step.code))
+    if start is not None and start >= 0 and step is not None and step > 0:
+        return moved
+    # Whatever is inside the view is inside the array, and so not negative.
+    return word(scope, language.at_least, moved, ast.Constant(0))
+
+
+def is_whole(along: Along) -> bool:
+    """Whether the view has all of the dimension, so that negative indices mean the same."""
+    code = along.count.code
+    return isinstance(code, ast.Name) and code.id.endswith(f".shape[{along.axis}]")
+
+
+def is_natural(scope: Scope, node: ast.expr) -> bool:
+    """Whether an integer is surely not negative: made of constants and of variables that count up from 0 or more."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
+        return is_natural(scope, node.left) and is_natural(scope, node.right)
+    if isinstance(node, ast.Name):
+        bound = scope.names.get(node.id)
+        return isinstance(bound, SlotRef) and bound.natural
+    constant = constant_of(node)
+    return constant is not None and constant >= 0
+
+
+def is_none(node: ast.expr | None) -> bool:
+    """Whether a bound of a slice is left out."""
+    return node is None or (isinstance(node, ast.Constant) and node.value is None)
+
+
+def placed(tree: ast.expr, node: ast.AST) -> ast.expr:
+    """``tree`` at the place of ``node``, where it has no place of its own."""
+    tree = copied(tree)
+    for child in ast.walk(tree):
+        if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
+            ast.copy_location(child, node)
+    return tree
+
+
+def join(left: ast.expr, op: ast.operator, right: ast.expr) -> ast.expr:
+    """A sum or product, as short as it goes."""
+    a, b = constant_of(left), constant_of(right)
+    if isinstance(op, ast.Add):
+        if a is not None and b is not None:
+            return ast.Constant(a + b)
+        if a == 0:
+            return copied(right)
+        return copied(left) if b == 0 else ast.BinOp(copied(left), op, copied(right))
+    if a is not None and b is not None:
+        return ast.Constant(a * b)
+    if a == 0 or b == 0:
+        return ast.Constant(0)
+    if a == 1:
+        return copied(right)
+    return copied(left) if b == 1 else ast.BinOp(copied(left), op, copied(right))
+
+
+def code_of(left: Num, op: ast.operator, right: Num) -> ast.expr:
+    """The code of a sum or product."""
+    return join(left.code, op, right.code)
+
+
+def _both(left: Num, op: ast.operator, right: Num) -> Num:
+    host = None if left.host is None or right.host is None else join(left.host, op, right.host)
+    return Num(code_of(left, op, right), host)
+
+
+def plus(left: Num, right: Num) -> Num:
+    """The sum of two integers."""
+    return _both(left, ast.Add(), right)
+
+
+def times(left: Num, right: Num) -> Num:
+    """The product of two integers."""
+    return _both(left, ast.Mult(), right)

@@ -1,0 +1,171 @@
+"""What a ``for`` iterates over, as written: ``range``, ``ndrange``, and the word around them."""
+
+from __future__ import annotations
+
+import ast
+
+from qgraph import language
+from qgraph.errors import ArgumentError, KernelSyntaxError, KernelTypeError
+from qgraph.frontend.inference.ranks import rank
+from qgraph.frontend.names.bindings import LeafRef, RangeRef, StructRef, Value, ViewRef
+from qgraph.frontend.names.scope import Scope
+from qgraph.ir.program import ArrayType, Fault
+from qgraph.source import Span, as_written, copied
+
+_LOOP_WORDS = (language.serial, language.parallel)
+_ZERO_STEP = "the step of a range is 0"
+_ZERO_STEP_HINT = "range() needs a step other than 0"
+
+
+class WrittenAxis:
+    """One range as the user wrote it: three expressions, not yet resolved."""
+
+    __slots__ = ("node", "start", "step", "stop")
+
+    def __init__(self, start: ast.expr, stop: ast.expr, step: ast.expr, node: ast.expr) -> None:
+        self.start = start
+        self.stop = stop
+        self.step = step
+        self.node = node
+
+    @property
+    def extent(self) -> str:
+        """How the user would write the number of iterations."""
+        start, stop, step = (as_written(part) for part in (self.start, self.stop, self.step))
+        if step != "1":
+            return as_written(self.node)
+        return stop if start == "0" else f"{stop} - {start}"
+
+
+class LoopCall:
+    """What a ``for`` iterates over: the range or ndrange call, and the word around it."""
+
+    __slots__ = ("call", "scope", "word")
+
+    def __init__(self, call: ast.Call, word: object, scope: Scope) -> None:
+        self.call = call
+        self.word = word
+        # Where the call was written: the names in it mean what they meant there.
+        self.scope = scope
+
+
+def loop_call(scope: Scope, node: ast.expr) -> LoopCall | None:
+    """The range under ``node``, or None where it is something else."""
+    if isinstance(node, ast.Name):
+        bound = scope.names.get(node.id)
+        return LoopCall(bound.call, None, bound.scope) if isinstance(bound, RangeRef) else None
+    if not isinstance(node, ast.Call):
+        return None
+    bound = scope.static(node.func)
+    if not isinstance(bound, Value):
+        return None
+    if bound.value in (range, language.ndrange):
+        return LoopCall(node, None, scope)
+    if bound.value in _LOOP_WORDS:
+        inner = loop_call(scope, node.args[0]) if len(node.args) == 1 and not node.keywords else None
+        if inner is None:
+            raise KernelSyntaxError(
+                f"`{as_written(node.func)}` needs one range",
+                scope.span(node),
+                hint=f"write `{as_written(node.func)}(range(n))`",
+            )
+        return LoopCall(inner.call, bound.value, inner.scope)
+    return None
+
+
+def ranges_of(scope: Scope, call: ast.Call) -> tuple[WrittenAxis, ...]:
+    """The axes of a range or ndrange call."""
+    bound = scope.static(call.func)
+    is_range = isinstance(bound, Value) and bound.value is range
+    if call.keywords or not call.args or (is_range and len(call.args) > 3):
+        raise KernelSyntaxError(
+            f"`{as_written(call)}` has the wrong arguments",
+            scope.span(call),
+            hint="write range(stop), range(start, stop), range(start, stop, step) or ndrange(n, (lo, hi), ...)",
+        )
+    for argument in call.args:
+        for part in argument.elts if isinstance(argument, ast.Tuple) else [argument]:
+            refuse_array(scope, part)
+    zero, one = ast.copy_location(ast.Constant(0), call), ast.copy_location(ast.Constant(1), call)
+    if is_range:
+        parts = call.args
+        if len(parts) == 1:
+            return (WrittenAxis(zero, parts[0], one, call),)
+        step = parts[2] if len(parts) == 3 else one
+        if isinstance(step, ast.Constant) and step.value == 0:
+            raise zero_step(scope.span(step))
+        return (WrittenAxis(parts[0], parts[1], step, call),)
+    axes: list[WrittenAxis] = []
+    for argument in call.args:
+        axes += _ndrange_axes(scope, argument, zero, one)
+    return tuple(axes)
+
+
+def zero_step(span: Span) -> ArgumentError:
+    """What a range with a step of 0 is, wherever it is found."""
+    return ArgumentError(_ZERO_STEP, span, hint=_ZERO_STEP_HINT)
+
+
+def zero_step_fault(span: Span) -> Fault:
+    """The same, where only the device finds it."""
+    return Fault(ArgumentError, span, _ZERO_STEP, _ZERO_STEP_HINT)
+
+
+def refuse_array(scope: Scope, bound: ast.expr) -> None:
+    """An array is no number, though Python takes one without dimensions for a bound; nor is a float an integer."""
+    if isinstance(bound, ast.Subscript):
+        array = scope.static(bound.value) if isinstance(bound.value, (ast.Name, ast.Attribute)) else None
+        element = array.leaf.type if isinstance(array, (LeafRef, ViewRef)) else None
+        if isinstance(element, ArrayType) and element.dtype.startswith(("float", "complex")):
+            raise KernelTypeError(
+                f"the bound `{as_written(bound)}` is of type {element.dtype}",
+                scope.span(bound),
+                hint="range() takes integers: keep bounds in an integer array",
+            )
+    known = scope.static(bound) if isinstance(bound, (ast.Name, ast.Attribute)) else None
+    if isinstance(known, (LeafRef, ViewRef)) and isinstance(known.leaf.type, ArrayType):
+        text, ndim = as_written(bound), rank(scope, bound)
+        place = f"{text}[{', '.join('0' * ndim) or '()'}]"
+        length = f", or its length, `{text}.shape[0]`" if ndim else ""
+        raise KernelTypeError(
+            f"the bound `{text}` is an array", scope.span(bound), hint=f"use an element of it, `{place}`{length}"
+        )
+
+
+def _ndrange_axes(scope: Scope, argument: ast.expr, zero: ast.expr, one: ast.expr) -> list[WrittenAxis]:
+    if isinstance(argument, ast.Starred):
+        return _starred_axes(scope, argument, zero, one)
+    if isinstance(argument, ast.Tuple):
+        if len(argument.elts) != 2:
+            raise KernelSyntaxError(
+                "an axis of ndrange is a count or a pair (lo, hi)", scope.span(argument), hint="use range() for a step"
+            )
+        return [WrittenAxis(argument.elts[0], argument.elts[1], one, argument)]
+    return [WrittenAxis(zero, argument, one, argument)]
+
+
+def _starred_axes(scope: Scope, argument: ast.Starred, zero: ast.expr, one: ast.expr) -> list[WrittenAxis]:
+    """``ndrange(*x.shape)``: one axis for each dimension, known from the array's type."""
+    value = argument.value
+    if isinstance(value, ast.Attribute) and value.attr == "shape":
+        ndim = rank(scope, value.value)
+        if ndim:
+            axes = []
+            for dimension in range(ndim):
+                extent = ast.Subscript(copied(value), ast.Constant(dimension), ast.Load())
+                axes.append(WrittenAxis(zero, relocate(extent, value), one, value))
+            return axes
+    bound = scope.static(value)
+    if isinstance(bound, StructRef):
+        elements = [ast.Subscript(copied(value), ast.Constant(k), ast.Load()) for k in range(len(bound.children))]
+        return [WrittenAxis(zero, relocate(element, value), one, value) for element in elements]
+    raise KernelSyntaxError(
+        f"`*{as_written(value)}` is not the shape of an argument", scope.span(argument), hint="write the axes out"
+    )
+
+
+def relocate(tree: ast.expr, node: ast.AST) -> ast.expr:
+    """``tree`` with every position that of ``node``: it came from another line."""
+    for child in ast.walk(tree):
+        ast.copy_location(child, node)
+    return tree

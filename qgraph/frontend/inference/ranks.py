@@ -1,0 +1,207 @@
+"""Which kernel-level expressions are arrays, and of how many dimensions: known before anything is laid out."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Sequence
+
+import numpy as np
+
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.names.bindings import Binding, LeafRef, Ranked, StructRef, Value, ViewRef
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.syntax import unsupported_functions
+from qgraph.ir.program import ArrayType
+from qgraph.source import as_written
+
+# Functions of arrays that give one number, by NumPy's function; as methods of an array they have the same names.
+REDUCTIONS: dict[object, str] = {
+    np.sum: "sum",
+    np.prod: "prod",
+    np.min: "min",
+    np.max: "max",
+    np.amin: "min",
+    np.amax: "max",
+    np.any: "any",
+    np.all: "all",
+    np.mean: "mean",
+    np.dot: "dot",
+    np.vdot: "vdot",
+    np.count_nonzero: "count_nonzero",
+}
+METHODS = frozenset({"sum", "prod", "min", "max", "any", "all", "mean", "dot"})
+
+
+def known(scope: Scope, node: ast.expr) -> Binding | None:
+    """What ``node`` stands for, None too where it is wrong: that is said where it is used."""
+    try:
+        return scope.static(node)
+    except KernelSyntaxError:
+        return None
+
+
+def rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int] | None = None) -> int:
+    """The number of dimensions of an expression; 0 for numbers, and for what is no array that is followed.
+
+    ``found`` has the ranks of expressions that were asked for before, while no name meant anything else, and gets more.
+    """
+    if found is None:
+        found = {}
+    if node not in found:
+        found[node] = _rank(scope, node, found)
+    return found[node]
+
+
+def _rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int]) -> int:
+    bound = known(scope, node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
+    if bound is not None:
+        return _rank_of(bound)
+    match node:
+        case ast.Attribute(value=value, attr=attr) if attr == "T" or unsupported_functions.of_attribute(attr):
+            return rank(scope, value, found)
+        case ast.Subscript(value=value):
+            return _selected(scope, node, rank(scope, value, found))
+        case ast.BinOp(left=left, right=right):
+            ranks = rank(scope, left, found), rank(scope, right, found)
+            return sum(ranks) - 2 if isinstance(node.op, ast.MatMult) and 0 not in ranks else max(ranks)
+        case ast.UnaryOp(operand=operand):
+            return rank(scope, operand, found)
+        case ast.Compare(left=left, comparators=comparators):
+            return max(rank(scope, part, found) for part in (left, *comparators))
+        case ast.BoolOp(values=values):
+            return max(rank(scope, part, found) for part in values)
+        case ast.IfExp(body=body, orelse=orelse):
+            return max(rank(scope, body, found), rank(scope, orelse, found))
+        case ast.Call():
+            return _rank_of_call(scope, node, found)
+    return 0
+
+
+def _makes_array(scope: Scope, node: ast.Call) -> bool:
+    """Whether a function or method of NumPy's gives a new array."""
+    bound = known(scope, node.func)
+    if isinstance(bound, Value):
+        of_arrays = any(rank(scope, argument) for argument in node.args)
+        return unsupported_functions.of_function(bound.value, of_arrays=of_arrays) and not reduction(scope, node)
+    if bound is not None or not isinstance(node.func, ast.Attribute) or reduction(scope, node):
+        return False
+    return unsupported_functions.of_method(node.func.attr) and rank(scope, node.func.value) > 0
+
+
+def new_array(scope: Scope, node: ast.expr) -> KernelSyntaxError:
+    """The error that says of ``node``, which is an array, that it is a new one, and what to write instead."""
+    bound = known(scope, node.func) if isinstance(node, ast.Call) else None
+    hint = unsupported_functions.instead(node, bound.value if isinstance(bound, Value) else None)
+    return KernelSyntaxError(f"`{as_written(node)}` is a new array", scope.span(node), hint=hint)
+
+
+def _rank_of_call(scope: Scope, node: ast.Call, found: dict[ast.expr, int]) -> int:
+    if node.args and is_elementwise(scope, node.func):
+        return max(rank(scope, argument, found) for argument in node.args)
+    # A new array is refused where it is laid out.
+    operands = [node.func.value, *node.args] if isinstance(node.func, ast.Attribute) else node.args
+    return max([1, *(rank(scope, operand, found) for operand in operands)]) if _makes_array(scope, node) else 0
+
+
+def _rank_of(bound: Binding) -> int:
+    match bound:
+        case LeafRef():
+            return bound.leaf.type.ndim if isinstance(bound.leaf.type, ArrayType) else 0
+        case ViewRef():
+            return len(bound.along)
+        case Ranked():
+            return bound.ndim
+    return 0
+
+
+_ELEMENTWISE = (np.where, np.clip, np.round, np.around, builtins.abs)
+
+
+def is_elementwise(scope: Scope, func: ast.expr) -> bool:
+    """Whether a function of numbers is one of arrays too, element by element."""
+    bound = known(scope, func)
+    if not isinstance(bound, Value):
+        return False
+    function = bound.value
+    return (isinstance(function, np.ufunc) and function is not np.matmul) or any(function is word for word in _ELEMENTWISE)
+
+
+def parts_of(node: ast.Subscript) -> list[ast.expr]:
+    """The indices between the brackets."""
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def is_new_axis(scope: Scope, part: ast.expr) -> bool:
+    """Whether an index is None, ``np.newaxis``."""
+    if isinstance(part, ast.Constant):
+        return part.value is None
+    bound = known(scope, part) if isinstance(part, (ast.Name, ast.Attribute)) else None
+    return isinstance(bound, Value) and bound.value is None
+
+
+def is_ellipsis(part: ast.expr) -> bool:
+    """Whether an index is ``...``."""
+    return isinstance(part, ast.Constant) and part.value is ...
+
+
+def _selected(scope: Scope, node: ast.Subscript, ndim: int) -> int:
+    """The rank of ``base[...]``, where the base has ``ndim`` dimensions."""
+    if ndim == 0:
+        return 0
+    parts = parts_of(node)
+    if len(parts) == 1 and _may_be_tuple(scope, parts[0]):
+        return 0
+    if any(rank(scope, part) for part in parts if not isinstance(part, ast.Slice)):
+        # Selected by an array: refused where it is laid out.
+        return 1
+    kept = sum(isinstance(part, ast.Slice) or is_new_axis(scope, part) for part in parts)
+    taken = sum(not is_new_axis(scope, part) and not is_ellipsis(part) for part in parts)
+    return max(0, kept + ndim - taken)
+
+
+def _may_be_tuple(scope: Scope, part: ast.expr) -> bool:
+    """Whether one index may stand for several: a tuple argument, or a name that only a loop's body knows."""
+    if isinstance(part, ast.Tuple):
+        return True
+    if not isinstance(part, ast.Name):
+        return isinstance(known(scope, part), StructRef)
+    if part.id not in scope.names and part.id in scope.source.function.__code__.co_varnames:
+        return True
+    bound = known(scope, part)
+    return isinstance(bound, StructRef) or (isinstance(bound, Value) and isinstance(bound.value, tuple))
+
+
+def reduction(scope: Scope, node: ast.AST) -> str:
+    """The reduction of arrays to one number that ``node`` is, or ""."""
+    if isinstance(node, ast.BinOp):
+        both = isinstance(node.op, ast.MatMult) and rank(scope, node.left) == rank(scope, node.right) == 1
+        return "dot" if both else ""
+    if not isinstance(node, ast.Call):
+        return ""
+    bound = known(scope, node.func)
+    if isinstance(bound, Value):
+        name = next((name for function, name in REDUCTIONS.items() if bound.value is function), "")
+        return name if name and any(rank(scope, argument) for argument in node.args) else ""
+    if isinstance(node.func, ast.Attribute) and node.func.attr in METHODS and rank(scope, node.func.value):
+        return node.func.attr
+    return ""
+
+
+def is_in_place(scope: Scope, node: ast.AST) -> bool:
+    """Whether a statement such as `x *= 2` changes the elements of the array ``x``."""
+    return isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and rank(scope, node.target) > 0
+
+
+def stores_slice(scope: Scope, node: ast.AST) -> bool:
+    """Whether a statement assigns an array, or part of one, as a whole."""
+    if isinstance(node, ast.Assign):
+        targets: Sequence[ast.expr] = node.targets
+    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+        targets = [node.target]
+        if is_in_place(scope, node):
+            return True
+    else:
+        return False
+    flat = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    return any(isinstance(target, ast.Subscript) and rank(scope, target) for target in flat)

@@ -1,0 +1,199 @@
+"""Loops inside parallel loops that run along memory: how many iterations they have on average, as far as the host knows.
+
+A thread that has such a loop for itself reads elements which its neighbours do not read next to it. Lowering may let several
+threads share the loop, and this number says how many: known from its range, as in the product of a dense matrix, or from
+the length of an array that all iterations together run through once, as in that of a sparse one.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qgraph.frontend.inference.ranks import parts_of
+from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.program_builder import Unit
+from qgraph.ir.program import ArrayType, Branch, Loop, Statement, Task, TaskStatement
+from qgraph.source import copied
+
+# More inner iterations than this make no difference, and it fits 64 bits whatever the arguments are.
+_MOST = 1 << 30
+
+
+def with_inner_lengths(unit: Unit, statements: Sequence[Statement]) -> tuple[Statement, ...]:
+    """``statements`` with ``Task.inner_length`` of their parallel loops, those in device loops and branches too."""
+    return tuple(_with_lengths(unit, statement) for statement in statements)
+
+
+def _with_lengths(unit: Unit, statement: Statement) -> Statement:
+    match statement:
+        case TaskStatement(task=task):
+            length = _length(unit, task)
+            return statement if length is None else TaskStatement(replace(task, inner_length=length))
+        case Loop():
+            return replace(statement, body=with_inner_lengths(unit, statement.body))
+        case Branch():
+            return replace(statement, regions=tuple(with_inner_lengths(unit, region) for region in statement.regions))
+    return statement
+
+
+def _length(unit: Unit, task: Task) -> str | None:
+    """The name of the host value; None where sharing would not make neighbours of what is read, or nobody knows."""
+    # Values of all iterations are combined in blocks of another shape, and joined loops may have several loops inside.
+    if len(task.axes) != 1 or task.on_device or task.reductions or task.joined:
+        return None
+    inner = inner_loop(task)
+    if inner is None:
+        return None
+    known = _known_length(unit, inner)
+    reads = list(_reads(unit, inner.loop))
+    if any(_runs_outside(read, inner) for read in reads):
+        return None
+    along = [read for read in reads if _coefficient(read.last, inner.variable) == 1]
+    if known is not None:
+        # All threads run through the same range: what depends on it alone is one element for all of them.
+        if not any(_names(read.index) & inner.varying for read in along):
+            return None
+        length = known
+    else:
+        whole = [read.array for read in along if isinstance(read.index, ast.Name)]
+        if not whole or not _names(inner.start) & inner.varying:
+            return None
+        outer = _on_host(unit, task.axes[0].count)
+        assert outer is not None, "a count that the host knows is a host value"
+        size = unit.shape_of(unit.host_name(unit.leaves[whole[0]]))
+        length = ast.parse(f"{size}[0] // max(1, {ast.unparse(outer)})", mode="eval").body
+    return unit.host_value(length, task.span, text=f"the average length of the loop at line {inner.loop.lineno}").id
+
+
+@dataclass(frozen=True, slots=True)
+class InnerLoop:
+    """A loop ``for variable in range(start, stop)`` that is one of the statements of a parallel loop.
+
+    ``outer`` is the variable of the parallel loop, ``varying`` are that and all names that its iterations assign before.
+    """
+
+    loop: ast.For
+    variable: str
+    start: ast.expr
+    stop: ast.expr
+    outer: frozenset[str]
+    varying: frozenset[str]
+
+
+def inner_loop(task: Task) -> InnerLoop | None:
+    """The one loop among the statements of a parallel loop of one axis."""
+    loops = [statement for statement in task.body if isinstance(statement, (ast.For, ast.While))]
+    if len(loops) != 1:
+        return None
+    loop = loops[0]
+    match loop:
+        case ast.For(
+            target=ast.Name(id=variable),
+            iter=ast.Call(func=ast.Name(id=name), args=[start, stop, ast.Constant(value=1)], keywords=[]),
+            orelse=[],
+        ) if task.names.get(name) is builtins.range:
+            before = task.body[: task.body.index(loop)]
+            outer = task.axes[0].variable
+            near = {outer} | {each for each, value in _assigned(before) if abs(_coefficient(value, outer) or 0) == 1}
+            varying = frozenset({outer, *names_assigned(before)})
+            return InnerLoop(loop, variable, start, stop, frozenset(near), varying)
+    return None
+
+
+def _assigned(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+    for statement in statements:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                yield name, value
+
+
+# --- what is read ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """An element of ``array``; ``last`` is its index along the axis whose elements are neighbours in memory."""
+
+    array: str
+    index: ast.expr
+    last: ast.expr
+
+
+def _reads(unit: Unit, loop: ast.For) -> Iterator[_Read]:
+    for statement in loop.body:
+        for node in ast.walk(statement):
+            if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
+                continue
+            leaf = unit.leaves.get(node.value.id)
+            parts = parts_of(node)
+            if leaf is not None and isinstance(leaf.type, ArrayType) and len(parts) == leaf.type.ndim > 0:
+                first = leaf.type.layout == "F" and leaf.type.ndim > 1
+                yield _Read(leaf.name, node.slice, parts[0 if first else -1])
+
+
+def _runs_outside(read: _Read, inner: InnerLoop) -> bool:
+    """Whether neighbouring threads, each with an iteration of the parallel loop, read neighbouring elements."""
+    if inner.variable not in _names(read.index):
+        return False
+    return any(abs(_coefficient(read.last, name) or 0) == 1 for name in inner.outer)
+
+
+def _coefficient(node: ast.expr, name: str) -> int | None:
+    """How often ``name`` is added in ``node``: 0, 1, -1 and so on, None where it is part of anything but a sum."""
+    match node:
+        case ast.Name(id=found):
+            return int(found == name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            value = _coefficient(operand, name)
+            return None if value is None else -value
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
+            first, second = _coefficient(left, name), _coefficient(right, name)
+            if first is None or second is None:
+                return None
+            return first + second if isinstance(op, ast.Add) else first - second
+    return None if name in _names(node) else 0
+
+
+def _names(node: ast.AST) -> frozenset[str]:
+    return frozenset(child.id for child in ast.walk(node) if isinstance(child, ast.Name))
+
+
+# --- what the host knows -----------------------------------------------------------------------------------------------
+
+
+def _known_length(unit: Unit, inner: InnerLoop) -> ast.expr | None:
+    start, stop = _on_host(unit, inner.start), _on_host(unit, inner.stop)
+    if start is None or stop is None:
+        return None
+    text = f"min(max(({ast.unparse(stop)}) - ({ast.unparse(start)}), 0), {_MOST})"
+    return ast.parse(text, mode="eval").body
+
+
+def _on_host(unit: Unit, node: ast.expr) -> ast.expr | None:
+    """A bound in a body as an expression of the host: Python integers, and their sums and products, which cannot fail."""
+    values: Mapping[str, str] = {value.name: value.source for value in unit.host_values}
+    match node:
+        case ast.Constant(value=int()):
+            return copied(node)
+        case ast.Name(id=name) if name in values:
+            return ast.parse(f"int({values[name]})", mode="eval").body
+        case ast.Name(id=name) if name in unit.leaves:
+            type_ = unit.leaves[name].type
+            integer = not isinstance(type_, ArrayType) and np.dtype(type_.dtype).kind in "iu"
+            return ast.parse(f"int({name})", mode="eval").body if integer else None
+        case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=ast.Constant(value=int(axis))):
+            leaf = unit.leaves.get(name)
+            shape = None if leaf is None else unit.shape_of(unit.host_name(leaf))
+            return None if shape is None else ast.parse(f"{shape}[{axis}]", mode="eval").body
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() as op, right=right):
+            first, second = _on_host(unit, left), _on_host(unit, right)
+            return None if first is None or second is None else ast.BinOp(first, op, second)
+        case ast.UnaryOp(op=ast.USub() as op, operand=operand):
+            value = _on_host(unit, operand)
+            return None if value is None else ast.UnaryOp(op, value)
+    return None

@@ -1,0 +1,169 @@
+"""What a name in a kernel stands for, known before anything runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qgraph.ir.program import ArrayType, Leaf, Slot, StructType, Type
+from qgraph.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class LeafRef:
+    """An array or scalar argument, or a field of one."""
+
+    leaf: Leaf
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the leaf is an array."""
+        return isinstance(self.leaf.type, ArrayType)
+
+
+@dataclass(frozen=True, slots=True)
+class StructRef:
+    """A tuple, named tuple or dataclass argument; ``children`` by field name or index text."""
+
+    type: StructType
+    path: str
+    children: Mapping[str, Binding]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A Python object known at compile time: a constant, a function, a module."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFunc:
+    """A func found on the class of an argument, or of a constant: ``state.update``."""
+
+    function: object
+    owner: StructRef | Value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostExpr:
+    """A kernel-level name for a number that the host computes: an expression over leaf names.
+
+    ``name``: the host value that holds it; where there is none, bodies compute the expression themselves.
+    """
+
+    expr: ast.expr
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Num:
+    """An integer of a view. ``code`` has names that mean the same wherever the view is known.
+
+    ``host``: the same over leaf names, or None where only the device knows it. ``bounds``: for the length of a slice of which
+    only the device knows the bounds, these as written, and the size that they are clipped to.
+    """
+
+    code: ast.expr
+    host: ast.expr | None
+    bounds: tuple[str, Num] | None = None
+
+    @property
+    def constant(self) -> int | None:
+        """Its value, if that is known now."""
+        return self.code.value if isinstance(self.code, ast.Constant) and isinstance(self.code.value, int) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Along:
+    """A dimension of a view: ``count`` elements of dimension ``axis`` of the array, ``start`` first; axis -1 for a new one."""
+
+    axis: int
+    start: Num
+    step: Num
+    count: Num
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ViewRef:
+    """Part of an array: ``fixed`` are indices by dimension of the array, ``along`` the dimensions that are left."""
+
+    leaf: Leaf
+    fixed: Mapping[int, ast.expr]
+    along: tuple[Along, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Some array of ``ndim`` dimensions: all that is asked before a call of a func is laid out."""
+
+    ndim: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RangeRef:
+    """A named ``ndrange(...)`` (or range): its call, and the scope (a ``Scope``) that it was written in."""
+
+    call: ast.Call
+    scope: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRef:
+    """The variable of a kernel-level serial loop: it lives in a scratch slot. ``natural``: it is never negative."""
+
+    name: str
+    slot: Slot
+    natural: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarRef:
+    """A kernel scalar: a number that kernel-level statements assign. ``name`` is how the generated code spells it."""
+
+    name: str
+    slot: Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """A name that a task body assigns: private to one iteration. ``name`` is how the generated code spells it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A name that has no value here any more, and why. ``number``: it is a number wherever it has one."""
+
+    reason: str
+    span: Span
+    hint: str
+    number: bool = True
+
+
+Binding = (
+    LeafRef | StructRef | Value | BoundFunc | HostExpr | RangeRef | SlotRef | ScalarRef | Private | Gone | ViewRef | Ranked
+)
+
+
+def bind_type(path: str, type_: Type, leaves: Mapping[str, Leaf]) -> Binding:
+    """The binding of an argument ``path`` of ``type_``; ``leaves`` by path."""
+    if isinstance(type_, StructType):
+        children: dict[str, Binding] = {}
+        for name, field_type in type_.fields:
+            child = f"{path}[{name}]" if name.isdigit() else f"{path}.{name}"
+            children[name] = bind_type(child, field_type, leaves)
+        return StructRef(type_, path, children)
+    if hasattr(type_, "value"):
+        return Value(type_.value)
+    return LeafRef(leaves[path])
+
+
+def same(before: Binding | None, bound: Binding) -> bool:
+    """Whether a name means what it meant."""
+    if isinstance(before, Value) and isinstance(bound, Value):
+        return before.value is bound.value
+    return before == bound

@@ -1,0 +1,104 @@
+"""Calls of funcs: which argument each parameter gets, and which arguments are compiled into a copy of the function."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.names.bindings import Along, Binding, BoundFunc, LeafRef, ScalarRef, SlotRef, StructRef, Value, ViewRef
+from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.static_eval import known_value
+from qgraph.frontend.syntax.parse import SourceFunction
+from qgraph.ir.program import ConstantType
+
+
+def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Any]:
+    """The arguments of a call by parameter: the caller's expression, or what is known: a default, ``owner``, a ``Static``."""
+    if any(isinstance(argument, ast.Starred) for argument in node.args) or any(k.arg is None for k in node.keywords):
+        raise KernelSyntaxError("`*` and `**` cannot be used in this call", scope.span(node), hint="write the arguments out")
+    positional: list[Any] = ([owner] if owner is not None else []) + list(node.args)
+    try:
+        bound = source.signature.bind(*positional, **{str(k.arg): k.value for k in node.keywords})
+    except TypeError as error:
+        raise KernelSyntaxError(
+            f"{source.name}() does not take these arguments: {error}",
+            scope.span(node),
+            also=((f"{source.name}() is defined here", source.span),),
+            hint=f"its parameters are {', '.join(source.signature.parameters) or 'none'}",
+        ) from None
+    for parameter in source.signature.parameters.values():
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            raise KernelSyntaxError(
+                f"{source.name}() takes `*{parameter.name}`", source.span, hint="give each parameter a name of its own"
+            )
+    result: dict[str, Any] = {}
+    for name, parameter in source.signature.parameters.items():
+        value = bound.arguments.get(name, parameter)
+        if value is parameter:
+            # A default is an expression of no caller: its value stands in for it.
+            scope.watch_default(source, parameter)
+            default = Value(parameter.default)
+            number = _is_number(parameter.default) and name not in source.static
+            result[name] = ast.copy_location(ast.Constant(parameter.default), node) if number else default
+        elif name in source.static and isinstance(value, ast.expr):
+            result[name] = known_value(scope, value, f"`{name}` of {source.name}(), which is Static,")
+        else:
+            result[name] = value
+    return result
+
+
+def refuse_recursion(unit: Unit, func: object, scope: Scope, node: ast.AST) -> None:
+    """Raise for a function that is being inlined already."""
+    if func in unit.calling:
+        name = getattr(func, "__name__", "the function")
+        raise KernelSyntaxError(f"{name}() calls itself", scope.span(node), hint="recursion is not supported; write a loop")
+
+
+def without_docstring(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements after a docstring."""
+    first = statements[0].value if statements and isinstance(statements[0], ast.Expr) else None
+    return statements[1:] if isinstance(first, ast.Constant) and isinstance(first.value, str) else statements
+
+
+def is_fixed(bound: Binding, source: SourceFunction, parameter: str) -> bool:
+    """Whether an argument is compiled into a copy of the function."""
+    if isinstance(bound, ViewRef):
+        return not is_slice(bound) and parameter not in names_assigned(source.tree.body)
+    if isinstance(bound, LeafRef):
+        return bound.is_array and source.looks_at_types
+    return isinstance(bound, (StructRef, BoundFunc)) or (isinstance(bound, Value) and not _is_number(bound.value))
+
+
+def identity(bound: Binding) -> object:
+    """What tells the copy of a function for this argument from others."""
+    if isinstance(bound, StructRef):
+        return (bound.path, *map(identity, bound.children.values()))
+    if isinstance(bound, BoundFunc):
+        return (id(bound.function), identity(bound.owner))
+    if isinstance(bound, (LeafRef, SlotRef, ScalarRef)):
+        return (bound.leaf if isinstance(bound, LeafRef) else bound.slot).name
+    if isinstance(bound, Value):
+        return ConstantType(bound.value) if isinstance(bound.value, Hashable) else id(bound.value)
+    return id(bound)
+
+
+def is_slice(view: ViewRef) -> bool:
+    """Whether a view is a slice of its array with positive steps, which Numba's functions take as it is."""
+    axes = [along.axis for along in view.along]
+    return axes == sorted(axes) and -1 not in axes and all(map(is_forward, view.along))
+
+
+def is_forward(along: Along) -> bool:
+    """Whether a dimension of a view surely has the order of the array's."""
+    return (along.step.constant or 0) >= 1
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (bool, int, float, complex, np.generic)) and not isinstance(value, (np.str_, np.bytes_))

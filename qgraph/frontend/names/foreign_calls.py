@@ -1,0 +1,139 @@
+"""Calls in bodies of what is no func: which are refused, each by name, and how the arguments of others are given."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dataclasses
+import functools
+from types import FunctionType
+
+from qgraph import language
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object, is_random
+from qgraph.source import as_written
+
+# Plain Python functions that are words of the language.
+_WORDS = (
+    *(*language.ATOMICS, language.match_subject, language.at_least),
+    *(
+        language.wrapped,
+        language.trip_count,
+        language.power,
+        language.divisor,
+        language.shift_count,
+        language.step,
+        language.in_place,
+    ),
+)
+# What builtin functions call their parameters.
+_PARAMETERS: tuple[tuple[object, tuple[str, ...]], ...] = (
+    (round, ("number", "ndigits")),
+    (pow, ("base", "exp", "mod")),
+    (complex, ("real", "imag")),
+)
+_REFUSED_BUILTINS = frozenset(
+    {"open", "input", "eval", "exec", "getattr", "setattr", "globals", "locals", "vars", "type", "id"}
+)
+
+
+def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
+    """Raise ``KernelSyntaxError`` where a body may not call this, by name and with what to do instead."""
+    text = as_written(node.func)
+    _refuse_words(scope, callee, node, text)
+    if is_cuda_object(callee):
+        raise _error(scope, f"`{text}` is a CUDA intrinsic", node, CUDA_HINT)
+    if is_random(callee):
+        raise _error(
+            scope,
+            f"`{text}()` draws a random number, and iterations have no order to draw in",
+            node,
+            "draw them before the call and pass an array, or compute them from the iteration's number",
+        )
+    refuse_own_code(scope, callee, node)
+    if callee is functools.reduce:
+        raise _error(scope, f"`{text}()` cannot be used in a kernel", node, "write a loop over the values")
+    if hasattr(callee, "__qgraph_kernel__"):
+        raise _error(scope, f"`{text}` is a kernel", node, "mark the function with @qgraph.func to call it from a loop")
+    if callee in vars(builtins).values() and getattr(callee, "__name__", "") in _REFUSED_BUILTINS:
+        raise _error(scope, f"`{text}()` cannot be used in a kernel", node, "do it on the host, before or after the call")
+    if isinstance(callee, FunctionType) and not _known_module(callee) and callee not in _WORDS:
+        raise _error(
+            scope,
+            f"`{text}` is a plain Python function",
+            node,
+            "mark it with @qgraph.func (or @numba.njit) to call it from a kernel",
+        )
+
+
+def _refuse_words(scope: Scope, callee: object, node: ast.Call, text: str) -> None:
+    """The words of the language that are statements, or belong to kernel level."""
+    if callee is language.graph_do_while:
+        raise _error(scope, "graph_do_while() is not the condition of a `while`", node, "write `while graph_do_while(flag):`")
+    if any(callee is word for word in language.HOST_WORDS):
+        raise _error(
+            scope,
+            f"`{text}(...)` is used in the body of a loop, or as a value: it is a statement of the kernel itself",
+            node,
+            "call it as a statement at kernel level: before or after the loop",
+        )
+    if language.array_maker(callee) is not None:
+        raise _error(
+            scope,
+            f"`{as_written(node)}` makes an array in an iteration of a loop, or inside an expression",
+            node,
+            "name it at kernel level, with a row for each iteration: t = qgraph.empty((n, 3)), then t[i, 0] = ...",
+        )
+    if callee in (language.serial, language.parallel, language.ndrange):
+        raise _error(scope, f"`{text}(...)` is used as a value", node, f"write `for ... in {text}(...)`")
+
+
+def _makes_itself(cls: type) -> bool:
+    """Whether a named tuple or dataclass runs code of its own when it is made; what Python generated is in no file."""
+    is_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
+    if not is_tuple and not dataclasses.is_dataclass(cls):
+        return False
+    code = getattr(getattr(cls, "__new__" if is_tuple else "__init__"), "__code__", None)
+    return hasattr(cls, "__post_init__") or code is None or not code.co_filename.startswith("<string>")
+
+
+def refuse_own_code(scope: Scope, cls: object, node: ast.Call) -> None:
+    """Raise ``KernelSyntaxError`` where a named tuple or dataclass is made of its fields, and would run code of its own."""
+    if not isinstance(cls, type):
+        return
+    scope.watch_class(cls)
+    if _makes_itself(cls):
+        raise _error(
+            scope,
+            f"`{as_written(node)}` runs code of {cls.__name__}, which has a constructor of its own",
+            node,
+            "use a class without __init__, __new__ or __post_init__, or names for the fields",
+        )
+
+
+def by_position(scope: Scope, callee: object, node: ast.Call) -> None:
+    """Arguments of builtin functions by position: Numba has no keywords there."""
+    names = next((names for function, names in _PARAMETERS if function is callee), ())
+    if not names or not node.keywords:
+        return
+    given = {keyword.arg: keyword.value for keyword in node.keywords}
+    wanted = list(names[len(node.args) :])
+    if callee is complex and "real" in wanted and "real" not in given:
+        given["real"] = ast.copy_location(ast.Constant(0), node)
+    if set(given) != set(wanted[: len(given)]):
+        raise _error(
+            scope,
+            f"`{as_written(node)}` has wrong arguments",
+            node,
+            f"write them in order: {as_written(node.func)}({', '.join(names)})",
+        )
+    node.args += [given[name] for name in wanted[: len(given)]]
+    node.keywords = []
+
+
+def _known_module(function: FunctionType) -> bool:
+    return (function.__module__ or "").split(".")[0] in ("numpy", "math", "cmath", "numba")
+
+
+def _error(scope: Scope, found: str, node: ast.AST, hint: str) -> KernelSyntaxError:
+    return KernelSyntaxError(found, scope.span(node), hint=hint)

@@ -1,0 +1,156 @@
+"""One function laid out at kernel level: which of its names are kernel scalars, where they live, and what it returns."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from qgraph.frontend.names.bindings import Binding, Gone, ScalarRef
+from qgraph.frontend.names.program_builder import ADDED, Unit
+from qgraph.source import standing_for
+
+__all__ = ["ADDED", "Frame", "Structure", "occurrences"]
+
+_COMPOUND = (ast.For, ast.While, ast.If, ast.Match)
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What a function returns: the name that holds a number, or ``cls`` of parts."""
+
+    name: str = ""
+    cls: type | None = None
+    parts: tuple[Structure, ...] = ()
+
+    def names(self) -> Iterable[str]:
+        """The names of all numbers in it, in order."""
+        if self.name:
+            yield self.name
+        for part in self.parts:
+            yield from part.names()
+
+    def difference(self, other: Structure) -> tuple[str, str] | None:
+        """What the two are where they are of different classes or numbers of parts; what has a name may be anything."""
+        if self.cls is None or other.cls is None:
+            return None
+        if self.cls is not other.cls or len(self.parts) != len(other.parts):
+            return f"a {self.cls.__name__} of {len(self.parts)}", f"a {other.cls.__name__} of {len(other.parts)}"
+        found = (mine.difference(part) for mine, part in zip(self.parts, other.parts, strict=True))
+        return next((each for each in found if each is not None), None)
+
+    def renamed(self, name: str) -> Structure:
+        """The same structure with names that start with ``name``."""
+        if self.name:
+            return Structure(name)
+        return Structure("", self.cls, tuple(part.renamed(f"{name}{k}") for k, part in enumerate(self.parts)))
+
+    def target(self, value: ast.expr) -> ast.expr:
+        """Its names as the target of an assignment of ``value``."""
+        if self.name:
+            return standing_for(ast.Name(self.name, ast.Store()), value)
+        return ast.Tuple([part.target(value) for part in self.parts], ast.Store())
+
+
+class Frame:
+    """A kernel, or one call of a func whose statements became the kernel's."""
+
+    def __init__(self, unit: Unit, tree: ast.FunctionDef) -> None:
+        self.unit = unit
+        # The values that each name is assigned.
+        self.values: dict[str, list[ast.expr]] = {}
+        self._scalars: dict[str, ScalarRef] = {}
+        # A parameter is assigned by the call.
+        self._assignments: Counter[str] = Counter(node.arg for node in ast.walk(tree.args) if isinstance(node, ast.arg))
+        self._uses = occurrences(tree.body) + self._assignments
+        self._nested: set[str] = set()
+        self._names_assigned: set[str] = set()
+        self._collect(tree.body, nested=False)
+        self._read_elsewhere = _read_outside_their_loops(tree.body)
+        self.returns: Structure | None = None
+        # Arrays that change places, made for names of this function.
+        self.selections: set[str] = set()
+        # For those made for names of which each was such an array: these arrays.
+        self.arranged: dict[frozenset[str], frozenset[str]] = {}
+
+    def _collect(self, statements: Iterable[ast.AST], *, nested: bool) -> None:
+        for node in statements:
+            if isinstance(node, ast.Assign):
+                self._note_values(node.targets[0], node.value)
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                self._assignments[node.id] += 1
+                self._names_assigned.add(node.id)
+                if nested:
+                    self._nested.add(node.id)
+            inside = nested or isinstance(node, _COMPOUND)
+            self._collect(ast.iter_child_nodes(node), nested=inside)
+
+    def _note_values(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Name):
+            self.values.setdefault(target.id, []).append(value)
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            for part, given in zip(target.elts, value.elts, strict=True):
+                self._note_values(part, given)
+
+    def varies(self, name: str) -> bool:
+        """Whether ``name`` is assigned in some loop or branch, and elsewhere too: then its value lives on the device."""
+        owner = name.partition(ADDED)[0]
+        return not owner or (owner in self._nested and self._assignments[owner] > 1)
+
+    def assigned(self, name: str) -> bool:
+        """Whether some statement assigns ``name``, besides the call."""
+        return name in self._names_assigned
+
+    def assigned_nested(self, name: str) -> bool:
+        """Whether a loop or a branch assigns ``name``."""
+        return name in self._nested
+
+    def outlives(self, name: str) -> bool:
+        """Whether something may read the loop variable ``name`` after its loop: it is read outside of loops that assign it."""
+        return name in self._read_elsewhere
+
+    def is_private(self, name: str, node: ast.AST) -> bool:
+        """Whether ``name``, no parameter, is used nowhere but in the statement ``node``: nobody else sees its value."""
+        return not name.startswith(ADDED) and occurrences([node])[name] == self._uses[name]
+
+    def result(self, name: str, bound: Binding | None) -> Binding | None:
+        """What the result ``name`` is at the function's end: each path has assigned it, so it is a scalar if it is a number."""
+        return self.scalar(name) if isinstance(bound, Gone) and bound.number else bound
+
+    def scalar(self, name: str) -> ScalarRef:
+        """The kernel scalar ``name``: one slot, whatever the number of assignments."""
+        found = self._scalars.get(name)
+        if found is None:
+            slot = self.unit.scalar(name.strip(ADDED).replace(ADDED, "_"))
+            found = self._scalars[name] = ScalarRef(slot.name, slot)
+        return found
+
+
+def _read_outside_their_loops(statements: Iterable[ast.stmt]) -> frozenset[str]:
+    """The names that are read where no loop around has them for its variable."""
+    found: set[str] = set()
+
+    def walk(node: ast.AST, own: frozenset[str]) -> None:
+        read = node.target if isinstance(node, ast.AugAssign) else node
+        if isinstance(read, ast.Name) and (read is not node or isinstance(read.ctx, ast.Load)) and read.id not in own:
+            found.add(read.id)
+        if not isinstance(node, ast.For):
+            for child in ast.iter_child_nodes(node):
+                walk(child, own)
+            return
+        inside = own | {child.id for child in ast.walk(node.target) if isinstance(child, ast.Name)}
+        walk(node.iter, own)
+        for statement in node.body:
+            walk(statement, inside)
+        for statement in node.orelse:
+            walk(statement, own)
+
+    for statement in statements:
+        walk(statement, frozenset())
+    return frozenset(found)
+
+
+def occurrences(statements: Iterable[ast.AST]) -> Counter[str]:
+    """How often each name is read or written under ``statements``."""
+    return Counter(child.id for node in statements for child in ast.walk(node) if isinstance(child, ast.Name))

@@ -1,0 +1,211 @@
+"""What the host computes, as symbolic integers: extents, scalar arguments, and the bounds made of them."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Mapping
+
+import numpy as np
+
+from qgraph.frontend.facts.abstract_values import Cut, Part, arithmetic, compared, kept
+from qgraph.frontend.names.static_eval import constant_of
+from qgraph.ir.program import ArrayType, Leaf
+from qgraph.polyhedral.symbolic_integers import (
+    ONE,
+    UNDECIDED,
+    ZERO,
+    Condition,
+    Poly,
+    all_of,
+    any_of,
+    floor_div,
+    maximum,
+    minimum,
+    select,
+)
+
+
+class HostIntegers:
+    """Expressions of the host as polynomials.
+
+    What is not followed is one integer argument: the host computes it, whatever it is.
+    """
+
+    def __init__(
+        self,
+        leaves: Mapping[str, Leaf],
+        names: Mapping[str, object],
+        sources: Mapping[str, str],
+        extents: Mapping[str, tuple[ast.expr, ...]],
+    ) -> None:
+        self._leaves, self._names, self._sources, self._extents = leaves, names, sources, extents
+        self._known: dict[str, Poly] = {}
+        self._sizes: dict[str, tuple[Poly, ...]] = {}
+
+    def scalars(self) -> dict[str, Poly]:
+        """The scalars that are integers, and the values of the host, by name."""
+        found = {}
+        for name, leaf in self._leaves.items():
+            kind = "" if isinstance(leaf.type, ArrayType) else np.dtype(leaf.type.dtype).kind
+            if kind in "iub" and kind:
+                found[name] = Poly.symbol(name, "flag" if kind == "b" else "argument")
+        return found | {name: self.value(name) for name in self._sources}
+
+    def floats(self) -> frozenset[str]:
+        """The scalars that are no integers."""
+        scalars = ((name, leaf.type) for name, leaf in self._leaves.items() if not isinstance(leaf.type, ArrayType))
+        return frozenset(name for name, type_ in scalars if np.dtype(type_.dtype).kind not in "iub")
+
+    def value(self, name: str) -> Poly:
+        """A value of the host, by name."""
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = self.of(ast.parse(self._sources[name], mode="eval").body)
+        return known
+
+    def sizes(self, array: str) -> tuple[Poly, ...]:
+        """The extents of an array."""
+        known = self._sizes.get(array)
+        if known is None:
+            type_ = self._leaves[array].type
+            assert isinstance(type_, ArrayType)
+            extents = self._extents.get(array)
+            if extents is None:
+                known = tuple(Poly.symbol(f"#{array}.shape[{at}]", "size") for at in range(type_.ndim))
+            else:
+                known = tuple(self.of(extent) for extent in extents)
+            self._sizes[array] = known
+        return known
+
+    def of(self, node: ast.expr) -> Poly:
+        """An integer that the host computes."""
+        found = self._integer(node)
+        return Poly.symbol(ast.unparse(node), "argument") if found is None else found
+
+    def _integer(self, node: ast.expr) -> Poly | None:
+        """The same, None where it may be no integer."""
+        value = constant_of(node)
+        if value is not None:
+            return Poly.const(value)
+        match node:
+            case ast.Name(id=name):
+                return self._name(name)
+            case ast.Attribute(value=ast.Name(id=name), attr="size") if self._is_array(name):
+                result = ONE
+                for size in self.sizes(name):
+                    result *= size
+                return result
+            case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=index) if self._is_array(name):
+                at, sizes = constant_of(index), self.sizes(name)
+                return sizes[at] if at is not None and -len(sizes) <= at < len(sizes) else None
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                inner = self._integer(operand)
+                return None if inner is None else -inner
+            case ast.BinOp(left=left, op=op, right=right):
+                a, b = self._integer(left), self._integer(right)
+                return None if a is None or b is None else arithmetic(op, a, b)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                a, b = self._integer(body), self._integer(orelse)
+                return None if a is None or b is None else select(self._condition(test), a, b)
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+                return self._call(node, self._names.get(name, getattr(builtins, name, None)), args)
+        return None
+
+    def _is_array(self, name: str) -> bool:
+        return name in self._leaves and isinstance(self._leaves[name].type, ArrayType)
+
+    def _name(self, name: str) -> Poly | None:
+        if name in self._sources:
+            return self.value(name)
+        leaf = self._leaves.get(name)
+        if leaf is not None and not isinstance(leaf.type, ArrayType):
+            kind = np.dtype(leaf.type.dtype).kind
+            return Poly.symbol(name, "flag" if kind == "b" else "argument") if kind in "iub" else None
+        value = self._names.get(name)
+        return Poly.const(int(value)) if isinstance(value, np.integer) else None
+
+    def _call(self, node: ast.Call, function: object, args: list[ast.expr]) -> Poly | None:
+        if function is len and len(args) == 1:
+            return self._length(args[0])
+        integers = [self._integer(each) for each in args]
+        known = [each for each in integers if each is not None]
+        if len(known) == len(integers) and known:
+            first, *others = known
+            if function is min and others:
+                for each in others:
+                    first = minimum(first, each)
+                return first
+            if function is max and others:
+                for each in others:
+                    first = maximum(first, each)
+                return first
+            if function is abs:
+                return maximum(first, -first)
+            if function is int:
+                return first
+        # A whole number, of whatever it is made.
+        return Poly.symbol(ast.unparse(node), "argument") if (function is int or function is round) and len(args) == 1 else None
+
+    def _length(self, node: ast.expr) -> Poly | None:
+        match node:
+            case ast.Name(id=name) if self._is_array(name) and self.sizes(name):
+                return self.sizes(name)[0]
+            case ast.Call(func=ast.Name(id="range"), args=[ast.Starred(value=ast.Call() as indices)]):
+                return self._of_slice(indices)
+            case ast.Call(func=ast.Name(id="range"), args=args):
+                bounds = [self._integer(each) for each in args]
+                known = [each for each in bounds if each is not None]
+                if len(known) < len(bounds):
+                    return None
+                start, stop = (ZERO, known[0]) if len(known) == 1 else known[:2]
+                step = known[2].constant if len(known) == 3 else 1
+                if not step:
+                    return None
+                extent, by = (stop - start if step > 0 else start - stop), Poly.const(abs(step))
+                return maximum(ZERO, floor_div(extent + by - ONE, by))
+        return None
+
+    def _of_slice(self, node: ast.Call) -> Poly | None:
+        """``slice(a, b, c).indices(size)``, whose range has the length of a slice."""
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Call(func=ast.Name(id="slice"), args=[lower, upper, by]), attr="indices"),
+                args=[size],
+            ):
+                bounds = [None if _is_none(each) else self._integer(each) for each in (lower, upper)]
+                step = 1 if _is_none(by) else constant_of(by)
+                count = self._integer(size)
+                if (
+                    not step
+                    or count is None
+                    or any(b is None and not _is_none(e) for b, e in zip(bounds, (lower, upper), strict=True))
+                ):
+                    return None
+                part = kept(Part(ZERO, count), Cut(bounds[0], bounds[1], step), _is_natural)
+                return None if part is None else part.count
+        return None
+
+    def _condition(self, node: ast.expr) -> Condition:
+        match node:
+            case ast.Constant(value=bool(value)):
+                return all_of() if value else any_of()
+            case ast.Compare(left=left, ops=ops, comparators=comparators):
+                values = [self._integer(each) for each in (left, *comparators)]
+                pairs = zip(ops, values, values[1:], strict=False)
+                return all_of(*(compared(op, a, b) for op, a, b in pairs))
+            case ast.BoolOp(op=op, values=values):
+                parts = [self._condition(each) for each in values]
+                return all_of(*parts) if isinstance(op, ast.And) else any_of(*parts)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self._condition(operand).negated()
+        found = self._integer(node)
+        return UNDECIDED if found is None else compared(ast.NotEq(), found, ZERO)
+
+
+def _is_natural(poly: Poly) -> bool:
+    return all(c >= 0 and all(symbol.kind in ("size", "flag") for symbol in monomial) for monomial, c in poly.terms)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None

@@ -1,0 +1,248 @@
+"""What one Program is being built from: leaves, scratch slots, host values, and the names already taken."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+from qgraph.frontend.facts.loop_facts import LoopFacts
+from qgraph.frontend.names.bindings import HostExpr
+from qgraph.frontend.names.host_integers import HostIntegers
+from qgraph.ir.program import ArrayType, Cast, Effects, Fault, HostValue, Leaf, Selection, Slot, Temporary
+from qgraph.polyhedral.questions import Variable
+from qgraph.polyhedral.symbolic_integers import Poly, Symbol
+from qgraph.source import Span
+
+# Names that the frontend adds at kernel level begin with this; no Python identifier of a user does. After a user's name comes
+# the part of the tuple under it: `t.0`.
+ADDED = "."
+# Names that mean the same in every function: the integers of views.
+SHARED = f"{ADDED}{ADDED}"
+
+Check = Literal["", "step", "max_iter", "same", "size", "shape"]
+
+
+class Unit:
+    """Mutable while the frontend runs, and gone with it: the Program holds what it collected."""
+
+    def __init__(
+        self,
+        name: str,
+        leaves: tuple[Leaf, ...],
+        float_type: Literal["float32", "float64"],
+        same: Mapping[str, str],
+        overlapping: frozenset[frozenset[str]],
+    ) -> None:
+        self.name = name
+        self.leaves = {leaf.name: leaf for leaf in leaves}
+        self.float_type = float_type
+        # For arrays that are the identical memory: the first of them. Pairs that share some memory.
+        self.same = dict(same)
+        self.overlapping = set(overlapping)
+        self.temporaries: list[Temporary] = []
+        # The extents of temporaries as expressions of the host, by leaf name.
+        self.extents: dict[str, tuple[ast.expr, ...]] = {}
+        # Sizes of arrays that views have looked at: one object each, so that all paths agree on what the name means.
+        self.sizes: dict[str, HostExpr] = {}
+        # Pairs that are the identical memory at some moments, and disjoint at others.
+        self.sometimes_same: set[frozenset[str]] = set()
+        self.slots: list[Slot] = []
+        self.host_values: list[HostValue] = []
+        self.host_names: dict[str, object] = {}
+        # The bounds of serial loops which the host knows, by the slot of the variable.
+        self.serial_ranges: dict[str, tuple[ast.expr, ast.expr, ast.expr]] = {}
+        self.flags: list[tuple[str, Span]] = []
+        # Functions being inlined or compiled, outermost first: a second entry is a recursion.
+        self.calling: list[object] = []
+        # How many loops are laid out now that may have no iteration.
+        self._maybe_empty = 0
+        self.faults: list[Fault] = []
+        # Where a task tells the others of this launch that it noted a fault; and whether some loop looks at it.
+        self._failed: Slot | None = None
+        self.stops = False
+        # What was judged of each parallel loop, by the name of its task.
+        self.judged: dict[str, LoopFacts] = {}
+        self._task_names: dict[str, int] = {}
+        self._words = 0
+        self._casts: dict[str, Cast] = {}
+        # Arrays that change places at run time, by the names that stand for them.
+        self.selections: dict[str, Selection] = {}
+        # The conditions of the branches that are being laid out, outermost first; None for one that only the device knows.
+        self._conditions: list[ast.expr | None] = []
+        self._host_by_source: dict[tuple[str, str], HostValue] = {}
+        self._host_sources: dict[str, str] = {}
+        # The integers of the host as symbols.
+        self.host_integers = HostIntegers(self.leaves, self.host_names, self._host_sources, self.extents)
+
+    def array_dimensions(self) -> dict[str, int]:
+        """The number of dimensions of each array leaf."""
+        return {name: leaf.type.ndim for name, leaf in self.leaves.items() if isinstance(leaf.type, ArrayType)}
+
+    def task_name(self, line: int, role: str) -> str:
+        """A unique name that tells the line, such as ``jacobi_L12``."""
+        suffix = "" if role in ("loop", "serial") else f"_{role}"
+        base = f"{self.name}_L{line}{suffix}"
+        count = self._task_names.get(base, 0)
+        self._task_names[base] = count + 1
+        return base if count == 0 else f"{base}_{count}"
+
+    def slot(self, name: str, dtype: str = "int64", words: int = 1) -> Slot:
+        """A new scratch slot; ``name`` is made unique and cannot be a user's name."""
+        # What has several words may hold complex128, which has two.
+        self._words += self._words % 2 if words > 1 else 0
+        slot = Slot(self._words, f"_{name}_{len(self.slots)}", dtype, words)
+        self.slots.append(slot)
+        self._words += words
+        return slot
+
+    def scalar(self, name: str) -> Slot:
+        """A new kernel scalar, of a type that lowering infers: there is room for any."""
+        return self.slot(name, "", 2)
+
+    @property
+    def failed(self) -> Slot:
+        """A slot that is not 0 once a task of this launch has noted a fault."""
+        if self._failed is None:
+            self._failed = self.slot("failed")
+        return self._failed
+
+    @property
+    def fails(self) -> bool:
+        """Whether some task uses ``failed``."""
+        return self._failed is not None
+
+    def fault(self, fault: Fault) -> int:
+        """The number of a new fault."""
+        self.faults.append(fault)
+        return len(self.faults)
+
+    def selection(self, path: str, leaves: tuple[Leaf, ...]) -> Leaf:
+        """A new name for one of ``leaves``, arrays of one type, as a number in a slot tells; it is a leaf itself."""
+        slot = self.slot(f"which_{path}")
+        leaf = Leaf(self.array_name(path), path, leaves[0].type)
+        self.leaves[leaf.name] = leaf
+        self.selections[leaf.name] = Selection(leaf.name, slot, tuple(each.name for each in leaves))
+        return leaf
+
+    def alike(self, leaves: Sequence[Leaf], made: Sequence[Leaf], replaced: Sequence[Leaf]) -> None:
+        """Note that each of ``made`` stands for one of ``leaves``, no two for the same one, as ``replaced`` did before."""
+        names = {leaf.name for leaf in leaves}
+        groups = {self.same.get(name, name) for name in names}
+        related = {name for pair in self.overlapping if pair & names for name in pair - self.selections.keys()}
+        identical = {name for name in self.leaves if self.same.get(name, name) in groups and name not in self.selections}
+        identical |= {leaf.name for leaf in replaced}
+        apart = not any(pair & names for pair in self.overlapping)
+        if apart and len(groups) == 1 < len(names):
+            # One memory under several names, which stays that whatever their order.
+            self.same |= {leaf.name: next(iter(groups)) for leaf in made}
+            return
+        shared = len(groups) < len(names) or any(pair <= names for pair in self.overlapping)
+        self.overlapping |= {frozenset({name, leaf.name}) for name in related for leaf in made}
+        self.sometimes_same |= {frozenset({name, leaf.name}) for name in identical - related for leaf in made}
+        if shared:
+            self.overlapping |= {frozenset({a.name, b.name}) for a in made for b in made if a is not b}
+
+    def host_name(self, leaf: Leaf) -> str:
+        """The name by which the host knows the shape of ``leaf``: arrays that change places have one shape."""
+        selection = self.selections.get(leaf.name)
+        return leaf.name if selection is None else selection.leaves[0]
+
+    def array_name(self, path: str) -> str:
+        """A new name for an array that is no argument."""
+        return f"_{path.strip('.').replace('.', '_')}_a{len(self.leaves)}"
+
+    def add_temporary(self, temporary: Temporary, extents: tuple[ast.expr, ...]) -> None:
+        """Take note of a temporary: from now on its leaf is one."""
+        self.temporaries.append(temporary)
+        self.leaves[temporary.leaf.name] = temporary.leaf
+        self.extents[temporary.leaf.name] = extents
+
+    def shape_of(self, name: str) -> str:
+        """The code by which the host knows the shape of the array ``name``."""
+        extents = self.extents.get(name)
+        return f"{name}.shape" if extents is None else f"({''.join(f'{ast.unparse(extent)}, ' for extent in extents)})"
+
+    def touched(self, effects: Effects) -> Effects:
+        """Effects on the arrays themselves: a name for several of them may be any."""
+        reads, writes = set(effects.reads), set(effects.writes)
+        for names in (reads, writes):
+            for name in names & self.selections.keys():
+                names.remove(name)
+                names.update(self.selections[name].leaves)
+        reads.update(self.selections[name].slot.name for name in (effects.reads | effects.writes) & self.selections.keys())
+        return Effects(frozenset(reads), frozenset(writes))
+
+    def cast(self, slot: Slot) -> Cast:
+        """The conversion to the type of ``slot``: one object a slot, since names go by identity."""
+        return self._casts.setdefault(slot.name, Cast(slot))
+
+    def element_cast(self, dtype: str, keeps: Literal["", "min", "max"] = "") -> Cast:
+        """The conversion to the type of an array's elements, where the least or greatest is kept: one object a type."""
+        return self._casts.setdefault(f"{keeps} {dtype}", Cast(None, dtype, keeps=keeps))
+
+    def host_value(self, expr: ast.expr, span: Span, check: Check = "", *, text: str, note: str = "") -> ast.Name:
+        """The name of an integer that the host computes from ``expr``, written ``text``; equal expressions share one."""
+        source = self._given(ast.unparse(expr), check)
+        value = self._host_by_source.get((source, check))
+        if value is None:
+            value = HostValue(f"_h{len(self.host_values)}", source, span, check, text, note)
+            self.host_values.append(value)
+            self._host_by_source[source, check] = value
+            self._host_sources[value.name] = source
+        return ast.copy_location(ast.Name(value.name, ast.Load()), expr)
+
+    @contextmanager
+    def where(self, condition: ast.expr | None) -> Iterator[None]:
+        """What is laid out meanwhile runs where ``condition`` is true: an expression of the host, None if it does not know."""
+        self._conditions.append(condition)
+        yield
+        self._conditions.pop()
+
+    @property
+    def may_be_skipped(self) -> bool:
+        """Whether only the device knows if what is laid out now runs at all, loops aside."""
+        return None in self._conditions
+
+    @contextmanager
+    def inside_a_loop(self) -> Iterator[None]:
+        """What is laid out meanwhile is the body of a loop that may have no iteration."""
+        self._maybe_empty += 1
+        yield
+        self._maybe_empty -= 1
+
+    @property
+    def surely_runs(self) -> bool:
+        """Whether what is laid out now runs where the conditions hold which the host knows."""
+        return not self.may_be_skipped and not self._maybe_empty
+
+    def extents_of_arrays(self) -> dict[str, tuple[Poly, ...]]:
+        """The extents of each array leaf."""
+        return {name: self.host_integers.sizes(self.host_name(self.leaves[name])) for name in self.array_dimensions()}
+
+    def serial_variables(self, scalars: Mapping[str, Slot]) -> tuple[Variable, ...]:
+        """The variables of serial loops among ``scalars``, where the host knows their ranges."""
+        found = []
+        for local, slot in scalars.items():
+            known = self.serial_ranges.get(slot.name)
+            if known is not None:
+                start, stop, step = map(self.host_integers.of, known)
+                found.append(Variable(Symbol.of(local, "serial"), start, stop, step))
+        return tuple(found)
+
+    def _given(self, source: str, check: Check) -> str:
+        """``source`` where all conditions hold, which the host knows; elsewhere nothing is computed, and nothing is wrong."""
+        known = [f"({ast.unparse(condition)})" for condition in self._conditions if condition is not None]
+        if not known:
+            return source
+        return f"({source}) if {' and '.join(known)} else {0 if check in ('', 'size') else 1}"
+
+    def local_name(self, name: str) -> str:
+        """How generated code spells a user's local name: unlike every leaf and every generated name."""
+        if name.startswith(ADDED):
+            name = f"_{name.lstrip(ADDED)}"
+            while name in self.leaves:
+                name += "_"
+            return name
+        return name + "_" if name in self.leaves or name.startswith("_") else name

@@ -1,0 +1,327 @@
+"""Names by identity: what a name means is what Python would find, never how it is spelled."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+import enum
+import inspect
+from collections.abc import Callable, Hashable, Mapping
+from types import ModuleType
+
+from qgraph.captured_state import CHANGING, Attributes, CompiledIn, numba_function
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.names.bindings import Binding, BoundFunc, StructRef, Value
+from qgraph.frontend.names.function_frame import Frame
+from qgraph.frontend.names.program_builder import SHARED
+from qgraph.frontend.names.static_eval import constant_of, is_static_call, known_test, static_value
+from qgraph.frontend.syntax.parse import SourceFunction
+from qgraph.ir.program import GlobalArray, GlobalArrayFound, Namespace, Place, holds_arrays, is_array
+from qgraph.language import Func
+from qgraph.source import Span, as_written
+
+_MISSING = object()
+
+CUDA_HINT = "write the loop itself: qgraph chooses threads, blocks and atomics"
+
+
+class Globals:
+    """What a kernel uses of globals and closures.
+
+    ``arrays`` are those that it was given as arguments, by place; None where they are values like any other.
+    """
+
+    def __init__(self, arrays: Mapping[Place, Binding] | None = None) -> None:
+        self.arrays = arrays
+        # Names that mean the same in every function.
+        self.shared: dict[str, Binding] = {}
+        self.used: set[Place] = set()
+        self.compiled_in = CompiledIn()
+
+    def enter(self, source: SourceFunction) -> None:
+        """The function of ``source`` is compiled in.
+
+        Its code is looked at when it is compiled, not at each call: to ask for it takes as long as a tenth of a call.
+
+        Raises:
+            KernelSyntaxError: it has other code than its source says.
+        """
+        if source.function.__code__ is not source.code:
+            raise KernelSyntaxError(
+                f"the code of {source.name}() was replaced after it was decorated",
+                source.span,
+                hint="decorate the function that has the new code",
+            )
+
+    def array(self, namespace: Namespace, key: str, value: object, node: ast.expr) -> Binding | None:
+        """What a variable stands for that holds an array: an argument. None for anything else, which is compiled in.
+
+        Raises:
+            GlobalArrayFound: it is no argument yet.
+        """
+        if self.arrays is None or not is_array(value):
+            return None
+        array = GlobalArray(namespace, key, as_written(node))
+        if array.place not in self.arrays:
+            raise GlobalArrayFound(array)
+        self.used.add(array.place)
+        return self.arrays[array.place]
+
+
+class Scope:
+    """The names of one function at one point: local bindings first, then closure, globals and builtins.
+
+    Everything that is looked at outside of the function is recorded in ``globals_``: it was compiled in, and must still be the
+    same when the kernel is called again. Arrays are arguments.
+    """
+
+    def __init__(
+        self,
+        source: SourceFunction,
+        names: Mapping[str, Binding],
+        globals_: Globals,
+        frame: Frame | None = None,
+        entry: Mapping[str, Binding] | None = None,
+        caller: Scope | None = None,
+    ) -> None:
+        self.source = source
+        self.names = dict(names)
+        # What names meant where the loop's body or branch begins; nothing for a function.
+        self.entry = entry or {}
+        self.caller = caller
+        # At kernel level: what is known of the function as a whole.
+        self.frame = frame
+        self._globals = globals_
+
+    @property
+    def file(self) -> str:
+        """The file of the function."""
+        return self.source.file
+
+    def span(self, node: ast.AST) -> Span:
+        """The place of a node of this function."""
+        return Span.of(node, self.source.file)
+
+    def inner(self, names: Mapping[str, Binding]) -> Scope:
+        """The same function with some names bound anew, as in the body of a loop."""
+        entry = {**self.names, **names}
+        return Scope(self.source, entry, self._globals, self.frame, entry, self.caller)
+
+    def of(self, source: SourceFunction, names: Mapping[str, Binding], frame: Frame | None = None) -> Scope:
+        """The scope of another function, called from this one."""
+        self._globals.enter(source)
+        return Scope(source, names, self._globals, frame, caller=self)
+
+    def bind(self, name: str, bound: Binding) -> None:
+        """Let ``name`` stand for ``bound``: here, or in every function if it is such a name."""
+        names = self._globals.shared if name.startswith(SHARED) else self.names
+        names[name] = bound
+
+    def lookup(self, node: ast.Name) -> Binding:
+        """What ``node`` stands for; ``KernelSyntaxError`` if nothing does."""
+        bound = self.names.get(node.id) or self._globals.shared.get(node.id)
+        if bound is not None:
+            return bound
+        if node.id in self.source.function.__code__.co_varnames:
+            raise KernelSyntaxError(
+                f"`{node.id}` is read before it is assigned", self.span(node), hint="assign it on every path before this line"
+            )
+        source = self.source
+        # A free variable without a value is no global.
+        is_free = node.id in source.function.__code__.co_freevars
+        outside = (source.closure,) if is_free else (source.globals, source.builtins)
+        for namespace in outside:
+            value = namespace.get(node.id, _MISSING)
+            if value is not _MISSING:
+                bound = self._globals.array(namespace, node.id, value, node)
+                if bound is None:
+                    self._globals.compiled_in.name(source.function, node.id, value)
+                return bound or Value(value)
+        if is_free:
+            hint = "assign it in the function around before the kernel is called"
+            raise KernelSyntaxError(f"`{node.id}` has no value yet", self.span(node), hint=hint)
+        raise KernelSyntaxError(f"the name `{node.id}` does not exist", self.span(node), hint=self._suggestion(node.id))
+
+    def static(self, node: ast.expr) -> Binding | None:
+        """What a name, attribute chain or constant subscript stands for, if that is known at compile time."""
+        if isinstance(node, ast.Name):
+            return self.lookup(node)
+        if isinstance(node, ast.Attribute):
+            base = self.static(node.value)
+            return None if base is None else self._attribute(base, node)
+        if isinstance(node, ast.Subscript):
+            base = self.static(node.value)
+            index = constant_of(node.slice)
+            if index is not None and isinstance(base, StructRef):
+                return self._item(base, index, node)
+            if index is not None and isinstance(base, Value) and isinstance(base.value, tuple):
+                return Value(base.value[index])
+        if isinstance(node, ast.Call) and is_static_call(self, node):
+            return static_value(self, node)
+        if isinstance(node, ast.IfExp):
+            known = known_test(self, node.test)
+            return None if known is None else self.static(node.body if known else node.orelse)
+        return None
+
+    def _attribute(self, base: Binding, node: ast.Attribute) -> Binding | None:
+        if isinstance(base, StructRef):
+            child = base.children.get(node.attr)
+            if child is not None:
+                return child
+            member = getattr(base.type.cls, node.attr, _MISSING)
+            if isinstance(member, Func):
+                self.watch(base.type.cls, node.attr, member, node)
+                return BoundFunc(member, base)
+            names = ", ".join(base.children) or "none"
+            raise KernelSyntaxError(
+                f"`{as_written(node.value)}` has no field `{node.attr}`",
+                self.span(node),
+                hint=f"the fields of {base.type.cls.__name__} are {names}; methods must be marked with @qgraph.func",
+            )
+        if not isinstance(base, Value):
+            return None
+        owner = base.value
+        value = getattr(owner, node.attr, _MISSING)
+        if value is _MISSING:
+            raise KernelSyntaxError(
+                f"`{as_written(node.value)}` has no attribute `{node.attr}`",
+                self.span(node),
+                hint="check the spelling; attributes of globals are looked up when the kernel is compiled",
+            )
+        if isinstance(owner, ModuleType):
+            namespace = vars(owner) if node.attr in vars(owner) else Attributes(owner)
+            bound = self._globals.array(namespace, node.attr, value, node)
+            return bound or self._compiled_in(owner, node, value)
+        if is_cuda_object(owner):
+            raise KernelSyntaxError(f"`{as_written(node)}` is a CUDA intrinsic", self.span(node), hint=CUDA_HINT)
+        member = getattr(type(owner), node.attr, None)
+        if isinstance(member, Func) and node.attr not in getattr(owner, "__dict__", ()):
+            self._watch_method(owner, node, member)
+            return BoundFunc(member, base)
+        if not _is_constant_owner(owner):
+            raise KernelSyntaxError(
+                f"`{as_written(node)}` reads an attribute of a {type(owner).__name__} that is not an argument",
+                self.span(node),
+                hint="pass the object as an argument (a dataclass of arrays and numbers), or make the value a module constant",
+            )
+        return self._compiled_in(owner, node, value)
+
+    def _compiled_in(self, owner: object, node: ast.Attribute, value: object) -> Value:
+        self.watch(owner, node.attr, value, node)
+        return Value(value)
+
+    def watch(self, owner: object, key: str, value: object, node: ast.expr) -> None:
+        """``value``, which is ``owner.key``, is compiled in.
+
+        Raises:
+            KernelSyntaxError: it is something else each time.
+        """
+        if not self._globals.compiled_in.attribute(owner, key, value):
+            raise _another_each_time(ast.unparse(node), self.span(node))
+
+    def _watch_method(self, owner: object, node: ast.Attribute, member: Func) -> None:
+        """The func that ``owner``, which is no argument, has of its class is compiled in."""
+        self.watch(owner, "__class__", type(owner), node)
+        self.watch(type(owner), node.attr, member, node)
+        place = ("own", id(owner), node.attr)
+        self.computed(node, place, lambda: node.attr in getattr(owner, "__dict__", ()), False)
+
+    def watch_default(self, source: SourceFunction, parameter: inspect.Parameter) -> None:
+        """A default of a function is compiled in."""
+        function, compiled_in = source.function, self._globals.compiled_in
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            compiled_in.computed(("keywords", id(function)), lambda: function.__kwdefaults__, function.__kwdefaults__)
+        else:
+            compiled_in.attribute(function, "__defaults__", function.__defaults__)
+
+    def computed(self, node: ast.expr, place: Hashable, compute: Callable[[], object], value: object) -> None:
+        """``value``, which Python computed of things that may change, is compiled in; ``compute`` does it again.
+
+        Raises:
+            KernelSyntaxError: it is something else each time.
+        """
+        if not self._globals.compiled_in.computed(place, compute, value):
+            raise _another_each_time(ast.unparse(node), self.span(node))
+
+    def watch_class(self, cls: type) -> None:
+        """What making a named tuple or a dataclass does is compiled in."""
+        compiled_in = self._globals.compiled_in
+        for name in ("__init__", "__new__", "_fields", "__dataclass_fields__"):
+            if hasattr(cls, name):
+                compiled_in.attribute(cls, name, getattr(cls, name))
+        compiled_in.computed(("post", cls), lambda: hasattr(cls, "__post_init__"), hasattr(cls, "__post_init__"))
+
+    def look_into(self, value: object, node: ast.expr) -> None:
+        """Everything that a function looks at which Numba compiles is compiled in.
+
+        Raises:
+            KernelSyntaxError: an array, whose elements Numba compiles in, or something else each time.
+        """
+        python = numba_function(value)
+        if python is None:
+            return
+        for text, found in self._globals.compiled_in.python(python):
+            if found is CHANGING:
+                raise _another_each_time(text, self.span(node))
+            if holds_arrays(found, written=True):
+                raise KernelSyntaxError(
+                    f"`{ast.unparse(node)}` uses the array `{text}`, whose elements Numba compiles in as they are now",
+                    self.span(node),
+                    hint=f"pass `{text}` as an argument, or mark {python.__name__}() with @qgraph.func instead",
+                )
+
+    def _item(self, base: StructRef, index: int, node: ast.Subscript) -> Binding:
+        if not issubclass(base.type.cls, tuple):
+            raise KernelSyntaxError(
+                f"`{as_written(node.value)}` is a {base.type.cls.__name__}, and has no elements",
+                self.span(node),
+                hint="name its fields",
+            )
+        children = tuple(base.children.values())
+        if not -len(children) <= index < len(children):
+            raise KernelSyntaxError(
+                f"`{as_written(node.value)}` has {len(children)} elements, there is no element {index}",
+                self.span(node),
+                hint="count from 0, or from -1 for the last one",
+            )
+        return children[index]
+
+    def _suggestion(self, name: str) -> str:
+        caller = self.caller
+        while caller is not None:
+            if name in caller.names:
+                return f"`{name}` belongs to {caller.source.name}(): pass it to {self.source.name}() as an argument"
+            caller = caller.caller
+        known = [*self.names, *self.source.closure, *self.source.globals, *dir(builtins)]
+        close = difflib.get_close_matches(name, [word for word in known if not word.startswith("__")], 1)
+        return f"did you mean `{close[0]}`?" if close else "define it before the call, or pass it as an argument"
+
+
+def _another_each_time(text: str, span: Span) -> KernelSyntaxError:
+    return KernelSyntaxError(
+        f"`{text}` is something else each time it is looked at, and it is compiled in",
+        span,
+        hint="compute it once, before the kernel is called, and give it a name in the module",
+    )
+
+
+def is_random(function: object) -> bool:
+    """Whether ``function`` draws random numbers, of Python or of NumPy: each draw changes what the next one gives."""
+    drawers = (*type(getattr(function, "__self__", None)).__mro__, function)
+    homes = (getattr(each, "__module__", None) or "" for each in drawers)
+    return any(home == "random" or home.startswith("numpy.random") for home in homes)
+
+
+def is_cuda_object(value: object) -> bool:
+    """Whether ``value`` belongs to numba.cuda: its intrinsics have no meaning in plain Python."""
+    module = getattr(value, "__module__", None) or getattr(type(value), "__module__", "") or ""
+    name = str(getattr(value, "__name__", ""))
+    return (str(module).startswith("numba.cuda") or name.startswith("numba.cuda")) and numba_function(value) is None
+
+
+def _is_constant_owner(owner: object) -> bool:
+    if isinstance(owner, (type, enum.Enum)) or callable(owner):
+        return True
+    parameters = getattr(owner, "__dataclass_params__", None)
+    return parameters is not None and bool(parameters.frozen)

@@ -1,0 +1,378 @@
+"""``qgraph.static(expr)``: its value, computed by Python while the kernel is compiled.
+
+Constants, functions and ``Static`` arguments stand for themselves. Everything else is a token, which can be put in a tuple and
+taken out again; an array's also has ``ndim``, ``dtype``, and the length of ``shape``. Whatever asks a token for its value is
+refused, and told which one it was.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from types import FunctionType
+from typing import Any, Protocol
+
+import numpy as np
+
+from qgraph import language
+from qgraph.captured_state import is_known, numba_function
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.names.bindings import Binding, BoundFunc, Gone, HostExpr, LeafRef, StructRef, Value
+from qgraph.ir.program import ArrayType, StructType
+from qgraph.source import Span, as_written, copied
+
+
+class Names(Protocol):
+    """What a scope is here."""
+
+    def static(self, node: ast.expr) -> Binding | None:
+        """What ``node`` stands for, if that is known at compile time."""
+
+    def span(self, node: ast.AST) -> Span:
+        """The place of ``node``."""
+
+    def computed(self, node: ast.expr, place: Hashable, compute: Callable[[], object], value: object) -> None:
+        """``compute`` must give ``value`` at each call."""
+
+
+def constant_of(node: ast.expr) -> int | None:
+    """The integer that is written, if it is one."""
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return None
+    return value if type(value) is int else None
+
+
+def is_static_call(scope: Names, node: ast.AST) -> bool:
+    """Whether ``node`` is a call of ``qgraph.static``."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
+        return False
+    bound = scope.static(node.func)
+    return isinstance(bound, Value) and bound.value is language.static
+
+
+def static_value(scope: Names, node: ast.Call, use: _Use = None) -> Binding:
+    """What ``static(expr)`` stands for: a value, or an array or tuple as it is. ``use``: what of the value is compiled in.
+
+    Raises:
+        KernelSyntaxError: the value is not known at compile time, or the expression fails.
+    """
+    if len(node.args) != 1 or node.keywords or isinstance(node.args[0], ast.Starred):
+        raise KernelSyntaxError("static() takes one expression", scope.span(node), hint="write `qgraph.static(expr)`")
+    return known_value(scope, node.args[0], "static()", use)
+
+
+def known_value(scope: Names, node: ast.expr, what: str, use: _Use = None) -> Binding:
+    """The value of an expression that must be known at compile time; ``what`` wants it, for the message."""
+    bound = _as_binding(_evaluate(scope, node, what, use or _itself))
+    known = isinstance(bound, (Value, StructRef, BoundFunc)) or (isinstance(bound, LeafRef) and bound.is_array)
+    if not known:
+        raise _unknown(scope, node, as_written(node), what)
+    return bound
+
+
+def static_items(scope: Names, node: ast.expr) -> list[Binding] | None:
+    """What ``for ... in static(...)`` iterates over; None where ``node`` is no such call.
+
+    Raises:
+        KernelSyntaxError: it cannot be iterated over at compile time.
+    """
+    if not is_static_call(scope, node):
+        return None
+    assert isinstance(node, ast.Call)
+    bound = static_value(scope, node, _items)
+    if isinstance(bound, StructRef) and issubclass(bound.type.cls, tuple):
+        return list(bound.children.values())
+    try:
+        return [_as_binding(item) for item in bound.value]  # type: ignore[union-attr]
+    except (TypeError, AttributeError):
+        raise KernelSyntaxError(
+            f"`{as_written(node)}` cannot be iterated over",
+            scope.span(node),
+            hint="unroll over a range or a tuple: for k in qgraph.static(range(3))",
+        ) from None
+
+
+def bind_items(scope: Any, target: ast.expr, item: Binding) -> None:
+    """Bind the target of an unrolled loop to one of its items.
+
+    Raises:
+        KernelSyntaxError: the item does not fit the target.
+    """
+    if isinstance(target, ast.Name):
+        scope.names[target.id] = item
+        return
+    parts: list[Binding] | None = None
+    if isinstance(item, StructRef):
+        parts = list(item.children.values())
+    elif isinstance(item, Value) and isinstance(item.value, tuple):
+        parts = [_as_binding(part) for part in item.value]
+    if not isinstance(target, ast.Tuple) or parts is None or len(parts) != len(target.elts):
+        raise KernelSyntaxError(
+            f"`{as_written(target)}` does not fit what the loop goes over",
+            scope.span(target),
+            hint="give each part of an item a name",
+        )
+    for element, part in zip(target.elts, parts, strict=True):
+        bind_items(scope, element, part)
+
+
+def known_test(scope: Names, node: ast.expr) -> bool | None:
+    """The outcome of a test that is decided at compile time, else None.
+
+    That is ``static(...)``, and ``x is None`` for an argument or a constant, with `not`, `and`, `or` of these.
+    """
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        inner = known_test(scope, node.operand)
+        return None if inner is None else not inner
+    if isinstance(node, ast.BoolOp):
+        decisive = isinstance(node.op, ast.Or)
+        for value in node.values:
+            known = known_test(scope, value)
+            if known is None:
+                return None
+            if known is decisive:
+                return decisive
+        return not decisive
+    if is_static_call(scope, node):
+        assert isinstance(node, ast.Call)
+        bound = static_value(scope, node, _truth)
+        if not isinstance(bound, Value):
+            raise _unknown(scope, node, as_written(node), "a test")
+        return bool(bound.value)
+    return _is_none(scope, node)
+
+
+def _is_none(scope: Names, node: ast.expr) -> bool | None:
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+        return None
+    right = node.comparators[0]
+    if not isinstance(right, ast.Constant) or right.value is not None:
+        return None
+    bound = scope.static(node.left)
+    if not isinstance(bound, (LeafRef, StructRef, Value, HostExpr)):
+        return None
+    is_none = isinstance(bound, Value) and bound.value is None
+    return is_none == isinstance(node.ops[0], ast.Is)
+
+
+# --- evaluation --------------------------------------------------------------------------------------------------------
+
+
+def _evaluate(scope: Names, node: ast.expr, what: str, use: Callable[[Any], object]) -> Any:
+    substitution = _Substitution(scope)
+    expression = ast.fix_missing_locations(ast.Expression(substitution.visit(copied(node))))
+    values = substitution.values
+    code = compile(expression, "<static>", "eval")
+
+    def compute() -> Any:
+        result = eval(code, dict(values))
+        # What can be run through once only.
+        return tuple(result) if isinstance(result, Iterator) else result
+
+    try:
+        result = compute()
+        if not _is_settled(expression, values.values()):
+            place = (ast.dump(expression), use, *map(id, values.values()))
+            scope.computed(node, place, lambda: use(compute()), use(result))
+        return result
+    except _NotKnownError as error:
+        raise _unknown(scope, node, str(error), what) from None
+    except KernelSyntaxError:
+        raise
+    except Exception as error:  # whatever the user's expression raises is told with its place
+        raise KernelSyntaxError(
+            f"`{as_written(node)}` fails at compile time: {type(error).__name__}: {error}",
+            scope.span(node),
+            hint="the expression is run by Python while the kernel is compiled",
+        ) from error
+
+
+_Use = Callable[[Any], object] | None
+
+
+def _itself(value: Any) -> object:
+    return value
+
+
+def _truth(value: Any) -> object:
+    return value if isinstance(value, _Token) else bool(value)
+
+
+def _items(value: Any) -> object:
+    try:
+        return value if isinstance(value, _Token) else tuple(value)
+    except TypeError:  # told where it is iterated over
+        return value
+
+
+# Functions of Python whose value depends on nothing but the arguments, if these cannot change.
+_PURE = frozenset(
+    {
+        *(abs, all, any, bool, complex, divmod, enumerate, float, int, isinstance, issubclass, len, max, min, pow, range),
+        *(reversed, round, sorted, str, sum, tuple, zip),
+    }
+)
+
+
+def _is_settled(expression: ast.Expression, values: Iterable[object]) -> bool:
+    """Whether an expression has the same value as long as its names stand for the same objects."""
+    nodes = [*ast.walk(expression)]
+    calls = any(isinstance(node, ast.Call) for node in nodes)
+    named = not calls and not any(isinstance(node, ast.Attribute) for node in nodes)
+    return all(_is_fixed(value, named) for value in values)
+
+
+def _is_fixed(value: object, named: bool) -> bool:
+    """Whether what is computed of ``value`` does not change; ``named``: it is not called, and no attribute of it looked at."""
+    if isinstance(value, (tuple, frozenset)):
+        return all(_is_fixed(part, named) for part in value)
+    if value is None or type(value) in (bool, int, float, complex, str, bytes, range) or isinstance(value, (_Token, np.dtype)):
+        return True
+    if isinstance(value, np.generic):
+        return not isinstance(value, np.void)
+    if named and (isinstance(value, (FunctionType, language.Func, type, enum.Enum)) or numba_function(value) is not None):
+        return True
+    known = isinstance(value, np.ufunc) or (isinstance(value, Hashable) and value in _PURE)
+    return known or getattr(value, "__module__", None) in ("math", "cmath") or (isinstance(value, type) and is_known(value))
+
+
+def _unknown(scope: Names, node: ast.expr, text: str, what: str) -> KernelSyntaxError:
+    return KernelSyntaxError(
+        f"`{text}` is not known at compile time, and {what} needs it",
+        scope.span(node),
+        hint="use constants, `ndim` and `dtype` of arrays, and arguments annotated with qgraph.Static",
+    )
+
+
+class _Substitution(ast.NodeTransformer):
+    """Replaces names, and attributes of arguments, by names of their values or tokens."""
+
+    def __init__(self, scope: Names) -> None:
+        self._scope = scope
+        self.values: dict[str, Any] = {}
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._known(node) or node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        known = self._known(node)
+        if known is None:
+            node.value = self.visit(node.value)
+        return known or node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        known = self._known(node)
+        if known is None:
+            node.value, node.slice = self.visit(node.value), self.visit(node.slice)
+        return known or node
+
+    def _known(self, node: ast.expr) -> ast.expr | None:
+        bound = self._scope.static(node)
+        if bound is None:
+            return None
+        if isinstance(bound, Gone):
+            raise KernelSyntaxError(bound.reason, self._scope.span(node), hint=bound.hint)
+        name = f"v{len(self.values)}"
+        self.values[name] = _as_object(bound, as_written(node))
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+
+class _NotKnownError(Exception):
+    """Something asked a token for its value; the text is how the user writes it."""
+
+
+class _Token:
+    """A thing that has no value at compile time."""
+
+    def __init__(self, binding: Binding, text: str) -> None:
+        self.binding = binding
+        self.text = text
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise _NotKnownError(f"{self.text}.{name}")
+
+
+def _refusing(name: str) -> Callable[..., Any]:
+    def operation(token: _Token, *_: Any) -> Any:
+        suffix = "[...]" if name == "__getitem__" else ""
+        raise _NotKnownError(token.text + suffix)
+
+    return operation
+
+
+_UNARY = ("bool", "index", "int", "float", "complex", "len", "iter", "hash", "neg", "pos", "abs", "invert", "round", "call")
+_BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul", "divmod")
+_COMPARED = ("eq", "ne", "lt", "le", "gt", "ge", "getitem", "contains")
+for _word in (*_UNARY, *_BINARY, *(f"r{each}" for each in _BINARY), *_COMPARED):
+    setattr(_Token, f"__{_word}__", _refusing(f"__{_word}__"))
+
+
+class _Array(_Token):
+    """An array, of which the type is known."""
+
+    def __init__(self, binding: LeafRef, text: str) -> None:
+        super().__init__(binding, text)
+        assert isinstance(binding.leaf.type, ArrayType)
+        self.ndim = binding.leaf.type.ndim
+        self.dtype = np.dtype(binding.leaf.type.dtype)
+        self.shape = _Shape(binding, f"{text}.shape", self.ndim)
+
+
+class _Shape(_Token):
+    """A shape, of which the length is known."""
+
+    def __init__(self, binding: Binding, text: str, length: int) -> None:
+        super().__init__(binding, text)
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class _Struct(_Token):
+    """A dataclass argument: its fields, some of which are known."""
+
+    def __init__(self, binding: StructRef, text: str) -> None:
+        super().__init__(binding, text)
+        for key, child in binding.children.items():
+            setattr(self, key, _as_object(child, f"{text}.{key}"))
+
+
+def _as_object(bound: Binding, text: str) -> Any:
+    """What stands for a binding while Python evaluates."""
+    if isinstance(bound, Value):
+        return bound.value
+    if isinstance(bound, LeafRef) and bound.is_array:
+        return _Array(bound, text)
+    if isinstance(bound, StructRef) and issubclass(bound.type.cls, tuple):
+        parts = [
+            _as_object(child, f"{text}[{key}]" if key.isdigit() else f"{text}.{key}") for key, child in bound.children.items()
+        ]
+        cls: Any = bound.type.cls
+        return tuple(parts) if cls is tuple else cls(*parts)
+    if isinstance(bound, StructRef):
+        return _Struct(bound, text)
+    return _Token(bound, text)
+
+
+def _as_binding(value: Any) -> Binding:
+    """The binding of an object that Python computed; tokens become what they stand for."""
+    if isinstance(value, _Token):
+        binding: Binding = value.binding
+        return binding
+    if isinstance(value, tuple) and _holds_tokens(value):
+        fields: Iterable[str] = getattr(value, "_fields", None) or map(str, range(len(value)))
+        children = {field: _as_binding(part) for field, part in zip(fields, value, strict=True)}
+        return StructRef(StructType(type(value), ()), "the tuple", children)
+    if isinstance(value, (zip, enumerate, reversed, map, filter)):
+        return _as_binding(tuple(value))
+    return Value(value)
+
+
+def _holds_tokens(value: tuple[Any, ...]) -> bool:
+    return any(isinstance(part, _Token) or (isinstance(part, tuple) and _holds_tokens(part)) for part in value)

@@ -1,0 +1,185 @@
+"""Arrays that change places in a device loop or branch, as in `u, v = v, u`: a slot tells which array a name stands for.
+
+Inside a region a name's array is known relative to the region's start; at its end the slots move so that the next iteration,
+or what follows, finds each name where it was. That must be a permutation: then no two names are ever the same array.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qgraph.errors import KernelSyntaxError, KernelTypeError
+from qgraph.frontend.names.bindings import Binding, Gone, LeafRef, StructRef, ViewRef
+from qgraph.frontend.names.definite_assignment import names_assigned, names_bound_again, needed_before
+from qgraph.frontend.names.function_frame import ADDED
+from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.region import Region
+from qgraph.frontend.statements.task_builder import get_slot
+from qgraph.ir.program import Leaf
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The arrays of names that a region binds again, as they are at its start."""
+
+    names: dict[str, Leaf]
+
+
+def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stmt]], node: ast.stmt) -> Places:
+    """Prepare for a region made of ``blocks``, of which each may run: names of arrays that they bind again get slots."""
+    assigned = {name for block in blocks for name in names_bound_again(block)}
+    bound_again = sorted(name for name in assigned if _is_array(scope, name) or isinstance(scope.names.get(name), ViewRef))
+    needed = {name for block in blocks for name in needed_before(block, bound_again)} if bound_again else set()
+    for name in bound_again:
+        if name not in needed:
+            scope.names[name] = Gone(
+                f"`{name}` is an array that a loop or branch binds again", scope.span(node), "use another name after it"
+            )
+    moving = [name for name in bound_again if name in needed and _is_array(scope, name)]
+    places: dict[str, Leaf] = {}
+    for names in _by_type(scope, moving):
+        leaves = [_leaf(scope, name) for name in names]
+        candidates = {_candidates(region.unit, leaf) for leaf in leaves}
+        if len(candidates) > 1 or not _may_move(scope, names, leaves):
+            leaves = _make_selections(region, scope, names, leaves, node)
+        places |= dict(zip(names, leaves, strict=True))
+    return Places(places)
+
+
+def _may_move(scope: Scope, names: Sequence[str], leaves: Sequence[Leaf]) -> bool:
+    """Whether ``leaves`` have slots that nothing but ``names`` depends on: no name of a caller, and no name of a part."""
+    assert scope.frame is not None
+    mine = {leaf.name for leaf in leaves}
+    others = (bound for name, bound in scope.names.items() if name not in names and not name.startswith(ADDED))
+    return mine <= scope.frame.selections and not any(mine & _arrays_of(bound) for bound in others)
+
+
+def _arrays_of(bound: Binding) -> frozenset[str]:
+    """The arrays that a name stands for."""
+    match bound:
+        case LeafRef() | ViewRef():
+            return frozenset({bound.leaf.name})
+        case StructRef():
+            return frozenset().union(*(_arrays_of(child) for child in bound.children.values()))
+        case _:
+            return frozenset()
+
+
+def _by_type(scope: Scope, names: list[str]) -> list[list[str]]:
+    """Names of arrays of one type may get each other's place."""
+    groups: dict[object, list[str]] = {}
+    for name in names:
+        groups.setdefault(_leaf(scope, name).type, []).append(name)
+    return list(groups.values())
+
+
+def _candidates(unit: Unit, leaf: Leaf) -> tuple[str, ...]:
+    """The arrays of the caller that ``leaf`` may be."""
+    selection = unit.selections.get(leaf.name)
+    return (leaf.name,) if selection is None else selection.leaves
+
+
+def put_back(region: Region, scope: Scope, places: Places, node: ast.stmt) -> None:
+    """At the end of the region: move the slots, so that each name stands for its array again.
+
+    Raises:
+        KernelSyntaxError: two names stand for one array now.
+    """
+    sources = {name: _leaf(scope, name) if _is_array(scope, name) else None for name in places.names}
+    moved = [name for name, leaf in places.names.items() if sources[name] != leaf]
+    if not moved:
+        return
+    for name in moved:
+        source = sources[name]
+        if source is not None and source.type != places.names[name].type:
+            raise KernelTypeError(
+                f"`{name}` is {places.names[name].type}, and becomes {source.type} in a loop or branch",
+                scope.span(names_assigned([node])[name][0]),
+                hint="give it an array of the same dtype, number of dimensions and memory layout",
+            )
+    before = frozenset(places.names[name].name for name in moved)
+    after = frozenset(leaf.name for leaf in (sources[name] for name in moved) if leaf is not None)
+    if _arranged(region.unit, scope, after, before) != before:
+        raise KernelSyntaxError(
+            f"after this, {' and '.join(f'`{name}`' for name in sorted(moved))} are not the same arrays in another order",
+            scope.span(names_assigned([node])[moved[0]][0]),
+            hint="in a loop or branch arrays may change places, `u, v = v, u`; to copy one, write `u[:] = v` or a loop",
+        )
+    selections = region.unit.selections
+    targets = [selections[places.names[name].name].slot for name in moved]
+    values = [selections[leaf.name].slot for leaf in (sources[name] for name in moved) if leaf is not None]
+    region.run(scope).rotate(targets, values, [get_slot(slot) for slot in values], node)
+    for name, bound in scope.names.items():
+        if name not in places.names and not name.startswith(ADDED) and before & _arrays_of(bound):
+            scope.names[name] = Gone(
+                f"`{name}` was bound in a loop or branch in which its array changes places",
+                scope.span(node),
+                "bind it again after the loop or branch",
+            )
+    for name, leaf in places.names.items():
+        scope.names[name] = LeafRef(leaf)
+
+
+def _arranged(unit: Unit, scope: Scope, after: frozenset[str], before: frozenset[str]) -> frozenset[str]:
+    """The arrays that ``after`` are in some order, as far as an inner region had slots of its own for some of ``before``."""
+    assert scope.frame is not None
+    for made, outer in reversed(scope.frame.arranged.items()):
+        alike = len({unit.selections[name].leaves for name in made | outer}) == 1
+        if made <= after - before and alike and not outer & (after - made):
+            after = (after - made) | outer
+    return after
+
+
+def _make_selections(region: Region, scope: Scope, names: list[str], leaves: list[Leaf], node: ast.stmt) -> list[Leaf]:
+    """A slot for each of ``names``, which tells its array among all that they stand for now."""
+    unit = region.unit
+    if len({leaf.name for leaf in leaves}) < len(leaves):
+        raise KernelSyntaxError(
+            f"{' and '.join(f'`{name}`' for name in names)} are names of the same array, and a loop or branch binds them again",
+            scope.span(node),
+            hint="give each array one name",
+        )
+    candidates: list[str] = []
+    starts: list[ast.expr] = []
+    for leaf in leaves:
+        mine = _candidates(unit, leaf)
+        if not set(mine) <= set(candidates):
+            candidates += mine
+        first: ast.expr = ast.Constant(candidates.index(mine[0]))
+        selection = unit.selections.get(leaf.name)
+        # A name that had a slot before counts from where its arrays stand in the longer list.
+        starts.append(first if selection is None else ast.BinOp(get_slot(selection.slot), ast.Add(), first))
+    arrays = [unit.leaves[name] for name in candidates]
+    made = [unit.selection(name, tuple(arrays)) for name in names]
+    assert scope.frame is not None
+    scope.frame.selections |= {leaf.name for leaf in made}
+    if all(leaf.name in unit.selections for leaf in leaves):
+        scope.frame.arranged[frozenset(leaf.name for leaf in made)] = frozenset(leaf.name for leaf in leaves)
+    for name in candidates[1:]:
+        same = f"int({unit.shape_of(candidates[0])} == {unit.shape_of(name)})"
+        text = f"`{arrays[0].path}` and `{unit.leaves[name].path}` change places, and they have different shapes"
+        unit.host_value(ast.parse(same, mode="eval").body, scope.span(node), "same", text=text)
+    unit.alike(arrays, made, [leaf for leaf in leaves if leaf.name in unit.selections])
+    region.run(scope).rotate(
+        [unit.selections[leaf.name].slot for leaf in made],
+        [unit.selections[leaf.name].slot for leaf in leaves if leaf.name in unit.selections],
+        starts,
+        node,
+    )
+    for name, leaf in zip(names, made, strict=True):
+        scope.names[name] = LeafRef(leaf)
+    return made
+
+
+def _is_array(scope: Scope, name: str) -> bool:
+    bound = scope.names.get(name)
+    return isinstance(bound, LeafRef) and bound.is_array
+
+
+def _leaf(scope: Scope, name: str) -> Leaf:
+    bound = scope.names[name]
+    assert isinstance(bound, LeafRef)
+    return bound.leaf

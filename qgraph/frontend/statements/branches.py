@@ -1,0 +1,107 @@
+"""Kernel-level `if` and `match`: statements of one thread where they can be, nodes with regions where loops are inside."""
+
+from __future__ import annotations
+
+import ast
+
+from qgraph import language
+from qgraph.frontend.bodies.name_resolution import Body
+from qgraph.frontend.desugar.break_continue import assign
+from qgraph.frontend.desugar.match_statement import as_if, cases_of, chosen_case, is_one_of
+from qgraph.frontend.inference.host_expressions import host_test
+from qgraph.frontend.inference.indexing import placed
+from qgraph.frontend.names.bindings import Value
+from qgraph.frontend.names.function_frame import ADDED
+from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.array_swaps import arrays_that_move, put_back
+from qgraph.frontend.statements.condition_tasks import decide, decide_test
+from qgraph.frontend.statements.inlining import evaluated
+from qgraph.frontend.statements.region import Region, header, merge, needs_region, statically
+from qgraph.frontend.statements.task_builder import small_task
+from qgraph.ir.program import Branch
+from qgraph.source import Span, as_written
+
+
+def if_statement(region: Region, scope: Scope, node: ast.If) -> None:
+    """A branch that is known at compile time, one thread's work, or an IF node."""
+    known = statically(scope, node.test)
+    if known is not None:
+        region.block(scope, node.body if known else node.orelse)
+        return
+    if not needs_region(region.unit, scope, [node]):
+        region.run(scope).compound(scope, node)
+        return
+    blocks = [node.body, node.orelse] if node.orelse else [node.body]
+    places = arrays_that_move(region, scope, blocks, node)
+    test = evaluated(region, scope, node.test)
+    region.flush()
+    unit, span = region.unit, header(scope, node)
+    decided = unit.slot("branch")
+    body = Body(unit)
+    host = host_test(unit, scope, test)
+    conditions: list[ast.expr | None] = [host, None if host is None else ast.UnaryOp(ast.Not(), host)]
+    # What the host knows it decides: it checks sizes and shapes only where they are used.
+    tested = body.expression(scope, test) if host is None else _by_host(unit, host, span)
+    deciding = small_task(unit, "decide", span, body, [decide_test(body, decided, tested)], writes=[decided])
+    scopes = [scope.inner({}) for _ in blocks]
+    regions = []
+    for inner_scope, block, condition in zip(scopes, blocks, conditions, strict=False):
+        inner = region.inner()
+        with unit.where(condition):
+            inner.block(inner_scope, block)
+            put_back(inner, inner_scope, places, node)
+            regions.append(inner.finish())
+    region.add(Branch("if", span, decided, deciding, tuple(regions), f"if {as_written(node.test)}"))
+    merge(scope, scopes if node.orelse else [*scopes, scope.inner({})], span)
+
+
+def _by_host(unit: Unit, test: ast.expr, span: Span) -> ast.expr:
+    chosen = placed(ast.IfExp(test, ast.Constant(1), ast.Constant(0)), test)
+    assert isinstance(chosen, ast.expr)
+    return unit.host_value(chosen, span, text=as_written(test))
+
+
+def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
+    """A case that is known at compile time, a SWITCH node, or one thread's `if`/`elif`."""
+    taken = chosen_case(scope, node)
+    if taken is not None:
+        region.block(scope, taken)
+        return
+    cases = cases_of(scope, node)
+    if not needs_region(region.unit, scope, [node]):
+        callee, held = f"{ADDED}match_subject", f"{ADDED}subject{node.lineno}_{node.col_offset}"
+        scope.names[callee] = Value(language.match_subject)
+        keep = assign(held, ast.Call(ast.Name(callee, ast.Load()), [node.subject], []), node.subject)
+        region.block(scope, [keep, *as_if(node, cases, held)])
+        return
+    places = arrays_that_move(region, scope, [block for _, block in cases], node)
+    subject = evaluated(region, scope, node.subject)
+    region.flush()
+    unit, span = region.unit, header(scope, node)
+    decided = unit.slot("branch")
+    body = Body(unit)
+    word = body.names.add(language.match_subject, "_match_subject")
+    matched = body.expression(scope, subject)
+    value = ast.copy_location(ast.Call(ast.Name(word, ast.Load()), [matched], []), node.subject)
+    number: ast.expr = ast.Constant(len(cases))
+    for position, (values, _) in reversed(list(enumerate(cases))):
+        chosen = ast.Constant(position)
+        if values is None:
+            number = chosen
+            continue
+        number = ast.IfExp(is_one_of("_subject", values), chosen, number)
+    keep = ast.copy_location(ast.Assign([ast.Name("_subject", ast.Store())], value), node.subject)
+    choose = decide(body, decided, as_written(number))
+    deciding = small_task(unit, "decide", span, body, [keep, choose], writes=[decided])
+    scopes = [scope.inner({}) for _ in cases]
+    regions = []
+    for inner_scope, (_, block) in zip(scopes, cases, strict=True):
+        inner = region.inner()
+        with unit.where(None):
+            inner.block(inner_scope, block)
+            put_back(inner, inner_scope, places, node)
+            regions.append(inner.finish())
+    region.add(Branch("switch", span, decided, deciding, tuple(regions), f"match {as_written(node.subject)}"))
+    complete = any(values is None for values, _ in cases)
+    merge(scope, scopes if complete else [*scopes, scope.inner({})], span)

@@ -1,0 +1,345 @@
+"""Calls of funcs at kernel level: the func's statements become the kernel's, and its result is a value like any other."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container
+
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.desugar.break_continue import assign, placed
+from qgraph.frontend.desugar.match_statement import chosen_case
+from qgraph.frontend.desugar.tuple_select import with_choices
+from qgraph.frontend.inference.host_expressions import binding, host_expression, settled
+from qgraph.frontend.inference.iteration_space import LoopCall, refuse_array
+from qgraph.frontend.inference.ranks import rank, reduction
+from qgraph.frontend.names.bindings import Binding, Gone, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
+from qgraph.frontend.names.call_binding import bind_call, refuse_recursion, without_docstring
+from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.foreign_calls import refuse_own_code
+from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.static_eval import known_test
+from qgraph.frontend.statements.region import Region, callee, callee_needs_region, is_parallel_loop
+from qgraph.frontend.statements.returns import (
+    falls_through,
+    fields_of,
+    lower_returns,
+    made_structure,
+    makes_tuple,
+    returns_structure,
+)
+from qgraph.ir.program import StructType
+from qgraph.language import Func
+from qgraph.source import as_written, copied, standing_for
+
+
+def enter_function(region: Region, scope: Scope, tree: ast.FunctionDef) -> None:
+    """Handle the statements of a function, the kernel or a func, whose ``scope`` has its parameters and its frame."""
+    frame = scope.frame
+    assert frame is not None
+    for name, bound in list(scope.names.items()):
+        # A parameter that is assigned in a loop or branch becomes a kernel scalar, which starts with what was passed.
+        if frame.assigned_nested(name) and _is_number(bound):
+            region.run(scope).assign(scope, name, ast.copy_location(ast.Name(name, ast.Load()), tree))
+    statements = without_docstring(tree.body)
+    region.block(scope, lower_returns(frame, scope, statements, lambda node: is_parallel_loop(scope, node)))
+
+
+def pruned(scope: Scope, tree: ast.FunctionDef) -> ast.FunctionDef:
+    """``tree`` without the branches that are dropped at compile time, as far as the start of the function decides them.
+
+    What they return or assign is then nothing that the function does. Choices between tuples have become branches.
+    """
+    tree = with_choices(tree, lambda value: makes_tuple(scope, value))
+    tree.body = _Pruning(scope, names_assigned(tree.body)).block(tree.body)
+    return tree
+
+
+class _Pruning(ast.NodeTransformer):
+    def __init__(self, scope: Scope, assigned: Container[str]) -> None:
+        self._scope = scope
+        self._assigned = assigned
+
+    def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for statement in statements:
+            kept = self.visit(statement)
+            result += kept if isinstance(kept, list) else [kept]
+            if isinstance(kept, list) and not falls_through(kept):
+                break
+        return result
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        names = {child.id for child in ast.walk(node.test) if isinstance(child, ast.Name)}
+        known = None if any(name in self._assigned for name in names) else known_test(self._scope, node.test)
+        if known is None:
+            return self.generic_visit(node)
+        return self.block(node.body if known else node.orelse) or [ast.copy_location(ast.Pass(), node)]
+
+    def visit_Match(self, node: ast.Match) -> ast.AST | list[ast.stmt]:
+        names = {child.id for child in ast.walk(node.subject) if isinstance(child, ast.Name)}
+        kept = None if any(name in self._assigned for name in names) else chosen_case(self._scope, node)
+        if kept is None:
+            return self.generic_visit(node)
+        return self.block(kept) or [ast.copy_location(ast.Pass(), node)]
+
+
+def _is_number(bound: Binding) -> bool:
+    return not bound.is_array if isinstance(bound, LeafRef) else isinstance(bound, (ScalarRef, SlotRef))
+
+
+def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | Value | None, node: ast.Call) -> Binding | None:
+    """The statements of a func, with its parameters bound to what the call passes; what it returns, or None."""
+    unit = region.unit
+    refuse_recursion(unit, function, scope, node)
+    source = function.source
+    names: dict[str, Binding] = {}
+    for parameter, argument in bind_call(scope, source, owner, node).items():
+        names[parameter] = bind_value(region, scope, argument) if isinstance(argument, ast.expr) else argument
+    tree = pruned(scope.of(source, names), source.tree)
+    frame = Frame(unit, tree)
+    inner = scope.of(source, names, frame)
+    unit.calling.append(function)
+    enter_function(region, inner, tree)
+    unit.calling.pop()
+    return None if frame.returns is None else result_of(inner, frame.returns, node)
+
+
+def result_of(scope: Scope, structure: Structure, node: ast.AST) -> Binding:
+    """The binding of what a function returned, at the end of its ``scope``."""
+    if structure.name:
+        assert scope.frame is not None
+        bound = scope.frame.result(structure.name, scope.names.get(structure.name))
+        assert bound is not None, "every path to the end assigns what is returned"
+        if isinstance(bound, Gone):
+            raise KernelSyntaxError(
+                f"{scope.source.name}() returns an array from a loop or branch, and only a call decides which",
+                scope.source.span,
+                hint="return the array at its end, or let the func write the result to an array that it is given",
+            )
+        return bound
+    cls = structure.cls or tuple
+    fields = fields_of(cls) or [str(k) for k in range(len(structure.parts))]
+    children = {name: result_of(scope, part, node) for name, part in zip(fields, structure.parts, strict=True)}
+    return StructRef(StructType(cls, ()), "the result", children)
+
+
+def bind_value(region: Region, scope: Scope, value: ast.expr) -> Binding:
+    """What a name stands for that is bound to ``value``: a thing known now, a number of the host, or a new kernel scalar."""
+    known = binding(region.unit, scope, value)
+    if known is not None:
+        return held_range(region, known) if isinstance(known, RangeRef) else settled(region.unit, scope, known, value)
+    view = region.arrays.bind(region, scope, value)
+    if view is not None:
+        return view
+    if isinstance(value, ast.Tuple) and any(rank(scope, part) for part in value.elts):
+        parts = {str(k): bind_value(region, scope, part) for k, part in enumerate(value.elts)}
+        return StructRef(StructType(tuple, ()), f"`{as_written(value)}`", parts)
+    made = made_structure(scope, value)
+    if made is not None:
+        assert isinstance(value, ast.Call)
+        refuse_own_code(scope, made[0], value)
+        parts = {field: bind_value(region, scope, part) for field, part in made[1].items()}
+        return StructRef(StructType(made[0], ()), f"`{as_written(value)}`", parts)
+    name = f"{ADDED}argument{len(region.unit.slots)}"
+    # Before the run is asked for: a call in the value may end it.
+    value = evaluated(region, scope, value)
+    known = binding(region.unit, scope, value)
+    if known is not None:
+        return settled(region.unit, scope, known, value)
+    region.run(scope).assign(scope, name, value)
+    return scope.names.pop(name)
+
+
+def held_range(region: Region, bound: RangeRef) -> RangeRef:
+    """``bound``, a range that gets a name: its bounds are what they are now, whatever happens to the scalars in them."""
+    scope = bound.scope
+    call = copied(bound.call)
+    call.args = [_held_bound(region, scope, argument) for argument in call.args]
+    return RangeRef(call, scope)
+
+
+def _held_bound(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    if isinstance(node, ast.Tuple):
+        parts = [_held_bound(region, scope, part) for part in node.elts]
+        return ast.copy_location(ast.Tuple(parts, ast.Load()), node)
+    if isinstance(node, ast.Starred) or host_expression(region.unit, scope, node) is not None:
+        return node
+    refuse_array(scope, node)
+    name = f"{ADDED}bound{len(region.unit.slots)}"
+    scope.names[name] = bind_value(region, scope, node)
+    return _load(name, node)
+
+
+def bounds_call(region: Region, found: LoopCall) -> bool:
+    """Whether a bound of a range calls a func, which may write arrays, or reduces one: both happen once, in their order."""
+    unknown = [part for part in found.call.args if host_expression(region.unit, found.scope, part) is None]
+    calls = [child for part in unknown for child in ast.walk(part) if isinstance(child, ast.Call)]
+    return any(callee(found.scope, call) is not None for call in calls) or any(
+        has_calls(region, found.scope, part) for part in unknown
+    )
+
+
+def evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    """``node`` in which calls of funcs that have kernel-level loops, or give tuples, have been made: names of their results."""
+    if not has_calls(region, scope, node) or host_expression(region.unit, scope, node) is not None:
+        return node
+    result: ast.expr = _Calls(region, scope).visit(copied(node))
+    return result
+
+
+def has_calls(region: Region, scope: Scope, node: ast.expr) -> bool:
+    """Whether something in ``node`` has to be computed before it: a call, or a reduction of arrays."""
+    return any(_is_made(region, scope, child) for child in ast.walk(node))
+
+
+def _is_made(region: Region, scope: Scope, node: ast.AST) -> bool:
+    """Whether an expression takes statements of its own: the callee's, or the loop of a reduction."""
+    if reduction(scope, node):
+        return True
+    if isinstance(node, (ast.Attribute, ast.Subscript)):
+        return made_structure(scope, node.value) is not None
+    if not isinstance(node, ast.Call):
+        return False
+    return callee_needs_region(region.unit, scope, node) or returns_structure(region.unit, scope, node)
+
+
+class _Calls(ast.NodeTransformer):
+    """Makes the calls in the order in which Python would; what is read before a call is held, since the call may change it."""
+
+    def __init__(self, region: Region, scope: Scope) -> None:
+        self._region = region
+        self._scope = scope
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        if reduction(self._scope, node):
+            return self._reduced(node)
+        if not _is_made(self._region, self._scope, node):
+            base = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            values = self._in_order([*base, *node.args, *(keyword.value for keyword in node.keywords)])
+            if isinstance(node.func, ast.Attribute):
+                node.func.value = values.pop(0)
+            node.args = values[: len(node.args)]
+            for keyword, value in zip(node.keywords, values[len(node.args) :], strict=True):
+                keyword.value = value
+            # What is called may be given an array only now that the calls in it have been made.
+            return self.visit_Call(node) if _is_made(self._region, self._scope, node) else node
+        found = callee(self._scope, node)
+        assert found is not None
+        result = call_func(self._region, self._scope, *found, node)
+        if result is None:
+            raise KernelSyntaxError(
+                f"`{as_written(node)}` returns nothing", self._scope.span(node), hint="give the func a `return`"
+            )
+        name = self._name("call", node)
+        self._scope.names[name] = result
+        return _load(name, node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        return self._part(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        return self._part(node)
+
+    def _part(self, node: ast.Attribute | ast.Subscript) -> ast.expr:
+        """A field of a tuple or dataclass that is made here: a name for what is made, and the field of that."""
+        if _is_made(self._region, self._scope, node):
+            name = self._name("made", node)
+            self._scope.names[name] = bind_value(self._region, self._scope, node.value)
+            node.value = _load(name, node.value)
+        self.generic_visit(node)
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        if reduction(self._scope, node):
+            return self._reduced(node)
+        node.left, node.right = self._in_order([node.left, node.right])
+        return self._reduced(node) if reduction(self._scope, node) else node
+
+    def _reduced(self, node: ast.expr) -> ast.expr:
+        self.generic_visit(node)
+        return self._region.arrays.reduce(self._region, self._scope, node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        if len(node.ops) == 1:
+            node.left, node.comparators[0] = self._in_order([node.left, node.comparators[0]])
+            return node
+        # `a < b < c` is `a < b and b < c`, with one b.
+        middle = self._name("middle", node)
+        node.left, value = self._in_order([node.left, node.comparators[0]])
+        self._scope.names[middle] = bind_value(self._region, self._scope, value)
+        first = ast.Compare(node.left, node.ops[:1], [_load(middle, value)])
+        rest = ast.Compare(_load(middle, value), node.ops[1:], node.comparators[1:])
+        return self._visited(ast.BoolOp(ast.And(), [first, rest]), node)
+
+    def visit_Tuple(self, node: ast.Tuple) -> ast.expr:
+        node.elts = self._in_order(node.elts)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        if not any(has_calls(self._region, self._scope, value) for value in node.values[1:]):
+            node.values[0] = self.visit(node.values[0])
+            return node
+        first, *others = node.values
+        rest = others[0] if len(others) == 1 else ast.BoolOp(node.op, others)
+        name = self._name("either", node)
+        known = host_expression(self._region.unit, self._scope, first) is not None
+        test: ast.expr = copied(first) if known else _load(name, first)
+        if isinstance(node.op, ast.Or):
+            test = ast.UnaryOp(ast.Not(), test)
+        return self._stated([assign(name, first, node), placed(ast.If(test, [assign(name, rest, node)], []), node)], name, node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        if not any(has_calls(self._region, self._scope, value) for value in (node.body, node.orelse)):
+            node.test = self.visit(node.test)
+            return node
+        name = self._name("either", node)
+        choice = ast.If(node.test, [assign(name, node.body, node)], [assign(name, node.orelse, node)])
+        return self._stated([placed(choice, node)], name, node)
+
+    def _name(self, word: str, node: ast.expr) -> str:
+        return f"{ADDED}{word}{len(self._region.unit.slots)}_{node.lineno}_{node.col_offset}"
+
+    def _stated(self, statements: list[ast.stmt], name: str, node: ast.expr) -> ast.expr:
+        """What runs in some cases only, as statements that leave the value under ``name``."""
+        for child in (child for statement in statements for child in ast.walk(statement)):
+            if isinstance(child, ast.Name) and child.id == name:
+                standing_for(child, node)
+        self._region.block(self._scope, statements)
+        return _load(name, node)
+
+    def _visited(self, made: ast.expr, node: ast.expr) -> ast.expr:
+        result: ast.expr = self.visit(ast.fix_missing_locations(ast.copy_location(made, node)))
+        return result
+
+    def _in_order(self, nodes: list[ast.expr]) -> list[ast.expr]:
+        result = []
+        for position, node in enumerate(nodes):
+            value = self.visit(node)
+            rest = nodes[position + 1 :]
+            if any(has_calls(self._region, self._scope, later) for later in rest) and not self._is_part(value, rest):
+                value = held(self._region, self._scope, value)
+            result.append(value)
+        return result
+
+    def _is_part(self, node: ast.expr, rest: list[ast.expr]) -> bool:
+        """Whether ``node`` is a part of an array, or an array that no call in ``rest`` can change."""
+        if rank(self._scope, node) == 0:
+            return False
+        calls = (child for later in rest for child in ast.walk(later) if isinstance(child, ast.Call))
+        changes = any(callee_needs_region(self._region.unit, self._scope, call) for call in calls)
+        return not changes or isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
+
+
+def held(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    """``node``, or where it reads array elements, the name of a scalar that keeps its value of now."""
+    if not any(isinstance(child, (ast.Subscript, ast.Call)) for child in ast.walk(node)):
+        return node
+    name = f"{ADDED}held{len(region.unit.slots)}_{node.lineno}_{node.col_offset}"
+    scope.names[name] = bind_value(region, scope, node)
+    return _load(name, node)
+
+
+def _load(name: str, node: ast.expr) -> ast.expr:
+    """``name``, which holds what ``node`` was, in its place."""
+    return standing_for(ast.copy_location(ast.Name(name, ast.Load()), node), node)

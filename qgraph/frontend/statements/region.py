@@ -1,0 +1,269 @@
+"""A region under construction: kernel-level statements in program order, one handler a kind of statement."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from qgraph import language
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bodies.name_resolution import is_do_while
+from qgraph.frontend.inference.iteration_space import loop_call
+from qgraph.frontend.inference.ranks import rank, reduction, stores_slice
+from qgraph.frontend.names.bindings import Binding, BoundFunc, Gone, LeafRef, Ranked, ScalarRef, StructRef, Value, ViewRef
+from qgraph.frontend.names.call_binding import bind_call
+from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.program_builder import ADDED, Unit
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.static_eval import known_test
+from qgraph.frontend.statements.serial_runs import SerialRun
+from qgraph.frontend.syntax.parse import SourceFunction
+from qgraph.ir.program import Statement, Task, TaskStatement
+from qgraph.language import Func
+from qgraph.source import Span, as_written
+
+Handler = Callable[["Region", Scope, ast.stmt], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayWords:
+    """What a region does with arrays: a part of one gets a name; a reduction becomes the name of a number."""
+
+    bind: Callable[[Region, Scope, ast.expr], Binding | None]
+    reduce: Callable[[Region, Scope, ast.expr], ast.expr]
+
+
+class Region:
+    """The kernel itself, or the body of a device loop or branch (``depth`` > 0).
+
+    Consecutive statements for one thread are collected in a run, which becomes one task as soon as another kind follows.
+    """
+
+    def __init__(self, unit: Unit, handlers: Mapping[type[ast.stmt], Handler], arrays: ArrayWords, depth: int = 0) -> None:
+        self.unit = unit
+        self.arrays = arrays
+        self.depth = depth
+        self._handlers = handlers
+        self._statements: list[Statement] = []
+        self._run: SerialRun | None = None
+
+    def inner(self) -> Region:
+        """An empty region inside this one."""
+        return Region(self.unit, self._handlers, self.arrays, self.depth + 1)
+
+    def block(self, scope: Scope, statements: Iterable[ast.stmt]) -> None:
+        """Handle ``statements`` in order; names that they bind change ``scope``."""
+        for node in statements:
+            handler = self._handlers.get(type(node))
+            if handler is None:
+                raise KernelSyntaxError(
+                    f"`{first_word(node)}` cannot be used at kernel level",
+                    scope.span(node),
+                    hint="kernel-level statements are loops, branches, assignments and calls of funcs",
+                )
+            handler(self, scope, node)
+
+    def add(self, *statements: Statement) -> None:
+        """Append finished statements."""
+        self.flush()
+        self._statements += statements
+
+    def run(self, scope: Scope) -> SerialRun:
+        """The run that takes the next statement for one thread."""
+        if self._run is not None and self._run.file != scope.file:
+            self.flush()
+        if self._run is None:
+            self._run = SerialRun(self.unit, scope.file)
+        return self._run
+
+    def flush(self) -> None:
+        """End the current run."""
+        run, self._run = self._run, None
+        if run is not None and not run.empty:
+            self._statements.append(TaskStatement(run.task()))
+
+    def finish(self) -> tuple[Statement, ...]:
+        """The statements of the region."""
+        self.flush()
+        return tuple(self._statements)
+
+
+# --- which statements need a region ------------------------------------------------------------------------------------
+
+
+def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
+    """Whether something under ``nodes`` is more than one thread's work.
+
+    That is a loop over a range, a device loop, a call with one, an array that is made, an array or a tuple that gets another
+    name, or a word for the host.
+    """
+    nodes = list(nodes)
+    if any(_is_parallel(unit, scope, child) for node in nodes for child in ast.walk(node)):
+        return True
+    bound = (scope.names.get(name) for name in names_assigned(nodes))
+    return any((isinstance(each, LeafRef) and each.is_array) or isinstance(each, (StructRef, ViewRef)) for each in bound)
+
+
+def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
+    if isinstance(node, ast.While):
+        return is_do_while(scope, node.test)
+    if isinstance(node, ast.For):
+        # An unrolled loop binds its names to anything.
+        return is_parallel_loop(scope, node) or _is_unrolled(scope, node)
+    if isinstance(node, (ast.Assign, ast.AnnAssign)) and _renames(scope, node):
+        return True
+    if stores_slice(scope, node) or reduction(scope, node):
+        return True
+    if isinstance(node, ast.Return):
+        return node.value is not None and rank(scope, node.value) > 0
+    if not isinstance(node, ast.Call):
+        return False
+    if is_host_word(scope, node) or made_array(scope, node) is not None:
+        return True
+    return callee_needs_region(unit, scope, node)
+
+
+def _renames(scope: Scope, node: ast.Assign | ast.AnnAssign) -> bool:
+    """Whether an array, part of one, or a tuple gets another name."""
+    values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+    places = [value for value in values if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript))]
+    return any(rank(scope, place) > 0 or isinstance(quietly_static(scope, place), StructRef) for place in places)
+
+
+def made_array(scope: Scope, value: ast.expr) -> str | None:
+    """The word of a call such as ``qgraph.zeros(n)``, which makes an array at kernel level; None for anything else."""
+    if not isinstance(value, ast.Call) or not isinstance(value.func, (ast.Name, ast.Attribute)):
+        return None
+    bound = scope.names.get(value.func.id) if isinstance(value.func, ast.Name) else None
+    bound = bound or quietly_static(scope, value.func)
+    return language.array_maker(bound.value) if isinstance(bound, Value) else None
+
+
+def is_host_word(scope: Scope, node: ast.Call) -> bool:
+    """Whether a call is of ``host_callback``, ``record`` or ``wait``."""
+    bound = quietly_static(scope, node.func)
+    return isinstance(bound, Value) and any(bound.value is word for word in language.HOST_WORDS)
+
+
+def _is_unrolled(scope: Scope, node: ast.For) -> bool:
+    return isinstance(node.iter, ast.Call) and quietly_static(scope, node.iter.func) == Value(language.static)
+
+
+def is_parallel_loop(scope: Scope, node: ast.For) -> bool:
+    """Whether a kernel-level `for` is parallel: over a range that is not ``serial``."""
+    found = loop_call(scope, node.iter)
+    return found is not None and found.word is not language.serial
+
+
+def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | Value | None] | None:
+    """The func, or the kernel as one, that a call calls, and the object it is a method of."""
+    bound = quietly_static(scope, node.func)
+    if isinstance(bound, BoundFunc):
+        assert isinstance(bound.function, Func)
+        return bound.function, bound.owner
+    if isinstance(bound, Value):
+        # A kernel in a kernel is its statements.
+        function = getattr(bound.value, "__qgraph_kernel__", bound.value)
+        if isinstance(function, Func):
+            return function, None
+    return None
+
+
+def callee_needs_region(unit: Unit, scope: Scope, node: ast.Call) -> bool:
+    """Whether a call is of a func with kernel-level loops."""
+    found = callee(scope, node)
+    if found is None or found[0] in unit.calling:
+        return False
+    source = found[0].source
+    inner = scope.of(source, _parameters(scope, source, found[1], node))
+    unit.calling.append(found[0])
+    result = needs_region(unit, inner, source.tree.body)
+    unit.calling.pop()
+    return result
+
+
+def _parameters(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Binding]:
+    """What the parameters of a func stand for, as far as that is known before the call: arrays are."""
+    known: dict[str, Binding] = dict.fromkeys(source.signature.parameters, Value(None))
+    try:
+        arguments = bind_call(scope, source, owner, node)
+    except KernelSyntaxError:  # what is wrong with the call is said where it is made
+        return known
+    for name, argument in arguments.items():
+        bound = quietly_static(scope, argument) if isinstance(argument, ast.expr) else argument
+        ndim = rank(scope, argument) if bound is None and isinstance(argument, ast.expr) else 0
+        known[name] = Ranked(ndim) if ndim else bound or Value(None)
+    return known
+
+
+def quietly_static(scope: Scope, node: ast.expr) -> Binding | None:
+    """``scope.static(node)``; None also where something is wrong with it."""
+    # Names that the function itself assigns are no funcs; what is wrong with others is said where they are used.
+    try:
+        return scope.static(node)
+    except KernelSyntaxError:
+        return None
+
+
+# --- helpers of handlers -----------------------------------------------------------------------------------------------
+
+
+def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
+    """After alternatives: a name keeps a meaning that all of them agree on; one that only some gave it is gone."""
+    names = {name for branch in branches for name in branch.names}
+    for name in names:
+        text = "this value" if name.startswith(ADDED) else f"`{name}`"
+        found = [branch.names.get(name) for branch in branches]
+        first = found[0]
+        if first is not None and all(other == first for other in found[1:]):
+            scope.names[name] = first
+        elif any(isinstance(other, Gone) for other in found):
+            scope.names[name] = next(other for other in found if isinstance(other, Gone))
+        elif all(other is not None for other in found):
+            scope.names[name] = Gone(
+                f"{text} does not mean the same on each path that leads here",
+                span,
+                "only numbers can: use it in the branches",
+                number=False,
+            )
+        else:
+            number = all(other is None or isinstance(other, ScalarRef) for other in found)
+            scope.names[name] = Gone(
+                f"{text} may be read before it is assigned", span, "assign it on every path that leads here", number
+            )
+
+
+def header(scope: Scope, node: ast.AST) -> Span:
+    """The header line of a loop or branch: what a message or a label points at."""
+    span = scope.span(node)
+    if isinstance(node, ast.For):
+        end = scope.span(node.iter)
+    elif isinstance(node, (ast.While, ast.If)):
+        end = scope.span(node.test)
+    elif isinstance(node, ast.Match):
+        end = scope.span(node.subject)
+    else:
+        return span
+    return Span(span.file, span.line, span.column, end.end_line, end.end_column)
+
+
+def first_word(node: ast.AST) -> str:
+    """The keyword of a statement."""
+    try:
+        text = as_written(node)
+    except ValueError:
+        return type(node).__name__.lower()
+    return text.split()[0].rstrip(":")
+
+
+def statically(scope: Scope, node: ast.expr) -> bool | None:
+    """The outcome of a test that is known at compile time, or None."""
+    if isinstance(node, ast.Constant):
+        return bool(node.value)
+    return known_test(scope, node)
+
+
+def task_statements(*tasks: Task | None) -> list[Statement]:
+    """Statements that run these tasks."""
+    return [TaskStatement(task) for task in tasks if task is not None]

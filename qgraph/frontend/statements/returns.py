@@ -1,0 +1,341 @@
+"""`return` at kernel level: an assignment, and where something follows it, a flag and a `break`."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.desugar.break_continue import LOOPS, assign, placed, unless, within
+from qgraph.frontend.inference.ranks import rank
+from qgraph.frontend.names.bindings import Binding, StructRef, Value
+from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
+from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.region import callee, quietly_static
+from qgraph.source import as_written, standing_for
+
+# --- return ------------------------------------------------------------------------------------------------------------
+
+
+def lower_returns(
+    frame: Frame, scope: Scope, statements: list[ast.stmt], is_parallel: Callable[[ast.For], bool]
+) -> list[ast.stmt]:
+    """A function's statements in which `return` is an assignment, and ``frame.returns`` what it returns.
+
+    Raises:
+        KernelSyntaxError: returns of different shapes, or a path to the end without one.
+    """
+    returns = [child for node in statements for child in ast.walk(node) if isinstance(child, ast.Return)]
+    if not returns:
+        return statements
+    lowering = _Returns(scope, is_parallel)
+    structures = [lowering.structure(node) for node in returns]
+    for node, structure in zip(returns, structures, strict=True):
+        if structure != structures[0]:
+            raise KernelSyntaxError(
+                "the function returns values of different shapes",
+                scope.span(node),
+                also=(("another return is here", scope.span(returns[0])),),
+                hint="return as many values everywhere",
+            )
+    if structures[0] is not None and falls_through(statements):
+        raise KernelSyntaxError(
+            "the function may end without a value, and elsewhere it returns one",
+            scope.span(returns[0]),
+            hint="end it with a `return` of as many values",
+        )
+    frame.returns = structures[0]
+    lowered = lowering.block(statements, tail=True, in_loop=False)
+    if not lowering.flagged:
+        return lowered
+    return [assign(_RETURNED, ast.Constant(False), statements[0]), *lowered]
+
+
+def makes_tuple(scope: Scope, value: ast.expr) -> bool:
+    """Whether ``value`` is written as a tuple, or makes a named tuple or a dataclass."""
+    if not isinstance(value, ast.Call):
+        return isinstance(value, ast.Tuple)
+    if not isinstance(value.func, (ast.Name, ast.Attribute)):
+        return False
+    try:
+        bound = scope.static(value.func)
+    except KernelSyntaxError:  # a name of the function itself: said where it is used
+        return False
+    cls = bound.value if isinstance(bound, Value) else None
+    return isinstance(cls, type) and (issubclass(cls, tuple) or dataclasses.is_dataclass(cls))
+
+
+def fields_of(cls: type) -> tuple[str, ...] | None:
+    """The names of the fields that the constructor of a named tuple or a dataclass takes; None for other classes."""
+    if issubclass(cls, tuple):
+        found: tuple[str, ...] | None = getattr(cls, "_fields", None)
+        return found
+    if not dataclasses.is_dataclass(cls):
+        return None
+    return tuple(field.name for field in dataclasses.fields(cls) if field.init)
+
+
+def made_structure(scope: Scope, value: ast.expr) -> tuple[type, dict[str, ast.expr]] | None:
+    """The class, and its fields with their values, where ``value`` makes a named tuple or a dataclass.
+
+    Raises:
+        KernelSyntaxError: a field is given twice, or not at all.
+    """
+    if not isinstance(value, ast.Call) or not makes_tuple(scope, value):
+        return None
+    bound = scope.static(value.func)
+    cls = bound.value if isinstance(bound, Value) else None
+    assert isinstance(cls, type)
+    fields = fields_of(cls)
+    if fields is None:
+        return None
+    given = dict(zip(fields, value.args, strict=False)) | {str(k.arg): k.value for k in value.keywords}
+    if set(given) != set(fields) or len(value.args) + len(value.keywords) != len(fields):
+        raise KernelSyntaxError(
+            f"`{as_written(value)}` does not give each field of {cls.__name__} once",
+            scope.span(value),
+            hint=f"its fields are {', '.join(fields)}",
+        )
+    return cls, {field: given[field] for field in fields}
+
+
+def returns_structure(unit: Unit, scope: Scope, node: ast.Call) -> bool:
+    """Whether a call is of a func that returns a tuple, a named tuple or a dataclass."""
+    structure = _structure_of_call(unit, scope, node)
+    return structure is not None and structure.cls is not None
+
+
+def _structure_of_call(unit: Unit, scope: Scope, node: ast.Call) -> Structure | None:
+    found = callee(scope, node)
+    if found is None or found[0] in unit.calling:
+        return None
+    source = found[0].source
+    inner = scope.of(source, {name: Value(None) for name in source.signature.parameters}, Frame(unit, source.tree))
+    returns = [child for child in ast.walk(source.tree) if isinstance(child, ast.Return)]
+    unit.calling.append(found[0])
+    structure = _Returns(inner, _never).structure(returns[0]) if returns else None
+    unit.calling.pop()
+    return structure
+
+
+def _never(_node: ast.For) -> bool:
+    return False
+
+
+_RETURNED = f"{ADDED}returned"
+
+
+class _Returns:
+    def __init__(self, scope: Scope, is_parallel: Callable[[ast.For], bool]) -> None:
+        assert scope.frame is not None
+        self._frame = scope.frame
+        self._scope = scope
+        self._is_parallel = is_parallel
+        self.flagged = False
+        # Of variables of the function.
+        self._shapes: dict[str, Structure] = {}
+
+    def block(self, statements: Sequence[ast.stmt], *, tail: bool, in_loop: bool) -> list[ast.stmt]:
+        """``tail``: nothing runs after the block, so no flag is needed."""
+        result: list[ast.stmt] = []
+        for position, node in enumerate(statements):
+            rest = list(statements[position + 1 :])
+            if isinstance(node, ast.Return):
+                return [*result, *self._leave(node, tail, in_loop)]
+            if not _returns(node) or (isinstance(node, ast.For) and self._is_parallel(node)):
+                result.append(node)
+                continue
+            if in_loop:
+                # A return inside is a `break` already; one in an inner loop has left only that.
+                result.append(self._loop(node) if isinstance(node, LOOPS) else self._within(node, tail=False, in_loop=True))
+                if isinstance(node, LOOPS):
+                    result.append(placed(ast.If(ast.Name(_RETURNED, ast.Load()), [ast.Break()], []), node))
+                continue
+            if isinstance(node, ast.If) and (_always(node.body) or _always(node.orelse)):
+                return [*result, self._within(_with_rest(node, rest), tail=tail, in_loop=False)]
+            if isinstance(node, LOOPS):
+                result.append(self._loop(node))
+            else:
+                result.append(self._within(node, tail=tail and not rest, in_loop=False))
+            if rest:
+                result.append(unless(frozenset({_RETURNED}), self.block(rest, tail=tail, in_loop=False), rest[0]))
+            return result
+        return result
+
+    def _within(self, node: ast.stmt, *, tail: bool, in_loop: bool) -> ast.stmt:
+        return within(node, lambda block: (self.block(block, tail=tail, in_loop=in_loop), frozenset()))[0]
+
+    def _loop(self, node: ast.For | ast.While) -> ast.stmt:
+        node = copy.copy(node)
+        node.body = self.block(node.body, tail=False, in_loop=True)
+        node.orelse = self.block(node.orelse, tail=False, in_loop=False)
+        return node
+
+    def _leave(self, node: ast.Return, tail: bool, in_loop: bool) -> list[ast.stmt]:
+        result = self._assignments(node)
+        if in_loop or not tail:
+            self.flagged = True
+            result.append(assign(_RETURNED, ast.Constant(True), node))
+        if in_loop:
+            result.append(ast.copy_location(ast.Break(), node))
+        return result or [ast.copy_location(ast.Pass(), node)]
+
+    def structure(self, node: ast.Return) -> Structure | None:
+        """The shape of what ``node`` returns; None for a bare return."""
+        if node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None):
+            return None
+        return self._shape(node.value, f"{ADDED}result")
+
+    def _shape(self, value: ast.expr, name: str) -> Structure:
+        parts = self._parts(value)
+        if parts is not None:
+            cls, values = parts
+            return Structure("", cls, tuple(self._shape(part, f"{name}{k}") for k, part in enumerate(values)))
+        if isinstance(value, ast.IfExp):
+            body = self._shape(value.body, name)
+            return body if body.cls is not None else self._shape(value.orelse, name)
+        if isinstance(value, ast.Call):
+            made = _structure_of_call(self._frame.unit, self._scope, value)
+            return Structure(name) if made is None else made.renamed(name)
+        bound = self._bound(value)
+        if isinstance(bound, StructRef):
+            return _structure_of(bound, name)
+        if isinstance(value, ast.Name) and bound is None:
+            return self._shape_of_name(value, name)
+        return Structure(name)
+
+    def _shape_of_name(self, node: ast.Name, name: str) -> Structure:
+        """Of a variable of the function: that of its first value, which all others have, too."""
+        if node.id not in self._shapes:
+            # Where a value of it is made of itself, nothing is known of it.
+            self._shapes[node.id] = Structure(name)
+            shapes = [self._shape(value, name) for value in self._frame.values.get(node.id, [])]
+            for shape in shapes[1:]:
+                difference = shapes[0].difference(shape)
+                if difference is not None:
+                    first, other = difference
+                    raise KernelSyntaxError(
+                        f"`{node.id}` is returned, and is or holds {first} in one place, {other} in another",
+                        self._scope.span(node),
+                        hint="let it be of one class and length, or return its parts",
+                    )
+            if shapes:
+                self._shapes[node.id] = shapes[0]
+        return self._shapes[node.id].renamed(name)
+
+    def _bound(self, value: ast.expr) -> Binding | None:
+        """What ``value`` is at the start of the function, if anything."""
+        if isinstance(value, ast.Name):
+            return self._scope.names.get(value.id)
+        if isinstance(value, (ast.Attribute, ast.Subscript)):
+            return None if self._bound(value.value) is None else quietly_static(self._scope, value)
+        return None
+
+    def _is_local(self, node: ast.expr) -> bool:
+        """Whether ``node`` is something of a variable of the function, which has no binding yet."""
+        while isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+        local = isinstance(node, ast.Name) and node.id in self._scope.source.function.__code__.co_varnames
+        return local and isinstance(node, ast.Name) and node.id not in self._scope.names
+
+    def _parts(self, value: ast.expr) -> tuple[type, list[ast.expr]] | None:
+        """The class and the parts of a tuple, a shape, or a call of a named tuple or dataclass."""
+        if isinstance(value, ast.Tuple):
+            return tuple, value.elts
+        base = self._bound(value.value) if isinstance(value, ast.Attribute) and value.attr == "shape" else None
+        ndim = rank(self._scope, value.value) if isinstance(value, ast.Attribute) and base is not None else 0
+        if ndim:
+            axes = [ast.Subscript(value, ast.Constant(k), ast.Load()) for k in range(ndim)]
+            return tuple, [ast.fix_missing_locations(ast.copy_location(axis, value)) for axis in axes]
+        if not isinstance(value, ast.Call):
+            return None
+        if isinstance(value.func, ast.Attribute) and self._is_local(value.func):
+            return None
+        made = made_structure(self._scope, value)
+        return None if made is None else (made[0], [*made[1].values()])
+
+    def _assignments(self, node: ast.Return) -> list[ast.stmt]:
+        if node.value is None or self._frame.returns is None:
+            return []
+        target, value = self._targets(node.value, self._frame.returns)
+        return [placed(ast.Assign([target], value), node)]
+
+    def _targets(self, value: ast.expr, structure: Structure) -> tuple[ast.expr, ast.expr]:
+        """The names that ``value`` is assigned to, and the value, as far as possible tuples of the same shape."""
+        if structure.name:
+            return standing_for(ast.Name(structure.name, ast.Store()), value), value
+        parts = self._parts(value)
+        if parts is None:
+            return structure.target(value), value
+        pairs = [self._targets(part, inner) for part, inner in zip(parts[1], structure.parts, strict=True)]
+        return ast.Tuple([pair[0] for pair in pairs], ast.Store()), ast.Tuple([pair[1] for pair in pairs], ast.Load())
+
+
+def _structure_of(bound: StructRef, name: str) -> Structure:
+    parts = []
+    for k, child in enumerate(bound.children.values()):
+        parts.append(_structure_of(child, f"{name}{k}") if isinstance(child, StructRef) else Structure(f"{name}{k}"))
+    return Structure("", bound.type.cls, tuple(parts))
+
+
+def falls_through(statements: Sequence[ast.stmt]) -> bool:
+    """Whether control may reach the end of a block."""
+    return all(_passes(node) for node in statements)
+
+
+def _passes(node: ast.stmt) -> bool:
+    match node:
+        case ast.Return() | ast.Break() | ast.Continue():
+            return False
+        case ast.If():
+            return falls_through(node.body) or falls_through(node.orelse)
+        case ast.Match():
+            complete = any(isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None for case in node.cases)
+            return not complete or any(falls_through(case.body) for case in node.cases)
+        case ast.While(test=ast.Constant(value=value)) if value:
+            return _breaks(node.body)
+        case ast.While() | ast.For():
+            return _breaks(node.body) or falls_through(node.orelse)
+        case _:
+            return True
+
+
+def _breaks(statements: Sequence[ast.stmt]) -> bool:
+    """Whether a loop's body has a `break` of this loop."""
+    for node in statements:
+        if isinstance(node, ast.Break):
+            return True
+        blocks = [getattr(node, "orelse", [])]
+        if not isinstance(node, LOOPS):
+            blocks.append(getattr(node, "body", []))
+        blocks += [case.body for case in getattr(node, "cases", [])]
+        if any(_breaks(block) for block in blocks):
+            return True
+    return False
+
+
+def _with_rest(node: ast.If, rest: list[ast.stmt]) -> ast.If:
+    """What follows an `if` of which one branch returns belongs to the other one."""
+    node = copy.copy(node)
+    if _always(node.body):
+        node.orelse = [*node.orelse, *rest]
+    else:
+        node.body = [*node.body, *rest]
+    return node
+
+
+def _returns(node: ast.stmt) -> bool:
+    return any(isinstance(child, ast.Return) for child in ast.walk(node))
+
+
+def _always(statements: Sequence[ast.stmt]) -> bool:
+    """Whether a block surely ends with a return."""
+    if not statements:
+        return False
+    last = statements[-1]
+    if isinstance(last, ast.If):
+        return _always(last.body) and _always(last.orelse)
+    return isinstance(last, ast.Return)

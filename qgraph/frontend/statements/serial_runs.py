@@ -1,0 +1,236 @@
+"""Consecutive kernel-level statements for one thread: one task. Kernel scalars are its local variables while it runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container, Sequence
+
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bodies.name_resolution import Body
+from qgraph.frontend.dependence.access_collector import collect
+from qgraph.frontend.inference.host_expressions import surely_runs
+from qgraph.frontend.names.bindings import Gone, ScalarRef
+from qgraph.frontend.names.definite_assignment import check_private, names_assigned, needed_before, surely_assigned
+from qgraph.frontend.names.function_frame import Frame
+from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.task_builder import facts_of_statements, get_slot, sections_of, selected, set_slot
+from qgraph.ir.program import FAULTS, ArrayType, Effects, Fault, Slot, Task
+from qgraph.source import Span, as_written
+
+
+class SerialRun:
+    """A task for one thread under construction; statements are added in program order."""
+
+    def __init__(self, unit: Unit, file: str) -> None:
+        self.file = file
+        self._unit = unit
+        self._body = Body(unit)
+        self._statements: list[ast.stmt] = []
+        self._slots_read: set[Slot] = set()
+        self._slots_written: set[Slot] = set()
+        # By slot, as in ``Task.moves``, and how many of the statements do that.
+        self._moves: dict[Slot, Slot | int] = {}
+        self._moving = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to run."""
+        return not self._statements
+
+    def assign(self, scope: Scope, name: str, value: ast.expr) -> None:
+        """``name = value``: a kernel scalar of the scope's function."""
+        self.assign_all(scope, [name], [value])
+
+    def assign_all(self, scope: Scope, names: Sequence[str], values: Sequence[ast.expr]) -> None:
+        """``a, b = x, y``: all values are computed before any name changes."""
+        refs = [_frame(scope).scalar(name) for name in names]
+        parts = [self._cast(ref, self._body.expression(scope, value)) for ref, value in zip(refs, values, strict=True)]
+        targets: list[ast.expr] = [ast.Name(ref.name, ast.Store()) for ref in refs]
+        target = targets[0] if len(targets) == 1 else ast.Tuple(targets, ast.Store())
+        whole = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
+        self._add(ast.Assign([target], whole), values[0])
+        for name, ref in zip(names, refs, strict=True):
+            self._bind(scope, name, ref)
+
+    def unpack(self, scope: Scope, names: Sequence[str], value: ast.expr) -> None:
+        """``a, b = f(x)``, where a device function gives a tuple."""
+        whole = f"_tuple{len(self._statements)}"
+        self._add(ast.Assign([ast.Name(whole, ast.Store())], self._body.expression(scope, value)), value)
+        for position, name in enumerate(names):
+            ref = _frame(scope).scalar(name)
+            part = ast.Subscript(ast.Name(whole, ast.Load()), ast.Constant(position), ast.Load())
+            self._add(ast.Assign([ast.Name(ref.name, ast.Store())], self._cast(ref, part)), value)
+            self._bind(scope, name, ref)
+
+    def rotate(self, slots: Sequence[Slot], reads: Sequence[Slot], values: Sequence[ast.expr], node: ast.AST) -> None:
+        """Integers into ``slots``; all ``values``, which may read the slots ``reads``, are computed before any slot changes."""
+        held = [f"_held{len(self._statements)}_{k}" for k in range(len(values))]
+        for name, value in zip(held, values, strict=True):
+            self._add(ast.Assign([ast.Name(name, ast.Store())], value), node)
+        for name, slot in zip(held, slots, strict=True):
+            self._add(set_slot(slot, ast.Name(name, ast.Load())), node)
+        self._slots_read.update(reads)
+        self._slots_written.update(slots)
+        sources = {ast.dump(get_slot(slot)): slot for slot in reads}
+        found = [value.value if isinstance(value, ast.Constant) else sources.get(ast.dump(value)) for value in values]
+        known = [each for each in found if isinstance(each, int | Slot)]
+        if len(known) == len(slots):
+            self._moves |= {slot: self._before(each) for slot, each in zip(slots, known, strict=True)}
+            self._moving += 2 * len(slots)
+
+    def _before(self, number: Slot | int) -> Slot | int:
+        """Where the run finds at its start what is now in a slot."""
+        return self._moves.get(number, number) if isinstance(number, Slot) else number
+
+    def check(self, scope: Scope, test: ast.expr, fault: Fault, details: Sequence[ast.expr], node: ast.AST) -> None:
+        """Note ``fault``, with the integers ``details``, where ``test`` is false and nothing is noted yet."""
+        failed, number = self._unit.failed, self._unit.fault(fault)
+        words = enumerate([*(self._body.expression(scope, detail) for detail in details), ast.Constant(number)], 1)
+        noting = [_store(FAULTS, at % (len(details) + 1), value) for at, value in words]
+        unnoted = ast.Compare(_load(FAULTS, 0), [ast.Eq()], [ast.Constant(0)])
+        wrong = ast.UnaryOp(ast.Not(), self._body.expression(scope, test))
+        self._add(ast.If(wrong, [set_slot(failed, ast.Constant(1)), ast.If(unnoted, noting, [])], []), node)
+        self._slots_read.add(failed)
+        self._slots_written.add(failed)
+
+    def statement(self, scope: Scope, node: ast.stmt) -> None:
+        """An assignment to elements, or a call."""
+        _check_targets(scope, node)
+        self._statements += self._body.statements(scope, [node], ())
+
+    def compound(self, scope: Scope, node: ast.If | ast.For | ast.While) -> None:
+        """An `if` or loop without kernel-level loops inside: Python as it stands.
+
+        Names that nothing else uses are its own; the others are kernel scalars.
+        """
+        _check_targets(scope, node)
+        frame = _frame(scope)
+        assigned = names_assigned([node])
+        refs = {name: frame.scalar(name) for name in assigned if not frame.is_private(name, node)}
+        for name in refs:
+            _check_number(scope, name, node)
+        fresh = [name for name in refs if not isinstance(scope.names.get(name), ScalarRef)]
+        sure = surely_assigned([node], fresh, scope.file, lambda loop: self._runs(scope, assigned, loop))
+        added = self._body.statements(scope.inner(refs), [node], ())
+        check_private(added, [ref.name for ref in refs.values()], scope.file, self._body.names.values)
+        self._statements += added
+        for name in fresh:
+            scope.names[name] = refs[name] if name in sure else _unassigned(scope, name, node)
+
+    def _runs(self, scope: Scope, assigned: Container[str], node: ast.For) -> bool:
+        """Whether a loop inside a statement that assigns the names ``assigned`` has at least one iteration."""
+        names = (child.id for child in ast.walk(node.iter) if isinstance(child, ast.Name))
+        return not any(name in assigned for name in names) and surely_runs(self._unit, scope, node)
+
+    def _bind(self, scope: Scope, name: str, ref: ScalarRef) -> None:
+        self._body.assigned[ref.name] = ref.slot
+        scope.bind(name, ref)
+
+    def _cast(self, ref: ScalarRef, value: ast.expr) -> ast.expr:
+        name = self._body.names.add(self._unit.cast(ref.slot), f"_as{ref.slot.name}")
+        return ast.Call(ast.Name(name, ast.Load()), [value], [])
+
+    def _add(self, statement: ast.stmt, node: ast.AST) -> None:
+        for child in ast.walk(statement):
+            if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
+                ast.copy_location(child, node)
+        self._statements.append(statement)
+
+    def task(self) -> Task:
+        """The task of all statements added."""
+        first, last = self._statements[0], self._statements[-1]
+        end_line = last.end_lineno or last.lineno
+        span = Span(self.file, first.lineno, first.col_offset, end_line, last.end_col_offset or 0)
+        facts = facts_of_statements(self._unit, self._body, self._statements, span)
+        touched = collect(facts)
+        slots = {**self._body.scalars, **self._body.assigned}
+        needed = needed_before(self._statements, slots)
+        reads = frozenset(slot.name for slot in (*(slots[name] for name in needed), *self._slots_read))
+        writes = frozenset(slot.name for slot in (*self._body.assigned.values(), *self._slots_written))
+        return Task(
+            name=self._unit.task_name(first.lineno, "serial"),
+            role="serial",
+            span=span,
+            axes=(),
+            body=tuple(self._statements),
+            names=self._body.names.values,
+            effects=self._unit.touched(Effects(touched.reads, touched.written) | Effects(reads, writes)),
+            sections=sections_of(self._unit, facts, touched, Effects(), self._statements),
+            selections=selected(self._unit, self._statements),
+            scalars=tuple((name, slot) for name, slot in slots.items() if name in needed),
+            results=tuple(self._body.assigned.items()),
+            moves=tuple(self._moves.items()) if self._moving == len(self._statements) else (),
+        )
+
+
+def _load(name: str, at: int) -> ast.Subscript:
+    return ast.Subscript(ast.Name(name, ast.Load()), ast.Constant(at), ast.Load())
+
+
+def _store(name: str, at: int, value: ast.expr) -> ast.stmt:
+    target = _load(name, at)
+    target.ctx = ast.Store()
+    return ast.Assign([target], value)
+
+
+def _frame(scope: Scope) -> Frame:
+    assert scope.frame is not None, "kernel-level statements belong to a function"
+    return scope.frame
+
+
+def _unassigned(scope: Scope, name: str, node: ast.stmt) -> Gone:
+    if isinstance(node, ast.For) and name in names_assigned([node.target]):
+        return without_iterations(scope, name, node)
+    return Gone(f"`{name}` may be read before it is assigned", scope.span(node), "assign it on every path before this line")
+
+
+def without_iterations(scope: Scope, name: str, node: ast.For) -> Gone:
+    """What the variable ``name`` of a serial loop is after it, where the loop may have no iteration."""
+    reason = f"`{name}` may be read before it is assigned"
+    return Gone(reason, scope.span(node.target), "an empty loop leaves it without a value: assign it before the loop too")
+
+
+def _check_number(scope: Scope, name: str, node: ast.stmt) -> None:
+    """A name that is an array, a tuple or a function here cannot become a number."""
+    bound = scope.names.get(name)
+    if bound is None or isinstance(bound, (ScalarRef, Gone)):
+        return
+    place = names_assigned([node])[name][0]
+    raise KernelSyntaxError(
+        f"`{name}` is assigned here, and it is no kernel scalar",
+        scope.span(place),
+        hint="use another name: inside a branch or a loop only numbers can be assigned",
+    )
+
+
+def _check_targets(scope: Scope, node: ast.stmt) -> None:
+    """A store into a Python tuple or number is no store into an array."""
+    for child in ast.walk(node):
+        if not isinstance(child, ast.Subscript) or not isinstance(child.ctx, ast.Store):
+            continue
+        base = child.value
+        while isinstance(base, ast.Subscript) and scope.static(base) is None:
+            base = base.value
+        bound = scope.static(base)
+        if isinstance(bound, Gone):
+            raise KernelSyntaxError(bound.reason, scope.span(base), hint=bound.hint)
+        if _has_slice(child.slice):
+            of_no_axes = getattr(getattr(getattr(bound, "leaf", None), "type", None), "ndim", None) == 0
+            raise KernelSyntaxError(
+                f"`{as_written(child)}` assigns a slice in a statement of one thread",
+                scope.span(child),
+                hint=f"write `{as_written(base)}[()]`" if of_no_axes else "write a loop: for i in range(...): ...",
+            )
+        leaf = getattr(bound, "leaf", None)
+        if bound is not None and (leaf is None or not isinstance(leaf.type, ArrayType)):
+            raise KernelSyntaxError(
+                f"`{as_written(base)}` is not an array",
+                scope.span(child),
+                hint="assign to elements of array arguments",
+            )
+
+
+def _has_slice(node: ast.expr) -> bool:
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return any(isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts)

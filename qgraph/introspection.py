@@ -1,0 +1,145 @@
+"""What a kernel would do with arguments: its meaning, graph, code and reasons. Nothing is kept, and no GPU is needed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from qgraph import forks
+from qgraph.errors import ArgumentError, KernelSyntaxError
+from qgraph.explain import Explanation
+from qgraph.frontend.syntax.parse import SourceFunction, parse
+from qgraph.ir.plan import GraphPlan
+from qgraph.ir.program import GlobalArray, GlobalArrayFound, is_array
+from qgraph.language import Func
+from qgraph.options import Options
+from qgraph.specialisation import Variant
+from qgraph.stack import roomy
+
+
+class Looking:
+    """A function as a kernel that can be looked at: its parameters, the global arrays that it uses, and what it would do."""
+
+    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+        self.options = options
+        self._source: SourceFunction = parse(function, "@qgraph.kernel")
+        self._func = Func(function, self._source)
+        parameters = self._source.signature.parameters
+        for parameter in parameters.values():
+            if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+                raise KernelSyntaxError(
+                    f"a kernel cannot take `*{parameter.name}`",
+                    self._source.span,
+                    hint="give each argument a name, or pass a tuple",
+                )
+        self._names = tuple(parameters)
+        # Arrays in global variables that were found to be used: passed after the arguments.
+        self._global_arrays: tuple[GlobalArray, ...] = ()
+        self._positional = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
+        self._lock = forks.rlock()
+
+    @property
+    def __qgraph_kernel__(self) -> Func:
+        """What a kernel is to another kernel that calls it; of the class, so that what wraps a kernel is none."""
+        return self._func
+
+    # --- arguments ------------------------------------------------------------------------------------------------------
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The values of all parameters, defaults included."""
+        if not kwargs and len(args) == len(self._names) == self._positional:
+            return args
+        try:
+            bound = self._source.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(
+                f"{self._source.name}() was called with the wrong arguments: {error}",
+                self._source.span,
+                hint=f"its parameters are {', '.join(self._names) or 'none'}",
+            ) from None
+        bound.apply_defaults()
+        return tuple(bound.arguments.values())
+
+    def _complete(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The values of all parameters, and after them the global arrays that are known to be used, as they are now."""
+        arrays = self._global_arrays
+        found = tuple(array.value for array in arrays)
+        if all(map(is_array, found)):
+            return values + found
+        # One is a number now, or gone: the kernel must be looked at again.
+        self._use_arrays(tuple(array for array in arrays if is_array(array.value)))
+        return self._complete(values)
+
+    def _use_arrays(self, arrays: tuple[GlobalArray, ...]) -> None:
+        """From now on the global arrays that are passed are ``arrays``."""
+        self._global_arrays = arrays
+
+    def _add_array(self, array: GlobalArray) -> None:
+        with self._lock:
+            taken = {*self._names, *(other.path for other in self._global_arrays)}
+            while array.path in taken:
+                array = replace(array, path=f"global {array.path}")
+            if all(other.place != array.place for other in self._global_arrays):
+                self._use_arrays((*self._global_arrays, array))
+
+    def _parameters(self, arrays: tuple[GlobalArray, ...]) -> tuple[str, ...]:
+        """How the user writes all that is passed."""
+        return (*self._names, *(array.path for array in arrays))
+
+    def _reserved(self) -> frozenset[str]:
+        """Names of the function that no leaf may take."""
+        code = self._source.function.__code__
+        return frozenset((*code.co_varnames, *code.co_names, *code.co_freevars))
+
+    # --- looking --------------------------------------------------------------------------------------------------------
+
+    def reference(self, *args: Any, **kwargs: Any) -> Any:
+        """The specification: the function as CPython runs it, on NumPy arrays, in place."""
+        from qgraph.frontend.bodies.reference import run_reference
+
+        return run_reference(self._source, dict(zip(self._names, self._bind(args, kwargs), strict=True)))
+
+    def plan(self, *args: Any, **kwargs: Any) -> GraphPlan:
+        """The graph for these arguments, before it is built; needs no GPU, and runs nothing."""
+        variant, leaves = self._describe_only(self._bind(args, kwargs))
+        return variant.plan_for(variant.check(leaves))
+
+    def ptx(self, *args: Any, cc: tuple[int, int] = (9, 0), **kwargs: Any) -> dict[str, str]:
+        """The PTX of every task for compute capability ``cc``, by task name; needs no GPU."""
+        from qgraph.lowering.compile import compile_ptx
+
+        return compile_ptx(self.plan(*args, **kwargs), cc, self.options)[1]
+
+    @roomy
+    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        """The plan with its reasons: why each edge, and which lines of a float32 kernel are float64. Needs no GPU."""
+        from qgraph.lowering.codegen.privatised_histogram_cuda import bin_notes
+        from qgraph.lowering.float64_warning import doubles
+        from qgraph.lowering.graph.edge_reasons import reasons
+        from qgraph.lowering.scalar_types import scalar_types
+
+        plan = self.plan(*args, **kwargs)
+        program = plan.program
+        lines = doubles(program, tuple(program.tasks()), scalar_types(program))
+        return Explanation(plan, reasons(plan), lines, bin_notes(plan))
+
+    def _describe_only(self, values: tuple[Any, ...]) -> tuple[Variant, tuple[Any, ...]]:
+        """A variant to look at, for any backend: nothing is cached and nothing needs a device."""
+        from qgraph.runtime.arguments.flatten import describe
+
+        source, options = self._source, self.options
+        while True:
+            complete = self._complete(values)
+            used = self._global_arrays[: len(complete) - len(values)]
+            found = describe(self._parameters(used), complete, self._reserved(), source.static)
+            try:
+                variant = Variant(source, found.types, found.leaves, "cuda", 0, options, global_arrays=used, runs=False)
+            except GlobalArrayFound as missing:
+                self._add_array(missing.array)
+            else:
+                return variant, found.values
+
+    def __repr__(self) -> str:
+        return f"<qgraph.kernel {self._source.function.__qualname__}>"

@@ -1,0 +1,176 @@
+"""The CompiledPlan: code for every task of a plan, and how each is called. lowering -> CompiledPlan -> runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from qgraph.ir.plan import GraphPlan
+from qgraph.ir.program import ArrayType, ScalarType, Task
+
+# Iterations of a light loop that one thread has where there are many more than threads.
+SEVERAL = 4
+# Threads of a tile that have neighbouring rows of one column: a warp has 8 rows of 4, whole sectors of float32 that are written
+# along rows, halves of those read. And rows of a tile.
+TILE_HEIGHT = 8
+TILE_ROWS = TILE_HEIGHT * SEVERAL
+# Ends the names of kernels that are in copies of unrolled loops alone.
+COPIED = "_copied"
+# The first compute capability whose kernels can start before those that they wait for have ended.
+PROGRAMMATIC = (9, 0)
+# What the parameter ``early`` of such a kernel says: it lets others start first of all, or when it has waited itself; and it
+# waits last, not first.
+LETS_FIRST, LETS_LATER, WAITS_LAST = 1, 2, 4
+# Loops side by side begin at a multiple of so many threads.
+WARP = 32
+# The most threads of a block that combines values.
+REDUCTION_BLOCK = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a task's function, in order.
+
+    ``leaf``: an array or scalar of the call, by ``name``. ``host``: an int64 the host computed (``HostValue.name``).
+    ``slots``: the scratch memory as a C-ordered array of one dimension: ``_slots`` sees it as int64, ``_slots_float32`` (with
+    that ``type``) as float32, and so on. ``faults``: int64 words that the host reads too, where a task notes what it found
+    wrong. ``handle``: uint64, the conditional handle of the node that this task arms or decides, 0 where a slot is written
+    instead. ``whole``: uint64, for the task that enters a counted loop, the handle of its turns without guards, or 0.
+    ``callback``: uint64, the address of a host call's function (``HostCall.name``), or of what it is given
+    (``HostCall.name`` and ``_data``); on the CPU only. ``guard``: uint32, in the body of an unrolled loop, the word of scratch
+    that is 0 where the kernel does nothing; 0 where nothing is tested. ``copy`` and ``peeks``: uint32, in the body of a loop
+    that is counted: the word then says how many iterations are left, and the kernel does nothing where those are no more than
+    ``copy``; a grid of no more than ``peeks`` blocks looks before it waits, at the words that are spread. ``next``: int64, for
+    the kernel with the condition of such a loop the word that guards what comes after it; 0 where that is not guarded.
+    ``turns``: int64 words that the host reads too, where unrolled loops tell how many iterations they had. ``early``: uint32,
+    not 0 where the kernels behind this one may start beside it, at once (``LETS_FIRST``) or when it has waited itself
+    (``LETS_LATER``), and where it waits when it is done, and not before (``WAITS_LAST``); the last parameter of every CUDA
+    kernel.
+    """
+
+    kind: Literal[
+        "leaf", "host", "slots", "faults", "handle", "whole", "callback", "guard", "copy", "peeks", "next", "turns", "early"
+    ]
+    name: str
+    type: ArrayType | ScalarType | None = None
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is memory: an array of the call, the scratch slots, or words that the host reads too."""
+        return self.kind in ("slots", "faults", "turns") or isinstance(self.type, ArrayType)
+
+
+def slots_dtype(parameter: Parameter) -> str:
+    """The dtype as which a ``slots`` parameter sees scratch."""
+    return "int64" if parameter.type is None else parameter.type.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCode:
+    """One task as a function.
+
+    ``source`` is the generated Python (what is hashed, shown and simulated), ``entry`` the name of the kernel in the cubin.
+    ``counts`` names, for each loop that it runs, the host values whose product is the number of iterations; loops side by side
+    have threads of their own, in order, ``WARP`` by ``WARP``. It is empty with ``on_device`` (a grid-stride loop over a count
+    that only the device knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
+    ``SEVERAL`` iterations. ``plane``: how threads lie over a loop of several axes, if not one after the other: ``rows`` (those
+    along x have the last axis, those along y and z the others together, each a row, or as many as ``several`` says), ``tiles``
+    (a block has ``TILE_ROWS`` rows, and a column for every ``TILE_HEIGHT`` of its threads). ``constant`` are the array
+    parameters that nothing changes meanwhile. ``reduces``: it runs right with any number of blocks from 1 to
+    ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads. ``lanes`` names the host value that says how many iterations the
+    loop inside has on average, where neighbouring threads can share these: threads along x have one iteration of the outer loop
+    together, a power of two that divides ``WARP``, and those along y have one each. ``arrays``: of each parameter that is
+    another array from copy to copy of an unrolled loop its name, and the leaf that it is in copy 0, 1, ..., until that begins
+    again.
+    """
+
+    task: Task
+    entry: str
+    source: str
+    parameters: tuple[Parameter, ...]
+    counts: tuple[tuple[str, ...], ...]
+    single: bool
+    on_device: bool
+    several: bool = False
+    plane: Literal["", "rows", "tiles"] = ""
+    constant: frozenset[str] = frozenset()
+    reduces: bool = False
+    lanes: str = ""
+    arrays: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """Whether the kernel can start before those that it depends on have ended."""
+        return any(parameter.kind == "early" for parameter in self.parameters)
+
+    def leaf_of(self, name: str, place: int) -> str:
+        """The leaf that parameter ``name`` is in copy ``place`` of an unrolled loop."""
+        leaves = dict(self.arrays).get(name)
+        return name if leaves is None else leaves[place % len(leaves)]
+
+
+@dataclass(frozen=True, slots=True)
+class CudaPlan:
+    """A plan compiled for one compute capability. ``cubin`` holds every task under its entry name."""
+
+    plan: GraphPlan
+    codes: Mapping[str, TaskCode]
+    ptx: Mapping[str, str]
+    cubin: bytes
+    capability: tuple[int, int]
+    # False: linked without libcudadevrt, which then must come from the driver.
+    device_runtime: bool
+    # The types of kernel scalars, by slot name.
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    # The key in `codes` of the kernel that is the whole plan, for one block; empty where there is none.
+    block: str = ""
+    # By entry name, which of a kernel's parameters it has, counting each part of an array: those that it reads.
+    kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    # Whether arrays of several dimensions may have ``language.SHORT_LIMIT`` elements or more: their places have 64 bits.
+    far: bool = False
+    # Whether it was read off the disk as a whole; and why it could not be kept there, where it could not.
+    from_disk: bool = field(default=False, compare=False)
+    unkept: str = field(default="", compare=False)
+
+    @property
+    def waits_inside(self) -> bool:
+        """Whether kernels can start before those that they wait for have ended, over programmatic edges."""
+        return self.capability >= PROGRAMMATIC
+
+
+@dataclass(frozen=True, slots=True)
+class CpuPlan:
+    """A plan compiled for the CPU: ``call(*leaf arrays and scalars, *host values, slots, address)``, in ``parameters``' order.
+
+    ``places(arrays)`` gives words that tell the arrays among the leaves, and what must be held as long as they are: a call that
+    gets their address returns False, and has done nothing, where its arrays are others in type, dtype, writeability, address,
+    shape or strides. Where the address is 0, nobody looks.
+    """
+
+    plan: GraphPlan
+    source: str
+    parameters: tuple[Parameter, ...]
+    call: Callable[..., bool] = field(compare=False)
+    places: Callable[[Sequence[Any]], tuple[Any, object]] = field(compare=False)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+
+
+class SimulatedKernel(Protocol):
+    """A kernel to be launched as ``kernel[grid, block](*arguments)``, along x or more; it returns when it has run."""
+
+    def __getitem__(self, shape: tuple[int | tuple[int, ...], int | tuple[int, ...]], /) -> Callable[..., None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatorPlan:
+    """The CUDA kernels as plain Python functions, for Numba's simulator."""
+
+    plan: GraphPlan
+    codes: Mapping[str, TaskCode]
+    kernels: Mapping[str, SimulatedKernel] = field(compare=False)
+    # Makes an array of the simulator's device out of a NumPy array, sharing its memory.
+    array: Callable[..., object] = field(compare=False)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    # As in CudaPlan.
+    block: str = ""

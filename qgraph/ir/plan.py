@@ -1,0 +1,516 @@
+"""The GraphPlan: nodes and edges of the graph, before anything is compiled. The same for every backend.
+
+Data only: comparable, printable, drawable. ``lowering.build`` makes it from a Program, and passes turn one plan into another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from qgraph.ir.program import Branch, EventMark, HostCall, Loop, Program, Task
+from qgraph.language import LINE_WORDS, SPREAD
+from qgraph.source import Span
+from qgraph.stack import roomy
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The part of the C-contiguous array ``target`` that a memset or memcpy node writes.
+
+    On each axis of the array ``counts`` (a name of a host value, or 1) elements from ``starts`` on. A memcpy takes as many of
+    ``source`` from ``source_starts`` on; a memset repeats ``value``, of ``size`` bytes.
+    """
+
+    target: str
+    starts: tuple[int, ...]
+    counts: tuple[str | int, ...]
+    source: str = ""
+    source_starts: tuple[int, ...] = ()
+    value: int = 0
+    size: int = 1
+
+
+Kind = Literal[
+    "kernel", "while", "if", "switch", "callback", "memset", "memcpy", "record", "wait", "alloc", "free", "join"
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The copies of a body that runs a known number of times: all but one kernel of it, which counts once a turn behind them.
+
+    Copy ``u`` has nothing to do where no more than ``u`` iterations are left: a loop that does not run long has ``few``. On
+    large grids it takes a while to look at that, and to do nothing. There the loop is two while nodes: turns of ``whole``
+    copies that look at nothing, as long as more iterations than that are left, and then turns of ``few`` copies that do.
+
+    Attributes:
+        node: the node that counts. It also lets names of arrays change places.
+        left: the word of scratch with the number of iterations that are left when a turn begins.
+        copies: how many on small grids, where the loop runs long; after so many iterations each name stands for the array that
+            it stood for before.
+        carried: edges (from, to) of the other nodes, each from a node in one copy to a node in the next one.
+        arrays: for each node in which names of arrays change places: the name of each, and the leaf that it stands for in
+            copy 0, 1, ..., until that begins again.
+        period: how many copies that takes; 1 where none changes places. The plain graph has so many.
+        whole: how many copies a turn has on large grids, where none of them has nothing to do.
+        few: how many it has there for the iterations that are left then, 1 to ``whole``, and anywhere if there are few.
+    """
+
+    node: int
+    left: int
+    copies: int
+    carried: tuple[tuple[int, int], ...]
+    arrays: tuple[tuple[int, tuple[tuple[str, tuple[str, ...]], ...]], ...]
+    period: int
+    whole: int
+    few: int
+
+
+# The graphs that a plan with unrolled loops may run as: "many" and "few" copies, and those of "large" grids, differ in counted
+# loops alone. "whole" is no graph of its own: it stands for the copies without guards that "large" has beside the others.
+Form = Literal["plain", "many", "few", "large", "whole"]
+UNROLLED: tuple[Form, ...] = ("many", "few", "large")
+# In this order their copies have numbers.
+_FORMS: tuple[Form, ...] = ("many", "whole", "large", "few", "plain")
+# What a turn takes beside its kernels, which are small, in kernels: without copies and with them. Fitted to an H200: turns of
+# 1, 3 and 10 kernels took 4.8, 5.8 and 10.1 us, and with eight copies 11.4, 21.0 and 57.3 us, nearly as long if some of these
+# had nothing to do.
+_TURN, _TURN_OF_COPIES = 6, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Unrolling:
+    """How a loop is unrolled: a turn of the conditional node, or of the host in its place, runs several copies of its body.
+
+    Each kernel of copy ``u`` returns at once where the word of scratch ``guards + u`` is 0. The one with the loop's condition
+    sets the word behind it. The first stays 1 where a conditional node decides, and else is set by what ran before. The kernel
+    with the condition also counts the iterations in the word ``turns``, and tells the host how many there were when the loop
+    ends, in the word ``number`` of those that the host reads, unless it told that last time.
+
+    The ``followers`` look at their guard before they wait for earlier kernels. They start when the ``leaders`` of their copy
+    let them, and these do that when they have waited for what wrote it.
+
+    In the graph of a loop that is ``counted`` its copies take the place of these. What guards them changes between turns alone.
+
+    Attributes:
+        node: the conditional node.
+        copies: how many.
+        carried: edges (from, to) of the body, each from a node in one copy to a node in the next one.
+        leaders: nodes of the body that wait for no other in their copy, and that others wait for.
+        followers: nodes of the body that wait for another one in their copy.
+        turns: a word of scratch; its lower half counts, and is 0 between entries, its upper half is what was told last.
+        guards: the first of ``copies + 1`` words of scratch.
+        number: the place among the plan's unrolled loops.
+        counted: how the loop counts, None where its condition depends on what it computes.
+        spread: of a counted loop the first of ``SPREAD`` words, ``LINE_WORDS`` apart, with the number of iterations left.
+        kernels: how many a copy of the body has.
+    """
+
+    node: int
+    copies: int
+    carried: tuple[tuple[int, int], ...]
+    leaders: frozenset[int]
+    followers: frozenset[int]
+    turns: int
+    guards: int
+    number: int
+    counted: Counted | None = None
+    spread: int = 0
+    kernels: int = 0
+
+    @property
+    def first_counted(self) -> int:
+        """The number of copy 0 of a counted loop."""
+        return 2 * self.copies
+
+    def counted_numbers(self, form: Form) -> range:
+        """The numbers of the copies of a counted loop in one of its graphs."""
+        assert self.counted is not None
+        counted = self.counted
+        counts: dict[Form, int] = {
+            "many": counted.copies,
+            "whole": counted.whole,
+            "large": counted.few,
+            "few": counted.few,
+            "plain": counted.period,
+        }
+        first = self.first_counted + sum(counts[each] for each in _FORMS[: _FORMS.index(form)])
+        return range(first, first + counts[form])
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of all copies."""
+        return range(self.first_counted if self.counted is None else self.counted_numbers("plain").stop)
+
+    def turn(self, form: Form) -> tuple[int, int]:
+        """The iterations of a turn in that graph, and about how long one takes on small grids, in kernels."""
+        plain = 1 if form == "plain" else self.copies
+        copies = plain if self.counted is None else len(self.counted_numbers(form))
+        return copies, (_TURN if form == "plain" else _TURN_OF_COPIES) + copies * self.kernels
+
+    @property
+    def long(self) -> int:
+        """From how many iterations on copies are faster on large grids, where it takes longer to have nothing to do."""
+        return self.copies if self.counted is None else 4 * self.counted.few
+
+    def form(self, number: int) -> Form | None:
+        """Which copies of a counted loop ``number`` is one of; None for copies that a host launches, and of other loops."""
+        return next((each for each in _FORMS if self.counted is not None and number in self.counted_numbers(each)), None)
+
+    def place(self, number: int) -> int:
+        """How many copies are before copy ``number`` in a turn, where the loop is counted once a turn; else 0."""
+        form = self.form(number)
+        return 0 if form is None else number - self.counted_numbers(form).start
+
+    def words(self, number: int) -> tuple[int, int]:
+        """The word that guards copy ``number``, and the one that its condition sets.
+
+        A host launches copies 0 to ``copies - 1`` and ``copies`` to ``2 * copies - 1`` by turns. Each half guards the first
+        copy of the other, by a word that none of its own kernels looks at: some may start after its last condition.
+
+        Of copies of a counted loop, which come after these: the first of the ``spread`` words, or 0 where there surely is an
+        iteration left; and how many copies there are, in the upper half of the other, whose lower half is 1 for turns of which
+        others follow in any case.
+        """
+        form = self.form(number)
+        if form is not None:
+            sure = form == "whole" or self.place(number) == 0
+            return 0 if sure else self.spread, len(self.counted_numbers(form)) << 32 | (form == "whole")
+        half, place = divmod(number, self.copies)
+        last = place == self.copies - 1
+        guard = self.guards + (half * self.copies if place == 0 else place)
+        return guard, self.guards + ((1 - half) * self.copies if last else place + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``.
+
+    ``beside`` are loops that run in the same kernel, each in threads of its own, those of ``task`` being the first.
+    One thread of the kernel runs the tasks ``then``, in order, when all of ``task`` is done. The same thread of a loop with
+    reductions runs the tasks ``first``, when all iterations are done and before their results are stored.
+    ``alloc`` and ``free`` nodes take and give back the memory of ``temporary``, a leaf; a ``join`` is a node that does nothing,
+    between many that must finish and many that then start.
+    The body of a loop with ``copies`` is unrolled while the loop runs long, ``carried`` being the edges from one copy to the
+    next, or as ``counted`` says; ``note`` says so, or why not.
+    A loop that only fills or copies (``box``) is a ``memset`` or ``memcpy`` node where nodes live in a graph. A host call
+    (``host``) is a ``memcpy`` node that brings its numbers to the host, if it has any, and a ``callback`` node.
+    """
+
+    index: int
+    kind: Kind
+    label: str
+    span: Span
+    region: int
+    task: Task | None = None
+    beside: tuple[Task, ...] = ()
+    first: tuple[Task, ...] = ()
+    then: tuple[Task, ...] = ()
+    control: Loop | Branch | None = None
+    bodies: tuple[int, ...] = ()
+    host: HostCall | EventMark | None = None
+    box: Box | None = None
+    temporary: str = ""
+    copies: int = 1
+    carried: tuple[tuple[int, int], ...] = ()
+    counted: Counted | None = None
+    note: str = ""
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What its kernel runs."""
+        return () if self.task is None else (*self.first, self.task, *self.beside, *self.then)
+
+    @property
+    def decision(self) -> Task | None:
+        """The task of its kernel that sets the condition of a conditional node, if one does: a kernel has one handle."""
+        found = [task for task in self.tasks if task.role in ("enter", "condition", "decide")]
+        assert len(found) <= 1, f"the kernel of {self.label} sets {len(found)} conditions"
+        return found[0] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A straight-line graph: the root, or a body of a conditional node (``parent``). ``nodes`` are in program order."""
+
+    index: int
+    parent: int | None
+    nodes: tuple[int, ...]
+
+
+# Threads of the block that runs a whole kernel, where the device has registers for so many.
+BLOCK_THREADS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OneBlock:
+    """Whether the whole kernel may run as one block of threads, with barriers between its tasks.
+
+    ``loops``: of each parallel loop its line, the host values whose product is its extent, and the most iterations that one
+    block shall do: a launch with more of them, anywhere, takes the graph. ``why_not``: why it never runs so, else empty.
+    """
+
+    loops: tuple[tuple[int, tuple[str, ...], int], ...] = ()
+    why_not: str = ""
+
+    def fits(self, host: Mapping[str, int], threads: int = BLOCK_THREADS) -> bool:
+        """Whether a launch with these host values runs as one block; one of fewer ``threads`` does so much less."""
+        return not self.why_not and all(
+            math.prod(host[name] for name in names) <= most * threads // BLOCK_THREADS for _, names, most in self.loops
+        )
+
+    def widest(self, host: Mapping[str, int]) -> int:
+        """The extent of the loop with the most iterations; more threads than that have nothing to do."""
+        return max((math.prod(host[name] for name in names) for _, names, _ in self.loops), default=0)
+
+    def __str__(self) -> str:
+        if self.why_not:
+            return f"not one block: {self.why_not}"
+        most = max((most for _, _, most in self.loops), default=0)
+        fewer = sorted({(line, few) for line, _, few in self.loops if few < most})
+        if not most:
+            return f"one block of {BLOCK_THREADS} threads"
+        limits = [
+            f"no loop has more than {most} iterations",
+            *(f"that of line {line} no more than {few}" for line, few in fewer),
+        ]
+        return f"one block of {BLOCK_THREADS} threads, while {', '.join(limits)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Two tasks that touch one array and have no order for it: whatever the sizes, these accesses reach no common element.
+
+    ``earlier`` and ``later`` are the names of the tasks, ``line`` is that of the earlier one.
+    """
+
+    earlier: str
+    later: str
+    line: int
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        return f"no order with line {self.line}: `{self.first}` and `{self.second}` are apart"
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlan:
+    """What will run, in which order. ``edges`` are (from, to) node indices, each within one region, reduced.
+
+    ``one_block``: whether a launch may take another way, None where nobody asked for it.
+    """
+
+    program: Program
+    nodes: tuple[Node, ...]
+    edges: tuple[tuple[int, int], ...]
+    regions: tuple[Region, ...]
+    one_block: OneBlock | None = None
+    # Of two tasks that touch one array without an order: their names, and what each does there.
+    apart: tuple[Apart, ...] = ()
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Loops and runs of serial statements as the user wrote them, in program order."""
+        return tuple(each for task in self.program.tasks() if task.role in ("loop", "serial") for each in task.written)
+
+    @property
+    def programmatic(self) -> frozenset[tuple[int, int]]:
+        """The edges between kernels: where the GPU can, the later one starts beside the earlier, and waits inside."""
+        kernels = {node.index for node in self.nodes if node.kind == "kernel"}
+        return frozenset(edge for edge in self.edges if kernels.issuperset(edge))
+
+    @property
+    def row(self) -> tuple[int, ...]:
+        """The kernels that come after nothing, in a graph of kernels, fills and copies whose launches share no memory.
+
+        While all of them are small they start one behind the other, where the GPU can, which takes less time than to start them
+        all at once; each waits for the one before it when it is done itself, and not before. When one has grown another graph
+        takes the place of this one, which may still run, on any stream: so there must be nothing that both use.
+        """
+        if self.scratch_words > 0 or any(node.kind not in ("kernel", "memset", "memcpy", "join") for node in self.nodes):
+            return ()
+        later = {after for _, after in self.edges}
+        found = tuple(node.index for node in self.nodes if node.kind == "kernel" and node.index not in later)
+        return found if len(found) > 1 else ()
+
+    @property
+    def has_block(self) -> bool:
+        """Whether launches may run it as one block."""
+        return self.one_block is not None and not self.one_block.why_not
+
+    @property
+    def unrolled(self) -> tuple[Unrolling, ...]:
+        """The loops that are unrolled while they run long."""
+        found: list[Unrolling] = []
+        # Word 0 guards nothing.
+        word = max(1, self.program.scratch_words)
+        for node in self.nodes:
+            if node.copies > 1:
+                inside = [edge for body in node.bodies for edge in self.edges if edge[0] in self.regions[body].nodes]
+                followers = frozenset(after for _, after in inside)
+                leaders = frozenset(before for before, _ in inside) - followers
+                kernels = sum(len(self.regions[body].nodes) for body in node.bodies) - (node.counted is not None)
+                made = Unrolling(
+                    node.index, node.copies, node.carried, leaders, followers, word, word + 1, len(found), kernels=kernels
+                )
+                word += node.copies + 2
+                if node.counted is not None:
+                    word += -word % LINE_WORDS
+                    made = replace(made, counted=node.counted, spread=word)
+                    word += SPREAD * LINE_WORDS
+                found.append(made)
+        return tuple(found)
+
+    @property
+    def guards(self) -> dict[int, Unrolling]:
+        """By node: the unrolled loop whose body it is in."""
+        return {
+            index: each for each in self.unrolled for body in self.nodes[each.node].bodies for index in self.regions[body].nodes
+        }
+
+    @property
+    def scratch_words(self) -> int:
+        """8-byte words of device scratch: those of the program, and behind them those of unrolled loops."""
+        words = self.program.scratch_words
+        for each in self.unrolled:
+            words = each.guards + each.copies + 1 if each.counted is None else each.spread + SPREAD * LINE_WORDS
+        return words + words % 2
+
+    @property
+    def entries(self) -> dict[int, Unrolling]:
+        """By node: the unrolled loop that its kernel enters."""
+        found: dict[int, Unrolling] = {}
+        for each in self.unrolled:
+            control = self.nodes[each.node].control
+            enter = control.enter if isinstance(control, Loop) else None
+            found |= {node.index: each for node in self.nodes if enter is not None and node.decision is enter}
+        return found
+
+    @property
+    def waits(self) -> dict[int, list[int]]:
+        """By node: those that must finish before it starts, where there are any."""
+        found: dict[int, list[int]] = {}
+        for before, after in self.edges:
+            found.setdefault(after, []).append(before)
+        return found
+
+    def predecessors(self, index: int) -> tuple[int, ...]:
+        """The nodes that must finish before node ``index`` starts."""
+        return tuple(before for before, after in self.edges if after == index)
+
+    @roomy
+    def __str__(self) -> str:
+        program = self.program
+        counts = f"{len(self.tasks)} tasks, {len(self.nodes)} nodes, {len(self.edges)} edges"
+        head = f"{program.name}: {counts}, {program.float_type}"
+        sizes = {value.name: value.text for value in program.host_values}
+        arrays = [
+            f"  temporary {each.leaf.path}: {each.leaf.type.dtype}[{', '.join(sizes[name] for name in each.shape)}]"
+            + (", memory of the graph" if each.in_graph else "")
+            for each in program.temporaries
+        ]
+        block = [] if self.one_block is None else [f"  {self.one_block}"]
+        return "\n".join([head, *block, *arrays, *self._region_lines(0, 1)])
+
+    def _region_lines(self, region: int, depth: int) -> list[str]:
+        lines = []
+        waits = self.waits
+        for index in self.regions[region].nodes:
+            node = self.nodes[index]
+            after = ", ".join(f"n{before}" for before in waits.get(index, ()))
+            order = f"  after {after}" if after else ""
+            kind = f" ({node.kind})" if node.box is not None else ""
+            lines.append(f"{'  ' * depth}n{index} {node.label}{kind}  [line {node.span.line}]{order}")
+            pad = "  " * (depth + 1)
+            lines += [f"{pad}{text}" for text in self.task_lines(node)]
+            for number, body in enumerate(node.bodies):
+                lines += [f"{'  ' * (depth + 1)}case {number}:"] if len(node.bodies) > 1 else []
+                lines += self._region_lines(body, depth + 1)
+        return lines
+
+    def task_lines(self, node: Node) -> list[str]:
+        """What the tasks of a node's kernel do, indented by two; those that joined it with a line of their own before that."""
+        lines = [f"  {text}" for text in self._loop_lines(node.task)] if node.task is not None else []
+        for word, tasks in (("beside it", node.beside), ("first", node.first), ("then", node.then)):
+            for task in tasks:
+                lines.append(f"{word} {task_label(task)}  [line {task.span.line}]")
+                lines += [f"  {text}" for text in self._loop_lines(task)]
+        return [*lines, node.note] if node.note else lines
+
+    def _loop_lines(self, task: Task) -> list[str]:
+        """What a task does, and each of the loops that were joined."""
+        if not task.joined:
+            return self._effect_lines(task)
+        lines = [f"joined, {len(task.joined)} loops in one" + (f"; {task.note}" if task.note else "")]
+        for each in task.joined:
+            lines.append(f"line {each.span.line}:")
+            lines += [f"  {text}" for text in self._effect_lines(each)]
+        return lines
+
+    def _effect_lines(self, task: Task) -> list[str]:
+        reads, writes = (", ".join(self.said(names)) for names in (task.effects.reads, task.effects.writes))
+        lines = [f"reads {reads or 'nothing'}; writes {writes or 'nothing'}"]
+        if task.verdict is not None:
+            where = f" (line {task.verdict.span.line})" if task.verdict.span is not None else ""
+            lines.append(f"{task.verdict}{where}")
+        lines += [str(each) for each in self.apart if each.later == task.name]
+        return [*lines, task.note] if task.note else lines
+
+    def said(self, names: Iterable[str]) -> list[str]:
+        """How the user writes what effects call ``names``, sorted. What decides a loop or branch has no name there."""
+        paths = {leaf.name: leaf.path for leaf in self.program.arrays_and_scalars}
+        # A slot is called `_name_number`.
+        return sorted({paths.get(name) or name.strip("_").rpartition("_")[0] or name for name in names})
+
+    @roomy
+    def to_dot(self) -> str:
+        """The graph in Graphviz' language: while nodes are clusters that hold their bodies."""
+        lines = [f'digraph "{self.program.name}" {{', "  node [shape=box, fontname=monospace]; compound=true;"]
+        lines += self._dot_region(0, 1)
+        for before, after in self.edges:
+            lines.append(f"  n{before} -> n{after};")
+        return "\n".join([*lines, "}"]) + "\n"
+
+    def _dot_region(self, region: int, depth: int) -> list[str]:
+        pad = "  " * depth
+        lines = []
+        for index in self.regions[region].nodes:
+            node = self.nodes[index]
+            kind = f" ({node.kind})" if node.box is not None else ""
+            label = _dot_text(f"{node.label}{kind}\nline {node.span.line}: {node.span.first_line()}")
+            if not node.bodies:
+                lines.append(f"{pad}n{index} [label={label}];")
+                continue
+            lines.append(f"{pad}subgraph cluster_n{index} {{")
+            lines.append(f"{pad}  label={label}; style=rounded;")
+            lines.append(f"{pad}  n{index} [shape=diamond, label={node.kind}];")
+            for body in node.bodies:
+                lines += self._dot_region(body, depth + 1)
+            lines.append(f"{pad}}}")
+        return lines
+
+    def _repr_svg_(self) -> str | None:
+        # Only a notebook asks for this; without Graphviz it shows the text instead.
+        try:
+            import graphviz
+        except ImportError:
+            return None
+        try:
+            svg: str = graphviz.Source(self.to_dot()).pipe(format="svg", encoding="utf-8")
+        except (graphviz.ExecutableNotFound, graphviz.CalledProcessError):  # no `dot` program, or one that cannot draw SVG
+            return None
+        return svg
+
+
+def task_label(task: Task) -> str:
+    """What a task is called in print."""
+    return task.name if task.role == "loop" else f"{task.name} ({task.role})"
+
+
+def _dot_text(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,724 @@
+"""The Program: a kernel as it was written, for one choice of argument types. Frontend -> Program -> lowering.
+
+Kernel-level statements only. The body of a loop stays a Python AST with the user's line numbers: Numba is the compiler of
+bodies, and nothing here types or re-implements it. In such a body every argument leaf is a plain name (``Leaf.name``), and
+every other global is a key of ``Task.names``.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from _ctypes import CFuncPtr
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from qgraph.captured_state import Attributes, CompiledIn
+from qgraph.errors import QGraphError
+from qgraph.source import Span
+
+if TYPE_CHECKING:
+    # Read when there is a loop to look at: nothing of it is needed to mark a function.
+    from qgraph.polyhedral.array_sections import Section
+
+# --- types of arguments ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """An array argument: ``dtype`` is a NumPy dtype name, ``layout`` one of C, F, A as in Numba."""
+
+    dtype: str
+    ndim: int
+    layout: Literal["C", "F", "A"]
+    readonly: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(':' * self.ndim)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """A scalar argument. ``weak``: a Python number, which takes the kernel's float type where it meets floats."""
+
+    dtype: str
+    weak: bool
+
+    def __str__(self) -> str:
+        return f"{'Python ' if self.weak else ''}{self.dtype}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConstantType:
+    """An argument whose value is part of the specialisation (None, a string, a function, anything that is ``Static``).
+
+    Two of them are equal where the values are, and their types too: 1, 1.0 and True are three constants.
+    """
+
+    value: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConstantType) and _identity(self.value) == _identity(other.value)
+
+    def __hash__(self) -> int:
+        return hash(_identity(self.value))
+
+
+def _identity(value: object) -> object:
+    """What tells a constant from another."""
+    parts: object = value
+    if isinstance(value, (float, complex)):
+        parts = repr(value)
+    elif isinstance(value, tuple):
+        parts = tuple(map(_identity, value))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = tuple(_identity(getattr(value, each.name)) for each in dataclasses.fields(value))
+    elif isinstance(value, CFuncPtr):
+        # Compared by identity anyway, and without a hash.
+        parts = id(value)
+    return type(value), parts
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """A tuple, named tuple or dataclass: ``fields`` are (name, type) pairs; a plain tuple's names are its indices."""
+
+    cls: type
+    fields: tuple[tuple[str, Type], ...]
+
+
+Type = ArrayType | ScalarType | ConstantType | StructType
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One array or scalar inside the arguments.
+
+    ``path`` is how the user writes it (``state.grid.x``), ``name`` the identifier that stands for it in every body.
+    """
+
+    name: str
+    path: str
+    type: ArrayType | ScalarType
+
+
+# --- code as an AST ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """A function as an AST, to be compiled by Numba: a task, a chunk of one, or a device function.
+
+    ``tree`` keeps the user's line numbers in ``file``; ``names`` are the globals its body refers to. A value in ``names`` may
+    again be a ``Function``, a Numba dispatcher, a word of ``qgraph.language``, a NumPy or math function, or a constant.
+    """
+
+    name: str
+    tree: ast.FunctionDef
+    names: Mapping[str, object]
+    file: str
+
+
+def function_tree(name: str, parameters: Iterable[str], body: list[ast.stmt]) -> ast.FunctionDef:
+    """``def name(*parameters): body``, without positions."""
+    (tree,) = ast.parse(f"def {name}({', '.join(parameters)}): pass").body
+    assert isinstance(tree, ast.FunctionDef)
+    tree.body = body or tree.body
+    for node in ast.walk(tree.args):
+        for attribute in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
+            if hasattr(node, attribute):
+                delattr(node, attribute)
+    return tree
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParallelFunction:
+    """On the CPU: called as ``f(chunks, *args)``, it runs ``function(chunk, *args)`` for each chunk, on all threads.
+
+    ``disjoint``: no array that the function writes shares memory with another of its arguments.
+    """
+
+    function: Function
+    disjoint: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeparateFunction:
+    """On the CPU: called as ``function`` is, and not inlined. A long kernel is several of these."""
+
+    function: Function
+
+
+# --- what a statement does ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Leaves and scratch slots that a statement reads and writes. Order between statements comes from these alone."""
+
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+
+    def __or__(self, other: Effects) -> Effects:
+        return Effects(self.reads | other.reads, self.writes | other.writes)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a loop is parallel: ``independent`` is proved, ``assumed`` is not, ``asserted`` is the author's word.
+
+    ``dependent``: proved not to be for some arguments, which are refused, and to be for all others. ``places``: of an assumed
+    one, the accesses that may meet, each with a few words; ``hint``: what ends the doubt; ``where``: a Python expression over
+    leaves, true for the arguments for which there is doubt.
+    """
+
+    kind: Literal["independent", "dependent", "assumed", "asserted"]
+    reason: str
+    span: Span | None = None
+    places: tuple[tuple[str, Span], ...] = ()
+    hint: str = ""
+    where: str = "True"
+
+    def __str__(self) -> str:
+        words = {"assumed": "assumed independent", "asserted": "declared parallel"}
+        return f"{words.get(self.kind, self.kind)}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Two accesses of a parallel loop that surely reach one element in two iterations, for some values of a call.
+
+    ``found``, ``span``, ``also`` and ``hint`` are the error's. ``condition``: a Python expression over leaves, true where the
+    call is refused; ``always``: for every call; ``text``: the same for people. ``conflict``: the set of conflicts, as isl
+    writes it, with ``parameters``: (name in it, expression of the host, what the user calls it). ``variables``: of the loop.
+    """
+
+    found: str
+    span: Span
+    also: tuple[tuple[str, Span], ...]
+    hint: str
+    condition: str
+    always: bool
+    text: str
+    conflict: str
+    parameters: tuple[tuple[str, str, str], ...]
+    variables: tuple[str, ...]
+    array: str
+
+
+# --- values known to the host, and places on the device ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HostValue:
+    """An integer that the host computes before a launch, from shapes, scalar arguments and constants.
+
+    ``source`` is a Python expression over leaf names; the kernels see the result under ``name``. ``check`` says what the
+    value must satisfy: a step is not 0, an iteration limit is at least 1, two things are the same (1), a size is not negative,
+    shapes agree (not 0; else ``note``, an expression like ``source``, is the message, and ``text`` the hint). ``text`` is what
+    the user wrote, for messages.
+    """
+
+    name: str
+    source: str
+    span: Span
+    check: Literal["", "step", "max_iter", "same", "size", "shape"] = ""
+    text: str = ""
+    note: str = ""
+
+
+# What a kernel scalar can be, with its size in bytes.
+SCALAR_DTYPES = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "uint8": 1,
+    "uint16": 2,
+    "uint32": 4,
+    "uint64": 8,
+    "float16": 2,
+    "float32": 4,
+    "float64": 8,
+    "complex64": 8,
+    "complex128": 16,
+}
+
+
+def itemsize(dtype: str) -> int:
+    """The bytes of one value of ``dtype``."""
+    return SCALAR_DTYPES[dtype]
+
+
+# Bytes of a word of scratch.
+WORD = 8
+# The most partial results of a reduction: blocks on CUDA, chunks on the CPU.
+MAX_PARTIALS = 1024
+# In the body of a loop with a reduction that has ``at``: the number of the iteration, from 0.
+NUMBER = "_number"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place in device scratch: a kernel scalar, a serial loop's variable, a condition, partial results of a reduction.
+
+    ``index`` is its first 8-byte word, ``words`` how many it has. ``dtype`` is a NumPy dtype name, or empty for a kernel
+    scalar, whose type lowering infers from what is assigned to it.
+    """
+
+    index: int
+    name: str
+    dtype: str = "int64"
+    words: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A function of generated code: its argument as the type of a slot, or of an array's elements (``dtype``).
+
+    ``scalar``: it is the type of a slot, known by now. In plain Python an int64 of such is a Python number.
+    ``keeps``: "min" or "max" of the argument and what has that type is wanted: it may become the closest number of the type.
+    """
+
+    slot: Slot | None
+    dtype: str = ""
+    scalar: bool = False
+    keeps: Literal["", "min", "max"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Temporary:
+    """An array that lives during a launch: ``leaf`` as bodies know it, its extents as names of host values.
+
+    ``in_graph``: in a CUDA graph, nodes of it take and free the memory; it lies with the other temporaries everywhere else.
+    """
+
+    leaf: Leaf
+    shape: tuple[str, ...]
+    span: Span
+    in_graph: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A name for arrays that change places at run time: ``local`` is that one of ``leaves`` whose number is in ``slot``.
+
+    ``read``, ``written``: something may be loaded, or stored, through this name.
+    """
+
+    local: str
+    slot: Slot
+    leaves: tuple[str, ...]
+    read: bool = True
+    written: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A variable that a reduction computes: ``local`` in the body, and where its value comes from and goes to.
+
+    Either ``slot``, a kernel scalar, or ``element``, an array element (a subscript over leaf names whose index does not vary).
+    ``partials`` is a slot for one value a block, or a chunk on the CPU. ``dtype`` is empty for a slot of inferred type.
+    """
+
+    local: str
+    slot: Slot | None
+    element: ast.Subscript | None
+    dtype: str
+    partials: Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Values of all iterations combined into one.
+
+    ``operator``: ``+ * & | ^ min max and or`` combine values; ``first`` and ``last`` keep, with its companions, the value that
+    ``test`` (a comparison such as ``<``, of a new value with the best so far) prefers, where ties go to the first or last
+    iteration; ``store`` keeps what the last iteration that assigned stored. ``at`` holds the number of the iteration that
+    the value came from, -1 where there is none: the body sets its local to ``NUMBER``. The body starts with each local at the
+    identity of the operation, and converts what it assigns to the variable's type.
+    """
+
+    operator: str
+    variables: tuple[Carried, ...]
+    span: Span
+    test: str = ""
+    at: Carried | None = None
+
+
+# --- statements --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis of a parallel loop: ``variable = start + t * step`` for ``0 <= t < count``.
+
+    Each of start, step and count is an expression over leaf names, host values and ``_slots``. ``on_device``: count reads
+    device memory, so the host does not know it.
+    """
+
+    variable: str
+    start: ast.expr
+    step: ast.expr
+    count: ast.expr
+    on_device: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Code that becomes one kernel: a parallel loop (``axes``), or a run of statements for one thread (no axes)."""
+
+    name: str
+    role: Literal["loop", "serial", "enter", "condition", "bounds", "decide", "start"]
+    span: Span
+    axes: tuple[Axis, ...]
+    body: tuple[ast.stmt, ...]
+    names: Mapping[str, object] = field(compare=False)
+    effects: Effects
+    verdict: Verdict | None = None
+    # For which arguments a call is refused.
+    races: tuple[Race, ...] = ()
+    # The parts that it touches of arrays, by leaf; a leaf that is not there it may touch anywhere.
+    sections: Mapping[str, tuple[Section, ...]] = field(default_factory=dict, compare=False)
+    # The variable that holds the tuple of all axes in ``for I in ndrange(...)``; empty where the target is unpacked.
+    index_tuple: str = ""
+    # Slots that the body reads: (local name, slot), loaded once at its start.
+    scalars: tuple[tuple[str, Slot], ...] = ()
+    # Names of arrays that are looked up once at its start.
+    selections: tuple[Selection, ...] = ()
+    # Kernel scalars that a one-thread body assigns: (local name, slot), stored at its end.
+    results: tuple[tuple[str, Slot], ...] = ()
+    reductions: tuple[Reduction, ...] = ()
+    # With reductions: how many blocks are done, 0 between launches.
+    ticket: Slot | None = None
+    # The loops as written, in order, that became this one; and why this one was not joined with the loop before it.
+    joined: tuple[Task, ...] = ()
+    note: str = ""
+    # The host value that says how many iterations the one loop inside has on average, where threads that share these would find
+    # neighbouring elements; empty elsewhere.
+    inner_length: str = ""
+    # Of a task that only lets names of arrays change places: for each slot, the slot that its number is from, or the number.
+    moves: tuple[tuple[Slot, Slot | int], ...] = ()
+
+    @property
+    def on_device(self) -> bool:
+        """Whether some extent is known on the device only."""
+        return any(axis.on_device for axis in self.axes)
+
+    @property
+    def written(self) -> tuple[Task, ...]:
+        """The loops as written that it runs: itself, where nothing was joined."""
+        return self.joined or (self,)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatement:
+    """Run a task."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """How a loop counts that ends when it has counted, and not before.
+
+    Slot ``left`` holds how many iterations are left, and the one that runs counts. ``skip`` are statements that do what the
+    condition does ``MANY`` times, for as long as more iterations follow. ``steps``: the variables that grow by the same number
+    each time, and that number.
+    """
+
+    left: Slot
+    skip: tuple[ast.stmt, ...]
+    steps: tuple[tuple[Slot, ast.expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop at kernel level, run on the device where it can be.
+
+    Every executor does the same: run ``enter`` (if any), then, if ``test_first`` and slot ``condition_slot`` is zero, skip;
+    else repeat ``body`` and ``condition`` until that slot is zero. In a graph the slot is a conditional handle instead:
+    both tasks end with ``_set_condition``.
+    """
+
+    kind: Literal["do_while", "serial", "while"]
+    span: Span
+    condition_slot: Slot
+    enter: Task | None
+    test_first: bool
+    body: tuple[Statement, ...]
+    condition: Task
+    label: str
+    counter: Counter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A choice at kernel level.
+
+    Every executor does the same: run ``decide``, which ends with ``_set_condition``, then the region that the condition slot
+    names. ``if``: the first where it is not 0, else the second, if there is one. ``switch``: the one of that number, and none
+    where there is no such region.
+    """
+
+    kind: Literal["if", "switch"]
+    span: Span
+    condition_slot: Slot
+    decide: Task
+    regions: tuple[tuple[Statement, ...], ...]
+    label: str
+
+    def region(self, value: int) -> int | None:
+        """Which region runs where the condition slot is ``value``, None for none."""
+        if self.kind == "if":
+            value = 0 if value != 0 else 1
+        return value if 0 <= value < len(self.regions) else None
+
+
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """Call ``function`` on the host, after everything before it and before everything after it; never in a loop or branch.
+
+    It gets ``arguments``: the numbers that lie in slots, and constants. A C function (made by ctypes) gets one pointer: its
+    one constant, or none. ``effects`` are all leaves and slots there are: the function may look at any memory.
+    """
+
+    name: str
+    span: Span
+    function: Callable[..., object] = field(compare=False)
+    arguments: tuple[Slot | ConstantType, ...]
+    label: str
+    effects: Effects = Effects()
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The slots among the arguments."""
+        return tuple(argument for argument in self.arguments if isinstance(argument, Slot))
+
+
+@dataclass(frozen=True, slots=True)
+class EventMark:
+    """Record ``event`` after everything before it, or let everything after it wait for ``event``; never in a loop or branch.
+
+    ``event`` is a leaf that holds the handle, or a constant: an event object, a handle, or None, which only backends without
+    events accept.
+    """
+
+    kind: Literal["record", "wait"]
+    span: Span
+    event: Leaf | ConstantType
+    label: str
+    effects: Effects = Effects()
+
+
+Statement = TaskStatement | Loop | Branch | HostCall | EventMark
+
+# What host calls and event marks touch besides all memory: so two of them have an order in a kernel without any.
+HOST = "_host"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What the kernel returns: a number in ``slot``, or ``cls`` (tuple, a named tuple, a dataclass) of ``items``."""
+
+    slot: Slot | None = None
+    cls: type | None = None
+    items: tuple[Result, ...] = ()
+
+    def slots(self) -> Iterator[Slot]:
+        """The slots of all numbers in it."""
+        if self.slot is not None:
+            yield self.slot
+        for item in self.items:
+            yield from item.slots()
+
+
+# The parameter that is the scratch memory, as int64.
+SLOTS = "_slots"
+# The parameter through which tasks note a fault: a word for its number, and what it tells.
+FAULTS = "_faults"
+FAULT_DETAILS = 2
+# The one through which unrolled loops tell the host how many iterations they had.
+TURNS = "_turns"
+# The name of a number of iterations in ``Counter.skip``.
+MANY = "_many"
+FAULT_WORDS = 1 + FAULT_DETAILS
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A mistake that only the device can find: whoever waits next gets an ``error`` at ``span``.
+
+    A task notes the first one that it meets: the number of the fault (its place in ``Program.faults``, from 1 on) and up to
+    ``FAULT_DETAILS`` integers. ``found`` is a %-format of that many ``details``, or plain text where there are none.
+    """
+
+    error: type[QGraphError] = field(compare=False)
+    span: Span
+    found: str
+    hint: str
+    details: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GlobalArray:
+    """An array in a global or closure variable that a kernel uses: an argument that no caller passes.
+
+    ``namespace.get(key)`` is looked up at each call; ``path`` is how the user writes it.
+    """
+
+    namespace: Namespace
+    key: str
+    path: str
+
+    @property
+    def place(self) -> Place:
+        """What tells the variable from others."""
+        return place_of(self.namespace, self.key)
+
+    @property
+    def value(self) -> object:
+        """What the variable holds now; None where it is gone."""
+        return self.namespace.get(self.key, None)
+
+
+class GlobalArrayFound(Exception):  # noqa: N818 - no error: the kernel takes one more argument
+    """A kernel uses an array in a global or closure variable that is not among its arguments yet."""
+
+    def __init__(self, array: GlobalArray) -> None:
+        super().__init__(array.path)
+        self.array = array
+
+
+Place = tuple[int, str]
+Namespace = Mapping[str, object] | Attributes
+
+
+def place_of(namespace: Namespace, key: str) -> Place:
+    """What tells a variable from all others that live: where it is kept."""
+    home = getattr(namespace, "home", None)
+    return id(namespace if home is None else home(key)), key
+
+
+def is_array(value: object) -> bool:
+    """Whether ``value`` is an array of any library: what a kernel can take as an argument only."""
+    if isinstance(value, np.ndarray):
+        return True
+    return not isinstance(value, (type, ModuleType)) and (
+        hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__")
+    )
+
+
+def holds_arrays(value: object, *, written: bool = False) -> bool:
+    """Whether ``value`` is an array, or a tuple of some; ``written``: one that somebody may write."""
+    if isinstance(value, tuple):
+        return any(holds_arrays(part, written=written) for part in value)
+    return is_array(value) and not (written and _is_constant(value))
+
+
+def _is_constant(value: object) -> bool:
+    while isinstance(value, np.ndarray) and not value.flags.writeable:
+        value = value.base
+    return value is None or isinstance(value, bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A kernel for one specialisation. ``float_type`` is F of the number rules; ``written`` are leaves some task writes."""
+
+    name: str
+    span: Span
+    float_type: Literal["float32", "float64"]
+    leaves: tuple[Leaf, ...]
+    host_values: tuple[HostValue, ...]
+    host_names: Mapping[str, object] = field(compare=False)
+    slots: tuple[Slot, ...]
+    body: tuple[Statement, ...]
+    # Pairs of leaves that share memory in this specialisation: they are one resource.
+    aliases: tuple[tuple[str, str], ...]
+    # Leaves that decide a do-while, with the place: each must have one element.
+    flags: tuple[tuple[str, Span], ...]
+    compiled_in: CompiledIn = field(compare=False)
+    result: Result | None = None
+    temporaries: tuple[Temporary, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def arrays_and_scalars(self) -> tuple[Leaf, ...]:
+        """What the tasks take: the caller's leaves, then the temporaries."""
+        return (*self.leaves, *(temporary.leaf for temporary in self.temporaries))
+
+    @property
+    def scratch_words(self) -> int:
+        """8-byte words of device scratch that the slots need."""
+        words = max((slot.index + slot.words for slot in self.slots), default=0)
+        # Even, so that all of it can be seen as complex128.
+        return words + words % 2
+
+    def tasks(self) -> Iterator[Task]:
+        """All tasks in program order, those of loop bodies included."""
+        return tasks_of(self.body)
+
+    @property
+    def races(self) -> tuple[Race, ...]:
+        """For which arguments a call is refused, by its loops as written."""
+        return tuple(race for task in self.tasks() for loop in task.written for race in loop.races)
+
+    @property
+    def assumed(self) -> tuple[Task, ...]:
+        """The loops as written of which nothing proves that they may run in parallel."""
+        loops = (loop for task in self.tasks() for loop in task.written)
+        return tuple(loop for loop in loops if loop.verdict is not None and loop.verdict.kind == "assumed")
+
+    @property
+    def written(self) -> frozenset[str]:
+        """Names of leaves that some task writes."""
+        return frozenset().union(*(task.effects.writes for task in self.tasks()))
+
+
+def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
+    """The tasks under ``statements``, in program order: enter, body, condition for a loop; decide, regions for a branch."""
+    # What is still to come, the next one last: loops and branches may be a thousand deep.
+    waiting: list[Statement | Task] = [*reversed(statements)]
+    while waiting:
+        statement = waiting.pop()
+        match statement:
+            case Task():
+                yield statement
+            case TaskStatement():
+                yield statement.task
+            case Branch():
+                yield statement.decide
+                waiting += (each for region in reversed(statement.regions) for each in reversed(region))
+            case Loop():
+                if statement.enter is not None:
+                    yield statement.enter
+                waiting += (statement.condition, *reversed(statement.body))
+            case HostCall() | EventMark():
+                pass
+
+
+# What the node of every loop and branch writes, so that no two run at the same time: drivers fail where several do.
+TURN = "the turn"
+
+
+def effects_of(statement: Statement) -> Effects:
+    """Everything that a statement touches, loop bodies included."""
+    if isinstance(statement, (HostCall, EventMark)):
+        return statement.effects
+    result = Effects()
+    for task in tasks_of((statement,)):
+        result |= task.effects
+    return result
+
+
+def control_effects(control: Loop | Branch) -> Effects:
+    """What the node of a loop or branch touches, with all that is in it."""
+    # It reads its own condition, which the task before it may have set.
+    return effects_of(control) | Effects(frozenset({control.condition_slot.name}), frozenset({TURN}))

@@ -1,0 +1,164 @@
+"""Several loops in one function: whose names are whose, new ones where two mean different things, and how much is too much."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from qgraph.ir.program import ArrayType, Carried, Leaf, Reduction, Slot, Task
+from qgraph.source import copied
+
+_Tree = TypeVar("_Tree", bound=ast.AST)
+
+# Words of parameters and nodes of the syntax tree that one kernel of several loops may have: the first because older drivers
+# take 4096 bytes of parameters, the second because compilers take longer than in proportion, and registers run out.
+MOST_WORDS = 448
+MOST_NODES = 1500
+# Of an array: numba-cuda passes five words, and two for each dimension.
+_ARRAY_WORDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The names of a function so far: all identifiers, and what those stand for that its iterations do not assign."""
+
+    names: frozenset[str]
+    meanings: Mapping[str, object]
+
+    @classmethod
+    def by(cls, task: Task, others: Iterable[str] = ()) -> Taken:
+        """What ``task`` takes, besides ``others``, which mean the same in every task."""
+        return cls(frozenset(others) | identifiers(task), _meanings(task))
+
+    def __or__(self, other: Taken) -> Taken:
+        return Taken(self.names | other.names, {**self.meanings, **other.meanings})
+
+
+def identifiers(task: Task) -> frozenset[str]:
+    """Every name that the code of ``task`` has or brings along."""
+    trees: list[ast.AST] = [*task.body]
+    for axis in task.axes:
+        trees += [axis.start, axis.step, axis.count]
+    trees += [carried.element for carried in _carried(task) if carried.element is not None]
+    return own_names(task) | {name for tree in trees for node in ast.walk(tree) for name in _names_of(node)}
+
+
+def own_names(task: Task) -> frozenset[str]:
+    """The names that mean something in ``task`` alone: its globals, its loop variables, and what its iterations assign."""
+    own = {name for statement in task.body for node in ast.walk(statement) for name in _names_of(node) if _binds(node)}
+    own |= _meanings(task).keys() | {axis.variable for axis in task.axes} | {carried.local for carried in _carried(task)}
+    return frozenset(own | {task.index_tuple}) - {""}
+
+
+def apart_from(task: Task, taken: Taken, known: Mapping[str, str] | None = None) -> tuple[Task, dict[str, str]]:
+    """``task`` with other names where ``taken`` has them for something else, and which became which.
+
+    ``known`` are names that are replaced whatever ``taken`` says: variables that are the same in both.
+    """
+    new = dict(known or {})
+    meanings = _meanings(task)
+    used = taken.names | identifiers(task)
+    for name in sorted(own_names(task) - new.keys()):
+        if name not in taken.names or (name in meanings and _same(meanings[name], taken.meanings.get(name, new))):
+            continue
+        number = 2
+        while f"{name}_{number}" in used:
+            number += 1
+        new[name] = f"{name}_{number}"
+        used |= {new[name]}
+    return renamed(task, new), new
+
+
+def renamed(task: Task, new: Mapping[str, str]) -> Task:
+    """``task`` with the names that are keys of ``new`` replaced everywhere: names of its own, and none of an array."""
+    if not new:
+        return task
+    axes = tuple(
+        replace(
+            axis,
+            variable=new.get(axis.variable, axis.variable),
+            start=_renamed(axis.start, new),
+            step=_renamed(axis.step, new),
+            count=_renamed(axis.count, new),
+        )
+        for axis in task.axes
+    )
+    return replace(
+        task,
+        axes=axes,
+        body=tuple(_renamed(statement, new) for statement in task.body),
+        names={new.get(name, name): value for name, value in task.names.items()},
+        index_tuple=new.get(task.index_tuple, task.index_tuple),
+        scalars=tuple((new.get(name, name), slot) for name, slot in task.scalars),
+        reductions=tuple(_renamed_reduction(reduction, new) for reduction in task.reductions),
+    )
+
+
+def words_of(leaves: Iterable[Leaf]) -> int:
+    """Words of parameters that a kernel with these leaves takes."""
+    return sum(_ARRAY_WORDS + 2 * leaf.type.ndim if isinstance(leaf.type, ArrayType) else 2 for leaf in leaves)
+
+
+def nodes_of(task: Task) -> int:
+    """Nodes of the syntax tree of the body."""
+    return sum(1 for statement in task.body for _ in ast.walk(statement))
+
+
+def _renamed_reduction(reduction: Reduction, new: Mapping[str, str]) -> Reduction:
+    return replace(
+        reduction,
+        variables=tuple(_renamed_carried(carried, new) for carried in reduction.variables),
+        at=None if reduction.at is None else _renamed_carried(reduction.at, new),
+    )
+
+
+def _renamed_carried(carried: Carried, new: Mapping[str, str]) -> Carried:
+    element = None if carried.element is None else _renamed(carried.element, new)
+    return replace(carried, local=new.get(carried.local, carried.local), element=element)
+
+
+def _carried(task: Task) -> Iterator[Carried]:
+    for reduction in task.reductions:
+        yield from reduction.variables
+        if reduction.at is not None:
+            yield reduction.at
+
+
+def _meanings(task: Task) -> dict[str, object]:
+    return {**task.names, **dict(task.scalars)}
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other or (isinstance(one, Slot) and one == other)
+
+
+def _renamed(tree: _Tree, new: Mapping[str, str]) -> _Tree:
+    tree = copied(tree)
+    for node in ast.walk(tree):
+        for attribute in _PLACES.get(type(node), ()):
+            name = getattr(node, attribute)
+            setattr(node, attribute, new.get(name, name))
+    return tree
+
+
+# Where identifiers stand in a body; attributes and keywords are none.
+_PLACES: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.Name: ("id",),
+    ast.arg: ("arg",),
+    ast.MatchAs: ("name",),
+    ast.MatchStar: ("name",),
+    ast.MatchMapping: ("rest",),
+}
+
+
+def _names_of(node: ast.AST) -> Iterator[str]:
+    for attribute in _PLACES.get(type(node), ()):
+        name = getattr(node, attribute)
+        if name is not None:
+            yield name
+
+
+def _binds(node: ast.AST) -> bool:
+    return not isinstance(node, ast.Name) or isinstance(node.ctx, ast.Store)

@@ -1,0 +1,202 @@
+"""Statements that combine a value with a place, as ``s += e`` and its kin: what the frontend and lowering recognise alike."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from qgraph.ir.program import Cast
+
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "+",
+    ast.Mult: "*",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+}
+_EXTREMES = {builtins.min: "min", builtins.max: "max", np.minimum: "min", np.maximum: "max"}
+_TESTS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One statement that combines: the places that it assigns (the compared one first), and the nodes that may name them."""
+
+    statement: ast.stmt
+    operator: str
+    keys: tuple[str, ...]
+    own: frozenset[int]
+    test: str = ""
+    constant: str = ""
+
+
+class Combining(ABC):
+    """Collects the statements that combine, by place. What a place is, and its key, says ``key``.
+
+    ``names`` are the globals of the statements.
+    """
+
+    def __init__(self, names: Mapping[str, object]) -> None:
+        self.names = names
+        self.matches: list[Match] = []
+
+    @abstractmethod
+    def key(self, node: ast.AST) -> str:
+        """The place that ``node`` names, or ""."""
+
+    @abstractmethod
+    def is_bool(self, key: str) -> bool:
+        """Whether a place may hold a boolean, so that ``and`` and ``or`` combine."""
+
+    @abstractmethod
+    def is_constant(self, value: ast.expr) -> bool:
+        """Whether every iteration stores the same ``value``."""
+
+    def conflict(self, key: str) -> tuple[Match, Match] | None:
+        """Two statements that combine one place in different ways."""
+        first, *rest = (match for match in self.matches if key in match.keys)
+        for other in rest:
+            same_places = first.keys[0] == other.keys[0] and set(first.keys) == set(other.keys)
+            if (first.operator, first.test, first.constant) != (other.operator, other.test, other.constant) or not same_places:
+                return first, other
+        return None
+
+    def keys(self, node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+        """Every place that is named under ``node``, with the node that does."""
+        for child in ast.walk(node):
+            key = self.key(child)
+            if key:
+                yield key, child
+
+    # --- statements ---
+
+    def block(self, statements: Iterable[ast.AST]) -> None:
+        """Match every statement, those inside others too."""
+        for statement in statements:
+            match = self.match(statement) if isinstance(statement, ast.stmt) else None
+            if match is not None:
+                self.matches.append(match)
+            else:
+                children = (c for c in ast.iter_child_nodes(statement) if isinstance(c, (ast.stmt, ast.match_case)))
+                self.block(children)
+
+    def match(self, node: ast.stmt) -> Match | None:
+        """A statement as one that combines; None where it is not."""
+        match node:
+            case ast.AugAssign(target=target, op=op):
+                key, operator = self.key(target), _OPERATORS.get(type(op), "")
+                return self._made(node, operator, [key], [target]) if key and operator else None
+            case ast.Assign(targets=[target]) if self.key(target):
+                return self._assigned(node, target, self.operand(node.value))
+            case ast.If(orelse=[]):
+                return self._chosen(node)
+        return None
+
+    def _made(self, node: ast.stmt, operator: str, keys: Sequence[str], own: Iterable[ast.AST], **more: str) -> Match:
+        return Match(node, operator, tuple(keys), frozenset(map(id, (node, *own))), **more)
+
+    def operand(self, value: ast.expr) -> ast.expr:
+        """A value without the conversion to a kernel scalar's type around it."""
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+            cast = self.names.get(value.func.id)
+            if isinstance(cast, Cast):
+                return value.args[0]
+        return value
+
+    def _assigned(self, node: ast.stmt, target: ast.expr, value: ast.expr) -> Match | None:
+        key = self.key(target)
+        match value:
+            case ast.BinOp():
+                operator, place = self._chain(value, key)
+                if place is not None:
+                    return self._made(node, operator, [key], [target, place])
+            case ast.Call(func=ast.Name(id=name), args=[_, _, *more], keywords=[]):
+                word = self.names.get(name)
+                places = [argument for argument in value.args if self.key(argument) == key]
+                extreme = next((sign for function, sign in _EXTREMES.items() if word is function), "")
+                if extreme and len(places) == 1 and not (more and isinstance(word, np.ufunc)):
+                    return self._made(node, extreme, [key], [target, *places])
+            case ast.BoolOp():
+                places = [operand for operand in value.values if self.key(operand) == key]
+                word = "and" if isinstance(value.op, ast.And) else "or"
+                if len(places) == 1 and self.is_bool(key):
+                    return self._made(node, word, [key], [target, *places])
+            case ast.IfExp():
+                symbol, places = self._choice(value, key)
+                if symbol:
+                    return self._made(node, "min" if symbol == "<" else "max", [key], [target, *places])
+        if self.is_constant(value):
+            return self._made(node, "store", [key], [target], constant=ast.dump(value))
+        return None
+
+    def _chain(self, value: ast.BinOp, key: str) -> tuple[str, ast.expr | None]:
+        """The operator of ``s + a - b`` or ``a * s``, and the node that is ``s``."""
+        operator = _OPERATORS.get(type(value.op), "")
+        if self.key(value.right) == key and not isinstance(value.op, ast.Sub):
+            return operator, value.right if operator else None
+        left: ast.expr = value
+        while isinstance(left, ast.BinOp) and _OPERATORS.get(type(left.op), "") == operator:
+            left = left.left
+        return operator, left if operator and self.key(left) == key else None
+
+    def _choice(self, value: ast.IfExp, key: str) -> tuple[str, list[ast.expr]]:
+        """Of ``e if e < s else s`` and its kin: which of the two it is, "<" or ">", and the nodes that are ``s``."""
+        _, place, symbol, other = self._comparison(value.test, {key: None})
+        same = ast.dump(other)
+        if place is not None and ast.dump(value.body) == same and self.key(value.orelse) == key:
+            return symbol[0], [place, value.orelse]
+        if place is not None and ast.dump(value.orelse) == same and self.key(value.body) == key:
+            return _TURNED[symbol][0], [place, value.body]
+        return "", []
+
+    def _chosen(self, node: ast.If) -> Match | None:
+        """``if e < s: s = e`` and its kin, with companions."""
+        pairs = list(self._pairs(node.body))
+        if not pairs or None in pairs:
+            return None
+        assigned = {key: (target, value) for key, target, value in cast("list[tuple[str, ast.expr, ast.expr]]", pairs)}
+        tests = node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else [node.test]
+        for test in tests:
+            best, place, symbol, value = self._comparison(test, assigned)
+            if place is None or ast.dump(self.operand(assigned[best][1])) != ast.dump(value) or len(assigned) != len(pairs):
+                continue
+            keys = [best, *(key for key in assigned if key != best)]
+            own = [place, *(target for target, _ in assigned.values())]
+            if len(keys) == 1:
+                return self._made(node, "min" if symbol in "<=" else "max", keys, own)
+            return self._made(node, "last" if "=" in symbol else "first", keys, own, test=symbol)
+        return None
+
+    def _pairs(self, statements: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr, ast.expr] | None]:
+        """What assignments assign: (place, target, value) of each; None for any other statement."""
+        for statement in statements:
+            match statement:
+                case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(values):
+                    parts = list(zip(targets, values, strict=True))
+                case ast.Assign(targets=[target], value=value):
+                    parts = [(target, value)]
+                case _:
+                    parts = []
+            if not parts:
+                yield None
+            for target, value in parts:
+                key = self.key(target)
+                yield (key, target, value) if key else None
+
+    def _comparison(self, test: ast.expr, assigned: Mapping[str, object]) -> tuple[str, ast.expr | None, str, ast.expr]:
+        """Of ``e < s`` or ``s > e``: the place, its node, the comparison as ``e ? s``, and ``e``."""
+        if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _TESTS:
+            symbol, (right,) = _TESTS[type(test.ops[0])], test.comparators
+            if self.key(right) in assigned:
+                return self.key(right), right, symbol, test.left
+            if self.key(test.left) in assigned:
+                return self.key(test.left), test.left, _TURNED[symbol], right
+        return "", None, "", test

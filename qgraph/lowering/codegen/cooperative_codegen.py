@@ -1,0 +1,211 @@
+"""What threads do that share an iteration (``lane_loops``), as statements around those of the user.
+
+How many share one is decided at each launch (``TaskCode.lanes``); where it is one, the thread runs the plain iteration.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from qgraph import language
+from qgraph.ir.program import Task
+from qgraph.lowering.codegen.cooperative_rows import IDEMPOTENT, STARTS, Shared, parts_of, stored_in
+from qgraph.lowering.codegen.generated_names import CASTS, Dtypes, generated, indented
+from qgraph.lowering.codegen.reductions import applied
+from qgraph.lowering.codegen.task_codegen import prologue, replace_continue, unravel
+from qgraph.source import copied
+
+# Inner iterations of a lane whose loads are on the way together.
+_AT_ONCE = 4
+# What has 32 bits where bounds have.
+_NARROWED = (("_inside", "_max(_inside, 0)"), ("_stop", "_max(_stop, 0)"), ("_lanes", "_lanes"))
+# A longer body is run once at a time: it has operations enough, and there would be several copies of it.
+_LIGHT = 200
+# What the place of an element is made of where nothing but numbers decides it.
+_PLACE = (ast.Name, ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
+
+
+def lane_names() -> dict[str, object]:
+    """The globals of the generated statements."""
+    words = {"_across": language.across, "_empty_sum": language.empty_sum, "_empty_product": language.empty_product}
+    words["_accumulated"] = language.accumulated
+    return {**words, "_wide": CASTS["int64"], "_word": CASTS["uint32"]}
+
+
+def by_lanes(task: Task, shared: Shared, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
+    """Threads along x have an iteration together, and those along y one each: with one along x as it was written.
+
+    All lanes of a warp meet in the shuffles, so those behind the last iteration repeat that one, without its inner loop, and
+    store nothing.
+    """
+    (count,) = map(ast.unparse, counts)
+    before, loop, after = parts_of(task.body)
+    start = [*prologue(task, dtypes), *unravel(task, "_t", task.axes)]
+    alone, empty, last = generated(
+        f"if _cuda.blockDim.x == 1:\n"
+        f"    if _t >= {count}: return\n"
+        f"if {count} <= 0: return\n"
+        f"_t = _at_least(_min(_t, {count} - 1), 0)"
+    )
+    assert isinstance(alone, ast.If)
+    alone.body += [*copied(start), *replace_continue(copied(list(task.body))), ast.Return()]
+    (first,) = generated("if _cuda.threadIdx.x == 0 and _place == _t: pass")
+    assert isinstance(first, ast.If)
+    first.body = replace_continue(copied(after))
+    return [
+        *generated("_t = _at_least(_wide(_cuda.blockIdx.x) * _cuda.blockDim.y + _cuda.threadIdx.y, 0)"),
+        alone,
+        empty,
+        *generated("_place = _t"),
+        last,
+        *start,
+        *copied(before),
+        *_shares(loop, shared),
+        first,
+    ]
+
+
+def _shares(loop: ast.For, shared: Shared) -> list[ast.stmt]:
+    """Each lane combines its share of the inner iterations, and then they combine what they have."""
+    assert isinstance(loop.target, ast.Name)
+    assert isinstance(loop.iter, ast.Call)
+    variable, (first, stop, _) = loop.target.id, loop.iter.args
+    lanes = [_Lane(name, operator) for name, operator in shared.accumulators.items()]
+    lines = [
+        "_lanes = _wide(_cuda.blockDim.x)",
+        f"_inside = _wide({ast.unparse(first)}) + _cuda.threadIdx.x",
+        f"_stop = _wide({ast.unparse(stop)})",
+        "if _place != _t: _stop = _inside",
+        *(lane.start for lane in lanes),
+        # Only a place that is not negative needs no look whether it counts from the end.
+        *(
+            []
+            if _is_natural(first)
+            else ["while _inside < _min(_stop, 0):", f"    {variable} = _inside", "    _inside += _lanes"]
+        ),
+        # As unsigned numbers, since what is behind the end by up to four warps shall fit too.
+        *([f"{name} = _word({value})" for name, value in _NARROWED] if shared.narrow else []),
+        "while _inside < _stop: pass",
+        "_offset = _cuda.blockDim.x >> 1",
+        "while _offset > 0:",
+        *(f"    {lane.other} = _across({lane.local}, _offset)" for lane in lanes),
+        *(line for lane in lanes for line in indented(lane.combine)),
+        "    _offset >>= 1",
+        *(line for lane in lanes for line in lane.finish),
+    ]
+    statements = generated("\n".join(lines))
+    body = [_Renamed({lane.name: lane.local for lane in lanes}).visit(each) for each in copied(loop.body)]
+    *negative, turns, _ = (each for each in statements if isinstance(each, ast.While))
+    turns.body = _turn(variable, body, lanes)
+    for each in negative:
+        each.body[-1:-1] = copied(body)
+    return statements
+
+
+def _turn(variable: str, body: Sequence[ast.stmt], lanes: Sequence[_Lane]) -> list[ast.stmt]:
+    """Several of a lane's inner iterations. One that has fewer repeats the last one, and forgets what comes of it.
+
+    So no load waits for a branch, and what no other load decides is loaded for all of them before anything waits for it.
+    """
+    often = _AT_ONCE if sum(1 for statement in body for _ in ast.walk(statement)) <= _LIGHT else 1
+    early = _Early(variable, stored_in(body))
+    body = [early.visit(each) for each in copied(list(body))]
+    first: list[ast.stmt] = []
+    then: list[ast.stmt] = []
+    for part in range(often):
+        names = {variable: f"_k{part}", **{name: f"{name}_{part}" for name in early.loads}}
+        first += generated(f"_k{part} = _at_least(_wide(_min(_inside, _stop - 1)), 0)\n_at{part} = _inside\n_inside += _lanes")
+        loads = [ast.Assign([ast.Name(name, ast.Store())], load) for name, load in early.loads.items()]
+        first += [_Renamed(names).visit(load) for load in copied(loads)]
+        then += generated(f"{variable} = _k{part}")
+        then += generated("\n".join(f"{lane.other} = {lane.local}" for lane in lanes))
+        then += [_Renamed({name: names[name] for name in early.loads}).visit(each) for each in copied(body)]
+        then += generated("\n".join([f"if _at{part} >= _stop:", *(f"    {lane.local} = {lane.other}" for lane in lanes)]))
+    return [*first, *then]
+
+
+class _Early(ast.NodeTransformer):
+    """Takes out loads that every inner iteration does, at places that its number alone decides; ``loads`` are by new name."""
+
+    def __init__(self, variable: str, stored: frozenset[str]) -> None:
+        self._variable = variable
+        self._stored = stored
+        self.loads: dict[str, ast.expr] = {}
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        parts = list(ast.walk(node.slice))
+        names = {part.id for part in parts if isinstance(part, ast.Name)}
+        # An array, or a tuple that was there before the loop.
+        known = isinstance(node.value, ast.Name) and node.value.id not in self._stored
+        alone = self._variable in names and not names & self._stored
+        if not (known and alone and all(isinstance(part, _PLACE) for part in parts)):
+            self.generic_visit(node)
+            return node
+        found = next(
+            (name for name, load in self.loads.items() if ast.dump(load) == ast.dump(node)), f"_early{len(self.loads)}"
+        )
+        self.loads.setdefault(found, node)
+        return ast.copy_location(ast.Name(found, ast.Load()), node)
+
+    def visit_If(self, node: ast.If) -> ast.If:
+        node.test = self.visit(node.test)
+        return node
+
+    def _perhaps(self, node: ast.expr) -> ast.expr:
+        # What is in it may not be computed, and then need not exist.
+        return node
+
+    visit_IfExp = visit_BoolOp = _perhaps
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        return node if len(node.ops) > 1 else cast("ast.expr", self.generic_visit(node))
+
+
+def _is_natural(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """An accumulator: what a lane has of it is ``local``, and what it had, or another one has, is ``other``."""
+
+    name: str
+    operator: str
+
+    @property
+    def local(self) -> str:
+        return f"_lane_{self.name}"
+
+    @property
+    def other(self) -> str:
+        return f"{self.local}_b"
+
+    @property
+    def start(self) -> str:
+        start = STARTS.get(self.operator)
+        return f"{self.local} = {self.name}" if start is None else f"{self.local} = {start}({self.name})"
+
+    @property
+    def combine(self) -> list[str]:
+        lines = applied(self.operator, self.local, self.other)
+        # A lane has a nan where one came out of what the user wrote, as of np.minimum, and then all have.
+        return [f"if {self.other} != {self.other}: {self.local} = {self.other}", *lines] if len(lines) > 1 else lines
+
+    @property
+    def finish(self) -> list[str]:
+        if self.operator in IDEMPOTENT:
+            return [f"{self.name} = {self.local}"]
+        return applied(self.operator, self.name, f"_accumulated({self.local})")
+
+
+class _Renamed(ast.NodeTransformer):
+    """Code with other names for some."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.copy_location(ast.Name(self._names.get(node.id, node.id), node.ctx), node)

@@ -1,0 +1,182 @@
+"""Task -> Python: the chunk of a parallel loop, which the CPU's threads share out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from qgraph import language
+from qgraph.ir.artifacts import Parameter
+from qgraph.ir.program import NUMBER, ArrayType, Axis, Function, Program, Task
+from qgraph.lowering.codegen.generated_names import Dtypes
+from qgraph.lowering.codegen.generated_names import generated as _statements
+from qgraph.lowering.codegen.nonnegative_indices import with_natural_remainders
+from qgraph.lowering.codegen.privatised_histogram_cpu import collecting, collecting_names
+from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
+from qgraph.lowering.codegen.reductions import (
+    chunk_partials,
+    cpu_finish,
+    identities,
+    loose_sums,
+    numbered,
+    reduction_names,
+)
+from qgraph.lowering.codegen.task_codegen import (
+    BUILTINS,
+    affine,
+    index_tuple,
+    make_function,
+    parameters_of,
+    prologue,
+    task_names,
+    unravel,
+)
+from qgraph.source import copied
+
+# Constants up to which the bound of a loop and the distance of an index from its variable count as small.
+_SMALL = 1 << 16
+
+# Which iterations a chunk has. A division takes as long as a few iterations.
+_PLACE_IN_ROW = "_col0 = _max(0, _chunk * _col_step)\n_col1 = _min(_cols, _col0 + _col_step)"
+_PLACE = """
+if _col_step >= _cols:
+    _row0, _col0 = _chunk * _row_step, 0
+else:
+    _across = (_cols + _col_step - 1) // _col_step
+    _row0, _col0 = _chunk // _across * _row_step, _chunk % _across * _col_step
+_row0, _col0 = _max(0, _row0), _max(0, _col0)
+_row1 = _min(_rows, _row0 + _row_step)
+_col1 = _min(_cols, _col0 + _col_step)
+"""
+
+
+def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
+    """The CPU's share of a parallel loop: chunk ``_chunk`` of a grid of ``_rows`` by ``_cols`` iterations.
+
+    The last axis is the columns, so that the innermost loop runs along memory; the others together are the rows. Chunks hold
+    ``_row_step`` rows and ``_col_step`` columns; which iterations a chunk has does not depend on the number of threads.
+    """
+    bins = bins_of(program, task)
+    head = _statements(_PLACE if task.axes[:-1] or bins else _PLACE_IN_ROW)
+    number = _statements(f"{NUMBER} = {'_row * _cols + ' if task.axes[:-1] else ''}_t") if numbered(task) else []
+    iteration, loose = loose_sums(task, task.body, dtypes)
+    bounds = {axis.variable: start for axis in task.axes if (start := _constant_bound(axis)) is not None}
+    first = _statements("\n".join(identities(task, dtypes)))
+
+    arrays = {leaf.name for leaf in program.arrays_and_scalars if isinstance(leaf.type, ArrayType)}
+
+    def loops_around(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        return _checked_loops(task, bounds, [*number, *with_natural_remainders(statements, arrays)])
+
+    names = {**task_names(task, dtypes), **reduction_names(task, dtypes), **loose, **BUILTINS}
+    loops = collecting(task, bins, iteration, loops_around) if bins else loops_around(iteration)
+    names |= collecting_names(bins) if bins else {}
+    body = [*head, *prologue(task, dtypes), *first, *loops, *chunk_partials(task, dtypes)]
+    parameters = parameters_of(program, task, body)
+    fixed = ["_chunk", "_rows", "_cols", "_row_step", "_col_step"]
+    function = make_function(f"{task.name}_chunk", [*fixed, *(p.name for p in parameters)], body, names, task)
+    return parameters, function
+
+
+def finish_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
+    """On the CPU: combines the results of ``_chunks`` chunks of a loop with reductions."""
+    body = [*prologue(task, dtypes), *cpu_finish(task, dtypes)]
+    parameters = parameters_of(program, task, body)
+    names = {**task_names(task, dtypes), **reduction_names(task, dtypes), **BUILTINS}
+    return parameters, make_function(f"{task.name}_finish", ["_chunks", *(p.name for p in parameters)], body, names, task)
+
+
+def _checked_loops(task: Task, bounds: Mapping[str, int], iteration: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The loops of a chunk. ``bounds`` are the variables that are known not to fall below a constant.
+
+    Where only the arguments tell whether an index may be negative, there are two copies: one for chunks in which none is,
+    and one that counts negative indices from the end, and which the compiler can rarely vectorise.
+    """
+    plain = _loops(task, bounds, iteration)
+    offsets = _index_offsets(task.body)
+    checked = {axis.variable: axis for axis in task.axes if axis.variable in offsets and axis.variable not in bounds}
+    if not checked or any(_never(axis) for axis in checked.values()) or _has_loops(task.body):
+        return [plain]
+    conditions = []
+    for position, axis in enumerate(task.axes):
+        if axis.variable in checked:
+            ends = _ends(task, position)
+            if ends is None:
+                return [plain]
+            first, last = (affine(axis, value) for value in ends)
+            low, high = offsets[axis.variable], language.INDEX_LIMIT
+            conditions.append(f"_min({first}, {last}) >= {low} and _max({first}, {last}) < {high}")
+    (choice,) = _statements(f"if {' and '.join(conditions)}: pass\nelse: pass")
+    assert isinstance(choice, ast.If)
+    known = {**bounds, **{name: offsets[name] for name in checked}}
+    choice.body = [_loops(task, known, iteration)]
+    choice.orelse = [plain]
+    return [choice]
+
+
+def _loops(task: Task, bounds: Mapping[str, int], iteration: Sequence[ast.stmt]) -> ast.stmt:
+    """The loops over the rows and columns of a chunk; the compiler is told what ``bounds`` says of the loop variables."""
+    rows, last = task.axes[:-1], task.axes[-1]
+    (inner,) = _statements("for _t in _range(_col0, _col1): pass")
+    assert isinstance(inner, ast.For)
+    inner.body = [*unravel(task, "_t", (last,)), *_told((last,), bounds), *index_tuple(task), *copied(list(iteration))]
+    if not rows:
+        return inner
+    (outer,) = _statements("for _row in _range(_row0, _row1): pass")
+    assert isinstance(outer, ast.For)
+    outer.body = [*unravel(task, "_row", rows, tuple_too=False), *_told(rows, bounds), inner]
+    return outer
+
+
+def _told(axes: Sequence[Axis], bounds: Mapping[str, int]) -> list[ast.stmt]:
+    names = [axis.variable for axis in axes if axis.variable in bounds]
+    return _statements("\n".join(f"{name} = _at_least({name}, {bounds[name]})" for name in names))
+
+
+def _constant_bound(axis: Axis) -> int | None:
+    """Where the range counts up from a constant that is not negative, that constant."""
+    start, step = _integer(axis.start), _integer(axis.step)
+    # A loop with small steps cannot count up to the limit: it would take years.
+    small = start is not None and step is not None and 0 <= start <= _SMALL and 0 < step <= _SMALL
+    return start if small else None
+
+
+def _never(axis: Axis) -> bool:
+    """Whether the variable certainly starts below zero."""
+    start = _integer(axis.start)
+    return start is not None and start < 0
+
+
+def _ends(task: Task, position: int) -> tuple[str, str] | None:
+    """The first and last number of iteration that axis ``position`` has in a chunk, or in all chunks where that is simpler."""
+    if position == len(task.axes) - 1:
+        return "_col0", "_col1 - 1"
+    if len(task.axes) == 2:
+        return "_row0", "_row1 - 1"
+    axis = task.axes[position]
+    return None if axis.on_device else ("0", f"({ast.unparse(axis.count)}) - 1")
+
+
+def _index_offsets(body: Sequence[ast.stmt]) -> dict[str, int]:
+    """The names in indices, and how far below each name an index of the form ``name - constant`` reaches."""
+    found: dict[str, int] = {}
+    for node in (child for statement in body for child in ast.walk(statement) if isinstance(child, ast.Subscript)):
+        for child in ast.walk(node.slice):
+            if isinstance(child, ast.Name):
+                found.setdefault(child.id, 0)
+            elif isinstance(child, ast.BinOp) and isinstance(child.op, ast.Sub) and isinstance(child.left, ast.Name):
+                below = _integer(child.right)
+                if below is not None and 0 <= below <= _SMALL:
+                    found[child.left.id] = max(found.get(child.left.id, 0), below)
+    return found
+
+
+def _has_loops(body: Sequence[ast.stmt]) -> bool:
+    return any(isinstance(child, (ast.For, ast.While)) for statement in body for child in ast.walk(statement))
+
+
+def _integer(node: ast.expr) -> int | None:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _integer(node.operand)
+        return None if value is None else -value
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None

@@ -1,0 +1,347 @@
+"""GraphPlan -> one Python function for the CPU: control flow included, each parallel loop in chunks on all threads."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeGuard, cast
+
+from qgraph import language
+from qgraph.ir.artifacts import Parameter
+from qgraph.ir.program import (
+    Branch,
+    Cast,
+    EventMark,
+    Function,
+    HostCall,
+    Loop,
+    ParallelFunction,
+    Program,
+    SeparateFunction,
+    Statement,
+    Task,
+    TaskStatement,
+    function_tree,
+    tasks_of,
+)
+from qgraph.lowering.cache.structural_key import meaning
+from qgraph.lowering.codegen.cpu_chunks import chunk_function, finish_function
+from qgraph.lowering.codegen.generated_names import HANDLE, SLOTS, Dtypes, dtype_of, place_at, slot_place, slots_name
+from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
+from qgraph.lowering.codegen.task_codegen import (
+    ordered,
+    selected_leaf,
+    serial_function,
+)
+from qgraph.source import Span, copied
+
+# Calls of tasks in one function. Numba and LLVM need time for a function that grows faster than its length, and all of a
+# function's loops are inlined there.
+MAX_CALLS = 32
+# A loop is cut into at most this many chunks. Fixed: the chunks must not depend on the number of threads.
+MAX_CHUNKS = 64
+# Iterations that are worth a chunk: of a simple body, of one that has calls or short loops, of one that has other loops.
+GRAIN = 16384
+CALLING_GRAIN = 512
+LOOPING_GRAIN = 64
+# Of one that begins and ends with a walk through arrays of its own.
+COLLECTING_GRAIN = 16384
+# Operations that are worth a chunk where a simple body has many of them.
+OPERATIONS = 1 << 17
+# Calls that cost no more than an operator does; float literals are calls of a type, and what a kernel scalar holds is cast.
+_CHEAP = (abs, min, max, math.sqrt, math.fabs)
+
+
+def control_function(program: Program, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
+    """The function of a whole kernel: its parameters in order, and its code."""
+    return _Control(_Kernel(program, dtypes)).function(program.name, program.body, MAX_CALLS)
+
+
+@dataclass(slots=True)
+class _Kernel:
+    """What the functions of one kernel have in common."""
+
+    program: Program
+    dtypes: Dtypes
+    # The code of loops and of parts, by what they say.
+    _loops: dict[object, ParallelFunction] = field(default_factory=dict)
+    _parts: dict[object, SeparateFunction] = field(default_factory=dict)
+    # How many parts have names.
+    _count: int = 0
+    # How many calls of tasks a statement, by identity, comes to.
+    _sizes: dict[int, int] = field(default_factory=dict)
+
+    def loop(self, parameters: tuple[Parameter, ...], function: Function, *, disjoint: bool) -> ParallelFunction:
+        """The code of a loop: that of an earlier one which says the same of other arrays, if there is one."""
+        return self._loops.setdefault((_says(parameters, function), disjoint), ParallelFunction(function, disjoint))
+
+    def part(self, parameters: tuple[Parameter, ...], function: Function) -> SeparateFunction:
+        """The code of some statements: that of earlier ones which say the same of other arrays, if there are any."""
+        return self._parts.setdefault(_says(parameters, function), SeparateFunction(function))
+
+    def name(self) -> str:
+        """The name of another part."""
+        self._count += 1
+        return f"_part{self._count}"
+
+    def size(self, statements: Sequence[Statement]) -> int:
+        """How many calls of tasks ``statements`` come to."""
+        return sum(self._size(statement) for statement in statements)
+
+    def _size(self, statement: Statement) -> int:
+        if id(statement) not in self._sizes:
+            inside = [(statement.body if isinstance(statement, Loop) else ()), *getattr(statement, "regions", ())]
+            self._sizes[id(statement)] = 1 + sum(map(self.size, inside))
+        return self._sizes[id(statement)]
+
+
+def _says(parameters: Sequence[Parameter], function: Function) -> object:
+    """What decides the code of a function: equal for those that say the same of other arrays of the same types."""
+    return meaning(function), tuple((parameter.kind, parameter.type) for parameter in parameters)
+
+
+def _runs(statements: Sequence[Statement], size: Callable[[Sequence[Statement]], int]) -> list[list[Statement]]:
+    """``statements`` in runs of no more than ``MAX_CALLS`` calls, and of one statement where that has more."""
+    runs: list[list[Statement]] = [[]]
+    for statement in statements:
+        if runs[-1] and size([*runs[-1], statement]) > MAX_CALLS:
+            runs.append([])
+        runs[-1].append(statement)
+    return runs
+
+
+class _Control:
+    """Writes one function: calls of tasks, and what these need. What is too long for it becomes functions of their own."""
+
+    def __init__(self, kernel: _Kernel, *, whole: bool = True) -> None:
+        self._kernel = kernel
+        self._program = kernel.program
+        self._dtypes = kernel.dtypes
+        # Whether it is the function that Python calls.
+        self._whole = whole
+        self.names: dict[str, object] = {"_split": _SPLIT}
+        self.used: set[str] = set()
+        self.callbacks: list[Parameter] = []
+        # Whether it may end the kernel.
+        self.ends = False
+        # Where the tasks of the parts that it calls stand.
+        self._spans: dict[str, Span] = {}
+
+    def function(self, name: str, statements: Sequence[Statement], room: int) -> tuple[tuple[Parameter, ...], Function]:
+        """The function of ``statements``, of about ``room`` calls, and its parameters."""
+        lines: list[str] = []
+        self._block(statements, lines, "", room)
+        if self.ends and not self._whole:
+            lines.append("return 0")
+        tree = ast.parse("\n".join(lines) or "pass")
+        program = self._program
+        spans = {task.name: task.span for task in tasks_of(tuple(statements))} | self._spans
+        # Each call stands where its task does, so that an error in it names the user's line.
+        for node in ast.walk(tree):
+            span = spans.get(cast(ast.Name, node.func).id, program.span) if calls_name(node) else program.span
+            place_at(node, span)
+        # The handle is never passed: on the CPU a condition is a slot.
+        parameters = (*ordered(program, self.used - {HANDLE.name}), *self.callbacks)
+        code = function_tree(name, [parameter.name for parameter in parameters], tree.body)
+        first = next(tasks_of(tuple(statements)), program)
+        for node in ast.walk(code):
+            if not hasattr(node, "lineno"):
+                place_at(node, first.span)
+        return parameters, Function(name, code, self.names, first.span.file)
+
+    def _block(self, statements: Sequence[Statement], lines: list[str], pad: str, room: int) -> None:
+        """Write ``statements`` as about ``room`` calls: those that do not fit are in functions of their own."""
+        size = self._kernel.size
+        if size(statements) <= room or (len(statements) == 1 and room > 1):
+            for statement in statements:
+                self._statement(statement, lines, pad, room)
+        elif len(statements) == 1 or room < 2:
+            self._part(statements, lines, pad)
+        else:
+            runs = _runs(statements, size)
+            # As many runs in one part as let the parts be no more than there is room for.
+            few = -(-len(runs) // room)
+            for first in range(0, len(runs), few):
+                self._part([each for run in runs[first : first + few] for each in run], lines, pad)
+
+    def _part(self, statements: Sequence[Statement], lines: list[str], pad: str) -> None:
+        """Write a call of a function that runs ``statements``."""
+        kernel = self._kernel
+        name = kernel.name()
+        part = _Control(kernel, whole=False)
+        parameters, function = part.function(name, statements, MAX_CALLS)
+        self.names[name] = kernel.part(parameters, function)
+        self._spans[name] = next(tasks_of(tuple(statements)), self._program).span
+        self.callbacks += part.callbacks
+        self.used |= part.used
+        call = f"{name}({', '.join(parameter.name for parameter in parameters)})"
+        lines.append(f"{pad}{call}") if not part.ends else self._ending(f"{call} != 0", lines, pad)
+
+    def _ending(self, test: str, lines: list[str], pad: str) -> None:
+        """End the kernel where ``test`` holds, whichever function this is."""
+        self.ends = True
+        lines += [f"{pad}if {test}:", f"{pad}    return" if self._whole else f"{pad}    return 1"]
+
+    def _statement(self, statement: Statement, lines: list[str], pad: str, room: int) -> None:
+        match statement:
+            case TaskStatement():
+                self._task(statement.task, lines, pad)
+            case Loop():
+                self._loop(statement, lines, pad, room)
+            case Branch():
+                self._branch(statement, lines, pad, room)
+            case HostCall():
+                self._host_call(statement, lines, pad)
+            case EventMark():
+                pass  # What the CPU was told before has been done.
+
+    def _host_call(self, call: HostCall, lines: list[str], pad: str) -> None:
+        self.names["_call_host"] = language.call_host
+        self.callbacks.append(Parameter("callback", call.name))
+        if language.is_c_function(call.function):
+            data = Parameter("callback", f"{call.name}_data")
+            self.callbacks.append(data)
+            lines.append(f"{pad}_call_host({call.name}, {data.name})")
+            return
+        # Not 0 where the function raised: then the kernel ends here, as in Python.
+        self.used.add(SLOTS.name)
+        self._ending(f"_call_host({call.name}, {SLOTS.name}) != 0", lines, pad)
+
+    def _branch(self, branch: Branch, lines: list[str], pad: str, room: int) -> None:
+        decided = self._decided(branch)
+        self._task(branch.decide, lines, pad)
+        room -= 1
+        for number, region in enumerate(branch.regions):
+            first = "if" if number == 0 else "elif"
+            # A branch runs its first region where the slot is not 0, a switch the region of that number.
+            test = f"{decided} == {number}" if branch.kind == "switch" else f"({decided} == 0) == ({number} == 1)"
+            lines.append(f"{pad}{first} {test}:")
+            lines.append(f"{pad}    pass")
+            self._block(region, lines, pad + "    ", room)
+            room -= min(room, self._kernel.size(region))
+
+    def _decided(self, statement: Branch | Loop) -> str:
+        self.used.add(SLOTS.name)
+        return f"{SLOTS.name}[{statement.condition_slot.index}]"
+
+    def _loop(self, loop: Loop, lines: list[str], pad: str, room: int) -> None:
+        decided = self._decided(loop)
+        if loop.enter is not None:
+            self._task(loop.enter, lines, pad)
+        lines.append(f"{pad}while {f'{decided} != 0' if loop.test_first else 'True'}:")
+        self._block(loop.body, lines, pad + "    ", room - 1)
+        self._task(loop.condition, lines, pad + "    ")
+        if not loop.test_first:
+            lines += [f"{pad}    if {decided} == 0:", f"{pad}        break"]
+
+    def _task(self, task: Task, lines: list[str], pad: str) -> None:
+        if not task.axes:
+            parameters, function = serial_function(self._program, task, self._dtypes)
+            self.names[task.name] = function
+            lines.append(f"{pad}{task.name}({self._arguments(parameters)})")
+            return
+        parameters, function = chunk_function(self._program, task, self._dtypes)
+        used = {parameter.name for parameter in parameters}
+        disjoint = not any(used.issuperset(pair) for pair in self._program.aliases)
+        self.names[task.name] = self._kernel.loop(parameters, function, disjoint=disjoint)
+        counts = self._counts(task)
+        rows = " * ".join(f"({count})" for count in counts[:-1]) or "1"
+        lines.append(f"{pad}_rows, _cols = {rows}, {counts[-1]}")
+        grain = COLLECTING_GRAIN if bins_of(self._program, task) else _grain(task)
+        lines.append(f"{pad}_chunks, _row_step, _col_step = _split(_rows, _cols, {grain}, {MAX_CHUNKS})")
+        lines.append(f"{pad}if _chunks > 0:")
+        arguments = self._arguments(parameters)
+        lines.append(f"{pad}    {task.name}(_chunks, _rows, _cols, _row_step, _col_step, {arguments})")
+        if task.reductions:
+            parameters, finish = finish_function(self._program, task, self._dtypes)
+            self.names[finish.name] = finish
+            lines.append(f"{pad}    {finish.name}(_chunks, {self._arguments(parameters)})")
+
+    def _counts(self, task: Task) -> list[str]:
+        """The extents of a loop as the control function computes them; names of the task get its name in front."""
+        exprs = [copied(axis.count) for axis in task.axes]
+        scalars = dict(task.scalars)
+        selected = {selection.local: selection for selection in task.selections}
+        for name in (child for expr in exprs for child in ast.walk(expr) if isinstance(child, ast.Name)):
+            if name.id in task.names:
+                value = task.names[name.id]
+                name.id = f"{task.name}_{name.id}"
+                self.names[name.id] = value
+            elif name.id in selected:
+                self.used |= {SLOTS.name, *selected[name.id].leaves}
+                name.id = f"({selected_leaf(selected[name.id])})"
+            elif name.id in scalars:
+                slot = scalars[name.id]
+                name.id = slot_place(slot, self._dtypes)
+                self.used.add(slots_name(dtype_of(slot, self._dtypes)))
+            else:
+                self.used.add(name.id)
+        return [ast.unparse(expr) for expr in exprs]
+
+    def _arguments(self, parameters: Sequence[Parameter]) -> str:
+        self.used |= {parameter.name for parameter in parameters}
+        # On the CPU no loop has a handle: conditions are slots.
+        return ", ".join("0" if parameter is HANDLE else parameter.name for parameter in parameters)
+
+
+def calls_name(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Whether it is a call of a name."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+
+
+def _grain(task: Task) -> int:
+    """How many iterations the caller runs alone, and are worth a chunk where there are more: few where each takes long."""
+    nodes = [child for statement in task.body for child in ast.walk(statement)]
+    loops = [node for node in nodes if isinstance(node, (ast.For, ast.While))]
+    if not all(_is_short(loop) for loop in loops):
+        return LOOPING_GRAIN
+    if loops or any(isinstance(node, ast.Call) and not _is_cheap(task, node) for node in nodes):
+        return CALLING_GRAIN
+    operations = sum(isinstance(node, (ast.BinOp, ast.Compare, ast.Subscript, ast.Call)) for node in nodes)
+    return max(1, min(GRAIN, OPERATIONS // max(1, operations)))
+
+
+def _is_short(loop: ast.For | ast.While) -> bool:
+    """Whether the bounds are small constants, as in ``range(3)``."""
+    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
+        return False
+    bounds = [child for child in ast.walk(loop.iter) if isinstance(child, (ast.Name, ast.Constant, ast.Attribute))][1:]
+    return all(isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value <= 16 for node in bounds)
+
+
+def _is_cheap(task: Task, call: ast.Call) -> bool:
+    value = task.names.get(call.func.id) if isinstance(call.func, ast.Name) else None
+    return isinstance(value, type | Cast) or any(value is cheap for cheap in _CHEAP)
+
+
+def _split_rows(rows: int, cols: int, grain: int, most: int) -> tuple[int, int, int]:
+    """Chunks, rows a chunk, columns a chunk: of whole rows if there are enough of them, of parts of a row otherwise."""
+    total = rows * cols
+    if total <= 0:
+        return 0, 1, 1
+    if total <= grain:
+        return 1, rows, cols
+    # A power of two, the nearest: three chunks on two threads would take as long as four.
+    wanted = 2
+    while wanted < most and 3 * wanted * grain < 2 * total:
+        wanted *= 2
+    if rows >= wanted:
+        row_step = (rows + wanted - 1) // wanted
+        return (rows + row_step - 1) // row_step, row_step, cols
+    across = (wanted + rows - 1) // rows
+    col_step = (cols + across - 1) // across
+    return rows * ((cols + col_step - 1) // col_step), 1, col_step
+
+
+def _own_function(function: Callable[..., object]) -> Function:
+    """One of this module's functions as code for generated functions to call."""
+    source = inspect.getsource(function)
+    tree = ast.parse(source).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    return Function(tree.name, tree, {}, __file__)
+
+
+_SPLIT = _own_function(_split_rows)

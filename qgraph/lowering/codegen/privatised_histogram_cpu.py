@@ -1,0 +1,108 @@
+"""Colliding updates in generated code for the CPU: a chunk collects them in an array of its own, and then adds them up.
+
+Threads that update the same few elements by atomics wait for each other's cache lines at every iteration.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from qgraph import language
+from qgraph.ir.program import Task
+from qgraph.lowering.codegen.generated_names import KEPT_CASTS, generated
+from qgraph.lowering.codegen.privatised_histogram_cuda import Bins, bin_names, cast_name, changes, identity, update_of
+from qgraph.source import copied
+
+# Iterations of a chunk for each element of the arrays, from which on collecting pays.
+_WORTH = 2
+_KEEPS: dict[object, Literal["min", "max"]] = {language.atomic_min: "min", language.atomic_max: "max"}
+_OPERATORS: dict[object, ast.operator] = {
+    language.atomic_add: ast.Add(),
+    language.atomic_sub: ast.Sub(),
+    language.atomic_and_: ast.BitAnd(),
+    language.atomic_or_: ast.BitOr(),
+    language.atomic_xor: ast.BitXor(),
+}
+
+
+def collecting_names(bins: Sequence[Bins]) -> dict[str, object]:
+    """The globals of the generated statements."""
+    kept = {
+        f"{cast_name(each)}_{_KEEPS[each.word]}": KEPT_CASTS[each.dtype, _KEEPS[each.word]]
+        for each in bins
+        if each.word in _KEEPS
+    }
+    return {**bin_names(bins), **kept, "_stack_array": language.stack_array}
+
+
+def collecting(
+    task: Task,
+    bins: Sequence[Bins],
+    iteration: Sequence[ast.stmt],
+    loops: Callable[[Sequence[ast.stmt]], Sequence[ast.stmt]],
+) -> list[ast.stmt]:
+    """The ``loops`` of a chunk around ``iteration``, both ways: only the arguments tell whether the arrays are small enough."""
+    extents = [f"{each.array}.shape[0]" for each in bins]
+    fit = " and ".join(f"{extent} <= {each.most}" for extent, each in zip(extents, bins, strict=True))
+    begin = [f"    {line}" for number, each in enumerate(bins) for line in _begin(number, each)]
+    worth = f"(_row1 - _row0) * (_col1 - _col0) >= {_WORTH} * ({' + '.join(extents)})"
+    (choice,) = generated("\n".join([f"if {fit} and {worth}:", *begin, "else: pass"]))
+    assert isinstance(choice, ast.If)
+    mine = {each.array: (f"_mine{number}", cast_name(each)) for number, each in enumerate(bins)}
+    collected = [_Collecting(mine, task.names).visit(copied(statement)) for statement in iteration]
+    flat = [part for each in collected for part in (each if isinstance(each, list) else [each])]
+    end = generated("\n".join(line for number, each in enumerate(bins) for line in _end(number, each)))
+    choice.body += [*loops(flat), *end]
+    choice.orelse = list(loops(iteration))
+    return [choice]
+
+
+def _begin(number: int, bins: Bins) -> list[str]:
+    return [
+        f"_mine{number} = _stack_array({bins.array}, {bins.most})",
+        f"for _k in _range({bins.array}.shape[0]):",
+        f"    _mine{number}[_k] = {cast_name(bins)}({identity(bins)})",
+    ]
+
+
+def _end(number: int, bins: Bins) -> list[str]:
+    return [
+        f"for _k in _range({bins.array}.shape[0]):",
+        f"    _found{number} = _mine{number}[_k]",
+        f"    if {changes(bins, f'_found{number}')}: _collect{number}({bins.array}, _k, _found{number})",
+    ]
+
+
+class _Collecting(ast.NodeTransformer):
+    """Atomic updates of arrays to plain ones of the chunk's own: for each array, the name, and what converts to its type."""
+
+    def __init__(self, mine: Mapping[str, tuple[str, str]], names: Mapping[str, object]) -> None:
+        self._mine = mine
+        self._names = names
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt | list[ast.stmt]:
+        found = update_of(node, self._names)
+        if found is None or found[0] not in self._mine:
+            return node
+        assert isinstance(node.value, ast.Call)
+        (name, cast), word = self._mine[found[0]], found[1]
+        index, given = node.value.args[1:]
+        cast = f"{cast}_{_KEEPS[word]}" if word in _KEEPS else cast
+        value = ast.Call(ast.Name(cast, ast.Load()), [given], [])
+        if word in _OPERATORS:
+            place = ast.Subscript(ast.Name(name, ast.Load()), index, ast.Store())
+            return _placed(ast.AugAssign(place, _OPERATORS[word], value), node)
+        better = "<" if word is language.atomic_min else ">"
+        test = f"if _new {better} {name}[_at]: {name}[_at] = _new"
+        at, new = (ast.Assign([ast.Name(target, ast.Store())], each) for target, each in (("_at", index), ("_new", value)))
+        return [_placed(line, node) for line in (at, new, *generated(test))]
+
+
+def _placed(line: ast.stmt, node: ast.stmt) -> ast.stmt:
+    """``line`` at the place of ``node``, where it has none of its own."""
+    for child in ast.walk(line):
+        if isinstance(child, (ast.stmt, ast.expr)) and not hasattr(child, "lineno"):
+            ast.copy_location(child, node)
+    return line

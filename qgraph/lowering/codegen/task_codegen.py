@@ -1,0 +1,202 @@
+"""Task -> Python: what all code of tasks has in common. ``kernel_source`` and ``chunk_source`` write their loops.
+
+Generated code keeps the user's statements and line numbers; what is added stands on the line of the loop's header. Names that
+begin with an underscore are generated.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence, Set
+
+from qgraph import language
+from qgraph.ir.artifacts import Parameter
+from qgraph.ir.program import Axis, Cast, Function, Program, Selection, Task, function_tree
+from qgraph.lowering.codegen.generated_names import (
+    CASTS,
+    COPY,
+    ELEMENT_CASTS,
+    GUARD,
+    HANDLE,
+    NEXT,
+    NOTED,
+    PEEKS,
+    SLOTS,
+    TOLD,
+    VIEWS,
+    WHOLE,
+    Dtypes,
+    dtype_of,
+    slot_place,
+)
+from qgraph.lowering.codegen.generated_names import generated as _statements
+from qgraph.source import copied
+
+EARLY = Parameter("early", "_early")
+# Generated CUDA code calls Numba's module by this name.
+CUDA_MODULE = "_cuda"
+# Under names that no user has: a parameter may be called `range`.
+BUILTINS = {
+    "_range": range,
+    "_min": min,
+    "_max": max,
+    "_at_least": language.at_least,
+    "_peek": language.peek,
+    "_peek_spread": language.peek_spread,
+    "_spread": language.spread,
+    "_is_over": language.is_over,
+    "_set_condition": language.set_condition,
+    "_quotient": language.quotient,
+    "_remainder": language.remainder,
+    "_short": language.short,
+}
+
+
+def serial_function(
+    program: Program, task: Task, dtypes: Dtypes, more: Sequence[str] = ()
+) -> tuple[tuple[Parameter, ...], Function]:
+    """A one-thread task as a plain function: what the CPU runs, and kernels behind their own; ``more`` are their locals."""
+    body = one_thread_body(task, dtypes)
+    parameters = parameters_of(program, task, body)
+    arguments = [*(p.name for p in parameters), *more]
+    return parameters, make_function(task.name, arguments, body, task_names(task, dtypes), task)
+
+
+def one_thread_body(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+    """The statements of a one-thread task: load the slots that it reads, run, store the kernel scalars that it assigned."""
+    stores = _statements("\n".join(f"{slot_place(slot, dtypes)} = {name}" for name, slot in task.results))
+    return [*prologue(task, dtypes), *copied(list(task.body)), *stores]
+
+
+def task_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
+    """The globals of the task's code, each conversion to a slot's type made one to that type."""
+    return {name: _cast(value, dtypes) if isinstance(value, Cast) else value for name, value in task.names.items()}
+
+
+def _cast(cast: Cast, dtypes: Dtypes) -> Cast:
+    if cast.keeps:
+        return cast
+    return ELEMENT_CASTS[cast.dtype] if cast.slot is None else CASTS[dtype_of(cast.slot, dtypes)]
+
+
+def make_function(
+    name: str, arguments: Sequence[str], body: Sequence[ast.stmt], names: Mapping[str, object], task: Task
+) -> Function:
+    """A function at the place of ``task``; statements without a position stand on its first line."""
+    tree = function_tree(name, arguments, list(body))
+    span = task.span
+    for child in ast.walk(tree):
+        if not hasattr(child, "lineno") and isinstance(child, (ast.stmt, ast.expr, ast.arg)):
+            child.lineno, child.col_offset = span.line, span.column
+            child.end_lineno, child.end_col_offset = span.line, span.column + 1
+    return Function(name, tree, names, span.file)
+
+
+def parameters_of(program: Program, task: Task, body: Sequence[ast.stmt]) -> tuple[Parameter, ...]:
+    """What ``body`` reads from outside: leaves, host values, slots and the like, in one fixed order."""
+    names = [child for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)]
+    parameters = ordered(program, {name.id for name in names})
+    stored = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    taken = {parameter.name for parameter in parameters if parameter.kind != "leaf"} & stored
+    assert not taken, f"generated code assigns to its parameters: {taken}"
+    return parameters
+
+
+def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
+    """The parameters among the names ``used``: leaves, host values, scratch, faults, handles, and what copies have."""
+    parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.arrays_and_scalars if leaf.name in used]
+    parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
+    parameters += [
+        parameter
+        for parameter in (SLOTS, *VIEWS, NOTED, HANDLE, WHOLE, GUARD, COPY, PEEKS, NEXT, TOLD)
+        if parameter.name in used
+    ]
+    return tuple(parameters)
+
+
+def prologue(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+    """Loads what the task reads of slots, and finds the arrays that slots select, once."""
+    lines = [f"{name} = {slot_place(slot, dtypes)}" for name, slot in task.scalars]
+    lines += [f"{selection.local} = {selected_leaf(selection)}" for selection in task.selections]
+    return _statements("\n".join(lines))
+
+
+def selected_leaf(selection: Selection) -> str:
+    """The code of the array that a slot selects."""
+    *others, last = selection.leaves
+    tests = [f"{leaf} if {SLOTS.name}[{selection.slot.index}] == {number} else " for number, leaf in enumerate(others)]
+    return "".join(tests) + last
+
+
+def unravel(
+    task: Task,
+    index: str,
+    axes: Sequence[Axis],
+    counts: Sequence[ast.expr] | None = None,
+    *,
+    tuple_too: bool = True,
+    narrow: bool = False,
+) -> list[ast.stmt]:
+    """Loop variables from one linear index, last axis fastest; ``narrow``: all extents are below ``SHORT_LIMIT``."""
+    extents = [ast.unparse(count) for count in (counts or [axis.count for axis in axes])]
+    lines = []
+    for position, axis in enumerate(axes):
+        value = index
+        for extent in reversed(extents[position + 1 :]):
+            value = f"_quotient({value}, {extent})"
+        if position:
+            value = f"_remainder({value}, {extents[position]})"
+        if narrow:
+            value = f"_short({value})"
+        lines.append(f"{axis.variable} = {affine(axis, value)}")
+    result = _statements("\n".join(lines))
+    return [*result, *index_tuple(task)] if tuple_too and len(axes) == len(task.axes) else result
+
+
+def affine(axis: Axis, value: str) -> str:
+    """The code of a loop variable in iteration ``value`` of its axis."""
+    step, start = ast.unparse(axis.step), ast.unparse(axis.start)
+    scaled = value if step == "1" else f"({value}) * ({step})"
+    return scaled if start == "0" else f"{start} + {scaled}" if step != "1" else f"{start} + ({value})"
+
+
+def index_tuple(task: Task) -> list[ast.stmt]:
+    """The assignment of the tuple of all loop variables, if the user has a name for it."""
+    if not task.index_tuple:
+        return []
+    return _statements(f"{task.index_tuple} = ({', '.join(axis.variable for axis in task.axes)},)")
+
+
+class _Continue(ast.NodeTransformer):
+    """`continue` of the loop that became a thread is its return; that of an inner loop stays."""
+
+    def visit_Continue(self, node: ast.Continue) -> ast.stmt:
+        return ast.copy_location(ast.Return(), node)
+
+    def _leave(self, node: ast.For | ast.While) -> ast.stmt:
+        # The else of an inner loop belongs to the outer one again.
+        node.orelse = [self.visit(statement) for statement in node.orelse]
+        return node
+
+    visit_For = _leave
+    visit_While = _leave
+
+
+def replace_continue(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """A loop's body as that of a function for one iteration."""
+    transformer = _Continue()
+    return [transformer.visit(statement) for statement in statements]
+
+
+def product(counts: Sequence[ast.expr]) -> str:
+    """The code of the number of iterations of axes with these counts."""
+    return " * ".join(f"({ast.unparse(count)})" if len(counts) > 1 else ast.unparse(count) for count in counts)
+
+
+def operations(statements: Sequence[ast.stmt], names: Mapping[str, object]) -> Iterator[ast.AST]:
+    """The syntax tree of statements, with the bodies of the functions that they call."""
+    for node in (child for statement in statements for child in ast.walk(statement)):
+        yield node
+        called = names.get(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+        if isinstance(called, Function):
+            yield from operations(called.tree.body, called.names)

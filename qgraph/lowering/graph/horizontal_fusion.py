@@ -1,0 +1,145 @@
+"""Loops with no order between them share a kernel: each has threads of its own, whose number tells which loop they run.
+
+Loops that combine values, and those of which only the device knows the extents, keep kernels of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from qgraph.ir.plan import GraphPlan, Node
+from qgraph.ir.program import Program, Task
+from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, identifiers, nodes_of, words_of
+from qgraph.lowering.graph.dependencies import reduced
+
+
+def put_side_by_side(plan: GraphPlan) -> GraphPlan:
+    """The plan in which loops of one region that can run at the same step of it are one kernel.
+
+    A step is as far from the region's start as the longest way there. What has time to spare waits for a step that some loop
+    has on the longest way to the end, so no way becomes longer.
+    """
+    groups = [group for together in _at_one_step(plan) for group in _fitting(plan.program, together)]
+    return _merged(plan, [group for group in groups if len(group) > 1])
+
+
+def _at_one_step(plan: GraphPlan) -> Iterator[list[Node]]:
+    """The loops that may share a kernel, in program order: between nodes of one step there is no way."""
+    earliest, latest = _steps(plan)
+    shared = [node.task is not None and _can_share(node.task) for node in plan.nodes]
+    urgent = {
+        (node.region, earliest[node.index])
+        for node in plan.nodes
+        if shared[node.index] and earliest[node.index] == latest[node.index]
+    }
+    before = _predecessors(plan.edges)
+    step: list[int] = []
+    found: dict[tuple[int, int], list[Node]] = {}
+    for node in plan.nodes:
+        first = max((step[each] + 1 for each in before.get(node.index, ())), default=0)
+        step.append(first)
+        if shared[node.index]:
+            choice = range(first, latest[node.index] + 1)
+            step[-1] = next((each for each in choice if (node.region, each) in urgent), first)
+            found.setdefault((node.region, step[-1]), []).append(node)
+    yield from found.values()
+
+
+def _steps(plan: GraphPlan) -> tuple[list[int], list[int]]:
+    """The first and the last step at which each node can run; nodes are numbered in an order that edges follow."""
+    before = _predecessors(plan.edges)
+    earliest: list[int] = []
+    for index in range(len(plan.nodes)):
+        earliest.append(max((earliest[each] + 1 for each in before.get(index, ())), default=0))
+    lengths = {region.index: max((earliest[index] for index in region.nodes), default=0) for region in plan.regions}
+    latest = [lengths[node.region] for node in plan.nodes]
+    for index in reversed(range(len(plan.nodes))):
+        for each in before.get(index, ()):
+            latest[each] = min(latest[each], latest[index] - 1)
+    return earliest, latest
+
+
+def _predecessors(edges: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for before, after in edges:
+        found.setdefault(after, []).append(before)
+    return found
+
+
+def _can_share(task: Task) -> bool:
+    return task.role == "loop" and not task.reductions and not task.on_device
+
+
+def _fitting(program: Program, nodes: Sequence[Node]) -> Iterator[list[Node]]:
+    """``nodes`` in groups that are not too much for one kernel."""
+    leaves = {leaf.name: leaf for leaf in program.arrays_and_scalars}
+    group: list[Node] = []
+    used: set[str] = set()
+    size = 0
+    for node in nodes:
+        assert node.task is not None
+        mine = identifiers(node.task) & leaves.keys()
+        size += nodes_of(node.task)
+        if group and (words_of(leaves[name] for name in used | mine) > MOST_WORDS or size > MOST_NODES):
+            yield group
+            group, used, size = [], set(), nodes_of(node.task)
+        group.append(node)
+        used |= mine
+    yield group
+
+
+def _merged(plan: GraphPlan, groups: Sequence[Sequence[Node]]) -> GraphPlan:
+    """The plan with one node for each group, numbered anew."""
+    if not groups:
+        return plan
+    nodes = list(plan.nodes)
+    first = list(range(len(nodes)))
+    for group in groups:
+        nodes[group[0].index] = _beside(group)
+        for node in group:
+            first[node.index] = group[0].index
+    edges = {(first[before], first[after]) for before, after in plan.edges}
+    order = [index for index in _topological(plan, edges) if first[index] == index]
+    new = {index: number for number, index in enumerate(order)}
+    regions = tuple(
+        replace(
+            region,
+            parent=None if region.parent is None else new[region.parent],
+            nodes=tuple(sorted(new[index] for index in region.nodes if first[index] == index)),
+        )
+        for region in plan.regions
+    )
+    return replace(
+        plan,
+        nodes=tuple(replace(nodes[index], index=new[index]) for index in order),
+        edges=reduced({(new[before], new[after]) for before, after in edges}),
+        regions=regions,
+    )
+
+
+def _beside(group: Sequence[Node]) -> Node:
+    first, *others = group
+    beside = tuple(node.task for node in others if node.task is not None)
+    # Of several fills and copies one kernel is made, too.
+    return replace(first, kind="kernel", box=None, label=f"{first.label} and {len(others)} beside it", beside=beside)
+
+
+def _topological(plan: GraphPlan, edges: set[tuple[int, int]]) -> list[int]:
+    """All nodes, those of a body behind their conditional node, and else as near to program order as ``edges`` allow."""
+    before = {later: set(found) for later, found in _predecessors(edges).items()}
+    order: list[int] = []
+
+    def region(index: int) -> None:
+        done: set[int] = set()
+        left = list(plan.regions[index].nodes)
+        while left:
+            chosen = next(node for node in left if before.get(node, set()) <= done)
+            left.remove(chosen)
+            done.add(chosen)
+            order.append(chosen)
+            for body in plan.nodes[chosen].bodies:
+                region(body)
+
+    region(0)
+    return order

@@ -1,0 +1,120 @@
+"""Whether a whole kernel may run as one block of threads, where barriers do what edges do in the graph, and cost less.
+
+One block has one multiprocessor out of more than a hundred, so it pays where launching is what takes the time.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from qgraph.captured_state import numba_function
+from qgraph.ir.artifacts import REDUCTION_BLOCK, SEVERAL
+from qgraph.ir.plan import BLOCK_THREADS, GraphPlan, OneBlock
+from qgraph.ir.program import Branch, EventMark, Function, HostCall, Loop, Program, Statement, Task
+from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, nodes_of, words_of
+
+# A light loop inside a device loop: a few iterations a thread take about as long as a node of a loop's body does.
+_IN_DEVICE_LOOP = SEVERAL * BLOCK_THREADS
+# In a kernel without device loops a node costs less: one iteration a thread.
+_IN_LINE = BLOCK_THREADS
+# Where an iteration may take long: no more than what the graph runs as one block, too.
+_HEAVY = REDUCTION_BLOCK
+# One kernel of so much code at most: all of it is compiled a second time.
+_MOST_CODE = 4 * MOST_NODES
+# Bounds up to which a loop in a body is unrolled rather than long.
+_SHORT = 16
+
+
+def consider_one_block(plan: GraphPlan) -> GraphPlan:
+    """The plan that says up to which extents its kernel runs as one block, or why it never does."""
+    program = plan.program
+    why_not = _why_not(plan)
+    if why_not:
+        return replace(plan, one_block=OneBlock(why_not=why_not))
+    light = _IN_DEVICE_LOOP if any(isinstance(each, Loop) for each in _controls(program.body)) else _IN_LINE
+    loops = tuple(
+        (task.span.line, tuple(_name_of(axis.count) for axis in task.axes), _HEAVY if _is_heavy(task) else light)
+        for task in program.tasks()
+        if task.axes
+    )
+    return replace(plan, one_block=OneBlock(loops))
+
+
+def _why_not(plan: GraphPlan) -> str:
+    """Why the kernel cannot be one block, or would gain nothing; empty where it can."""
+    program = plan.program
+    if len(plan.nodes) < 2:
+        return "it is one node already"
+    if words_of(program.arrays_and_scalars) + len(program.host_values) > MOST_WORDS:
+        return "one kernel cannot take so many arguments"
+    if sum(map(nodes_of, program.tasks())) > _MOST_CODE:
+        return "it is too much code for one kernel"
+    return next(_impossible(program), "")
+
+
+def _impossible(program: Program) -> Iterator[str]:
+    """What a block of threads cannot do."""
+    for statement in program.body:
+        if isinstance(statement, HostCall):
+            yield f"it calls the host at line {statement.span.line}"
+        if isinstance(statement, EventMark):
+            yield f"it has an event at line {statement.span.line}"
+    for temporary in program.temporaries:
+        if temporary.in_graph:
+            yield f"nodes of the graph take the memory of `{temporary.leaf.path}`"
+    for task in program.tasks():
+        if task.on_device:
+            yield f"only the device knows how many iterations the loop of line {task.span.line} has"
+
+
+def _controls(statements: Sequence[Statement]) -> Iterator[Loop | Branch]:
+    for statement in statements:
+        match statement:
+            case Loop():
+                yield statement
+                yield from _controls(statement.body)
+            case Branch():
+                yield statement
+                for region in statement.regions:
+                    yield from _controls(region)
+            case _:
+                pass
+
+
+def _is_heavy(task: Task) -> bool:
+    """Whether an iteration has loops of its own, or calls what nobody here has looked into."""
+    return any(_has_long_loops(tree, task.names) for tree in task.body)
+
+
+def _has_long_loops(tree: ast.AST, names: Mapping[str, object]) -> bool:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.While) or (isinstance(node, ast.For) and not _is_short(node)):
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            called = names.get(node.func.id)
+            # A function of the user: one compiled by Numba is not looked into.
+            if numba_function(called) is not None or (
+                isinstance(called, Function) and _has_long_loops(called.tree, called.names)
+            ):
+                return True
+    return False
+
+
+def _is_short(loop: ast.For) -> bool:
+    """Whether the bounds are small constants, as in ``range(3)``."""
+    bounds = loop.iter.args if isinstance(loop.iter, ast.Call) else []
+    return bool(bounds) and all(
+        isinstance(bound, ast.Constant) and isinstance(bound.value, int) and bound.value <= _SHORT for bound in bounds
+    )
+
+
+def _name_of(count: ast.expr) -> str:
+    assert isinstance(count, ast.Name), "a count that the host knows is a host value"
+    return count.id
+
+
+def entry_of(program: Program) -> str:
+    """The name of the kernel that is the whole program."""
+    return f"{program.name}_block"

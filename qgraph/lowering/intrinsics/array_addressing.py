@@ -1,0 +1,117 @@
+"""Where the elements of arrays are, on CUDA: an integer for each axis, and no more code than that takes.
+
+Those of several dimensions are found with numbers of 32 bits: those of 64 take two instructions each. So an array must have
+fewer than ``language.SHORT_LIMIT`` elements; kernels for larger ones are compiled as ``far``, and find them as Numba does.
+Numba's own code serves slices as well, and takes arrays apart through memory. On one axis NVVM makes the same of it, but both
+take longer.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from qgraph.lowering.intrinsics.number_llvm import Emitter, types
+from qgraph.lowering.intrinsics.number_typing import Emitted
+
+if TYPE_CHECKING:
+    _Context = Any
+else:
+    _Context = object
+
+_SHORT = ir.IntType(32)
+
+
+class Places(_Context):
+    """Mixin of a Numba target context. ``far`` is to be set when a compilation begins."""
+
+    far = False
+
+    def get_function(self, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
+        """Numba's hook: the code of a call, or of a subscript."""
+        emit = _SUBSCRIPTS.get(getattr(fn, "typing_key", None))
+        if emit is not None and _is_element(sig, self.far):
+            return Emitted(self, emit, sig)
+        return super().get_function(fn, sig, _firstcall)
+
+
+def _is_element(sig: Any, far: bool) -> bool:
+    """Whether a subscript has an integer for each axis, and the axes lie one after the other in memory."""
+    array, index, *_ = sig.args
+    if not isinstance(array, types.Array) or array.layout not in ("C", "F"):
+        return False
+    if array.ndim == 1:
+        return isinstance(index, types.Integer)
+    return (
+        not far
+        and isinstance(index, types.BaseTuple)
+        and 1 < array.ndim == len(index.types)
+        and all(isinstance(item, types.Integer) for item in index.types)
+    )
+
+
+def _read(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    array = sig.args[0]
+    return context.unpack_value(builder, array.dtype, _element(context, builder, sig, args), align=_alignment(array))
+
+
+def _write(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    array, _, given = sig.args
+    value = context.cast(builder, args[2], given, array.dtype)
+    context.pack_value(builder, array.dtype, value, _element(context, builder, sig, args), align=_alignment(array))
+    return context.get_dummy_value()
+
+
+_SUBSCRIPTS: dict[object, Emitter] = {operator.getitem: _read, operator.setitem: _write}
+
+
+def _alignment(array: Any) -> int | None:
+    return None if array.aligned else 1
+
+
+def _element(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """The address of an element; negative indices count from the end."""
+    kind, index = sig.args[:2]
+    model = context.data_model_manager[kind]
+    data, shape = (builder.extract_value(args[0], model.get_field_position(name)) for name in ("data", "shape"))
+    extents = cgutils.unpack_tuple(builder, shape, kind.ndim)
+    if kind.ndim == 1:
+        return builder.gep(data, [_from_start(context, builder, index, args[1], extents[0])])
+    axes = []
+    for item, value, extent in zip(index.types, cgutils.unpack_tuple(builder, args[1], kind.ndim), extents, strict=True):
+        place = _from_start(context, builder, item, value, extent)
+        axes.append((builder.trunc(place, _SHORT), builder.trunc(extent, _SHORT)))
+    # The strides, which are the same for all elements of the array, and not sums of products that differ in each.
+    *outer, (offset, stride) = axes if kind.layout == "C" else reversed(axes)
+    if outer[1:]:
+        stride = _kept_short(builder, stride)
+    for place, extent in reversed(outer):
+        offset = builder.add(builder.mul(place, stride), offset)
+        stride = builder.mul(stride, extent)
+    # With its sign: LLVM then takes constants out of sums as parts of addresses.
+    return builder.gep(data, [builder.sext(offset, ir.IntType(64))])
+
+
+def _from_start(context: Any, builder: Any, item: Any, value: ir.Value, extent: ir.Value) -> ir.Value:
+    """An index as Numba's ``intp``, counted from the start of its axis."""
+    place = context.cast(builder, value, item, types.intp)
+    if not item.signed:
+        return place
+    # Before it is narrow: LLVM knows of most that they are not negative, and leaves this out.
+    negative = builder.icmp_signed("<", place, ir.Constant(place.type, 0))
+    return builder.select(negative, builder.add(place, extent), place)
+
+
+def _kept_short(builder: Any, value: ir.Value) -> ir.Value:
+    """The same number: its four bytes put in order, which NVVM does not see through.
+
+    Where it knows that factors are the lower halves of numbers of 64 bits, it multiplies those, and cuts the product.
+    """
+    name = "llvm.nvvm.prmt"
+    found = builder.module.globals.get(name)
+    permute = found or ir.Function(builder.module, ir.FunctionType(_SHORT, [_SHORT] * 3), name)
+    return builder.call(permute, [value, ir.Constant(_SHORT, 0), ir.Constant(_SHORT, 0x3210)])

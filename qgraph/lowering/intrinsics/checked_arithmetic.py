@@ -1,0 +1,74 @@
+"""Words that note a fault of arithmetic as code for Numba: ``language.power``, ``divisor``, ``shift_count`` and ``step``."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from qgraph.lowering.intrinsics.intrinsic import CodeWord
+from qgraph.lowering.intrinsics.number_llvm import is_signed, types
+from qgraph.lowering.intrinsics.number_typing import is_integral, plain
+
+# Where the address of the elements stands in Numba's record of an array.
+_DATA = 4
+
+
+def power_word() -> CodeWord:
+    """The Numba type of ``language.power``."""
+    # By the types of base and exponent, what computes the power.
+    operators: dict[tuple[Any, ...], Any] = {}
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        base, exponent, *noting = args
+        word = context.resolve_value_type(operator.pow)
+        plainly = context.resolve_function_type(word, (base, exponent), {})
+        if plainly is None:
+            raise context.typing_error(f"no implementation of {plain(base)} ** {plain(exponent)}")
+        operators[plainly.args] = (word, plainly)
+        return context.make_signature(plainly.return_type, *plainly.args, *map(plain, noting))
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        kinds = tuple(sig.args[:2])
+        if all(map(is_integral, kinds)) and is_signed(kinds[1]):
+            negative = builder.icmp_signed("<", args[1], ir.Constant(args[1].type, 0))
+            _note_where(builder, negative, *args[2:])
+        word, plainly = operators[kinds]
+        return context.get_function(word, plainly)(builder, args[:2])
+
+    return CodeWord("power", typer, emit)
+
+
+def divisor_word(name: str) -> CodeWord:
+    """The Numba type of ``language.divisor`` and ``language.shift_count``, or of ``language.step``, which is an int64."""
+    is_step = name == "step"
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        kinds = [plain(argument) for argument in args]
+        if is_step and is_integral(kinds[0]):
+            kinds[0] = types.int64
+        return context.make_signature(kinds[0], *kinds)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        value, *noting = args
+        counts = name == "shift_count"
+        if is_integral(sig.args[0]) and not (counts and not is_signed(sig.args[0])):
+            symbol = "<" if counts else "=="
+            is_wrong = builder.icmp_signed(symbol, value, ir.Constant(value.type, 0))
+            _note_where(builder, is_wrong, *noting)
+            if is_step:
+                return builder.select(is_wrong, ir.Constant(value.type, 1 << 62), value)
+        return value
+
+    return CodeWord(name, typer, emit)
+
+
+def _note_where(builder: Any, wrong: ir.Value, noted: ir.Value, number: ir.Value, slots: ir.Value, failed: ir.Value) -> None:
+    with builder.if_then(wrong, likely=False):
+        builder.store(ir.Constant(ir.IntType(64), 1), builder.gep(builder.extract_value(slots, _DATA), [failed]))
+        # Threads that meet several faults at once leave the number of one of them: a word is written as a whole.
+        first = builder.extract_value(noted, _DATA)
+        with builder.if_then(builder.icmp_signed("==", builder.load(first), ir.Constant(number.type, 0))):
+            builder.store(number, first)

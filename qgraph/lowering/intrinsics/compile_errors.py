@@ -1,0 +1,232 @@
+"""Numba's failures as qgraph's: the user's line, and the one sentence that matters."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numba.core.errors import NumbaError, UnsupportedBytecodeError
+
+from qgraph.errors import KernelTypeError
+from qgraph.ir.program import Function
+from qgraph.source import Span
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_NO_MATCH = re.compile(r"No implementation of function (?P<type>.+?) found for signature:\s*>>> (?P<call>.+)")
+_INVALID = re.compile(r"Invalid use of (?P<type>.+?) with parameters (?P<args>\(.*\))")
+_TYPE_NAME = re.compile(r"(?:Bound)?Function\(<(?:built-in function|function|ufunc|class) '?(?P<name>[\w.]+)'?.*?>\)")
+_PLACE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+)|\bat (?P<at>\S+) \((?P<at_line>\d+)\)')
+# Numba makes functions of operations on whole arrays, and puts them on the first line of the file.
+_FIRST_LINE = re.compile(r'typing of intrinsic-call at .+ \(1\)\s+File ".+", line 1:')
+_UNTYPED = re.compile(r"Untyped global name '(?P<name>\w+)'")
+_LITERAL = re.compile(r"Literal\[\w+\]\((.*?)\)")
+_NUMBA = re.compile(r"[/\\](numba|numba_cuda|qgraph[/\\]lowering)[/\\]")
+# What is said of a function that Numba compiles from Python: its error is about code that the user has not written.
+_OWN = "Numba's own code for {} does not compile here"
+# How Numba's CUDA target says that something, often a function of its own, makes an array; that it has not got what its own
+# code uses; and how Numba speaks of a part of its own code.
+_NEW_ARRAY = ("Only accept returning of array passed into the function as argument", "NRT required but not enabled")
+_LACKING = ("<class 'numba.cuda.extending._Intrinsic'>", "Function(<intrinsic ")
+_OWN_CODE = re.compile(_OWN.format(".+"))
+_HINT = "check the types of the values on this line; kernels hold numbers, arrays and tuples"
+_HINT_OWN_CODE = "write it as a loop, or with numbers alone"
+_HINT_ARRAY = "take one element, a[0], or let a loop store one in each iteration; at kernel level x[:] = ... assigns them all"
+_HINT_ELEMENT = "take an element: a[0], or a[()] of an array without axes"
+_WITHOUT_AXES = re.compile(r"array\(\w+, 0d|^(?:float|complex)\(\) only support")
+# An array where a number belongs: assigned to an element, or to a name at kernel level.
+_ARRAY_STORED = re.compile(r"setitem\(array\(.*?\), .*, (?P<value>array\(.*?\))\)")
+_STORED = "is assigned to one element of an array"
+_ARRAY_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not array\(")
+_INTERNAL = "an internal error of the compiler, not of the kernel"
+_INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
+# Lines that say where Numba was, not what is wrong.
+_NOISE = (
+    "Failed in ",
+    "During:",
+    'File "',
+    "There are ",
+    "- Of which",
+    "- Resolution failure",
+    "Overload ",
+    "No match",
+    "Known signatures",
+    "raised from ",
+    "<source ",
+    "This is not usually a problem",
+    "To see Python/NumPy",
+    "For more information",
+    "* ",
+)
+
+
+@contextmanager
+def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator[None]:
+    """Turn what Numba raises into ``KernelTypeError`` at the user's line.
+
+    Where a compiler has met what it did not expect (an assertion, an operation without code), the message says that the
+    compiler is to blame. ``called`` is where the compilation collects the functions it meets; the error may lie in one of them.
+    """
+    refused: tuple[type[Exception], ...] = (NumbaError, UnsupportedBytecodeError)
+    try:
+        yield
+    except refused as error:
+        functions = _functions(function, called)
+        found = _unknown_global(error, functions) or sentence(error)
+        raise KernelTypeError(found, _span(error, functions), hint=_hint(found)) from error
+    except KeyError as error:
+        ufunc = error.args[0] if error.args else None
+        if not isinstance(ufunc, np.ufunc):
+            raise
+        raise KernelTypeError(
+            f"the array operation numpy.{ufunc.__name__} is used where a number is needed",
+            _span(error, _functions(function, called)),
+            hint=_HINT_ELEMENT,
+        ) from error
+    except (NotImplementedError, AssertionError) as error:
+        text = ": ".join(part for part in (type(error).__name__, str(error)) if part)
+        span = _span(error, _functions(function, called))
+        if str(error) == "float16":  # Numba's CPU target has the type, and no way to keep a value of it.
+            raise KernelTypeError("the CPU cannot compute with float16", span, hint="use np.float32") from error
+        raise KernelTypeError(f"{_INTERNAL}: {text}", span, hint=_INTERNAL_HINT) from error
+
+
+def place_of(error: BaseException, function: Function, called: Sequence[object]) -> Span:
+    """Where in ``function``, or in what it calls, an error lies."""
+    return _span(error, _functions(function, called))
+
+
+def _functions(function: Function, called: Sequence[object]) -> tuple[Function, ...]:
+    return (function, *(item for item in called if isinstance(item, Function)))
+
+
+def _hint(found: str) -> str:
+    if _WITHOUT_AXES.search(found):
+        return _HINT_ELEMENT
+    if _ARRAY_AS_SCALAR.search(found) or found.endswith(_STORED):
+        return _HINT_ARRAY
+    return _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
+
+
+def of_own_code(call: str, error: BaseException) -> str:
+    """The text of an error in what Numba compiles for a call, to which ``kernel_errors`` gives one sentence."""
+    return f"{_OWN.format(call)}\n{error}"
+
+
+def sentence(error: BaseException) -> str:
+    """The essential sentence of a Numba error."""
+    text = _COLOUR.sub("", str(error.args[0]) if error.args else "")
+    text = _LITERAL.sub(r"\1", text)
+    if any(words in text for words in _NEW_ARRAY):
+        return "what is called here makes a new array, which CUDA kernels cannot: write a loop instead"
+    own = _OWN_CODE.search(text)
+    if own:
+        return own[0]
+    if any(words in text for words in _LACKING):
+        return "Numba has no code for a part of this line with the types of its values"
+    inner = re.findall(r"(?:TypingError|NumbaError|LoweringError|NumbaValueError|NumbaTypeError): (.+)", text)
+    match = _NO_MATCH.search(text)
+    if inner:
+        return str(inner[-1]).strip()
+    if match:
+        call = _call(match["type"], match["call"])
+        stored = _ARRAY_STORED.fullmatch(call)
+        return f"{stored['value']} {_STORED}" if stored else f"no implementation of {call} for these types"
+    match = _INVALID.search(text)
+    if match:
+        return f"{_name(match['type'])} cannot be called with {match['args']}"
+    lines = (line.strip() for line in text.splitlines())
+    useful = [line for line in lines if line and not line.startswith(_NOISE)]
+    return useful[0] if useful else f"Numba cannot compile this ({type(error).__name__})"
+
+
+def _unknown_global(error: BaseException, functions: Sequence[Function]) -> str | None:
+    """What to say of a function that Numba has not got: its own name, not the one that generated code has for it."""
+    text = _COLOUR.sub("", str(error))
+    match = _UNTYPED.search(text)
+    if match is None or _OWN_CODE.search(text):
+        return None
+    for function in functions:
+        value = function.names.get(match["name"])
+        if value is not None:
+            name = getattr(value, "__name__", type(value).__name__)
+            module = getattr(value, "__module__", None)
+            return f"Numba has no {f'{module}.{name}' if module else name}"
+    return None
+
+
+def _name(type_text: str) -> str:
+    match = _TYPE_NAME.search(type_text)
+    # Operators have the names of Python's functions, of which those that are keywords end with an underscore.
+    return match["name"].rstrip("_") if match else type_text
+
+
+def _call(type_text: str, call: str) -> str:
+    name = _name(type_text)
+    arguments = call[call.index("(") :] if "(" in call else ""
+    return f"{name}{arguments.strip()}"
+
+
+def _span(error: BaseException, functions: Sequence[Function]) -> Span:
+    """The innermost place in the user's source that Numba names, as a statement of the function it lies in."""
+    for file, line in _places(error):
+        # The first function is the outermost one, whose lines may be generated: the others know better.
+        for function in (*functions[1:], functions[0]):
+            tree = function.tree
+            if _same_file(file, function.file) and tree.lineno <= line <= _last_line(tree):
+                return _statement_span(tree, function.file, line)
+        if not _NUMBA.search(file):
+            return _line_span(os.path.abspath(file), line)
+    tree = functions[0].tree
+    return Span.of(tree.body[0] if tree.body else tree, functions[0].file)
+
+
+def _last_line(tree: ast.FunctionDef) -> int:
+    """The last line of a function. Generated ones have the position of a loop's header, and a body that goes on below it."""
+    return max(node.end_lineno or node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt))
+
+
+def _line_span(file: str, line: int) -> Span:
+    """A whole line without its indentation."""
+    text = linecache.getline(file, line).rstrip()
+    return Span(file, line, len(text) - len(text.lstrip()), line, max(1, len(text.encode())))
+
+
+def _places(error: BaseException) -> Iterator[tuple[str, int]]:
+    for match in _PLACE.finditer(_FIRST_LINE.sub("", _COLOUR.sub("", str(error)))):
+        file, line = (match["file"], match["line"]) if match["file"] else (match["at"], match["at_line"])
+        yield file, int(line)
+    place = getattr(error, "loc", None)
+    if place is not None:
+        yield place.filename, place.line
+
+
+def _same_file(left: str, right: str) -> bool:
+    # Numba shortens names to the working directory.
+    return left == right or os.path.abspath(left) == os.path.abspath(right)
+
+
+def _statement_span(tree: ast.FunctionDef, file: str, line: int) -> Span:
+    """The innermost statement that starts on ``line``, else the smallest one that covers it."""
+    best: ast.stmt | None = None
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.stmt) or node is tree:
+            continue
+        if not node.lineno <= line <= (node.end_lineno or node.lineno):
+            continue
+        if best is None or _height(node) <= _height(best):
+            best = node
+    if best is None:
+        return _line_span(file, line)
+    if getattr(best, "body", None) and best.lineno == line:  # a compound statement: its first line
+        column = getattr(best, "col_offset", 0)
+        return Span(file, line, column, line, column + 1)
+    return Span.of(best, file)
+
+
+def _height(node: ast.AST) -> int:
+    return (getattr(node, "end_lineno", 0) or 0) - int(getattr(node, "lineno", 0))

@@ -1,0 +1,44 @@
+"""``range(start, stop, step)`` whose length has 64 bits: Numba's own has none of what is longer than 2**63 - 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+from numba.core.datamodel import default_manager, models
+
+from qgraph.lowering.intrinsics.number_llvm import trip_count, types
+
+_RangeType: Any = types.RangeType
+
+
+class LongRange(_RangeType):
+    """The Numba type of such a range; its iterator is Numba's."""
+
+    def __init__(self) -> None:
+        super().__init__(types.int64)
+        self.name = "long_range"
+
+
+LONG_RANGE = LongRange()
+default_manager.register(LongRange, models.RangeModel)
+
+
+def long_range(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """The emitter of the range, from its three numbers."""
+    state = cgutils.create_struct_proxy(sig.return_type)(context, builder)
+    state.start, state.stop, state.step = args
+    return state._getvalue()
+
+
+def iterator_of(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """The emitter of its iterator."""
+    state = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0])
+    iterator = cgutils.create_struct_proxy(sig.return_type)(context, builder)
+    count = trip_count(context, builder, sig, (state.start, state.stop, state.step))
+    iterator.iter = cgutils.alloca_once_value(builder, state.start)
+    iterator.stop, iterator.step = state.stop, state.step
+    iterator.count = cgutils.alloca_once_value(builder, count)
+    return iterator._getvalue()

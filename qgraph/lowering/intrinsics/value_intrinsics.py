@@ -1,0 +1,160 @@
+"""Words of qgraph.language that give a value, as code for Numba: conversions, bounds, neutral elements, a thread's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from llvmlite import ir
+from numba.core import cgutils
+from numba.np.arrayobj import populate_array
+
+from qgraph import language
+from qgraph.lowering.intrinsics.ambiguous_integers import narrow
+from qgraph.lowering.intrinsics.intrinsic import CodeWord, check_scalar
+from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
+from qgraph.lowering.intrinsics.number_llvm import types
+from qgraph.lowering.intrinsics.number_typing import plain
+from qgraph.lowering.intrinsics.rounded_floats import Rounded, refusal
+
+
+def cast_word(dtype: Any, keeps: str = "") -> CodeWord:
+    """The Numba type of a ``program.Cast`` to the Numba number ``dtype``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        (item,) = args
+        check_scalar(context, item)
+        if isinstance(item, Rounded) and isinstance(dtype, types.Integer):
+            raise context.typing_error(refusal("an integer is made of"))
+        if keeps:
+            check_kept(context, item, dtype, keeps)
+        return context.make_signature(dtype, plain(item))
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        if keeps:
+            return nearest(context, builder, sig.args[0], dtype, args[0], keeps)
+        return context.cast(builder, args[0], sig.args[0], sig.return_type)
+
+    return CodeWord(f"as_{dtype}", typer, emit)
+
+
+def match_word() -> CodeWord:
+    """The Numba type of ``language.match_subject``: an integer as it is, a typing error for anything else."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        (item,) = args
+        if not isinstance(plain(item), types.Integer | types.Boolean):
+            raise context.typing_error(f"match on {plain(item)}: kernels match integers")
+        return context.make_signature(types.int64, plain(item))
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        return context.cast(builder, args[0], sig.args[0], sig.return_type)
+
+    return CodeWord("match_subject", typer, emit)
+
+
+def division_word(name: str) -> CodeWord:
+    """The Numba type of ``language.quotient`` or ``language.remainder``: unsigned."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(types.intp, types.intp, types.intp)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        return (builder.udiv if name == "quotient" else builder.urem)(*args)
+
+    return CodeWord(name, typer, emit)
+
+
+def short_word() -> CodeWord:
+    """The Numba type of ``language.short``: no code that is left, once LLVM knows that the higher bits are zero."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(types.intp, types.intp)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        return builder.zext(builder.trunc(args[0], ir.IntType(32)), args[0].type)
+
+    return CodeWord("short", typer, emit)
+
+
+def bound_word(*, assume: bool) -> CodeWord:
+    """The Numba type of ``language.at_least``: no code; with ``assume`` an assumption that LLVM may use."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        value = plain(args[0])
+        return context.make_signature(value, value, types.intp)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        value, bound = args
+        if assume and sig.args[0] == types.intp:
+            function = builder.module.declare_intrinsic("llvm.assume", (), ir.FunctionType(ir.VoidType(), [ir.IntType(1)]))
+            builder.call(function, [builder.icmp_signed(">=", value, bound)])
+            # Unsigned: in this form LLVM sees at once that the highest bits are zero.
+            builder.call(function, [builder.icmp_unsigned("<", value, ir.Constant(value.type, language.INDEX_LIMIT))])
+        return value
+
+    return CodeWord("at_least", typer, emit)
+
+
+def empty_word(name: Literal["empty_sum", "empty_product"]) -> CodeWord:
+    """The Numba type of ``language.empty_sum`` or ``language.empty_product``."""
+    number = -0.0 if name == "empty_sum" else 1.0
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        check_scalar(context, args[0])
+        if isinstance(args[0], types.IntegerLiteral):
+            # A literal, too: it takes the type of what it is combined with.
+            return context.make_signature(types.literal(int(number)), args[0])
+        value = plain(args[0])
+        return context.make_signature(value, value)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        kind = plain(sig.return_type)
+        if isinstance(kind, types.Complex):
+            result = context.make_complex(builder, kind)
+            result.real = context.get_constant(kind.underlying_float, number)
+            # As CPython negates 0j; a product starts at 1 + 0j.
+            result.imag = context.get_constant(kind.underlying_float, -0.0 if number == 0 else 0.0)
+            return result._getvalue()
+        if isinstance(kind, types.Float) and kind.bitwidth > 16:
+            return context.get_constant(kind, number)
+        half = isinstance(kind, types.Float)
+        wide = context.get_constant(types.float32, number) if half else context.get_constant(types.int64, int(number))
+        return context.cast(builder, wide, types.float32 if half else types.int64, kind)
+
+    return CodeWord(name, typer, emit)
+
+
+def accumulated_word() -> CodeWord:
+    """The Numba type of ``language.accumulated``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(narrow(args[0]), narrow(args[0]))
+
+    return CodeWord("accumulated", typer, lambda _context, _builder, _sig, args: args[0])
+
+
+def stack_word() -> CodeWord:
+    """The Numba type of ``language.stack_array``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        like, most = args
+        return context.make_signature(types.Array(like.dtype, 1, "C"), like, most)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        like = context.make_array(sig.args[0])(context, builder, args[0])
+        made = context.make_array(sig.return_type)(context, builder)
+        kind = context.get_data_type(sig.return_type.dtype)
+        memory = cgutils.alloca_once(builder, ir.ArrayType(kind, sig.args[1].literal_value))
+        size = context.get_constant(types.intp, context.get_abi_sizeof(kind))
+        populate_array(
+            made,
+            data=builder.bitcast(memory, kind.as_pointer()),
+            shape=like.shape,
+            strides=cgutils.pack_array(builder, [size]),
+            itemsize=size,
+            meminfo=None,
+        )
+        return made._getvalue()
+
+    return CodeWord("stack_array", typer, emit)

@@ -1,0 +1,505 @@
+"""A whole kernel as one compiled CPU function, by Numba with qgraph's number rules.
+
+Serial code and control flow are one function; each parallel loop is a function of a chunk number, run on Numba's threads.
+Everything a kernel needs is compiled into one library, optimised and turned into machine code once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import RLock
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, compiler
+from numba.core import ir as numba_ir
+from numba.core.codegen import JITCPUCodegen
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import AnalysisPass, register_pass
+from numba.core.cpu import CPUContext
+from numba.core.errors import TypingError
+from numba.core.target_extension import target_override
+from numba.core.typed_passes import NopythonTypeInference
+from numba.core.typing import Context, signature
+from numba.np.numpy_support import from_dtype
+
+from qgraph import forks, language
+from qgraph.ir.program import Cast, Function, ParallelFunction, SeparateFunction
+from qgraph.lowering.cache.structural_key import meaning
+from qgraph.lowering.intrinsics.atomics import atomic_word
+from qgraph.lowering.intrinsics.builtin_table import MEANINGS
+from qgraph.lowering.intrinsics.checked_arithmetic import divisor_word, power_word
+from qgraph.lowering.intrinsics.compile_errors import kernel_errors
+from qgraph.lowering.intrinsics.graph_intrinsics import condition_word, host_word
+from qgraph.lowering.intrinsics.intrinsic import CodeWord, check_scalar
+from qgraph.lowering.intrinsics.number_llvm import types
+from qgraph.lowering.intrinsics.number_typing import NumberTarget, NumberTyping, Session, plain, python_function
+from qgraph.lowering.intrinsics.value_intrinsics import bound_word, cast_word, division_word, match_word, stack_word
+from qgraph.lowering.numba_backend.cpu_call_wrapper import Wrapper, start_threads
+from qgraph.lowering.numba_backend.dead_zero_fills import Library
+
+_I8 = ir.IntType(8)
+_I32 = ir.IntType(32)
+_I64 = ir.IntType(64)
+_BYTES = _I8.as_pointer()
+
+# Kernels whose machine code a process keeps for others that mean the same.
+MAX_LATELY = 64
+
+
+class _Typing(NumberTyping, Context):
+    """Numba's CPU typing with qgraph's number rules."""
+
+    meanings = MEANINGS
+    typing_error = TypingError
+    make_signature = staticmethod(signature)
+    special: Mapping[int, Any]
+    target: Any
+
+    def compile_function(self, function: Any, args: tuple[Any, ...], key: Callable[[Any], object]) -> Any:
+        """Compile into the session's library; returns the result type."""
+        assert self.session is not None
+        compiled = _compile(self, function, args, None, noalias=function in self.session.disjoint)
+        if function in self.session.separate:
+            self.session.never_inlined.add(compiled.fndesc.llvm_func_name)
+        result = compiled.signature.return_type
+        name = key(signature(result, *args))
+        self.session.descriptors[name] = compiled.fndesc
+        self.target.insert_user_function(name, compiled.fndesc, [])
+        return result
+
+    def special_word(self, value: Any) -> Any:
+        """The type of an atomic, of ``set_condition``, of a conversion, or of a parallel or separate function."""
+        if isinstance(value, ParallelFunction):
+            assert self.session is not None
+            if value.disjoint:
+                self.session.disjoint.add(self.function_word(value.function).function)
+            return self.session.words.setdefault(id(value), _parallel_word(value))
+        if isinstance(value, SeparateFunction):
+            assert self.session is not None
+            word = self.function_word(value.function)
+            self.session.separate.add(word.function)
+            return word
+        if isinstance(value, Recorder):
+            assert self.session is not None
+            return self.session.words.setdefault(id(value), _recorder_word(value))
+        if isinstance(value, Cast):
+            return self._words.setdefault(id(value), cast_word(dtype_type(value.dtype), value.keeps))
+        return self.special.get(id(value))
+
+
+class _Target(NumberTarget, CPUContext):
+    """Numba's CPU target that finds the code of qgraph's words."""
+
+    libdevice = False
+    make_signature = staticmethod(signature)
+
+    def compile_subroutine(
+        self, _builder: Any, impl: Any, sig: Any, locals: Any = None, flags: Any = None, caching: bool = True
+    ) -> Any:
+        """Numba's hook: Python functions in its own implementations go into the same library as everything else."""
+        del locals, flags  # as Numba's default: those of the session
+        typing = self.typing_context
+        subroutines = typing.session.subroutines
+        key = (impl.__code__, sig) if caching and not impl.__closure__ else object()
+        if key not in subroutines:
+            subroutines[key] = _compile(typing, impl, sig.args, sig.return_type)
+        return subroutines[key]
+
+    def create_cpython_wrapper(self, library: Any, fndesc: Any, env: Any, call_helper: Any, release_gil: bool = False) -> None:
+        """Numba's hook, for what Python calls."""
+        module = self.create_module("wrapper")
+        kind = self.call_conv.get_function_type(fndesc.restype, fndesc.argtypes)
+        function = ir.Function(module, kind, fndesc.llvm_func_name)
+        # The arguments are alive until it returns, so that nobody need count them.
+        target, watched = self.subtarget(enable_nrt=False), self.typing_context.session.watched
+        Wrapper(target, module, function, fndesc, env, call_helper, release_gil, watched=watched).build()
+        library.add_ir_module(module)
+
+    def get_executable(self, library: Any, fndesc: Any, env: Any) -> Any:
+        """Numba's hook, before machine code is made: what only this library calls need not exist by itself."""
+        apart = self.typing_context.session.never_inlined
+        visible = (fndesc.llvm_func_name, fndesc.llvm_cpython_wrapper_name)
+        for function in library._final_module.functions:
+            if not function.is_declaration and function.name not in visible:
+                function.linkage = "internal"
+            if function.name in apart:
+                function.add_function_attribute("noinline")
+        return super().get_executable(library, fndesc, env)
+
+    def atomic_float_add(self, builder: Any, pointer: Any, value: Any) -> Any:
+        """``*pointer += value`` as one step; returns the old value."""
+        return builder.atomic_rmw("fadd", pointer, value, "monotonic")
+
+
+@dataclass(slots=True)
+class _Compilers:
+    """The one typing and target context of each F in this process; they are expensive to make."""
+
+    lock: RLock = field(default_factory=forks.rlock)
+    by_float: dict[str, _Typing] = field(default_factory=dict)
+    # What was compiled lately, by meaning, with the function that keeps the meaning's objects alive.
+    lately: OrderedDict[object, tuple[Callable[..., Any], Function]] = field(default_factory=OrderedDict)
+
+    def get(self, float_type: str) -> _Typing:
+        forks.FORKS.refuse_to_compile()
+        with self.lock:
+            if float_type not in self.by_float:
+                self.by_float[float_type] = _make_typing(float_type)
+            return self.by_float[float_type]
+
+
+_COMPILERS = _Compilers()
+
+
+def _make_typing(float_type: str) -> _Typing:
+    typing = _Typing()
+    typing.float_type = getattr(types, float_type)
+    typing._words = {}
+    special: dict[int, Any] = {id(function): atomic_word(function) for function in language.ATOMICS}
+    special[id(language.set_condition)] = condition_word()
+    special[id(language.call_host)] = host_word()
+    special[id(language.match_subject)] = match_word()
+    special[id(language.at_least)] = bound_word(assume=True)
+    special[id(language.quotient)] = division_word("quotient")
+    special[id(language.remainder)] = division_word("remainder")
+    special[id(language.power)] = power_word()
+    special[id(language.divisor)] = divisor_word("divisor")
+    special[id(language.step)] = divisor_word("step")
+    special[id(language.shift_count)] = divisor_word("shift_count")
+    special[id(language.stack_array)] = stack_word()
+    typing.special = special
+    typing.target = _Target(typing, "cpu")
+    typing.refresh()
+    typing.target.refresh()
+    return typing
+
+
+# --- typing -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorder:
+    """A function of code that is only typed: tells the type of its operand to ``note``, which answers with its own type."""
+
+    note: Callable[[Any], Any]
+
+
+def _recorder_word(recorder: Recorder) -> CodeWord:
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        (item,) = args
+        check_scalar(context, item)
+        return signature(recorder.note(plain(item)), plain(item))
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        raise AssertionError("code with a recorder is only typed")
+
+    return CodeWord("scalar", typer, emit)
+
+
+def dtype_type(dtype: str) -> Any:
+    """The Numba type of a NumPy dtype name."""
+    return from_dtype(np.dtype(dtype))
+
+
+def literal_type(value: bool | float, float_type: str) -> Any:
+    """The Numba type of a Python number: a float takes F."""
+    kinds = {bool: types.boolean, int: types.int64, float: getattr(types, float_type)}
+    return kinds[type(value)]
+
+
+def index_tuple_type(count: int) -> Any:
+    """The Numba type of the tuple of loop variables."""
+    return types.UniTuple(types.int64, count)
+
+
+class _Typer(compiler.CompilerBase):
+    """Numba's pipeline up to the types of all variables."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Numba's hook."""
+        manager = compiler.DefaultPassBuilder.define_untyped_pipeline(self.state)
+        manager.add_pass(NopythonTypeInference, "types")
+        manager.add_pass(_Typed, "done")
+        manager.finalize()
+        return [manager]
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _Typed(AnalysisPass):
+    """The end of the pipeline: Numba wants some result."""
+
+    _name = "qgraph_typed"
+
+    def __init__(self) -> None:
+        AnalysisPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Numba's hook."""
+        state["cr"] = compiler.compile_result(
+            typing_context=state.typingctx,
+            target_context=state.targetctx,
+            # As a whole compilation has it, as far as ``expressions`` looks.
+            type_annotation=SimpleNamespace(
+                filename=state.func_ir.loc.filename, blocks=state.func_ir.blocks, typemap=state.typemap
+            ),
+        )
+        return False
+
+
+def infer(function: Function, argument_types: Sequence[Any], *, float_type: str) -> None:
+    """Type ``function`` and what it calls, for the sake of the recorders in it.
+
+    Raises:
+        KernelTypeError: Numba cannot type it.
+    """
+    _typed(function, argument_types, float_type)
+
+
+def expressions(function: Function, argument_types: Sequence[Any], *, float_type: str) -> Iterator[tuple[str, int, Any]]:
+    """File, line and type of everything that ``function``, and what it calls, computes.
+
+    Raises:
+        KernelTypeError: Numba cannot type it.
+    """
+    for annotation in _typed(function, argument_types, float_type):
+        for statement in (each for block in annotation.blocks.values() for each in block.body):
+            if isinstance(statement, numba_ir.Assign) and isinstance(statement.value, numba_ir.Expr):
+                yield annotation.filename, statement.loc.line, annotation.typemap[statement.target.name]
+
+
+def _typed(function: Function, argument_types: Sequence[Any], float_type: str) -> list[Any]:
+    """Numba's annotations of ``function`` and of what it calls."""
+    typing = _COMPILERS.get(float_type)
+    session = Session(library=None, flags=_flags(fastmath=False))
+    with kernel_errors(function, session.owners), global_compiler_lock, target_override("cpu"):
+        session.library = typing.target.codegen().create_library(function.name)
+        typing.session = session
+        try:
+            whole = compiler.compile_extra(
+                typing,
+                typing.target,
+                python_function(function),
+                tuple(argument_types),
+                None,
+                session.flags,
+                {},
+                library=session.library,
+                pipeline_class=_Typer,
+            )
+        finally:
+            typing.target.forget(session)
+            typing.session = None
+    return [each.type_annotation for each in (whole, *session.compiled)]
+
+
+# --- compiling --------------------------------------------------------------------------------------------------------
+
+
+def compile_control(
+    control: Function,
+    argument_types: Sequence[Any],
+    *,
+    watched: int,
+    float_type: str,
+    fastmath: bool,
+) -> Callable[..., bool]:
+    """Compile a kernel's control function, with all it calls, to one callable that releases the GIL: ``cpu_calls.Wrapper``.
+
+    Functions of one meaning are compiled once: those of a notebook's cell that runs again, or of a factory.
+
+    Args:
+        control: calls ``Function``s directly, and ``ParallelFunction``s as ``f(chunks, *args)``.
+        argument_types: Numba types, from ``numba_types.numba_type``; the callable takes exactly these, and an address.
+        watched: how many of the arguments, the first ones, have the arrays that the words at the address are about.
+        float_type: F of the number rules, "float32" or "float64".
+        fastmath: let LLVM reassociate and ignore nan.
+
+    Raises:
+        KernelTypeError: Numba cannot compile it.
+    """
+    typing = _COMPILERS.get(float_type)
+    start_threads()
+    with global_compiler_lock:
+        key = meaning(control), tuple(argument_types), watched, float_type, fastmath
+        if key not in _COMPILERS.lately:
+            _COMPILERS.lately[key] = _compile_control(typing, control, argument_types, watched, fastmath), control
+        _COMPILERS.lately.move_to_end(key)
+        if len(_COMPILERS.lately) > MAX_LATELY:
+            _COMPILERS.lately.popitem(last=False)
+        return _COMPILERS.lately[key][0]
+
+
+def forget() -> None:
+    """Let go of what was compiled lately."""
+    with global_compiler_lock:
+        _COMPILERS.lately.clear()
+
+
+def _compile_control(
+    typing: _Typing, control: Function, argument_types: Sequence[Any], watched: int, fastmath: bool
+) -> Callable[..., bool]:
+    session = Session(library=None, flags=_flags(fastmath), watched=watched)
+    with kernel_errors(control, session.owners), global_compiler_lock, target_override("cpu"):
+        # An engine gives nothing of its memory back before it goes, so each kernel has one of its own.
+        typing.target._internal_codegen = JITCPUCodegen(control.name)
+        session.library = library = Library(typing.target.codegen(), control.name)
+        library.enable_object_caching()
+        typing.session = session
+        try:
+            compiled = _compile(typing, python_function(control), tuple(argument_types), None, entry=True)
+            _set_environments(typing.target, session)
+        finally:
+            typing.target.forget(session)
+            typing.session = None
+        call: Callable[..., bool] = compiled.entry_point
+        return call
+
+
+def _flags(fastmath: bool) -> Any:
+    flags = compiler.Flags()
+    flags.error_model = "numpy"
+    flags.nrt = True
+    flags.no_cfunc_wrapper = True
+    flags.enable_looplift = False
+    flags.enable_pyobject = False
+    flags.force_pyobject = False
+    flags.fastmath = fastmath
+    return flags
+
+
+def _compile(
+    typing: _Typing, function: Any, args: tuple[Any, ...], result: Any, *, entry: bool = False, noalias: bool = False
+) -> Any:
+    session = typing.session
+    assert session is not None
+    flags = session.flags.copy()
+    # Only the entry is finished to machine code; the rest are parts of its library.
+    flags.no_compile = not entry
+    flags.no_cpython_wrapper = not entry
+    flags.release_gil = entry
+    flags.noalias = noalias
+    compiled = compiler.compile_internal(typing, typing.target, session.library, function, args, result, flags, {})
+    session.compiled.append(compiled)
+    return compiled
+
+
+def _set_environments(target: Any, session: Session) -> None:
+    """Give each function the Python objects that it refers to, as ``print`` does. Numba does it for the entry only."""
+    library = session.library
+    present = {variable.name for variable in library._final_module.global_variables}
+    for compiled in session.compiled:
+        name = target.get_env_name(compiled.fndesc)
+        if name in present:
+            library.codegen.set_env(name, compiled.environment)
+    # The machine code keeps plain pointers; the entry point owns the library.
+    library.environments = [compiled.environment for compiled in session.compiled]
+
+
+# --- parallel calls ---------------------------------------------------------------------------------------------------
+
+
+def _parallel_word(parallel: ParallelFunction) -> CodeWord:
+    """The Numba type of a ``ParallelFunction``: ``f(chunks, *args)``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        operands = tuple(plain(arg) for arg in args[1:])
+        function = context.function_word(parallel.function)
+        context.resolve_function_type(function, (types.intp, *operands), {})
+        return signature(types.none, types.intp, *operands)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        function = context.typing_context.function_word(parallel.function)
+        callee = signature(types.none, types.intp, *sig.args[1:])
+        _emit_parallel(context, builder, _Callee(context, function, callee), args)
+        return context.get_dummy_value()
+
+    return CodeWord(parallel.function.name, typer, emit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Callee:
+    """The compiled function of a chunk."""
+
+    context: Any
+    function: Any
+    signature: Any
+
+    def call(self, builder: Any, args: Sequence[ir.Value]) -> None:
+        """Call it where a failure can propagate: on the calling thread."""
+        self.context.get_function(self.function, self.signature)(builder, tuple(args))
+
+    def descriptor(self) -> Any:
+        """What ``call_internal`` needs to know of it."""
+        return self.context.typing_context.session.descriptors[self.function.get_impl_key(self.signature)]
+
+
+def _emit_parallel(context: Any, builder: Any, callee: _Callee, args: Sequence[ir.Value]) -> None:
+    chunks, operands = args[0], args[1:]
+    one = ir.Constant(_I64, 1)
+    with builder.if_else(builder.icmp_signed("<=", chunks, one)) as (inline, spread):
+        with inline, builder.if_then(builder.icmp_signed("==", chunks, one)):
+            callee.call(builder, (ir.Constant(_I64, 0), *operands))
+        with spread:
+            _emit_spread(context, builder, callee, chunks, operands)
+
+
+def _emit_spread(context: Any, builder: Any, callee: _Callee, chunks: ir.Value, operands: Sequence[ir.Value]) -> None:
+    """Call ``numba_parallel_for`` over the chunk numbers; where its threads were left behind, do them all here, in order."""
+    packed_type = ir.LiteralStructType([*(value.type for value in operands), _I32])
+    packed = ir.Constant(packed_type, ir.Undefined)
+    for index, value in enumerate((*operands, ir.Constant(_I32, 0))):
+        packed = builder.insert_value(packed, value, index)
+    # Slots of the entry block: a device loop comes here a million times, and the stack must not grow.
+    data = cgutils.alloca_once_value(builder, packed)
+    builder.store(packed, data)
+    # The scheduler only adds step * chunk to the base pointer: from null, the pointer is the chunk's number.
+    bases = _slot(builder, ir.Constant(_BYTES, None))
+    counts = _slot(builder, chunks)
+    steps = _slot(builder, ir.Constant(_I64, 1))
+    worker = _worker(context, builder.module, callee, packed_type)
+    alone = builder.load(builder.inttoptr(ir.Constant(_I64, ctypes.addressof(forks.FORKS.alone)), _I64.as_pointer()))
+    given = [bases, counts, steps, builder.bitcast(data, _BYTES)]
+    with builder.if_else(cgutils.is_null(builder, alone), likely=True) as (on_threads, here):
+        with on_threads:
+            get_threads = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_I64, []), "get_num_threads")
+            threads = builder.trunc(builder.call(get_threads, []), _I32)
+            arguments = [builder.bitcast(worker, _BYTES), *given, ir.Constant(_I64, 1), ir.Constant(_I64, 1), threads]
+            function_type = ir.FunctionType(ir.VoidType(), [value.type for value in arguments])
+            builder.call(cgutils.get_or_insert_function(builder.module, function_type, "numba_parallel_for"), arguments)
+        with here:
+            builder.call(worker, given)
+    failed = builder.load(cgutils.gep_inbounds(builder, data, 0, len(operands)))
+    with builder.if_then(builder.icmp_unsigned("!=", failed, ir.Constant(_I32, 0)), likely=False):
+        context.call_conv.return_user_exc(builder, RuntimeError, ("an iteration of a parallel loop failed",))
+
+
+def _slot(builder: Any, value: ir.Value) -> ir.Value:
+    slot = cgutils.alloca_once(builder, value.type)
+    builder.store(value, slot)
+    return slot
+
+
+def _worker(context: Any, module: Any, callee: _Callee, packed_type: Any) -> ir.Function:
+    """What a thread runs: the chunk function for each number from the "pointer" on."""
+    size = _I64.as_pointer()
+    worker_type = ir.FunctionType(ir.VoidType(), [_BYTES.as_pointer(), size, size, _BYTES])
+    worker = ir.Function(module, worker_type, module.get_unique_name("qgraph_worker"))
+    worker.linkage = "internal"
+    builder = ir.IRBuilder(worker.append_basic_block("entry"))
+    data = builder.bitcast(worker.args[3], packed_type.as_pointer())
+    packed = builder.load(data)
+    operands = [builder.extract_value(packed, index) for index in range(len(packed_type) - 1)]
+    first = builder.ptrtoint(builder.load(worker.args[0]), _I64)
+    with cgutils.for_range(builder, builder.load(worker.args[1])) as loop:
+        chunk = builder.add(first, loop.index)
+        status, _ = context.call_internal_no_propagate(builder, callee.descriptor(), callee.signature, [chunk, *operands])
+        with builder.if_then(status.is_error, likely=False):
+            builder.store(ir.Constant(_I32, 1), cgutils.gep_inbounds(builder, data, 0, len(packed_type) - 1))
+    builder.ret_void()
+    return worker

@@ -1,0 +1,198 @@
+"""How Python calls a kernel's compiled code: at which arrays it looks first, and on which threads it runs.
+
+Numba's own wrapper takes a reference for each array, and its dispatcher finds the type of each argument; both take as long as a
+short loop. Here Python holds the arguments until the call returns, and what a call like the last one must have is known.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+from numba.core.callwrapper import PyCallWrapper
+
+from qgraph import forks
+from qgraph.errors import BackendError
+from qgraph.lowering.intrinsics.number_llvm import types
+
+_I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_BYTES, _WORDS = _I8.as_pointer(), _I64.as_pointer()
+
+# An array object in memory, up to its flags. Every extension module that was compiled for NumPy reads it so.
+_HEAD = object.__basicsize__ - np.dtype(np.intp).itemsize
+_ARRAY = ir.LiteralStructType([ir.ArrayType(_I8, _HEAD), _BYTES, _BYTES, _I32, _WORDS, _WORDS, _BYTES, _BYTES, _I32])
+_CLASS, _DATA, _NDIM, _SHAPE, _STRIDES, _DTYPE, _FLAGS = 1, 2, 3, 4, 5, 7, 8
+# NumPy's flags of what is aligned and writeable. What is contiguous shape and strides tell.
+_LOOKED_AT = 0x100 | 0x400
+
+
+# --- looking at arrays ------------------------------------------------------------------------------------------------
+
+
+def places_of(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.dtype[Any]]]:
+    """Words that say which arrays a call takes: dtype, flags, address, shape and strides of each; ``Wrapper`` compares them.
+
+    And the dtypes, to be held as long as the words: no other one may take their place.
+    """
+    dtypes = [array.dtype for array in arrays]
+    words = [
+        word
+        for array, dtype in zip(arrays, dtypes, strict=True)
+        for word in (id(dtype), array.flags.num & _LOOKED_AT, array.ctypes.data, *array.shape, *array.strides)
+    ]
+    return np.array(words, np.int64), dtypes
+
+
+class Wrapper(PyCallWrapper):
+    """What Python calls, with the arguments of the compiled function and the address of ``places_of`` words, or 0.
+
+    It returns False, and has done nothing, where its arrays are not those of the words; else True, when the function has run.
+    Nobody can change an array in between: the GIL is let go of after the looks, and what was seen is what the function gets.
+    """
+
+    def __init__(self, *args: Any, watched: int, **options: Any) -> None:
+        """``watched``: how many arguments there are, the first ones, whose arrays the words are about."""
+        super().__init__(*args, **options)
+        self._watched = watched
+
+    def build_wrapper(self, api: Any, builder: Any, closure: Any, args: Any, kws: Any) -> None:
+        """Numba's hook."""
+        del closure, kws
+        kinds = self.fndesc.argtypes
+        failed, another = builder.append_basic_block("failed"), builder.append_basic_block("another")
+        with builder.goto_block(failed):
+            builder.ret(api.get_null_object())
+        with builder.goto_block(another):
+            builder.ret(api.bool_from_bool(cgutils.false_bit))
+        places = [api.alloca_obj() for _ in range(len(kinds) + 1)]
+        parsed = api.unpack_tuple(args, self.fndesc.qualname, len(places), len(places), *places)
+        _require(builder, cgutils.is_not_null(builder, parsed), failed)
+        *objects, last = [builder.load(place) for place in places]
+        address = api.long_as_ulonglong(last)
+        _require(builder, builder.icmp_unsigned("!=", address, ir.Constant(address.type, -1)), failed)
+        with builder.if_then(cgutils.is_not_null(builder, address)):
+            words = builder.inttoptr(address, _WORDS)
+            watched = zip(objects[: self._watched], kinds, strict=False)
+            _look(builder, [(each, kind.ndim) for each, kind in watched if isinstance(kind, types.Array)], words, another)
+        natives = []
+        for each, kind in zip(objects, kinds, strict=True):
+            native = api.to_native_value(kind, each)
+            _require(builder, builder.not_(native.is_error), failed)
+            natives.append(native.value)
+        state = api.save_thread()
+        status, _ = self.context.call_conv.call_function(
+            builder, self.func, self.fndesc.restype, kinds, natives, attrs=("noinline",)
+        )
+        api.restore_thread(state)
+        with builder.if_then(status.is_ok, likely=True):
+            builder.ret(api.bool_from_bool(cgutils.true_bit))
+        self.context.call_conv.raise_error(builder, api, status)
+        builder.ret(api.get_null_object())
+
+
+def _look(builder: Any, arrays: Sequence[tuple[ir.Value, int]], words: ir.Value, another: ir.Block) -> None:
+    """Go to ``another`` where not all objects are arrays as the words say: each pair is an object and its dimensions."""
+    number = itertools.count()
+
+    def expected(value: ir.Value) -> ir.Value:
+        return builder.icmp_signed("==", value, builder.load(cgutils.gep_inbounds(builder, words, next(number))))
+
+    for each, ndim in arrays:
+        array = builder.bitcast(each, _ARRAY.as_pointer())
+        kind = builder.ptrtoint(_field(builder, array, _CLASS), _I64)
+        _require(builder, builder.icmp_unsigned("==", kind, ir.Constant(_I64, id(np.ndarray))), another)
+        same = builder.icmp_signed("==", _field(builder, array, _NDIM), ir.Constant(_I32, ndim))
+        _require(builder, same, another)
+        flags = builder.and_(_field(builder, array, _FLAGS), ir.Constant(_I32, _LOOKED_AT))
+        found = [builder.ptrtoint(_field(builder, array, _DTYPE), _I64), builder.zext(flags, _I64)]
+        found.append(builder.ptrtoint(_field(builder, array, _DATA), _I64))
+        for part in (_SHAPE, _STRIDES):
+            start = _field(builder, array, part)
+            found += [builder.load(cgutils.gep_inbounds(builder, start, axis)) for axis in range(ndim)]
+        same = cgutils.true_bit
+        for value in found:
+            same = builder.and_(same, expected(value))
+        _require(builder, same, another)
+
+
+def _field(builder: Any, array: ir.Value, number: int) -> ir.Value:
+    return builder.load(cgutils.gep_inbounds(builder, array, 0, number))
+
+
+def _require(builder: Any, condition: ir.Value, otherwise: ir.Block) -> None:
+    """Go on where it holds, and to a block where it does not."""
+    following = builder.append_basic_block()
+    builder.cbranch(condition, following, otherwise)
+    builder.position_at_end(following)
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Threads:
+    """The threads of Numba's threading layer, of which a process has one."""
+
+    lock: threading.Lock = field(default_factory=forks.lock)
+    started: bool = False
+    # Serialises calls where the layer cannot run two at once.
+    call_lock: threading.RLock = field(default_factory=forks.rlock)
+
+
+_THREADS = _Threads()
+
+
+def start_threads() -> None:
+    """Start them, unless they run."""
+    with _THREADS.lock:
+        if not _THREADS.started:
+            from numba.np.ufunc import parallel
+
+            try:
+                parallel._launch_threads()
+            except ValueError as error:  # NUMBA_THREADING_LAYER names one that is not installed, or none
+                found = str(error).partition("\n")[0]
+                raise BackendError(
+                    f"the cpu backend cannot run here: Numba says {found!r}",
+                    hint="unset NUMBA_THREADING_LAYER, or install what it names (pip install tbb for 'tbb')",
+                ) from None
+            _THREADS.started = True
+
+
+def threading_layer() -> str:
+    """The layer that runs the chunks: "omp", "tbb" or "workqueue"."""
+    from numba.np.ufunc import parallel
+
+    start_threads()
+    name: str = parallel.threading_layer()
+    return name
+
+
+def call_guard() -> AbstractContextManager[None]:
+    """Hold this around every call: one at a time on workqueue, which otherwise aborts the process; no lock elsewhere."""
+    return _one_at_a_time() if threading_layer() == "workqueue" else nullcontext()
+
+
+def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
+    """``call`` under the guard where the layer needs one, and itself where it does not."""
+    if threading_layer() != "workqueue":
+        return call
+
+    def taking_turns(*arguments: object) -> Any:
+        with _one_at_a_time():
+            return call(*arguments)
+
+    return taking_turns
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    with _THREADS.call_lock:
+        yield

@@ -1,0 +1,608 @@
+"""A task as PTX, by numba-cuda with qgraph's number rules. Needs neither a GPU nor a driver. The only importer of numba.cuda.
+
+Also the same task as a plain Python kernel for Numba's CUDA simulator, in which arithmetic is NumPy's own.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from threading import RLock
+from types import CellType, FunctionType
+from typing import Any, ClassVar
+
+import numpy as np
+from llvmlite import ir
+from numba.core.compiler_lock import global_compiler_lock
+from numba.np.numpy_support import from_dtype
+
+from qgraph import forks, language
+from qgraph.captured_state import looked_up, numba_function
+from qgraph.errors import BackendError
+from qgraph.ir.artifacts import LETS_FIRST, LETS_LATER, PROGRAMMATIC, WAITS_LAST
+from qgraph.ir.program import Cast, Function
+from qgraph.lowering.codegen.generated_names import slots_name
+from qgraph.lowering.intrinsics.array_addressing import Places
+from qgraph.lowering.intrinsics.atomics import atomic_word, split_word
+from qgraph.lowering.intrinsics.builtin_table import MEANINGS
+from qgraph.lowering.intrinsics.checked_arithmetic import divisor_word, power_word
+from qgraph.lowering.intrinsics.compile_errors import kernel_errors, place_of
+from qgraph.lowering.intrinsics.graph_intrinsics import (
+    PEEKED,
+    condition_word,
+    is_over_word,
+    peek_spread_word,
+    peek_word,
+    spread_word,
+)
+from qgraph.lowering.intrinsics.number_llvm import types
+from qgraph.lowering.intrinsics.number_typing import NumberTarget, NumberTyping, Session, python_function
+from qgraph.lowering.intrinsics.value_intrinsics import (
+    accumulated_word,
+    bound_word,
+    cast_word,
+    division_word,
+    empty_word,
+    match_word,
+    short_word,
+)
+from qgraph.lowering.intrinsics.warp_shuffles import across_word
+from qgraph.lowering.numba_backend.gc_pause import garbage_kept
+from qgraph.lowering.numba_backend.registry_cache import RefreshedOnce, ResolvedOnce, SearchedOnce
+from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Extents, Threads
+from qgraph.lowering.ptx import link
+from qgraph.lowering.ptx.ptx_rewrite import canonical, without_results, without_unread_parameters
+from qgraph.source import copied
+
+
+def cuda_module() -> Any:
+    """``numba.cuda``, or its simulator: what a generated kernel takes thread indices from."""
+    from numba import cuda
+
+    return cuda
+
+
+def libdevice_path() -> str:
+    """Where the library of mathematical functions is, which kernels are compiled with."""
+    from numba.cuda.cudadrv.libs import get_libdevice
+
+    return str(get_libdevice())
+
+
+def simulator_active() -> bool:
+    """Whether numba.cuda was imported as the simulator (NUMBA_ENABLE_CUDASIM=1)."""
+    from numba.core import config
+
+    return bool(getattr(config, "ENABLE_CUDASIM", False))
+
+
+# --- contexts ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Compilers:
+    """The one compiler of each F in this process; they are expensive to make."""
+
+    lock: RLock = field(default_factory=forks.rlock)
+    by_float: dict[str, _Compiler] = field(default_factory=dict)
+
+    def get(self, float_type: str) -> _Compiler:
+        forks.FORKS.refuse_to_compile()
+        with self.lock:
+            if float_type not in self.by_float:
+                self.by_float[float_type] = _make_compiler(float_type)
+            return self.by_float[float_type]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiler:
+    typing: Any
+    target: Any
+
+
+_COMPILERS = _Compilers()
+# NVVM compiles one program at a time.
+_NVVM_LOCK = forks.lock()
+
+
+def _make_compiler(float_type: str) -> _Compiler:
+    if simulator_active():
+        raise BackendError("PTX cannot be made while numba.cuda is its simulator", hint="unset NUMBA_ENABLE_CUDASIM")
+    # These modules exist in the real numba.cuda only, so the classes are made here.
+    from numba.cuda import nvvmutils
+    from numba.cuda.codegen import CUDACodeLibrary, JITCUDACodegen
+    from numba.cuda.core.errors import TypingError
+    from numba.cuda.target import CUDATargetContext, CUDATypingContext
+    from numba.cuda.typing.templates import signature
+
+    class Typing(NumberTyping, ResolvedOnce, RefreshedOnce, CUDATypingContext):
+        meanings = MEANINGS
+        typing_error = TypingError
+        make_signature = staticmethod(signature)
+
+        def compile_function(self, function: Any, args: tuple[Any, ...], key: Callable[[Any], object]) -> Any:
+            assert self.session is not None
+            result = _compile(self, target, function, args, None, self.session.flags)
+            target.insert_user_function(key(signature(result.signature.return_type, *args)), result.fndesc, [result.library])
+            return result.signature.return_type
+
+        def special_word(self, value: Any) -> Any:
+            if isinstance(value, Cast):
+                return self._words.setdefault(id(value), cast_word(from_dtype(np.dtype(value.dtype)), value.keeps))
+            return self.special.get(id(value))
+
+    class Library(CUDACodeLibrary):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            # Numba has a set here, whose order differs between processes; the PTX text follows it.
+            self._linking_libraries = _OrderedSet()
+
+    class Codegen(JITCUDACodegen):
+        _library_class = Library
+
+    class Target(Places, NumberTarget, SearchedOnce, CUDATargetContext):
+        libdevice = True
+        # Numba has a setting for all of a process. Here no references are counted, see `cuda_lower`.
+        enable_nrt = False
+
+        def init(self) -> None:
+            self._internal_codegen = Codegen("qgraph")
+            self._target_data = None
+
+        make_signature = staticmethod(signature)
+
+        def atomic_float_add(self, builder: Any, pointer: Any, value: Any) -> Any:
+            declare = nvvmutils.declare_atomic_add_float32
+            if pointer.type.pointee.intrinsic_name == "f64":
+                declare = nvvmutils.declare_atomic_add_float64
+            return builder.call(declare(builder.module), (pointer, value))
+
+    typing = Typing()
+    typing.resolved = {}
+    typing.float_type = getattr(types, float_type)
+    typing._words = {}
+    typing.special = {id(function): atomic_word(function) for function in language.ATOMICS}
+    typing.special |= {id(function): split_word(function) for function in language.SPLIT}
+    typing.special[id(language.set_condition)] = condition_word()
+    typing.special[id(language.peek)] = peek_word()
+    typing.special[id(language.peek_spread)] = peek_spread_word()
+    typing.special[id(language.spread)] = spread_word()
+    typing.special[id(language.is_over)] = is_over_word()
+    typing.special[id(language.match_subject)] = match_word()
+    typing.special[id(language.at_least)] = bound_word(assume=True)
+    typing.special[id(language.quotient)] = division_word("quotient")
+    typing.special[id(language.remainder)] = division_word("remainder")
+    typing.special[id(language.short)] = short_word()
+    typing.special[id(language.across)] = across_word()
+    typing.special[id(language.empty_sum)] = empty_word("empty_sum")
+    typing.special[id(language.empty_product)] = empty_word("empty_product")
+    typing.special[id(language.accumulated)] = accumulated_word()
+    typing.special[id(language.power)] = power_word()
+    typing.special[id(language.divisor)] = divisor_word("divisor")
+    typing.special[id(language.step)] = divisor_word("step")
+    typing.special[id(language.shift_count)] = divisor_word("shift_count")
+    target = Target(typing)
+    typing.refresh()
+    target.refresh()
+    return _Compiler(typing, target)
+
+
+class _OrderedSet(dict[Any, None]):
+    """A set that remembers the order of insertion."""
+
+    def add(self, item: Any) -> None:
+        """Insert ``item`` at the end, if it is new."""
+        self.setdefault(item)
+
+
+def _compile(typing: Any, target: Any, function: Any, args: tuple[Any, ...], result: Any, flags: Any) -> Any:
+    from numba.cuda import compiler
+    from numba.cuda.core.callconv import CUDACallConv
+
+    from qgraph.lowering.numba_backend.fast_pipeline import Compiler
+
+    return compiler.compile_extra(
+        typingctx=typing,
+        targetctx=target,
+        func=function,
+        args=args,
+        return_type=result,
+        flags=flags.copy(),
+        locals={},
+        pipeline_class=Compiler,
+        call_conv=CUDACallConv(target),
+        abi_info={},
+    )
+
+
+@functools.cache
+def _flags_class() -> Any:
+    from numba.cuda.flags import CUDAFlags
+
+    class Flags(CUDAFlags):
+        """Numba's, compared by what was set: it looks for what is compiled already by them, and goes through all options."""
+
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Flags) and bool(self._values == other._values)
+
+        def __hash__(self) -> int:
+            return len(self._values)
+
+    return Flags
+
+
+def _flags(capability: tuple[int, int], fastmath: bool) -> Any:
+    flags = _flags_class()()
+    flags.no_compile = True
+    flags.no_cpython_wrapper = True
+    flags.no_cfunc_wrapper = True
+    flags.error_model = "numpy"
+    flags.fastmath = fastmath
+    flags.nvvm_options = _nvvm_options(fastmath)
+    flags.compute_capability = capability
+    return flags
+
+
+def _nvvm_options(fastmath: bool) -> dict[str, Any]:
+    options: dict[str, Any] = {"opt": 3}
+    if fastmath:
+        options |= {"ftz": True, "fma": True, "prec_div": False, "prec_sqrt": False}
+    return options
+
+
+# What a kernel does first where it can start before those that it depends on have ended: it lets others start, before or
+# after it has waited itself.
+_START = f"{{ .reg .pred %early; setp.eq.u32 %early, $0, {LETS_FIRST}; @%early griddepcontrol.launch_dependents; }}"
+_WAIT = (
+    f"{{ .reg .pred %late; griddepcontrol.wait; setp.eq.u32 %late, $0, {LETS_LATER}; "
+    "@%late griddepcontrol.launch_dependents; }"
+)
+# The same where it may depend on none of those: then it waits last of all, so that it does not end before them.
+_START_IN_ROW = (
+    f"{{ .reg .pred %early; .reg .b32 %bit; and.b32 %bit, $0, {LETS_FIRST}; setp.ne.u32 %early, %bit, 0; "
+    "@%early griddepcontrol.launch_dependents; }"
+)
+_WAIT_IN_ROW = (
+    f"{{ .reg .pred %first, %late; setp.lt.u32 %first, $0, {WAITS_LAST}; @%first griddepcontrol.wait; "
+    f"setp.eq.u32 %late, $0, {LETS_LATER}; @%late griddepcontrol.launch_dependents; }}"
+)
+_WAIT_LAST = "griddepcontrol.wait;"
+
+_TOUCHES_MEMORY = re.compile(r"\b(ld|st|atom|red)\.(?!param)[\w.]*")
+# Comments, instructions on registers and parameters alone, and the load of ``language.peek``, but no other volatile one.
+_BEFORE_WAIT = re.compile(
+    rf"\s*(//.*|\{{.*{PEEKED}|(mov|cvt|cvta|add|sub|mul|mad|shl|shr|and|or|xor|not|neg|setp|selp|min|max|div|rem|ld\.param)\b.*)?"
+)
+
+# --- PTX --------------------------------------------------------------------------------------------------------------
+
+
+def compile_ptx(
+    function: Function,
+    argument_types: tuple[Any, ...],
+    *,
+    float_type: str,
+    capability: tuple[int, int],
+    fastmath: bool,
+    entry: str,
+    launch_bound: int | None,
+    constant: Sequence[bool] = (),
+    far: bool = False,
+    waits_last: bool = False,
+) -> Callable[[], str]:
+    """What gives the PTX of one kernel, whose only visible name is ``entry``. The same text in every process for one source.
+
+    Numba's part is done when this returns. What it gives is NVVM's part: it may be called once, in any thread, and leaves
+    Python to others meanwhile.
+
+    Args:
+        function: the task; what it calls is compiled with it, under the same number rules.
+        argument_types: Numba types, from ``numba_types.numba_type``.
+        float_type: F of the number rules, "float32" or "float64".
+        capability: the compute capability to compile for.
+        launch_bound: the most threads a block will have, if that is fixed.
+        constant: for each argument, whether it is an array that nothing changes while the kernel runs.
+        far: whether arrays of several dimensions may have ``language.SHORT_LIMIT`` elements or more.
+        waits_last: whether it may be told to wait for earlier kernels when it is done, and not before.
+
+    Raises:
+        KernelTypeError: Numba cannot compile it.
+    """
+    from numba.cuda.utils import numba_target_override
+
+    compiler = _COMPILERS.get(float_type)
+    flags = _flags(capability, fastmath)
+    session = Session(library=None, flags=flags)
+    missing, failing = _toolkit_errors(function, session.owners), kernel_errors(function, session.owners)
+    with missing, failing, global_compiler_lock, numba_target_override(), garbage_kept():
+        python = python_function(function)
+        compiler.typing.session = session
+        compiler.typing.fresh = compiler.target.fresh = False
+        compiler.target.far = far
+        # These belong to the flags that they were compiled with.
+        compiler.target.cached_internal_func.clear()
+        compiler.typing.resolve_for(flags)
+        try:
+            result = _compile(compiler.typing, compiler.target, python, argument_types, types.void, flags)
+        finally:
+            compiler.target.forget(session)
+            compiler.typing.session = None
+        unit = _unit(result, capability, launch_bound, fastmath, _parts(argument_types, constant), waits_last)
+    name = result.fndesc.llvm_func_name
+
+    def finish() -> str:
+        with _toolkit_errors(function, ()):
+            return _finished(unit, capability, name, entry)
+
+    return finish
+
+
+@contextmanager
+def _toolkit_errors(function: Function, called: Sequence[object]) -> Iterator[None]:
+    """Say which part of CUDA is not there: ``BackendError``."""
+    from numba.cuda.cudadrv.error import CudaSupportError, NvvmSupportError
+
+    try:
+        yield
+    except (link.missing(), NvvmSupportError) as error:
+        name = next((each for each in ("nvrtc", "nvvm") if each in str(error).lower()), "a library")
+        raise BackendError(
+            f"{name} of the CUDA toolkit was not found, without which no PTX is made", hint=link.INSTALL
+        ) from error
+    except CudaSupportError as error:
+        raise BackendError(
+            "Numba compiles something here for the GPU of this machine alone, and there is none with a driver",
+            place_of(error, function, called),
+            hint="write operations on whole arrays as loops, or with numbers alone",
+        ) from error
+
+
+def _finished(unit: Any, capability: tuple[int, int], name: str, entry: str) -> str:
+    with _NVVM_LOCK:
+        text: str = unit.compile().decode()
+    text = without_unread_parameters(without_results(text.strip("\x00").strip()))
+    if capability >= PROGRAMMATIC:
+        _check_waits_first(text)
+        text = _wait_late(text)
+    return canonical(text, name, entry)
+
+
+def _parts(argument_types: Sequence[Any], constant: Sequence[bool]) -> _Parts:
+    constants: list[int] = []
+    extents: list[int] = []
+    position = 0
+    for item, alone in zip(argument_types, constant, strict=False):
+        if isinstance(item, types.Array):
+            constants += [position + 4] if alone else []
+            extents += range(position + 5, position + 5 + item.ndim) if item.ndim > 1 else ()
+            position += 5 + 2 * item.ndim
+        else:
+            position += 2 if isinstance(item, types.Complex) else 1
+    return _Parts(constants, extents)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Where parts of arrays stand among the flattened arguments: an array is 5 + 2 * ndim of them.
+
+    ``constants``: the addresses of constant arrays. ``extents``: those of arrays of several dimensions, which have 32 bits.
+    """
+
+    constants: Sequence[int]
+    extents: Sequence[int]
+
+
+# The lower half of a parameter.
+_LOW = (1 << 32) - 1
+
+
+def _narrow(kernel: ir.Function, positions: Sequence[int]) -> None:
+    """Tell LLVM that arguments have 32 bits: products with them then take an instruction, and not four."""
+    builder = ir.IRBuilder(kernel.blocks[0])
+    builder.position_at_start(kernel.blocks[0])
+    # The arguments are put together to arrays first of all.
+    inserted = [each for each in kernel.blocks[0].instructions if isinstance(each, ir.instructions.InsertValue)]
+    for position in positions:
+        argument = kernel.args[position]
+        narrow = builder.and_(argument, ir.Constant(argument.type, _LOW))
+        for instruction in inserted:
+            if instruction.value is argument:
+                instruction.value = narrow
+
+
+def _wait_for_earlier(kernel: ir.Function, waits_last: bool) -> None:
+    """First of all, wait until the kernels that this one depends on are done and their writes can be seen.
+
+    Before that, where the last argument says so, let those that depend on this one start. They wait in turn for this one. With
+    ``waits_last`` that argument may say, too, that it depends on none: then it waits at its end.
+    """
+    builder = ir.IRBuilder(kernel.blocks[0])
+    builder.position_at_start(kernel.blocks[0])
+    early = kernel.args[-1]
+    # The memory clobber keeps loads behind it.
+    for text in (_START_IN_ROW, _WAIT_IN_ROW) if waits_last else (_START, _WAIT):
+        builder.asm(ir.FunctionType(ir.VoidType(), [early.type]), text, "r,~{memory}", [early], True)
+    if waits_last:
+        # All threads do it, however they leave: those of no iteration, too.
+        for block in kernel.blocks:
+            if isinstance(block.terminator, ir.instructions.Ret):
+                builder.position_before(block.terminator)
+                builder.asm(ir.FunctionType(ir.VoidType(), []), _WAIT_LAST, "~{memory}", [], True)
+
+
+def _check_waits_first(ptx: str) -> None:
+    """NVVM may move a load of an array that nothing changes; one before the wait would read what is not yet written."""
+    before = ptx[ptx.index(".entry") : ptx.index("griddepcontrol.wait")]
+    found = _TOUCHES_MEMORY.search(before)
+    if found is not None:
+        raise BackendError(f"the compiler moved `{found.group()}` before the wait for earlier kernels", hint="please report it")
+
+
+def _wait_late(ptx: str) -> str:
+    """What a kernel computes of its parameters and the thread's place before it looks at memory, it does before the wait.
+
+    So that is done while the kernels before it still run. A branch may leave the kernel, which must not be before the wait.
+    """
+    lines = ptx.split("\n")
+    wait = next(number for number, line in enumerate(lines) if "griddepcontrol.wait" in line)
+    behind = next(number for number in range(wait + 1, len(lines)) if not _BEFORE_WAIT.fullmatch(lines[number]))
+    return "\n".join([*lines[:wait], *lines[wait + 1 : behind], lines[wait], *lines[behind:]])
+
+
+def _unit(
+    result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool, parts: _Parts, waits_last: bool
+) -> Any:
+    """What Numba made of a kernel, as a program of NVVM that is still to be compiled."""
+    from numba.cuda.compiler import kernel_fixup
+    from numba.cuda.cudadrv import nvrtc, nvvm
+
+    library = result.library
+    library._entry_name = result.fndesc.llvm_func_name
+    library._nvvm_options = _nvvm_options(fastmath)
+    # Device functions become discardable, so that those which were inlined are not in the text.
+    library.finalize()
+    kernel = library.get_function(result.fndesc.llvm_func_name)
+    kernel_fixup(kernel, False)
+    nvvm.set_launch_bounds(kernel, launch_bound)
+    # Loads of these may then pass stores to others: several iterations of a thread overlap. An array that is written must not
+    # have it: NVVM overlooks stores to strided arrays, whose addresses are computed as integers, and would then read such an
+    # array as one that never changes (ld.global.nc).
+    _narrow(kernel, parts.extents)
+    for position in parts.constants:
+        kernel.args[position].add_attribute("noalias")
+    if capability >= PROGRAMMATIC:
+        _wait_for_earlier(kernel, waits_last)
+    return _nvvm(library.llvm_strs, {**_nvvm_options(fastmath), "arch": nvrtc.get_arch_option(*capability)})
+
+
+def _nvvm(modules: Sequence[str], options: dict[str, Any]) -> Any:
+    """LLVM modules as one program. Numba's own way verifies them too, and always reads the library of functions."""
+    from numba.cuda.cudadrv import nvvm
+
+    unit = nvvm.CompilationUnit(options)
+    for module in modules:
+        unit.add_module(nvvm.llvm_replace(module).encode())
+    if any("@__nv_" in module or '@"__nv_' in module for module in modules):
+        unit.lazy_add_module(nvvm.LibDevice().get())
+    return unit
+
+
+# --- simulator --------------------------------------------------------------------------------------------------------
+
+
+def simulator_kernel(function: Function) -> _SimulatedKernel:
+    """The same kernel for Numba's simulator: plain Python, with the simulator's thread indices and atomics.
+
+    Raises:
+        BackendError: numba.cuda was imported without the simulator.
+    """
+    if not simulator_active():
+        raise BackendError(
+            "the simulator was asked for after numba was imported without it",
+            hint="set QGRAPH_BACKEND=sim (or NUMBA_ENABLE_CUDASIM=1) before Python starts",
+        )
+    threads = Threads()
+    # All barriers are in the kernel itself, none in what it calls.
+    tree = Barriers(cuda_module(), _with_cuda(function)).visit(copied(function.tree))
+    names = {**function.names, **Barriers.NAMES}
+    return _SimulatedKernel(_simulated(replace(function, tree=tree, names=names), {}, threads), threads)
+
+
+def _with_cuda(function: Function) -> dict[str, object]:
+    return {"cuda": cuda_module(), **function.names}
+
+
+@dataclass(frozen=True, slots=True)
+class _SimulatedKernel:
+    """``kernel[grid, block](*arguments)``, with the simulator's arrays."""
+
+    function: Callable[..., Any]
+    threads: Threads
+
+    def __getitem__(self, shape: tuple[Extents, Extents]) -> Callable[..., None]:
+        return functools.partial(self._run, *shape)
+
+    def _run(self, grid: Extents, block: Extents, *arguments: Any) -> None:
+        from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+        # Inside they are NumPy's: those that the simulator has there are true whatever they hold, and equal to nothing.
+        inside = [each._ary if isinstance(each, FakeCUDAArray) else each for each in arguments]
+        self.threads.run(self.function, grid, block, inside)
+
+
+def simulator_array(array: Any) -> Any:
+    """A NumPy array as an array of the simulated device, sharing its memory."""
+    from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+    return FakeCUDAArray(array)
+
+
+def _simulated(function: Function, done: dict[int, Any], threads: Threads) -> Any:
+    """The Python function, its names replaced by what runs in plain Python."""
+    if id(function) not in done:
+        tree = _Loads().visit(copied(function.tree))
+        names = {name: _simulated_value(value, done, threads) for name, value in _with_cuda(function).items()}
+        done[id(function)] = python_function(replace(function, tree=tree), {**names, **_Loads.NAMES})
+    return done[id(function)]
+
+
+class _Loads(ast.NodeTransformer):
+    """An integer or bool out of scratch becomes a Python number: as a NumPy scalar it would make a float64 of a uint64."""
+
+    KINDS: ClassVar[dict[str, str]] = {slots_name("int64"): "_qgraph_int", slots_name("bool"): "_qgraph_bool"}
+    NAMES: ClassVar[dict[str, type]] = {"_qgraph_int": int, "_qgraph_bool": bool}
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        kind = self.KINDS.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        if kind is None or not isinstance(node.ctx, ast.Load):
+            return node
+        return ast.copy_location(ast.Call(ast.copy_location(ast.Name(kind, ast.Load()), node), [node], []), node)
+
+
+def _simulated_python(function: FunctionType, done: dict[int, Any], threads: Threads) -> Any:
+    """A function that Numba compiles elsewhere, as plain Python with all of its kind that it calls."""
+    if id(function) not in done:
+        names = {**function.__globals__}
+        cells = tuple(CellType(*_contents(cell)) for cell in function.__closure__ or ())
+        code = function.__code__
+        done[id(function)] = made = FunctionType(code, names, function.__name__, function.__defaults__, cells)
+        made.__kwdefaults__ = function.__kwdefaults__
+        for name, value in looked_up(function):
+            if numba_function(value) is None:
+                continue
+            plain = _simulated_value(value, done, threads)
+            if name in code.co_freevars:
+                cells[code.co_freevars.index(name)].cell_contents = plain
+            else:
+                names[name] = plain
+    return done[id(function)]
+
+
+def _contents(cell: CellType) -> tuple[Any, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return ()
+
+
+def _simulated_value(value: Any, done: dict[int, Any], threads: Threads) -> Any:
+    if isinstance(value, Function):
+        return _simulated(value, done, threads)
+    if value is cuda_module():
+        return threads
+    python = numba_function(value)
+    if python is not None:
+        return _simulated_python(python, done, threads)
+    if isinstance(value, Cast) and value.keeps:
+        return functools.partial(language.nearest, dtype=np.dtype(value.dtype), keeps=value.keeps)
+    if isinstance(value, Cast):
+        # An int64 is a Python number here, too: it takes the type of what it meets.
+        return int if value.dtype == "int64" and value.scalar else bool if value.dtype == "bool" else np.dtype(value.dtype).type
+    return value

@@ -1,0 +1,170 @@
+"""Program -> GraphPlan: one node a task, one conditional node a device loop or branch, edges from effects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from qgraph.ir.plan import Apart, GraphPlan, Node, Region, task_label
+from qgraph.ir.program import (
+    Branch,
+    Effects,
+    EventMark,
+    HostCall,
+    Loop,
+    Program,
+    Statement,
+    Task,
+    TaskStatement,
+    Temporary,
+    control_effects,
+    effects_of,
+)
+from qgraph.lowering.codegen.cooperative_rows import lane_notes
+from qgraph.lowering.codegen.unrolling import unroll_loops
+from qgraph.lowering.graph.dependencies import edges_of, places_of
+from qgraph.lowering.graph.epilogue_fusion import fold_statements
+from qgraph.lowering.graph.horizontal_fusion import put_side_by_side
+from qgraph.lowering.graph.join_nodes import add_joins
+from qgraph.lowering.graph.memset_memcpy import mark_fills_and_copies
+from qgraph.lowering.graph.single_block import consider_one_block
+from qgraph.polyhedral.array_sections import Section
+from qgraph.stack import roomy
+
+
+@roomy
+def build_plan(program: Program, *, fuse: bool = False, one_block: bool = False) -> GraphPlan:
+    """The graph of ``program``, bodies of device loops included.
+
+    ``fuse``: independent loops share a kernel. ``one_block``: the plan says whether all of it may run as one block.
+    """
+    builder = _Builder(program)
+    builder.region(program.body, None, None)
+    plan = GraphPlan(
+        program,
+        tuple(builder.nodes),
+        tuple(sorted(builder.edges)),
+        tuple(Region(index, parent, tuple(nodes)) for index, (parent, nodes) in enumerate(builder.regions)),
+        apart=tuple(builder.apart),
+    )
+    # Fills first: what is no kernel takes no statements. Joins last: they stand between nodes, whatever kind those are.
+    plan = fold_statements(mark_fills_and_copies(plan))
+    plan = lane_notes(unroll_loops(add_joins(put_side_by_side(plan) if fuse else plan)))
+    return consider_one_block(plan) if one_block else plan
+
+
+class _Builder:
+    """Nodes are numbered in program order; a conditional node comes before the nodes of its bodies."""
+
+    def __init__(self, program: Program) -> None:
+        self._places = places_of(program)
+        self._lifetimes = _lifetimes(program)
+        self.nodes: list[Node] = []
+        self.edges: list[tuple[int, int]] = []
+        self.regions: list[tuple[int | None, list[int]]] = []
+        self.apart: list[Apart] = []
+
+    def region(self, statements: tuple[Statement, ...], parent: int | None, condition: Task | None) -> int:
+        """Add a region for ``statements``, and behind them the condition of the loop whose body it is."""
+        index = len(self.regions)
+        self.regions.append((parent, []))
+        touched: list[tuple[int, Effects]] = []
+        # CUDA keeps the bodies of conditional nodes free of allocations.
+        starts, ends = self._lifetimes if parent is None else ({}, {})
+        for position, statement in enumerate(statements):
+            touched += [self._memory(index, "alloc", temporary) for temporary in starts.get(position, ())]
+            if isinstance(statement, (HostCall, EventMark)):
+                touched += self._host(index, statement)
+                continue
+            before = statement.task if isinstance(statement, TaskStatement) else _before(statement)
+            if before is not None:
+                touched.append((self._kernel(index, before), before.effects))
+            if not isinstance(statement, TaskStatement):
+                touched.append((self._conditional(index, statement), control_effects(statement)))
+            touched += [self._memory(index, "free", temporary) for temporary in ends.get(position, ())]
+        if condition is not None:
+            touched.append((self._kernel(index, condition), condition.effects))
+        sections = {node: task.sections for node, _ in touched if (task := self.nodes[node].task) is not None}
+        unordered: list[tuple[int, int, Section, Section]] = []
+        self.edges += edges_of(touched, self._places, sections, unordered)
+        # Names of arrays come from a set.
+        self.apart += sorted((self._apart(*each) for each in unordered), key=lambda apart: (apart.line, str(apart)))
+        return index
+
+    def _apart(self, before: int, after: int, first: Section, second: Section) -> Apart:
+        earlier, later = self.nodes[before].task, self.nodes[after].task
+        assert earlier is not None
+        assert later is not None
+        return Apart(earlier.name, later.name, earlier.span.line, first.text, second.text)
+
+    def _kernel(self, region: int, task: Task) -> int:
+        index = len(self.nodes)
+        self.nodes.append(Node(index, "kernel", task_label(task), task.span, region, task=task))
+        self.regions[region][1].append(index)
+        return index
+
+    def _memory(self, region: int, kind: Literal["alloc", "free"], temporary: Temporary) -> tuple[int, Effects]:
+        index = len(self.nodes)
+        leaf = temporary.leaf
+        self.nodes.append(Node(index, kind, f"{kind} {leaf.path}", temporary.span, region, temporary=leaf.name))
+        self.regions[region][1].append(index)
+        return index, Effects(writes=frozenset({leaf.name}))
+
+    def _host(self, region: int, statement: HostCall | EventMark) -> list[tuple[int, Effects]]:
+        """The nodes of a host call or event mark: first the numbers that the host gets are copied, if there are any."""
+        first = len(self.nodes)
+        if isinstance(statement, EventMark):
+            self.nodes.append(Node(first, statement.kind, statement.label, statement.span, region, host=statement))
+            self.regions[region][1].append(first)
+            return [(first, statement.effects)]
+        kinds: list[Literal["memcpy", "callback"]] = ["memcpy", "callback"] if statement.slots else ["callback"]
+        for index, kind in enumerate(kinds, first):
+            label = f"callback {statement.label}" if kind == "callback" else f"memcpy of the numbers for {statement.label}"
+            self.nodes.append(Node(index, kind, label, statement.span, region, host=statement))
+            self.regions[region][1].append(index)
+        slots = frozenset(slot.name for slot in statement.slots)
+        copied = Effects(slots, frozenset({statement.name}))
+        called = statement.effects | Effects(frozenset({statement.name}))
+        return list(zip(range(first, first + len(kinds)), [copied, called][-len(kinds) :], strict=True))
+
+    def _conditional(self, region: int, control: Loop | Branch) -> int:
+        index = len(self.nodes)
+        kind: Literal["while", "if", "switch"] = "while" if isinstance(control, Loop) else control.kind
+        self.nodes.append(Node(index, kind, control.label, control.span, region, control=control))
+        self.regions[region][1].append(index)
+        bodies: tuple[int, ...]
+        if isinstance(control, Loop):
+            bodies = (self.region(control.body, index, control.condition),)
+        else:
+            bodies = tuple(self.region(statements, index, None) for statements in control.regions)
+        self.nodes[index] = replace(self.nodes[index], bodies=bodies)
+        return index
+
+
+def _before(control: Loop | Branch) -> Task | None:
+    """The task that decides whether a loop is entered, or which region runs."""
+    return control.enter if isinstance(control, Loop) else control.decide
+
+
+def _lifetimes(program: Program) -> tuple[dict[int, list[Temporary]], dict[int, list[Temporary]]]:
+    """Temporaries in memory of the graph, by the positions of the first and the last statement that touches them."""
+    starts: dict[int, list[Temporary]] = {}
+    ends: dict[int, list[Temporary]] = {}
+    for temporary in program.temporaries:
+        if not temporary.in_graph:
+            continue
+        used = [
+            position
+            for position, statement in enumerate(program.body)
+            # A host call touches everything, and none of this.
+            if not isinstance(statement, (HostCall, EventMark)) and temporary.leaf.name in _touched(statement)
+        ]
+        if used:
+            starts.setdefault(used[0], []).append(temporary)
+            ends.setdefault(used[-1], []).append(temporary)
+    return starts, ends
+
+
+def _touched(statement: Statement) -> frozenset[str]:
+    effects = effects_of(statement)
+    return effects.reads | effects.writes

@@ -1,0 +1,103 @@
+"""NVVM and nvJitLink at work beside Numba: both leave Python to other threads meanwhile."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from qgraph import forks
+from qgraph.lowering.ptx.link import Linking
+
+# Seconds. A thread that comes back from NVVM waits so long for Python's lock; it does so several times a kernel.
+_SOON = 0.0005
+
+
+@dataclass(slots=True)
+class _Switching:
+    """How soon Python's threads give way to each other, which is one number for the whole process."""
+
+    lock: threading.Lock = field(default_factory=forks.lock)
+    compilations: int = 0
+    usual: float = 0.0
+
+    def begin(self) -> None:
+        """Sooner, from now on."""
+        with self.lock:
+            self.compilations += 1
+            if self.compilations == 1:
+                self.usual = sys.getswitchinterval()
+                sys.setswitchinterval(min(self.usual, _SOON))
+
+    def end(self) -> None:
+        """As usual, after the last of those that began."""
+        with self.lock:
+            self.compilations -= 1
+            if not self.compilations:
+                sys.setswitchinterval(self.usual)
+
+
+# Global, as the interval itself is: of two compilations at once, the second would take the first one's for the usual.
+_SWITCHING = _Switching()
+
+
+class Beside:
+    """A thread for NVVM, and one for nvJitLink, which takes the texts in the order in which they were begun.
+
+    Where the block of ``with`` raises, what was not begun yet is given up.
+    """
+
+    def __init__(self, linking: Callable[[], Linking] | None) -> None:
+        """``linking`` is what the texts are added to, or None where they are not linked; the thread makes it."""
+        self._compiler = ThreadPoolExecutor(1, "qgraph-nvvm")
+        self._linker = ThreadPoolExecutor(1, "qgraph-nvjitlink")
+        self._make = linking
+        # Of the linking thread, until that has ended.
+        self._linking: Linking | None = None
+        self._added: list[Future[None]] = []
+
+    def __enter__(self) -> Self:
+        _SWITCHING.begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            for pool in (self._compiler, self._linker):
+                pool.shutdown(wait=True, cancel_futures=True)
+        finally:
+            # An interrupt may come while it waits.
+            _SWITCHING.end()
+        if self._linking is not None:
+            self._linking.close()
+
+    def begin(self, finish: Callable[[], str]) -> Callable[[], str]:
+        """Have ``finish`` make a text, and link it. Gives what waits for the text."""
+        text = self._compiler.submit(finish)
+        self.link(text.result)
+        return text.result
+
+    def link(self, text: Callable[[], str]) -> None:
+        """Link the text that ``text`` gives or waits for, if one links at all."""
+        if self._make is not None:
+            self._added.append(self._linker.submit(self._add, text))
+
+    def cubin(self) -> bytes:
+        """All texts as one cubin; empty if there were none.
+
+        Raises:
+            BackendError: they do not link.
+        """
+        for each in self._added:
+            each.result()
+        return b"" if self._linking is None else self._linking.cubin()
+
+    def _add(self, text: Callable[[], str]) -> None:
+        found = text()
+        if self._linking is None:
+            assert self._make is not None
+            self._linking = self._make()
+        self._linking.add(found)

@@ -1,0 +1,1 @@
+"""Symbolic integers and sets of them: the questions that dependence tests ask, answered at once or by isl."""

@@ -1,0 +1,119 @@
+"""Parts of arrays that two statements touch: are they apart, whatever the sizes?"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from qgraph.polyhedral.dependence_test import answer_to
+from qgraph.polyhedral.questions import Question, Reach, Variable
+from qgraph.polyhedral.symbolic_integers import All, Any_, Condition, Poly, Symbol, Test
+
+# Sizes of the sample, and how many iterations of one access are tried in it.
+_SIZE, _ARGUMENT = 5, 3
+_MOST = 512
+
+
+@dataclass(frozen=True)
+class Section:
+    """The elements of one array that a statement may touch by one access, in all its iterations.
+
+    ``reach`` has the loops of the statement around it; ``text`` is what the user wrote.
+    """
+
+    array: str
+    writes: bool
+    reach: Reach
+    sizes: tuple[Poly, ...]
+    serial: tuple[Variable, ...]
+    text: str
+
+    @cached_property
+    def key(self) -> str:
+        """A text that two sections of one array share only where they are the same."""
+        return f"{self.array} {self.writes} {self.reach!r} {self.serial!r}"
+
+    @cached_property
+    def sample(self) -> frozenset[tuple[int, ...]] | None:
+        """The elements that it has where all extents are small; None where it may be any."""
+        return _sample(self)
+
+
+def apart(first: Section, second: Section) -> bool:
+    """Whether two sections of one array have no element in common, for all sizes and arguments."""
+    if _meet_in_sample(first, second):
+        return False
+    return answer_to(Question((), first.reach, second.reach, first.sizes, first.serial or second.serial)).never
+
+
+# --- a sample: most sections that are not apart meet in small arrays -----------------------------------------------------
+
+
+def _meet_in_sample(first: Section, second: Section) -> bool:
+    return first.sample is None or second.sample is None or not first.sample.isdisjoint(second.sample)
+
+
+def _sample(region: Section) -> frozenset[tuple[int, ...]] | None:
+    """The elements that a region has where all extents are small; None where it may be any."""
+    reach = region.reach
+    if reach.indices is None or None in reach.indices:
+        return None
+    sizes = tuple(_value(size, {}) for size in region.sizes)
+    found = set()
+    for values in itertools.islice(_iterations(reach.loops, {}), _MOST):
+        if not _holds(reach.when, values):
+            continue
+        indices = [_value(index, values) for index in reach.indices if index is not None]
+        if all(-size <= index < size for index, size in zip(indices, sizes, strict=True)):
+            found.add(tuple(index % size for index, size in zip(indices, sizes, strict=True)))
+    return frozenset(found)
+
+
+def _iterations(loops: Sequence[Variable], values: Mapping[Symbol, int]) -> Iterator[Mapping[Symbol, int]]:
+    if not loops:
+        yield values
+        return
+    first, *rest = loops
+    start = 0 if first.start is None else _value(first.start, values)
+    stop = _SIZE if first.stop is None else _value(first.stop, values)
+    for value in range(start, stop, _value(first.step, values) or 1):
+        yield from _iterations(rest, {**values, first.symbol: value})
+
+
+def _value(poly: Poly, values: Mapping[Symbol, int]) -> int:
+    total = 0
+    for monomial, c in poly.terms:
+        total += c * math.prod(_of_symbol(symbol, values) for symbol in monomial)
+    return total
+
+
+def _of_symbol(symbol: Symbol, values: Mapping[Symbol, int]) -> int:
+    if symbol in values:
+        return values[symbol]
+    match symbol.operation, symbol.operands:
+        case "min", (Poly() as a, Poly() as b):
+            return min(_value(a, values), _value(b, values))
+        case "max", (Poly() as a, Poly() as b):
+            return max(_value(a, values), _value(b, values))
+        case "floor", (Poly() as a, Poly() as b):
+            return _value(a, values) // (_value(b, values) or 1)
+        case "mod", (Poly() as a, Poly() as b):
+            return _value(a, values) % (_value(b, values) or 1)
+        case "select", (Condition() as test, Poly() as a, Poly() as b):
+            return _value(a if _holds(test, values) else b, values)
+    return {"size": _SIZE, "flag": 1}.get(symbol.kind, _ARGUMENT)
+
+
+def _holds(condition: Condition, values: Mapping[Symbol, int]) -> bool:
+    match condition:
+        case Test(poly, equal):
+            value = _value(poly, values)
+            return value == 0 if equal else value >= 0
+        case All(parts):
+            return all(_holds(part, values) for part in parts)
+        case Any_(parts):
+            return any(_holds(part, values) for part in parts)
+    return True

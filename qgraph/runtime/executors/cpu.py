@@ -1,0 +1,181 @@
+"""Runs a CpuPlan: one compiled call a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from qgraph.forks import FORKS
+from qgraph.ir.artifacts import CpuPlan, slots_dtype
+from qgraph.ir.program import HostCall
+from qgraph.runtime.values.array_view import ArrayView, changed_in_place, host_pointer
+from qgraph.runtime.values.deferred_errors import FaultReader
+from qgraph.runtime.values.host_callbacks import CheckedFunction
+from qgraph.runtime.values.prepared_call import CHANGED, Again, Call
+from qgraph.runtime.values.results import ResultReader
+from qgraph.runtime.values.temporaries import Temporaries
+
+# Whoever passes this as an address has looked at the arrays of a call.
+NOWHERE = 0
+_ON_ALL_THREADS = "compiled for the CPU by Numba, loops in chunks on all threads"
+_ALONE = (
+    "compiled for the CPU by Numba, loops in chunks on one thread: this process was forked from one that has those for loops"
+)
+
+
+class CpuExecutable:
+    """A compiled kernel on the CPU; holds no memory of any call, so threads need no lock here."""
+
+    path = "cpu"
+
+    def __init__(self, plan: CpuPlan) -> None:
+        self._call, self._places = plan.call, plan.places
+        program = plan.plan.program
+        leaves = {leaf.name: index for index, leaf in enumerate(program.arrays_and_scalars)}
+        self._temporaries = Temporaries(program)
+        hosts = {value.name: index for index, value in enumerate(program.host_values)}
+        self._leaves = tuple(leaves[p.name] for p in plan.parameters if p.kind == "leaf")
+        self._hosts = tuple(hosts[p.name] for p in plan.parameters if p.kind == "host")
+        self._scratch = _Scratch(program.scratch_words, [slots_dtype(p) for p in plan.parameters if p.kind == "slots"])
+        # Nobody may note what the host has found already.
+        notes = any(parameter.kind == "faults" for parameter in plan.parameters)
+        self._faults = FaultReader(program.faults) if notes else None
+        self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
+        calls = {call.name: CheckedFunction(call, plan.dtypes) for call in program.body if isinstance(call, HostCall)}
+        self._host_calls = tuple(calls.values())
+        self._addresses = tuple(
+            calls[p.name].address if p.name in calls else calls[p.name.removesuffix("_data")].data
+            for p in plan.parameters
+            if p.kind == "callback"
+        )
+        self.nodes = len(plan.plan.nodes)
+        self.replays = 0
+        self.argument_updates = 0
+        self.rebuilds = 0
+
+    @property
+    def reason(self) -> str:
+        """On how many threads loops run."""
+        return _ALONE if FORKS.alone.value else _ON_ALL_THREADS
+
+    def launch(self, call: Call) -> tuple[Any, ...] | None:
+        """Run the kernel; when this returns it has run. Gives the numbers that it returns, None if it returns nothing."""
+        host = call.host
+        values = (*call.values, *self._temporaries.on_host(host))
+        arguments = [value.host if isinstance(value, ArrayView) else value for value in (values[k] for k in self._leaves)]
+        views = self._scratch.take()
+        noted = () if self._faults is None else (self._faults.words(),)
+        self._call(*arguments, *(host[k] for k in self._hosts), *views[1:], *noted, *self._addresses, NOWHERE)
+        self.replays += 1
+        if self._faults is not None:
+            self._faults.tell(*noted)
+        for function in self._host_calls:
+            function.tell()
+        numbers = None if self._results is None else self._results.read(views[0])
+        self._scratch.give(views)
+        return numbers
+
+    def again(self, call: Call, *, held: bool) -> Again | None:
+        """How to run ``call`` once more; None where it cannot.
+
+        The compiled code looks whether the arrays that it is given are those of ``call`` in type, layout, writeability,
+        address, shape and strides. Where they are ``held``, its names hold them: then they can only have been changed in place,
+        which is an ``ArgumentError``.
+        """
+        arrays = self._plain_arrays(call)
+        if arrays is None:
+            return None
+        words, about = self._places(arrays)
+        found = self._straight(call, arrays, host_pointer(words), "raise changed()" if held else "return CHANGED")
+        # The address is a number to the compiled code: who has the names has the words, and what they are about.
+        names = {**found.names, "words": words, "about": about}
+        if not held:
+            return Again(arrays, names, found.statements)
+        mine = {f"array{number}": array for number, array in enumerate(arrays)}
+        return Again((), {**names, **mine, "changed": changed_in_place}, lambda _arrays: found.statements(list(mine)))
+
+    def _plain_arrays(self, call: Call) -> list[np.ndarray] | None:
+        """The arrays that the compiled code takes, in order; None where a call needs more than them."""
+        if self._host_calls or not self._temporaries.empty:
+            return None
+        views = [value for value in (call.values[k] for k in self._leaves) if isinstance(value, ArrayView)]
+        arrays = [view.host for view in views if view.host is view.owner and type(view.host) is np.ndarray]
+        return arrays if len(arrays) == len(views) else None
+
+    def _straight(self, call: Call, arrays: Sequence[np.ndarray], address: int, otherwise: str) -> Again:
+        """``call`` once more, in straight-line code: in a short call every look-up counts.
+
+        ``otherwise`` is the statement for arrays that are not as the words at ``address`` say.
+        """
+        names: dict[str, Any] = {"owner": self, "scratch": self._scratch, "results": self._results, "CHANGED": CHANGED}
+        names |= {"compiled": self._call, "address": address}
+        views = self._scratch.take()
+        viewed = {f"view{number}": view for number, view in enumerate(views)}
+        leaves = {f"leaf{number}": call.values[k] for number, k in enumerate(self._leaves)}
+        names |= {name: value for name, value in leaves.items() if not isinstance(value, ArrayView)}
+        hosts = {f"host{number}": int(call.host[k]) for number, k in enumerate(self._hosts)}
+        names |= hosts
+        noted = [] if self._faults is None else ["noted"]
+        passed = [*hosts, *list(viewed)[1:], *noted, "address"]
+        before, give = [], []
+        if self._scratch.empty:
+            names |= viewed
+        else:
+            self._scratch.give(views)
+            before, give = [f"views = {', '.join(viewed)}, = scratch.take()"], ["scratch.give(views)"]
+        told = []
+        if self._faults is not None:
+            names["faults"] = self._faults
+            before.append("noted = faults.words()")
+            told = ["faults.tell(noted)"]
+
+        def statements(given: Sequence[str]) -> list[str]:
+            array = iter(given)
+            values = [next(array) if isinstance(value, ArrayView) else name for name, value in leaves.items()]
+            return [
+                *before,
+                f"if not compiled({', '.join([*values, *passed])}):",
+                *(f"    {line}" for line in (*give, otherwise)),
+                "owner.replays += 1",
+                *told,
+                f"numbers = {'None' if self._results is None else 'results.read(view0)'}",
+                *give,
+            ]
+
+        return Again(arrays, names, statements)
+
+    def close(self) -> None:
+        """Nothing to free: the code lives as long as its plan."""
+
+
+class _Scratch:
+    """Scratch memory between calls: each call has its own, since several threads may run the same kernel.
+
+    What is in it at first is anything: programs write before they read.
+    """
+
+    __slots__ = ("_dtypes", "_free", "_words")
+
+    def __init__(self, words: int, dtypes: Sequence[str]) -> None:
+        self._words = words
+        self._dtypes = tuple(dtypes)
+        self._free: list[tuple[np.ndarray, ...]] = []
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is none: then all calls share it."""
+        return self._words == 0
+
+    def take(self) -> tuple[np.ndarray, ...]:
+        """Memory that nobody else uses, and the same memory seen as each of the dtypes."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            memory = np.zeros(self._words, np.int64)
+            return (memory, *(memory.view(dtype) for dtype in self._dtypes))
+
+    def give(self, views: tuple[np.ndarray, ...]) -> None:
+        """What ``take`` gave, when nobody reads it any more."""
+        self._free.append(views)

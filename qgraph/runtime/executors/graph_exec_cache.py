@@ -1,0 +1,106 @@
+"""Graphs that keep the arguments of calls which take turns, as in double buffering: none is patched when it comes back."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from qgraph.errors import CudaError
+from qgraph.runtime.driver.driver import call, driver, outside_captures
+from qgraph.runtime.driver.stream import LASTING
+from qgraph.runtime.executors.relaunch import GraphLaunch, Ready, Repeat, can_repeat, make_ready, stop
+from qgraph.runtime.graph.graph_builder import GraphInstance
+from qgraph.runtime.graph.kernels import KernelNode
+from qgraph.runtime.graph.node_updates import patch_in
+
+# A call gets a graph of its own when it came so often while the executable had the arguments of another one: to make one takes
+# as long as some patches.
+KEEP_AFTER = 2
+# Graphs of one executable.
+MAX_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    repeat: weakref.ref[Repeat]
+    executable: Any
+    ready: Ready
+
+
+class KeptGraphs:
+    """Those of one executable. Every method but ``__init__`` is called with its lock held and the context current.
+
+    Where they share scratch memory, all launches must follow one another: those of one stream, from one thread, do. The first
+    launch elsewhere ends it for good.
+
+    Args:
+        instance: the graph.
+        kernels: all its nodes.
+        shared: whether they use scratch memory.
+    """
+
+    def __init__(self, instance: GraphInstance, kernels: Sequence[KernelNode], *, shared: bool) -> None:
+        self._instance, self._kernels, self._shared = instance, kernels, shared
+        self._entries: list[_Entry] = []
+        self._place: tuple[int, int] | None = None
+        self._ended = False
+
+    @property
+    def readies(self) -> list[Ready]:
+        """What can be launched past the lock."""
+        return [entry.ready for entry in self._entries]
+
+    def keep(self, repeat: Repeat, stream: int, what: GraphLaunch) -> None:
+        """Make ``repeat``, whose arguments the kernels have, ready to run a graph of its own; where it cannot, do nothing.
+
+        ``what`` is how that of all calls is launched.
+        """
+        # A stream's handle may be that of an earlier stream, whose launches may still use scratch memory.
+        if self._ended or (self._shared and stream not in LASTING):
+            return
+        gone = [entry for entry in self._entries if entry.repeat() in (None, repeat)]
+        if len(self._entries) - len(gone) >= MAX_KEPT or not can_repeat():
+            # Each call that finds no room comes here: it must not take long.
+            return
+        with outside_captures():
+            self._forget(gone)
+            try:
+                executable = call(driver.cuGraphInstantiate, self._instance.graph, 0)
+            except CudaError:  # no room for another one: it would only save time, and the launch has been made
+                self._ended = True
+                return
+            ready = make_ready(stream, replace(what, executable=executable))
+            assert ready is not None
+            self._place = threading.get_ident(), stream
+            self._entries.append(_Entry(weakref.ref(repeat), executable, ready))
+            # It has the arguments that the definition was made with.
+            patch_in(executable, self._kernels)
+        repeat.go = ready.go
+
+    def about_to_launch(self, stream: int) -> None:
+        """A launch is to come: on another stream, or from another thread, than those of kept graphs, it may wait for them."""
+        if self._shared and self._entries and self._place != (threading.get_ident(), stream):
+            self.end()
+
+    def end(self) -> None:
+        """Keep no graph any more; afterwards no launch of one is in flight."""
+        self._ended = True
+        if self._entries:
+            with outside_captures():
+                self._forget(self._entries)
+                call(driver.cuCtxSynchronize)
+
+    def destroy(self) -> None:
+        """Destroy all of them."""
+        self._ended = True
+        self._forget(self._entries)
+
+    def _forget(self, entries: Sequence[_Entry]) -> None:
+        stop(entry.ready for entry in entries)
+        self._entries = [entry for entry in self._entries if entry not in entries]
+        for entry in entries:
+            # Launches in flight finish: the driver frees it after them.
+            call(driver.cuGraphExecDestroy, entry.executable)

@@ -1,0 +1,95 @@
+"""What an executable owns on the device."""
+
+from __future__ import annotations
+
+from qgraph.errors import CudaError
+from qgraph.runtime.driver.arena import Arena
+from qgraph.runtime.driver.device_errors import DeviceFaults
+from qgraph.runtime.driver.driver import DeviceContext, call, driver, outside_captures
+from qgraph.runtime.driver.memory import Buffer, PinnedWords
+from qgraph.runtime.executors.graph_exec_cache import KeptGraphs
+from qgraph.runtime.graph.graph_builder import GraphInstance
+from qgraph.runtime.graph.kernels import LoadedCode
+from qgraph.runtime.graph.nodes import OtherNodes
+
+
+class Resources:
+    """What an executable owns on the device, apart from it, so that a finalizer can let go of it."""
+
+    __slots__ = (
+        "arena",
+        "code",
+        "device",
+        "epoch",
+        "faults",
+        "graphs",
+        "kept",
+        "more",
+        "others",
+        "pinned",
+        "released",
+        "scratch",
+    )
+
+    def __init__(self, device: DeviceContext, epoch: int) -> None:
+        self.device = device
+        self.epoch = epoch
+        self.released = False
+        self.graphs: list[GraphInstance] = []
+        # Graphs that keep the arguments of some calls, where there are any.
+        self.kept: KeptGraphs | None = None
+        self.code: LoadedCode | None = None
+        self.scratch: Buffer | None = None
+        self.arena: Arena | None = None
+        self.pinned: PinnedWords | None = None
+        self.others: OtherNodes | None = None
+        self.faults: DeviceFaults | None = None
+        # What else there is to free.
+        self.more: list[OtherNodes | PinnedWords] = []
+
+    def release(self) -> None:
+        """Free everything, after the launches in flight; never raises. Nothing happens the second time."""
+        if self.released:
+            return
+        self.released = True
+        graphs, self.graphs = self.graphs, []
+        code, self.code = self.code, None
+        if not self.device.alive(self.epoch):
+            for graph in graphs:
+                graph.abandon()
+            if self.faults is not None:
+                self.faults.free()
+            return
+        try:
+            with self.device.activate(), outside_captures():
+                self._destroy(graphs)
+                if code is not None:
+                    code.unload()
+        except CudaError:  # the context is poisoned: nothing in it can be used or freed any more
+            for graph in graphs:
+                graph.abandon()
+        for memory in (self.scratch, self.pinned, self.arena, self.others, self.faults, *self.more):
+            if memory is not None:
+                memory.free()
+
+    def start_again(self, graph: GraphInstance) -> None:
+        """Destroy ``graph``, and those that keep arguments: others follow."""
+        self.graphs = [each for each in self.graphs if each is not graph]
+        with outside_captures():
+            self._destroy([graph])
+
+    def drop(self, graph: GraphInstance) -> None:
+        """Destroy ``graph``, which never ran: nobody has to wait."""
+        self.graphs = [each for each in self.graphs if each is not graph]
+        with outside_captures():
+            graph.destroy()
+
+    def _destroy(self, graphs: list[GraphInstance]) -> None:
+        # Executables may be destroyed while they run; code, and memory that a graph takes, may not.
+        call(driver.cuCtxSynchronize)
+        if self.kept is not None:
+            self.kept.destroy()
+        for graph in graphs:
+            graph.destroy()
+        if self.others is not None and self.others.allocations:
+            self.device.trim()

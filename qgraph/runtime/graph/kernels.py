@@ -1,0 +1,203 @@
+"""Compiled code on the device, and its kernels: functions, launch shapes, and where they lie in graphs."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qgraph.errors import ArgumentError, CudaError
+from qgraph.ir.artifacts import REDUCTION_BLOCK, SEVERAL, WARP, TaskCode
+from qgraph.ir.plan import Form
+from qgraph.ir.program import MAX_PARTIALS
+from qgraph.language import SHORT_LIMIT
+from qgraph.runtime.driver.driver import DeviceContext, call, driver, outside_captures
+from qgraph.runtime.graph.kernel_parameters import Parameters
+from qgraph.runtime.graph.launch_shapes import MAX_GRID, MAX_GRID_DOWN, Shape, by_lanes, by_rows, in_tiles
+
+DEFAULT_BLOCK_SIZE = 256
+_RESIDENT_THREADS = 2048  # of one multiprocessor, at most
+_MAX_THREADS_PER_BLOCK = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+
+
+# --- code --------------------------------------------------------------------------------------------------------------
+
+
+class LoadedCode:
+    """A cubin in the device's context. The context must be current for every method."""
+
+    __slots__ = ("_library",)
+
+    def __init__(self, cubin: bytes) -> None:
+        with outside_captures():
+            self._library = call(driver.cuLibraryLoadData, cubin, [], [], 0, [], [], 0)
+
+    def function(self, entry: str) -> Any:
+        """The function (CUfunction) that runs ``entry`` in the current context."""
+        kernel = call(driver.cuLibraryGetKernel, self._library, entry.encode())
+        return call(driver.cuKernelGetFunction, kernel)
+
+    def unload(self) -> None:
+        """Take the code off the device. No kernel of it may be running."""
+        with outside_captures():
+            call(driver.cuLibraryUnload, self._library)
+
+
+def occupancy_grid(function: Any, block: int, device: DeviceContext) -> int:
+    """How many blocks of ``block`` threads fit on the device at once; at least 1."""
+    blocks = call(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor, function, block, 0)
+    return max(1, int(blocks) * device.multiprocessors)
+
+
+def verify_layout(function: Any, entry: str, sizes: Sequence[int]) -> None:
+    """Compare the parameters we pass with those the code was compiled for, where the driver (12.4 or newer) can tell.
+
+    Raises:
+        CudaError: number or sizes differ, so that a launch would read wrong memory.
+    """
+    found = []
+    try:
+        for index in range(len(sizes) + 1):
+            code, _offset, size = driver.cuFuncGetParamInfo(function, index)
+            if int(code) != 0:
+                break
+            found.append(int(size))
+    except RuntimeError:  # an older driver lacks the function
+        return
+    if found != list(sizes):
+        raise CudaError(
+            f"the kernel {entry} takes parameters of {found} bytes, but would be passed {list(sizes)}",
+            hint="this numba-cuda has another calling convention than the one qgraph knows; report the versions",
+        )
+
+
+# --- kernels -----------------------------------------------------------------------------------------------------------
+
+
+class KernelNode:
+    """One kernel of an executable: its function, launch shape and parameters, and where it lives once it is in a graph.
+
+    ``bit`` is its place in ``Parameters.changed``. ``executable`` and ``handle`` are the CUgraphExec it can be patched in
+    and its CUgraphNode; both None for a kernel that is launched on a stream. ``copy`` is the number of the copy that it is,
+    None for a node itself, and ``form`` the graph in which it is.
+    """
+
+    __slots__ = (
+        *("_counts", "_inside", "_loop", "_many", "_most", "_resident", "bit", "block", "code", "copy", "early", "executable"),
+        *("form", "function", "handle", "index", "launch", "pointers", "shape"),
+    )
+
+    def __init__(self, index: int, code: TaskCode, bit: int, loop: int | None, setting: KernelSetting) -> None:
+        self.index = index
+        self.code = code
+        self.bit = bit
+        self.copy: int | None = None
+        self.form: Form = "plain"
+        self._loop = loop
+        self.function = setting.code.function(code.entry)
+        self.pointers, sizes = setting.parameters.bind(index, bit, code, loop)
+        verify_layout(self.function, code.entry, sizes)
+        self.block = 1 if code.single else setting.block(self.function)
+        self.block = min(self.block, REDUCTION_BLOCK) if code.reduces else self.block
+        # As many blocks as run at once: the grid of loops that stride over what only the device can count, and of reductions.
+        self._resident = occupancy_grid(self.function, self.block, setting.device)
+        self._most = 1 if code.single else self._resident
+        self._most = min(self._most, MAX_PARTIALS) if code.reduces else self._most
+        self.shape = Shape(self._most if code.on_device else 1, self.block)
+        # For each loop of the kernel, the host values that make its extent.
+        self._counts = tuple(tuple(setting.host_index[name] for name in names) for names in code.counts)
+        self._inside = setting.host_index[code.lanes] if code.lanes else None
+        # From here on each thread of a light loop has several iterations: the device stays full.
+        self._many = setting.device.multiprocessors * _RESIDENT_THREADS * SEVERAL
+        # What the parameter of this meaning is.
+        self.early = False
+        self.executable: Any = None
+        self.handle: Any = None
+        self._make_launch()
+
+    def _make_launch(self) -> None:
+        self.launch = driver.CUDA_KERNEL_NODE_PARAMS()
+        self.launch.func = self.function
+        self.launch.blockDimZ = 1
+        self.take_shape(self.shape)
+        self.launch.kernelParams = ctypes.addressof(self.pointers)
+
+    def copied(self, number: int, parameters: Parameters, form: Form = "many") -> KernelNode:
+        """The same kernel as copy ``number`` of the body of a loop: with the handle, the guard and the arrays of that copy."""
+        made = copy.copy(self)
+        made.copy, made.form, made.early, made.executable, made.handle = number, form, False, None, None
+        made.pointers, _sizes = parameters.bind(self.index, self.bit, self.code, self._loop, number, form)
+        made._make_launch()
+        return made
+
+    @property
+    def share(self) -> float:
+        """How much of the device its blocks fill, if all are to run at once."""
+        return self.shape.all_blocks / self._resident
+
+    @property
+    def sized(self) -> bool:
+        """Whether the grid depends on host values."""
+        return bool(self._counts)
+
+    def shape_for(self, host: tuple[int, ...]) -> Shape:
+        """The blocks that cover all threads: at least 1, since an empty loop's kernel still runs, and returns at once.
+
+        Raises:
+            ArgumentError: there are more than CUDA can launch.
+        """
+        extents = [math.prod(host[index] for index in counts) for counts in self._counts]
+        threads = extents[0] if len(extents) == 1 else sum(-(-extent // WARP) * WARP for extent in extents)
+        # Fewer blocks have fewer partial results to combine.
+        several = self.code.several and (self.code.reduces or threads >= self._many)
+        if self.code.plane:
+            return self._over_plane([host[index] for index in self._counts[0]], SEVERAL if several else 1)
+        if self._inside is not None:
+            return self._checked(by_lanes(max(threads, 1), host[self._inside], self.block), threads)
+        share = self.block * SEVERAL if several else self.block
+        grid = -(-threads // share) if threads > 0 else 1
+        if self.code.reduces:
+            return Shape(min(grid, self._most), self.block)
+        return self._checked(Shape(grid, self.block), threads)
+
+    def _checked(self, shape: Shape, threads: int) -> Shape:
+        if shape.blocks > MAX_GRID:
+            raise self._too_long(f"this loop has {threads} iterations, and a launch holds {MAX_GRID * self.block}")
+        return shape
+
+    def _over_plane(self, extents: Sequence[int], share: int) -> Shape:
+        shape = in_tiles(extents, self.block) if self.code.plane == "tiles" else by_rows(extents, self.block, share)
+        if max(extents) >= SHORT_LIMIT:
+            raise self._too_long(f"an axis of this loop has {max(extents)} iterations, and may have {SHORT_LIMIT - 1}")
+        if shape.blocks > MAX_GRID or shape.times > MAX_GRID_DOWN:
+            raise self._too_long(f"this loop has {math.prod(extents)} iterations, more than a launch holds")
+        return shape
+
+    def _too_long(self, found: str) -> ArgumentError:
+        return ArgumentError(found, self.code.task.span, hint="split the loop, or raise block_size")
+
+    def take_shape(self, shape: Shape) -> None:
+        """Take a shape from ``shape_for``."""
+        self.launch.gridDimX, self.launch.gridDimY, self.launch.gridDimZ = shape.blocks, shape.blocks_down, shape.times
+        self.launch.blockDimX, self.launch.blockDimY = shape.threads, shape.threads_down
+        self.shape = shape
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSetting:
+    """What the kernels of one executable share: their code, their parameters, and how launch shapes are chosen."""
+
+    code: LoadedCode
+    parameters: Parameters
+    device: DeviceContext
+    block_size: int | None
+    host_index: Mapping[str, int]
+
+    def block(self, function: Any) -> int:
+        """Threads in a block: what was asked for, else 256; fewer if the kernel's registers do not allow it."""
+        attribute = driver.CUfunction_attribute(_MAX_THREADS_PER_BLOCK)
+        most = int(call(driver.cuFuncGetAttribute, attribute, function))
+        return min(self.block_size or DEFAULT_BLOCK_SIZE, most)

@@ -1,0 +1,102 @@
+"""Launch shapes: how many blocks of how many threads a kernel has, and how they lie over the iterations of a loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from qgraph.ir.artifacts import TILE_HEIGHT, TILE_ROWS, WARP
+
+# The most blocks that a launch can have along x, and along y or z.
+MAX_GRID = 2**31 - 1
+MAX_GRID_DOWN = 65535
+# A block is no narrower than this many columns, a sector of float32, if there are so many.
+_NARROW = 8
+# Iterations of an inner loop that are not shared, and that a thread has, about, where they are: on an H200 rows of many
+# lengths, 32 on average, took longer with 1 and with 4.
+_FEW_INSIDE = 12
+_INSIDE = 2
+# Idle threads at the end of each row, for one with work, that are no reason for a narrower block.
+_FEW_IDLE = 1 / 8
+
+
+class Shape(NamedTuple):
+    """Blocks and threads along x; those along y; and how often there are as many blocks again, along z."""
+
+    blocks: int
+    threads: int
+    blocks_down: int = 1
+    threads_down: int = 1
+    times: int = 1
+
+    @property
+    def all_blocks(self) -> int:
+        """The number of blocks."""
+        return self.blocks * self.blocks_down * self.times
+
+
+def by_rows(extents: Sequence[int], threads: int, share: int) -> Shape:
+    """The shape for a loop of several axes: x along the last one, y and z along the others together.
+
+    Args:
+        extents: iterations of each axis.
+        threads: the most threads of a block.
+        share: rows that a thread has.
+
+    Returns:
+        A shape with a thread for each column and ``share`` rows.
+    """
+    columns, rows = max(extents[-1], 1), max(math.prod(extents[:-1]), 1)
+    across = min(_across(columns), threads)
+    down = min(threads // across, _power_of_two(-(-rows // share)))
+    # A few rows: the block lies along them.
+    across = min(threads // down, max(across, _power_of_two(columns)))
+    blocks_down = -(-rows // (down * share))
+    times = -(-blocks_down // MAX_GRID_DOWN)
+    return Shape(-(-columns // across), across, -(-blocks_down // times), down, times)
+
+
+def in_tiles(extents: Sequence[int], threads: int) -> Shape:
+    """The shape for a loop of two axes in tiles; ``threads`` are the most of a block, if that is enough for a tile."""
+    columns, rows = max(extents[-1], 1), max(extents[0], 1)
+    across = max(threads // TILE_HEIGHT, 1)
+    down = -(-rows // TILE_ROWS)
+    times = -(-down // MAX_GRID_DOWN)
+    return Shape(-(-columns // across), across * TILE_HEIGHT, -(-down // times), 1, times)
+
+
+def by_lanes(iterations: int, inside: int, threads: int, warp: int = WARP) -> Shape:
+    """The shape for a loop of which neighbouring threads share each iteration: x along the one, y along all.
+
+    Args:
+        iterations: of the loop.
+        inside: iterations of the loop inside it, on average.
+        threads: of a block.
+        warp: threads that can share one at most; where blocks are no whole warps, each thread has one of its own.
+
+    Returns:
+        A shape with as many threads along x as share an iteration.
+    """
+    lanes = 1
+    if inside >= _FEW_INSIDE and threads % warp == 0:
+        # The power of two that is nearest, as a factor.
+        while lanes < warp and 2 * (lanes * _INSIDE) ** 2 < inside**2:
+            lanes *= 2
+    if lanes > 1 and -(-iterations // (threads // lanes)) > MAX_GRID:
+        lanes = 1
+    return Shape(-(-iterations // (threads // lanes)), lanes, threads_down=threads // lanes)
+
+
+def _across(columns: int) -> int:
+    """The width of a block: a warp, or less where that leaves many threads without a column."""
+    if columns <= _NARROW:
+        return _power_of_two(columns)
+    idle = {width: -columns % width / columns for width in (WARP, WARP // 2, _NARROW)}
+    # The widest of those that leave the fewest idle, if all leave many.
+    return next((width for width in idle if idle[width] <= _FEW_IDLE), min(idle, key=lambda width: idle[width]))
+
+
+def _power_of_two(number: int) -> int:
+    """The least power of two that is not below ``number``."""
+    return 1 << (number - 1).bit_length()

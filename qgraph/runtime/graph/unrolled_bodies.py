@@ -1,0 +1,90 @@
+"""Copies of the bodies of unrolled loops, and the graphs that hold them beside the plain ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from qgraph.ir.plan import GraphPlan, Unrolling
+from qgraph.runtime.graph.graph_builder import GraphInstance, add_node, connect
+from qgraph.runtime.graph.kernels import KernelNode
+from qgraph.runtime.graph.node_updates import Patches
+
+# Each kernel, copies once, with those that wait for it inside.
+Followed = Sequence[tuple[KernelNode, Sequence[KernelNode]]]
+
+
+def add_copies(
+    graph: Any, plan: GraphPlan, unrolling: Unrolling, copies: Mapping[int, Sequence[KernelNode]], *, waits_inside: bool
+) -> None:
+    """Add all copies of the body of a loop to ``graph`` (a CUgraph), each after the one before it, with the edges between."""
+    nodes = body_of(plan, unrolling)
+    handles = {(index, place): add_node(graph, copies[index][place]) for place in range(unrolling.copies) for index in nodes}
+    inside = [edge for edge in plan.edges if edge[0] in nodes]
+    pairs = [(handles[before, place], handles[after, place]) for place in range(unrolling.copies) for before, after in inside]
+    pairs += [
+        (handles[before, place], handles[after, place + 1])
+        for place in range(unrolling.copies - 1)
+        for before, after in unrolling.carried
+    ]
+    connect(graph, pairs, programmatic=waits_inside)
+
+
+def add_counted_copies(
+    graph: Any, plan: GraphPlan, unrolling: Unrolling, copies: Mapping[int, Sequence[KernelNode]], *, waits_inside: bool
+) -> None:
+    """The same for a loop that is counted once a turn, behind all of these copies of the rest of its body."""
+    counted = unrolling.counted
+    assert counted is not None
+    nodes = [index for index in body_of(plan, unrolling) if index != counted.node]
+    places = range(len(copies[nodes[0]]))
+    handles = {(index, place): add_node(graph, copies[index][place]) for place in places for index in nodes}
+    inside = [edge for edge in plan.edges if edge[0] in nodes and edge[1] in nodes]
+    pairs = [(handles[before, place], handles[after, place]) for place in places for before, after in inside]
+    pairs += [(handles[before, place], handles[after, place + 1]) for place in places[:-1] for before, after in counted.carried]
+    # Each node is in an order with its next copy, so the last ones are behind all others.
+    (counting,) = copies[counted.node]
+    last, followed = add_node(graph, counting), {before for before, _ in inside}
+    pairs += [(handles[index, places[-1]], last) for index in nodes if index not in followed]
+    connect(graph, pairs, programmatic=waits_inside)
+
+
+def body_of(plan: GraphPlan, unrolling: Unrolling) -> tuple[int, ...]:
+    """The nodes of the body of a loop that is unrolled."""
+    (body,) = plan.nodes[unrolling.node].bodies
+    return plan.regions[body].nodes
+
+
+def followed_in(first: Mapping[int, KernelNode], edges: Iterable[tuple[int, int]]) -> Followed:
+    """Who waits inside for the kernels in ``first``, over ``edges`` between them."""
+    edges = list(edges)
+    return [(kernel, [first[after] for before, after in edges if before == index]) for index, kernel in first.items()]
+
+
+@dataclass(slots=True, eq=False)
+class GraphOfForm:
+    """A graph of the executable beside others; ``stale`` is the mask of kernels whose parameters it does not have yet."""
+
+    instance: GraphInstance
+    kernels: Sequence[KernelNode]
+    followed: Followed = ()
+    stale: int = 0
+    _patches: Patches = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._patches = Patches(self.kernels)
+
+    def bring_up_to_date(self) -> None:
+        """Patch what is stale."""
+        if self.stale:
+            self._patches.patch(self.instance.executable, self.stale)
+            # Only now: what an exception kept from the graph is patched by the next launch.
+            self.stale = 0
+
+    def take_shapes(self, plain: Mapping[int, KernelNode]) -> None:
+        """Let each kernel have the launch shape of that of the same node."""
+        for kernel in self.kernels:
+            shape = plain[kernel.index].shape
+            if kernel.shape != shape:
+                kernel.take_shape(shape)

@@ -1,0 +1,32 @@
+"""The temporaries of a kernel: their shapes for the values of one call, and host arrays for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from qgraph.ir.program import ArrayType, Program
+
+
+class Temporaries:
+    """What a program's temporaries need; ``empty`` says that there are none, ``names`` what their leaves are called."""
+
+    __slots__ = ("_dtypes", "_places", "empty", "names")
+
+    def __init__(self, program: Program) -> None:
+        index = {value.name: position for position, value in enumerate(program.host_values)}
+        self._places = [tuple(index[name] for name in temporary.shape) for temporary in program.temporaries]
+        types = [temporary.leaf.type for temporary in program.temporaries]
+        self._dtypes = [np.dtype(type_.dtype) for type_ in types if isinstance(type_, ArrayType)]
+        self.names = tuple(temporary.leaf.name for temporary in program.temporaries)
+        self.empty = not self._places
+
+    def shapes(self, host: Sequence[int]) -> list[tuple[tuple[int, ...], np.dtype]]:
+        """Shape and dtype of each, for the host values of a call."""
+        shapes = (tuple(host[position] for position in places) for places in self._places)
+        return list(zip(shapes, self._dtypes, strict=True))
+
+    def on_host(self, host: Sequence[int]) -> list[np.ndarray]:
+        """New NumPy arrays for one call."""
+        return [np.empty(shape, dtype) for shape, dtype in self.shapes(host)]
