@@ -1,4 +1,4 @@
-"""DeviceArray between libraries, on a real device: what tests/runtime/test_device_array.py cannot play."""
+"""DeviceArray between libraries, on a real device: what tests/runtime/arguments/test_device_array.py cannot play."""
 
 from __future__ import annotations
 
