@@ -1,4 +1,4 @@
-"""Write the figures of README.md from the result files: ``python -m benchmarks.readme [--check]``."""
+"""Write docs/performance.md, and six figures of README.md, from the result files: ``python -m benchmarks.readme [--check]``."""
 
 from __future__ import annotations
 
@@ -12,22 +12,48 @@ from benchmarks.limits import reasons
 from benchmarks.results import RESULTS, text
 from benchmarks.run import QUESTIONS
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+PERFORMANCE = ROOT / "docs" / "performance.md"
 BEGIN = "<!-- figures: written by `python -m benchmarks.readme` from benchmarks/results/ -->"
 END = "<!-- end of figures -->"
+HEAD = """# Performance
+
+Each table says which file it comes from and which command made it; `make bench` makes them, with their plots beside them, and
+`python -m benchmarks.readme` writes this page. In the table of the do-while, `fuse=True` joins the K loops to one before it
+runs them as one block ("joined"); "one block" has loops that cannot be joined, with a barrier between each two."""
+# What README.md shows: the words, and the question and the target that measured it.
+SIX = {
+    "a call of 10 loops, against a CUDA graph launched from C": ("launch", "10 loops, a call, against raw C"),
+    "ten launches by numba-cuda, against that call": ("launch", "10 loops, faster than numba-cuda launches"),
+    "an iteration of 3 loops, against a conditional node in C": (
+        "do_while",
+        "3 loops, an iteration: qgraph against raw C, one kernel for both",
+    ),
+    "the same as one block, `fuse=True`": (
+        "do_while",
+        "3 loops, an iteration: qgraph, one block against raw C, one kernel for both",
+    ),
+    "ten loops joined, `fuse=True`, against one kernel by hand": (
+        "fusion",
+        "ten elementwise loops joined, against one by hand",
+    ),
+    "a first result with a warm cache, after NumPy and a context": ("startup", "first result, later than NumPy and a context"),
+}
 
 
 def main() -> int:
-    """Rewrite the block; with ``--check`` only say whether it is as the files are (status 1 if not)."""
+    """Rewrite both; with ``--check`` only say whether they are as the files are (status 1 if not)."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    before = README.read_text()
-    after = rewrite(before, figures(RESULTS))
+    wanted = {README: rewrite(README.read_text(), six(RESULTS)), PERFORMANCE: f"{HEAD}\n\n{figures(RESULTS)}\n"}
+    old = [file for file, new in wanted.items() if not file.exists() or file.read_text() != new]
     if options.check:
-        print("README.md is up to date" if before == after else "README.md differs from benchmarks/results/", file=sys.stderr)
-        return int(before != after)
-    README.write_text(after)
+        print(*(f"{file.name} differs from benchmarks/results/" for file in old), sep="\n", file=sys.stderr)
+        return int(bool(old))
+    for file in old:
+        file.write_text(wanted[file])
     return 0
 
 
@@ -40,13 +66,24 @@ def rewrite(readme: str, block: str) -> str:
     return f"{head}{BEGIN}\n\n{block}\n\n{END}{tail}"
 
 
+def six(folder: Path) -> str:
+    """The table of README.md."""
+    records = {question: json.loads((folder / f"{question}.json").read_text()) for question, _ in SIX.values()}
+    rows = []
+    for words, (question, name) in SIX.items():
+        (found,) = (target for target in records[question]["targets"] if target["name"] == name)
+        rows.append([words, f"{found['measured']:.3g} {found['unit']}", f"`python -m benchmarks.{question}`"])
+    machines = sorted({record["machine"]["gpu"].partition(" (")[0] for record in records.values()})
+    return markdown([f"on one {' and one '.join(machines)}", "", "measured by"], rows, [":---", "---:", ":---"])
+
+
 def figures(folder: Path) -> str:
-    """The block: for each result file its machine, table, targets and what was missing."""
+    """For each result file its machine, table, targets and what was missing."""
     parts = []
     for question in QUESTIONS:
         file = folder / f"{question}.json"
         if file.exists():
-            parts.append(section(json.loads(file.read_text()), f"benchmarks/results/{question}"))
+            parts.append(section(json.loads(file.read_text()), f"../benchmarks/results/{question}"))
         else:
             parts.append(f"*Not measured yet: `{question}` (`make bench` on a machine with a GPU).*")
     return "\n\n".join(parts)
@@ -57,9 +94,9 @@ def section(record: dict[str, Any], place: str) -> str:
     machine = record["machine"]
     on_cpu = record["question"] == "cpu" or not machine["gpu"]
     where = f"{machine['cpu']}, {machine['cores']} cores" if on_cpu else f"{machine['gpu']}, driver {machine['driver']}"
-    source = (
-        f"{where}. From [{place}.json]({place}.json), commit {record['commit']}, {record['date'][:10]}: `{record['command']}`."
-    )
+    file = place.removeprefix("../")
+    made = f"commit {record['commit']}, {record['date'][:10]}: `{record['command']}`."
+    source = f"{where}. From [{file}.json]({place}.json), {made}"
     named, found = across(record) if "peer" in record["columns"] else (record["columns"], record["rows"])
     columns = [column for column in named if any(row.get(column) is not None for row in found)]
     rows = [[text(row.get(column)) for column in columns] for row in found]
@@ -67,7 +104,9 @@ def section(record: dict[str, Any], place: str) -> str:
     if record["targets"]:
         parts.append(targets(record["question"], record["targets"]))
     if record["missing"]:
-        parts.append("Missing: " + "; ".join(f"{name} ({why})" for name, why in record["missing"].items()) + ".")
+        whys = dict.fromkeys(record["missing"].values())
+        names = {why: ", ".join(name for name, its in record["missing"].items() if its == why) for why in whys}
+        parts.append("Missing: " + "; ".join(f"{names[why]} ({why})" for why in whys) + ".")
     return "\n\n".join([*parts, source])
 
 
@@ -95,9 +134,9 @@ def targets(question: str, found: list[dict[str, Any]]) -> str:
     return words + "".join(f"\n- why: {why}" for why in reasons(question, [target["name"] for target in missed]))
 
 
-def markdown(columns: list[str], rows: list[list[str]]) -> str:
+def markdown(columns: list[str], rows: list[list[str]], aligned: list[str] | None = None) -> str:
     """A table, numbers to the right."""
-    lines = [columns, ["---:"] * len(columns), *rows]
+    lines = [columns, aligned or ["---:"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 import qgraph
+from benchmarks import readme
+from benchmarks.results import RESULTS
 
 ROOT = Path(__file__).resolve().parent.parent
 WORDS = {
@@ -74,6 +76,37 @@ def test_examples_and_documents_name_only_what_exists():
                     assert node.attr in known, f"{place.name} line {node.lineno}: qgraph.{node.attr}"
                     seen.add(node.attr)
     assert {"kernel", "graph_do_while"} <= seen
+
+
+README = ROOT / "README.md"
+PROGRAMS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+def test_the_readme_is_short():
+    assert len(README.read_text().splitlines()) <= 180
+    assert len(PROGRAMS) == 5
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_programs_of_the_readme_run(program, tmp_path):
+    if "import torch" in program:
+        pytest.importorskip("torch")
+    (tmp_path / "smooth.py").write_text(program)
+    # The last one leaves out its imports.
+    run = "import runpy, numpy, qgraph; runpy.run_path('smooth.py', {'np': numpy, 'qgraph': qgraph})"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error", "-c", run]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment, timeout=120)
+    if "def smooth" in program:
+        (shown,) = re.findall(r"```text\n(.*?)```", README.read_text(), re.DOTALL)
+        assert done.stderr.endswith(shown)
+    else:
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_figures_are_those_of_the_result_files():
+    assert readme.rewrite(README.read_text(), readme.six(RESULTS)) == README.read_text()
+    assert readme.PERFORMANCE.read_text() == f"{readme.HEAD}\n\n{readme.figures(RESULTS)}\n"
 
 
 # --- python -m qgraph -----------------------------------------------------------------------------------------------------
