@@ -445,11 +445,6 @@ def empty_product(value: Any) -> Any:
     return value.__class__(1)
 
 
-def accumulated(value: Any) -> Any:
-    """``value``, a sum or product of narrow integers that started at Python's 0 or 1: as NumPy has it."""
-    return value
-
-
 def call_host(address: int, data: Any) -> int:
     """Call the C function at ``address`` with the address of the array ``data``, or with ``data``; gives its result."""
     raise AssertionError("generated code for the CPU calls this")

@@ -3017,6 +3017,49 @@ def type_an_integer_on_one_path_and_a_float_on_the_other_is_counted():
 
 
 @bad(TYPES)
+def type_numpys_integer_or_pythons_is_multiplied_beyond_the_one():
+    def kernel(k, y):
+        for i in range(y.shape[0]):
+            y[i] = max(k[i], 5) * 1000000000
+
+    return kernel, (np.arange(5, dtype=np.int32), ints())
+
+
+@bad(TYPES)
+def type_numpys_integer_on_one_path_and_pythons_on_the_other_with_another_type():
+    def kernel(k, h, y):
+        for i in range(y.shape[0]):
+            t = 0
+            if h[i] > 3:
+                t = k[i]
+            y[i] = t + h[i]
+
+    return kernel, (np.arange(5, dtype=np.int32), np.arange(5, dtype=np.int8), ints())
+
+
+@bad(TYPES)
+def type_a_function_of_numpy_of_numpys_integer_or_pythons():
+    def kernel(k, y):
+        for i in range(y.shape[0]):
+            y[i] = np.square(max(k[i], 5))
+
+    return kernel, (np.arange(5, dtype=np.uint16), ints())
+
+
+@bad(TYPES)
+def type_numpys_integer_or_pythons_inside_a_func():
+    @qgraph.func
+    def doubled(v):
+        return -v
+
+    def kernel(k, y):
+        for i in range(y.shape[0]):
+            y[i] = doubled(k[i] if k[i] > 3 else 3)
+
+    return kernel, (np.arange(5, dtype=np.uint8), ints())
+
+
+@bad(TYPES)
 def type_negative_elements_may_be_least_of_what_has_no_sign():
     def kernel(h, e):
         for i in range(e.shape[0]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 import warnings
@@ -246,98 +245,6 @@ def test_an_integer_or_a_float(rig, function, dtype, out):
             rig.check(function, args)
         return
     rig.check(function, args)
-
-
-# --- NumPy's integers or Python's ------------------------------------------------------------------------------------------
-
-
-def used_as_they_are(x, y, f, z):
-    for i in range(x.shape[0]):
-        larger = max(x[i], 5)
-        chosen = x[i] if i % 2 else 7
-        named = 3
-        if x[i] > 4:
-            named = x[i]
-        y[i] = larger
-        y[i] += chosen
-        f[i] = larger * 0.5 + chosen / 2 - min(named, 100)
-        z[i] = int(larger) * 1_000_000_007 + int(named) + (larger < chosen) + int(x[larger % 4])
-        for j in range(min(named, 3)):
-            z[i] += j if larger else 0
-
-
-def as_numpys(x, y):
-    for i in range(x.shape[0]):
-        total = 0
-        for j in range(x.shape[0]):
-            total += x[j]
-        y[i] = total + max(x[i], 5) * x[i] - (x[i] if x[i] > 6 else 2)
-
-
-NARROW = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32]
-
-
-def near_the_ends(dtype):
-    limits = np.iinfo(dtype)
-    return np.array([0, 1, 3, 5, 6, 7, limits.max, limits.max - 2, max(limits.min, 0)], dtype)
-
-
-@pytest.mark.parametrize("dtype", NARROW)
-def test_an_integer_of_numpys_or_pythons_is_the_same_number(rig, dtype):
-    def args():
-        x = near_the_ends(dtype)
-        return x, np.zeros(x.size, np.int64), np.zeros(x.size), np.zeros(x.size, np.int64)
-
-    rig.check(used_as_they_are, args)
-
-
-@pytest.mark.parametrize("dtype", NARROW)
-@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
-def test_beside_numpys_integers_it_is_one(rig, dtype):
-    rig.check(as_numpys, lambda: (near_the_ends(dtype), np.zeros(9, np.int64)))
-
-
-def bits_of_either(x, y):
-    for i in range(x.shape[0]):
-        larger = max(x[i], 5, 6)
-        y[i] = (larger // 3) % 2 | larger & 6
-        z = min(max(x[i], 1), 90) >> 1
-        y[i] += z ^ 3
-
-
-@pytest.mark.parametrize("dtype", NARROW)
-def test_quotients_and_bits_of_both_are_the_same(rig, dtype):
-    rig.check(bits_of_either, lambda: (near_the_ends(dtype), np.zeros(9, np.int64)))
-
-
-# What wraps in one of the two, and what has another type: of x, an array of narrow integers, and n, one of Python's.
-UNKNOWN = [
-    "max(x[i], 5) * 30000",
-    "max(x[i], 5) + 1",
-    "1 - (x[i] if i % 2 else 5)",
-    "min(x[i], 5) << 9",
-    "max(x[i], 5) ** 3",
-    "-max(x[i], 5)",
-    "~max(x[i], 5)",
-    "abs(min(x[i], 5))",
-    "max(x[i], 5) + max(x[i], 6)",
-    "max(x[i], 5) // -1",
-    "max(x[i], 5) + np.int8(x[i])",
-    "np.maximum(max(x[i], 5), 3)",
-]
-
-
-@pytest.mark.needs("compiler")
-@pytest.mark.parametrize("text", UNKNOWN)
-@pytest.mark.parametrize("dtype", [np.int16, np.int32])
-def test_what_differs_between_numpys_and_pythons_is_refused(rig, text, dtype, tmp_path):
-    path = tmp_path / "kernels.py"
-    path.write_text(f"import numpy as np\n\ndef kernel(x, y):\n    for i in range(x.shape[0]):\n        y[i] = {text}\n")
-    spec = importlib.util.spec_from_file_location("kernels", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    with pytest.raises(qgraph.KernelTypeError, match="or Python's integer, whichever it is then"):
-        rig.kernel(module.kernel)(rig.device(np.arange(4, dtype=dtype)), rig.device(np.zeros(4, np.int64)))
 
 
 # --- rounding -----------------------------------------------------------------------------------------------------------

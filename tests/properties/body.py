@@ -11,7 +11,7 @@ from typing import Literal
 
 from tests.properties.scope import Array, Counter, Scope, Window
 from tests.properties.state import State, indented
-from tests.properties.values import BITS, GRAIN, WEAK, Value, domain, kind_of, named, promoted, within
+from tests.properties.values import BITS, GRAIN, WEAK, Value, domain, kind_of, named, promoted, settled, within
 
 Group = Literal["+", "min", "max", "&", "|", "^"]
 _ATOMICS = {
@@ -124,7 +124,7 @@ class Body:
             if step:
                 value = self.expressions.within(kind, scope, 0 if domain(array.dtype)[0] == 0 else -step, step)
                 sign = "+" if value.low < 0 or domain(array.dtype)[0] == 0 else self.choices.pick("+-")
-                return [f"{target} {sign}= {value.text}"]
+                return [f"{target} {sign}= {settled(value, frozenset([array.dtype])).text}"]
         return [f"{target} = {self.expressions.for_array(array.dtype, scope).text}"]
 
     def _update(self, update: Update, place: _Place) -> list[str]:
@@ -141,6 +141,8 @@ class Body:
         value = self.expressions.within(kind, scope, low, high)
         if kind == "int" and not promoted(frozenset([array.dtype]), value.dtypes):
             value = _typed(value, frozenset())
+        if group not in ("min", "max"):
+            value = settled(value, frozenset([array.dtype]))
         if group in _ATOMICS and self.state.features.atomics and not update.at and self.choices.maybe(25):
             index = f"({at})" if "," in at else at
             return [f"qgraph.{_ATOMICS[group]}({array.name}, {index}, {value.text})"]
@@ -165,7 +167,7 @@ class Body:
         elif kind == "int":
             low, high = int(low / 2), int(high / 2)
         value = self.expressions.within(kind, scope, low, high)
-        value = _typed(value, combined.value.dtypes)
+        value = settled(_typed(value, combined.value.dtypes))
         if kind == "float" and "*" in form:
             value = Value("-1.0" if value.text.startswith("-") else "1.0", "float")
         first, companion = "", ""

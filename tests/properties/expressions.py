@@ -20,6 +20,7 @@ from tests.properties.values import (
     kind_of,
     literal,
     promoted,
+    settled,
     within,
 )
 
@@ -132,8 +133,13 @@ class Expressions:
         made = getattr(self, f"_integer_{way}")(scope, depth - 1)
         return made if made is not None and fits(made) else self.integer(scope, depth - 1)
 
-    def _integer_arithmetic(self, scope: Scope, depth: int) -> Value | None:
+    def _operands(self, scope: Scope, depth: int) -> tuple[Value, Value]:
         a, b = self.integer(scope, depth), self.integer(scope, depth)
+        a = settled(a, b.dtypes)
+        return a, settled(b, a.dtypes)
+
+    def _integer_arithmetic(self, scope: Scope, depth: int) -> Value | None:
+        a, b = self._operands(scope, depth)
         operator = self.choices.pick(("+", "-", "*"))
         return binary(operator, a, b) or binary(operator, within(a, -8, 7), within(b, -8, 7))
 
@@ -141,7 +147,7 @@ class Expressions:
         a = self.integer(scope, depth)
         operator = self.choices.pick(("//", "%", "divmod"))
         if self.choices.maybe(30):
-            b = within(self.integer(scope, depth), 0, 9)
+            a, b = settled(a), settled(within(self.integer(scope, depth), 0, 9))
             divisor = binary("+", b, literal(1 - b.low)) if b.low <= 0 else b
             if divisor is None:
                 return None
@@ -152,14 +158,14 @@ class Expressions:
         return binary(operator, a, divisor)
 
     def _integer_bits(self, scope: Scope, depth: int) -> Value | None:
-        a = self.integer(scope, depth)
+        a, b = self._operands(scope, depth)
         operator = self.choices.pick(("&", "|", "^", "<<", ">>"))
         if operator in ("<<", ">>"):
             count = literal(self.choices.integer(0, 3))
             if self.choices.maybe(30):
-                count = within(self.integer(scope, depth), 0, 3)
+                a, count = settled(a), settled(within(b, 0, 3))
             return binary(operator, within(a, -64, 63), count)
-        return binary(operator, a, self.integer(scope, depth))
+        return binary(operator, a, b)
 
     def _integer_choose(self, scope: Scope, depth: int) -> Value:
         a, b, test = self.integer(scope, depth), self.integer(scope, depth), self.boolean(scope, depth)
@@ -167,7 +173,7 @@ class Expressions:
             # Numbers that no type of integers holds.
             return a
         text = f"{a.inner} if {test.text} else {b.inner}"
-        return _of_one_kind(Value(text, "int", min(a.low, b.low), max(a.high, b.high), a.dtypes | b.dtypes))
+        return Value(text, "int", min(a.low, b.low), max(a.high, b.high), a.dtypes | b.dtypes)
 
     def _integer_extreme(self, scope: Scope, depth: int) -> Value:
         a, b = self.integer(scope, depth), self.integer(scope, depth)
@@ -177,11 +183,10 @@ class Expressions:
             return a
         word = self.choices.pick(("min", "max"))
         choose = min if word == "min" else max
-        found = Value(call(word, a, b), "int", choose(a.low, b.low), choose(a.high, b.high), a.dtypes | b.dtypes, atom=True)
-        return _of_one_kind(found)
+        return Value(call(word, a, b), "int", choose(a.low, b.low), choose(a.high, b.high), a.dtypes | b.dtypes, atom=True)
 
     def _integer_sign(self, scope: Scope, depth: int) -> Value:
-        a = self.integer(scope, depth)
+        a = settled(self.integer(scope, depth))
         match self.choices.pick(("-", "abs", "~", "**")):
             case "-":
                 return Value(f"-{a.inner}", "int", -a.high, -a.low, a.dtypes)
@@ -358,10 +363,3 @@ def _float_literal(number: float) -> Value:
 
 def _counted(counter: Counter) -> Value:
     return Value(counter.name, "int", counter.low, counter.high, frozenset([WEAK]), atom=True)
-
-
-def _of_one_kind(value: Value) -> Value:
-    """``value`` as Python's, where the data would tell if it is that or NumPy's: what the two make of other numbers differs."""
-    if WEAK not in value.dtypes or value.dtypes == {WEAK}:
-        return value
-    return replace(value, text=f"int({value.text})", dtypes=frozenset([WEAK]), atom=True)

@@ -9,7 +9,7 @@ from tests.properties.loops import Loops, Scalar
 from tests.properties.scope import Array, Counter, Extent, Scope, Window
 from tests.properties.slices import Slices
 from tests.properties.state import State, indented
-from tests.properties.values import BITS, FLOATS, GRAIN, UNSIGNED, WEAK, Kind, Value, domain, kind_of, literal, within
+from tests.properties.values import BITS, FLOATS, GRAIN, UNSIGNED, WEAK, Kind, Value, domain, kind_of, literal, settled, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Regions:
                 value = self.expressions.within(kind_of(array.dtype), scope, low, step)
                 # NumPy makes a float64 of a uint64 and a signed element, which is refused.
                 mixed = "uint64" in value.dtypes and array.dtype not in UNSIGNED
-                return [f"{target} += {step if mixed else value.text}"], place
+                return [f"{target} += {step if mixed else settled(value, frozenset([array.dtype])).text}"], place
         lines = [f"{target} = {self.expressions.for_array(array.dtype, scope).text}"]
         if self.choices.maybe(20):
             lines = [f"if {self.expressions.boolean(scope, 1).text}:", *indented(lines)]
@@ -146,7 +146,7 @@ class Regions:
             return [f"{array.name} += {step}"]
         value = self.expressions.within(kind_of(array.dtype), place.sees, -step, step)
         # Nor does it add a uint64, with which the sum is a float64, to signed integers.
-        return [f"{array.name} += {step if 'uint64' in value.dtypes else value.text}"]
+        return [f"{array.name} += {step if 'uint64' in value.dtypes else settled(value, frozenset([array.dtype])).text}"]
 
     def _view(self, place: Place) -> tuple[list[str], Place]:
         """A name for a part of an array."""
@@ -216,7 +216,7 @@ class Regions:
             step = self.state.spend(scalar.name, place.executions)
             if step:
                 low = 0 if known.low == 0 else -step
-                value = self._as_scalar(self.expressions.within("int", place.sees, low, step), scalar)
+                value = settled(self._as_scalar(self.expressions.within("int", place.sees, low, step), scalar))
                 return [f"{scalar.name} += {value.text}"], place
         value = self.expressions.of(known.kind, place.sees)
         if known.kind == "int":

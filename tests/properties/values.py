@@ -177,6 +177,17 @@ def _float_within(value: Value, low: int, high: int, grain: int) -> Value:
     return value
 
 
+def settled(value: Value, beside: frozenset[str] = frozenset()) -> Value:
+    """``value`` as a Python int, where it is Python's or NumPy's and a kernel may ask which one, next to such types."""
+    narrow = value.dtypes - {WEAK, "int64", "uint64"}
+    if value.kind != "int" or WEAK not in value.dtypes or not narrow:
+        return value
+    # Of a name a kernel knows no more than that.
+    if len(value.dtypes) == 2 and beside <= value.dtypes and not value.text.isidentifier():
+        return value
+    return Value(f"int({value.text})", "int", value.low, value.high, frozenset([WEAK]), atom=True)
+
+
 def named(name: str, value: Value) -> Value:
     """The same, under a name."""
     return replace(value, text=name, atom=True)

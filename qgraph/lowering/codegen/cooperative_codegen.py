@@ -31,7 +31,6 @@ _PLACE = (ast.Name, ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.operato
 def lane_names() -> dict[str, object]:
     """The globals of the generated statements."""
     words = {"_across": language.across, "_empty_sum": language.empty_sum, "_empty_product": language.empty_product}
-    words["_accumulated"] = language.accumulated
     return {**words, "_wide": CASTS["int64"], "_word": CASTS["uint32"]}
 
 
@@ -196,9 +195,7 @@ class _Lane:
 
     @property
     def finish(self) -> list[str]:
-        if self.operator in IDEMPOTENT:
-            return [f"{self.name} = {self.local}"]
-        return applied(self.operator, self.name, f"_accumulated({self.local})")
+        return [f"{self.name} = {self.local}"] if self.operator in IDEMPOTENT else applied(self.operator, self.name, self.local)
 
 
 class _Renamed(ast.NodeTransformer):

@@ -1,92 +1,213 @@
-"""An integer of 8, 16 or 32 bits or Python's, whichever it is: `max(x[i], 5)`, `x[i] if c else 5`, a name for one on each path.
+"""An integer that is NumPy's, of 8, 16 or 32 bits, or a Python integer, whichever it is: ``max(x[i], 5)``.
 
-The value is the same in both, so it is kept in the narrow type. What it makes of other numbers is not: NumPy's wraps, Python's
-does not. Operations that may tell the difference are refused.
+Both are one number of NumPy's type here. CPython's two differ in what comes of them: NumPy's wraps, and takes part in
+promotion. Of the Python integer the range is known, for it comes of literals. So an operation is right where it gives one
+type whichever number it is given, or where NumPy's type holds all that Python's integers give; any other is refused.
 """
 
 from __future__ import annotations
 
+import itertools
 import operator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import numpy as np
+from llvmlite import ir
 from numba.core.datamodel import default_manager, models
 
+from qgraph import language
 from qgraph.lowering.intrinsics.number_llvm import types
 
 _Integer: Any = types.Integer
 _PrimitiveModel: Any = models.PrimitiveModel
+_Span = tuple[int, int]
 
 
 class Either(_Integer):
-    """The Numba type of such an integer; ``base`` is that of the narrow one."""
+    """The Numba type of such an integer: ``base`` is NumPy's type, ``span`` holds the least and the greatest of Python's."""
 
-    def __init__(self, base: Any) -> None:
-        super().__init__(f"either_{base}", bitwidth=base.bitwidth, signed=base.signed)
+    def __init__(self, base: Any, span: _Span) -> None:
+        super(_Integer, self).__init__(f"{base}_or_{span[0]}_to_{span[1]}")
         self.base = base
+        self.span = span
+        self.bitwidth = base.bitwidth
+        self.signed = base.signed
 
     def can_convert_to(self, context: Any, other: Any) -> Any:
-        """Numba's hook: to whatever the narrow integer converts to."""
+        """Numba's hook: to whatever NumPy's integer converts to."""
         return context.can_convert(self.base, other)
 
 
 class _Model(_PrimitiveModel):
     def __init__(self, manager: Any, item: Either) -> None:
-        super().__init__(manager, item, manager[item.base].get_value_type())
+        super().__init__(manager, item, ir.IntType(item.bitwidth))
 
 
-NARROW = (types.int8, types.int16, types.int32, types.uint8, types.uint16, types.uint32)
-_EITHER = {kind: Either(kind) for kind in NARROW}
 default_manager.register(Either, _Model)
 
-# These give the same number of both, in the narrow type: the number is no larger than the operands are.
-_KEEP: tuple[object, ...] = (
-    *(operator.mod, operator.floordiv, operator.and_, operator.or_, operator.xor, operator.rshift, operator.pos),
-    *(operator.imod, operator.ifloordiv, operator.iand, operator.ior, operator.ixor, operator.irshift, min, max),
-)
-# These may give a larger one.
-_GROW: tuple[object, ...] = (operator.add, operator.sub, operator.mul, operator.iadd, operator.isub, operator.imul)
 
-
-def narrow(item: Any) -> Any:
-    """A type, or the narrow one where it is ``Either``."""
+def bare(item: Any) -> Any:
+    """The type, of a tuple that of its items, without what is known of such integers."""
+    if isinstance(item, types.BaseTuple):
+        found = tuple(map(bare, item.types))
+        return item if found == tuple(item.types) else types.BaseTuple.from_types(found)
     return item.base if isinstance(item, Either) else item
 
 
-def chosen(joined: Any, items: tuple[Any, ...]) -> Any:
-    """The type of one of several integers, of which all are values of ``joined``: ``Either``, if one is Python's."""
-    pythons = any(isinstance(item, (Either, types.IntegerLiteral)) for item in items)
-    return _EITHER[joined] if pythons and joined in _EITHER else joined
+def holds(items: Iterable[Any]) -> bool:
+    """Whether there is such an integer among Numba types."""
+    return any(isinstance(item, Either) for item in items)
 
 
-def result_of(value: object, result: Any, items: tuple[Any, ...]) -> Any:
-    """The type of what ``value``, an operator or function, makes of ``items``, if it is ``result`` for narrow ones.
+def _is_narrow(item: Any) -> bool:
+    return isinstance(item, types.Integer) and item.bitwidth < 64
 
-    None where it depends on which kind of integer they are.
-    """
-    others = [item for item in items if not isinstance(item, (Either, types.IntegerLiteral))]
-    negative = any(isinstance(item, types.IntegerLiteral) and item.literal_value < 0 for item in items)
-    # A Python integer takes the type of another operand, and a narrow one does if it has fewer bits.
-    if len(others) == 1 and others[0] == result and (value in _KEEP or value in _GROW):
-        return result
-    if value in (min, max):
-        return chosen(result, items)
-    if value in _KEEP and not others and not negative:
-        return _EITHER.get(result)
-    if isinstance(value, np.ufunc) and any(isinstance(item, Either) and item.bitwidth < types.int32.bitwidth for item in items):
-        # NumPy's functions make float16 and float32 of the narrowest.
+
+def _span(item: Any) -> _Span | None:
+    """The Python integers that a number may be."""
+    if isinstance(item, types.IntegerLiteral):
+        return item.literal_value, item.literal_value
+    return item.span if isinstance(item, Either) else None
+
+
+def _hull(*spans: _Span) -> _Span:
+    return min(low for low, _ in spans), max(high for _, high in spans)
+
+
+def one_of(joined: Any, items: tuple[Any, ...]) -> Any:
+    """``joined``, the type in which numbers meet of which one is taken as it is: either, if some are Python integers."""
+    spans = [span for item in items if (span := _span(item)) is not None]
+    return Either(joined, _hull(*spans)) if spans and _is_narrow(joined) else joined
+
+
+def on_a_path(joined: Any, items: tuple[Any, ...]) -> Any:
+    """As ``one_of``, of a variable: of few ranges, that inference comes to an end in a loop."""
+    found = one_of(joined, items)
+    if not isinstance(found, Either) or found.span in map(_span, items):
+        return found
+    low, high = found.span
+    ends = [(1 << bits) - 1 for bits in (3, 5, 7, 15, 31) if (1 << bits) - 1 < joined.maxval]
+    low = 0 if low >= 0 else next((-end - 1 for end in ends if low >= -end - 1), joined.minval)
+    return Either(joined, (low, next((end for end in ends if high <= end), joined.maxval)))
+
+
+def cases(args: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """The operand types of all that may be: first of NumPy's integers alone, last of Python's alone."""
+    yield from itertools.product(*(_cases_of(arg) for arg in args))
+
+
+def _cases_of(item: Any) -> tuple[Any, ...]:
+    return (item.base, *map(types.literal, item.span)) if isinstance(item, Either) else (item,)
+
+
+def is_pythons(args: Iterable[Any]) -> bool:
+    """Whether numbers of these types are Python integers, all of them."""
+    return all(isinstance(arg, types.IntegerLiteral) for arg in args)
+
+
+def of_pythons(operation: Any, result: Any, args: tuple[Any, ...]) -> Any:
+    """The type of what ``operation`` gives: NumPy's ``result``, or Python's integers; None if the one does not hold these."""
+    spans = [span for arg in args if (span := _span(arg)) is not None]
+    find = _SPANS.get(operation)
+    if find is None or len(spans) < len(args) or not _is_narrow(result):
         return None
-    wraps = result in NARROW or (result == types.uint64 and any(isinstance(item, Either) and item.signed for item in items))
-    return None if wraps else result
+    found = find(*spans)
+    return Either(result, found) if found is not None and result.minval <= found[0] and found[1] <= result.maxval else None
 
 
-def refusal(name: str, item: Either) -> str:
-    """What to say where ``name`` is given such an integer."""
+def of_literals(operation: Any, args: tuple[Any, ...]) -> Any:
+    """The type of what ``operation`` gives of literals: one of 64 bits, or None."""
+    find = _SPANS.get(operation)
+    found = find(*map(_span, args)) if find is not None else None
+    known = found is not None and found[0] == found[1] and types.int64.minval <= found[0] <= types.int64.maxval
+    return types.literal(found[0]) if found is not None and known else None
+
+
+def refusal(items: Iterable[Any]) -> str:
+    """What to say where it counts which one it is."""
+    kind = next(item.base for item in items if isinstance(item, Either))
     return (
-        f"{name} of {_with_article(item.base)} or Python's integer, whichever it is then, as of max(x[i], 5): the one wraps, "
-        f"and the other does not. Make it one of them, by numpy.{item.base}(...) or int(...)"
+        f"a number is NumPy's {kind} or a Python integer, as in max(a, 5), and the result depends on which: "
+        f"write int(...) for Python's, or numpy.{kind}(...)"
     )
 
 
-def _with_article(kind: Any) -> str:
-    return f"{'an' if str(kind).startswith('int') else 'a'} {kind}"
+# --- what comes of Python's integers -------------------------------------------------------------------------------------
+
+
+def _corners(function: Callable[..., int]) -> Callable[..., _Span | None]:
+    """Of a function that grows or falls with each operand."""
+
+    def span(*spans: _Span) -> _Span:
+        found = [function(*numbers) for numbers in itertools.product(*spans)]
+        return min(found), max(found)
+
+    return span
+
+
+def _has_zero(a: _Span) -> bool:
+    return a[0] <= 0 <= a[1]
+
+
+def _quotient(a: _Span, b: _Span) -> _Span | None:
+    return None if _has_zero(b) else _corners(operator.floordiv)(a, b)
+
+
+def _remainder(a: _Span, b: _Span) -> _Span | None:
+    if _has_zero(b):
+        return None
+    if a[0] == a[1] and b[0] == b[1]:
+        return _corners(operator.mod)(a, b)
+    return (0, b[1] - 1) if b[0] > 0 else (b[0] + 1, 0)
+
+
+def _power(a: _Span, b: _Span) -> _Span | None:
+    most = max(map(abs, a))
+    if b[0] < 0 or (most > 1 and b[1] > 32):
+        return None
+    if a[0] >= 0 or (a[0] == a[1] and b[0] == b[1]):
+        return _corners(operator.pow)(a, b)
+    return -(most ** b[1]), most ** b[1]
+
+
+def _left(a: _Span, b: _Span) -> _Span | None:
+    return _corners(operator.lshift)(a, b) if 0 <= b[0] <= b[1] <= 32 else None
+
+
+def _right(a: _Span, b: _Span) -> _Span | None:
+    return _corners(operator.rshift)(a, b) if b[0] >= 0 else None
+
+
+def _bits(function: Callable[[int, int], int]) -> Callable[..., _Span | None]:
+    def span(a: _Span, b: _Span) -> _Span | None:
+        if a[0] == a[1] and b[0] == b[1]:
+            return _corners(function)(a, b)
+        most = 1 << max((end if end >= 0 else ~end).bit_length() for end in (*a, *b))
+        return (-most if min(a[0], b[0]) < 0 else 0), most - 1
+
+    return span
+
+
+def _absolute(a: _Span) -> _Span:
+    return 0 if _has_zero(a) else min(map(abs, a)), max(map(abs, a))
+
+
+_SPANS: dict[Any, Callable[..., _Span | None]] = {
+    **dict.fromkeys((operator.add, operator.iadd, language.loose_add), _corners(operator.add)),
+    **dict.fromkeys((operator.sub, operator.isub, language.loose_subtract), _corners(operator.sub)),
+    **dict.fromkeys((operator.mul, operator.imul, language.loose_multiply), _corners(operator.mul)),
+    **dict.fromkeys((operator.floordiv, operator.ifloordiv), _quotient),
+    **dict.fromkeys((operator.mod, operator.imod), _remainder),
+    **dict.fromkeys((operator.pow, operator.ipow, pow), _power),
+    **dict.fromkeys((operator.lshift, operator.ilshift), _left),
+    **dict.fromkeys((operator.rshift, operator.irshift), _right),
+    **dict.fromkeys((operator.and_, operator.iand), _bits(operator.and_)),
+    **dict.fromkeys((operator.or_, operator.ior), _bits(operator.or_)),
+    **dict.fromkeys((operator.xor, operator.ixor), _bits(operator.xor)),
+    operator.neg: _corners(operator.neg),
+    operator.pos: _corners(operator.pos),
+    operator.invert: _corners(operator.invert),
+    abs: _absolute,
+    **dict.fromkeys((min, language.loose_min), _corners(min)),
+    **dict.fromkeys((max, language.loose_max), _corners(max)),
+}

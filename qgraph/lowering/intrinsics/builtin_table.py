@@ -17,6 +17,7 @@ import numpy as np
 
 from qgraph import language
 from qgraph.lowering.intrinsics import number_llvm as code
+from qgraph.lowering.intrinsics.ambiguous_integers import one_of
 from qgraph.lowering.intrinsics.long_ranges import LONG_RANGE, long_range
 from qgraph.lowering.intrinsics.number_llvm import Emitter, types
 from qgraph.lowering.intrinsics.number_typing import (
@@ -212,7 +213,17 @@ def _extreme(emit: Emitter, *, largest: bool) -> Rule:
             raise NumberError("min and max take two numbers or more: of one there is nothing to choose")
         _refuse_complex(args)
         choice = _choice_of_one(args, emit, largest=largest)
-        return replace(choice, result=meeting(choice.result, args))
+        return replace(choice, result=one_of(meeting(choice.result, args), args))
+
+    return rule
+
+
+def _one_of_two(emit: Emitter) -> Rule:
+    """``min`` and ``max`` of two, of floats without their order."""
+
+    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+        choice = _same(join_all(args), 2, emit) if len(args) == 2 else None
+        return choice and replace(choice, result=one_of(choice.result, args))
 
     return rule
 
@@ -564,8 +575,8 @@ def _operators() -> Iterable[tuple[object, Meaning]]:
     yield language.loose_add, _no_booleans(code.loose(code.add), "+")
     yield language.loose_subtract, _no_booleans(code.loose(code.subtract), "-")
     yield language.loose_multiply, _bits(code.loose(code.multiply))
-    yield language.loose_min, _joined(code.loose_extreme(largest=False), 2)
-    yield language.loose_max, _joined(code.loose_extreme(largest=True), 2)
+    yield language.loose_min, _one_of_two(code.loose_extreme(largest=False))
+    yield language.loose_max, _one_of_two(code.loose_extreme(largest=True))
     yield operator.neg, _signed(code.negative, "-")
     yield operator.pos, _signed(code.identity, "+")
     yield operator.invert, _integers_only(_invert, "~")

@@ -9,6 +9,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.core.datamodel import default_manager, models
 
+from qgraph.lowering.intrinsics.ambiguous_integers import bare
 from qgraph.lowering.intrinsics.number_llvm import Emitter, types
 from qgraph.lowering.intrinsics.number_typing import is_number, plain
 
@@ -32,7 +33,7 @@ class CodeWord(_Callable, _Opaque):
 
     def get_call_type(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         """The signature of a call; a typing error says what cannot be compiled."""
-        return self._typer(context, (*args, *kws.values()))
+        return self._typer(context, tuple(map(bare, (*args, *kws.values()))))
 
     def get_call_signatures(self) -> tuple[list[Any], bool]:
         """Numba's hook for its messages: no fixed signatures."""

@@ -20,10 +20,11 @@ from numba.core.datamodel import default_manager, models
 from numba.core.errors import NumbaError, TypingError
 from numba.np.numpy_support import as_dtype, from_dtype
 
+from qgraph import language
 from qgraph.captured_state import numba_function
 from qgraph.ir.program import Function, ParallelFunction
-from qgraph.lowering.intrinsics.ambiguous_integers import Either, narrow, result_of
-from qgraph.lowering.intrinsics.ambiguous_integers import refusal as either_refusal
+from qgraph.lowering.intrinsics import ambiguous_integers
+from qgraph.lowering.intrinsics.ambiguous_integers import Either, bare, on_a_path
 from qgraph.lowering.intrinsics.compile_errors import of_own_code
 from qgraph.lowering.intrinsics.long_ranges import LongRange, iterator_of
 from qgraph.lowering.intrinsics.number_llvm import Emitter, half_truth, make_complex, types
@@ -83,7 +84,7 @@ def is_integral(item: Any) -> bool:
 
 def plain(item: Any) -> Any:
     """The type without its literal value, and without what else is known of a number."""
-    return item.base if isinstance(item, (Rounded, Either)) else types.unliteral(item)
+    return item.base if isinstance(item, Rounded | Either) else types.unliteral(item)
 
 
 def is_real(item: Any) -> bool:
@@ -176,6 +177,7 @@ class Word(_Callable, _Opaque):
     def _from_meaning(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         meaning = self._meaning
         if isinstance(meaning, Spelling):
+            self._check_either(context, args)
             return self._delegate(context, context.function_word(meaning.function), args, kws)
         if isinstance(meaning, Alias):
             if any(isinstance(arg, types.Complex) for arg in args):
@@ -184,7 +186,7 @@ class Word(_Callable, _Opaque):
         if meaning is None or kws:
             return None
         try:
-            choice = self._of_either(self._of_rounded(meaning(context, tuple(map(narrow, args))), args), args)
+            choice = self._of_rounded(self._of_either(meaning, context, args), args)
         except NumberError as error:
             raise context.typing_error(str(error)) from error
         if choice is None:
@@ -194,6 +196,32 @@ class Word(_Callable, _Opaque):
         self._choices[choice.args] = choice.emit
         return context.make_signature(choice.result, *choice.args)
 
+    def _of_either(self, rule: Rule, context: Any, args: tuple[Any, ...]) -> Choice | None:
+        """What ``rule`` says, whichever numbers it is that are ``Either``."""
+        if ambiguous_integers.is_pythons(args):
+            return _folded(rule(context, args), ambiguous_integers.of_literals(self._value, args))
+        if not ambiguous_integers.holds(args) or self._value in _TAKE_EITHER:
+            return rule(context, args)
+        first, *others = ambiguous_integers.cases(args)
+        choice = rule(context, first)
+        if choice is None:
+            return None
+        try:
+            differ = [case for case in others if getattr(rule(context, case), "result", None) != choice.result]
+        except NumberError as error:
+            raise NumberError(ambiguous_integers.refusal(args)) from error
+        if not differ:
+            return choice
+        result = ambiguous_integers.of_pythons(self._value, choice.result, args)
+        if result is None or not all(map(ambiguous_integers.is_pythons, differ)):
+            raise NumberError(ambiguous_integers.refusal(args))
+        return replace(choice, result=result)
+
+    def _check_either(self, context: Any, args: tuple[Any, ...]) -> None:
+        """NumPy's functions of Python integers give int64, which is left to those with a rule."""
+        if ambiguous_integers.holds(args) and _is_numpys(self._value):
+            raise context.typing_error(ambiguous_integers.refusal(args))
+
     def _of_rounded(self, choice: Choice | None, args: tuple[Any, ...]) -> Choice | None:
         """Operations that give integers of integers: what they make of a ``Rounded`` and integers, is one too."""
         loose = any(isinstance(arg, Rounded) for arg in args)
@@ -201,22 +229,9 @@ class Word(_Callable, _Opaque):
             return choice
         return replace(choice, result=meeting(choice.result, args)) if all(map(_may_be_integer, args)) else choice
 
-    def _of_either(self, choice: Choice | None, args: tuple[Any, ...]) -> Choice | None:
-        """The choice for narrow integers, where some may be Python's.
-
-        Raises:
-            NumberError: it depends on which they are.
-        """
-        either = next((arg for arg in args if isinstance(arg, Either)), None)
-        if choice is None or either is None:
-            return choice
-        result = result_of(self._value, choice.result, args)
-        if result is None:
-            raise NumberError(either_refusal(self.name, either))
-        return replace(choice, result=result)
-
     def _from_numba(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
-        args = tuple(plain(arg) if isinstance(arg, (Rounded, Either)) else arg for arg in args)
+        self._check_either(context, args)
+        args = tuple(plain(arg) if isinstance(arg, Rounded | Either) else arg for arg in args)
         if self._native is None:
             raise context.typing_error(f"{self.name} does not take ({_shown(args, kws)}) here")
         args = self._as_defined(context, args)
@@ -281,6 +296,20 @@ _OF_INTEGERS = (
     *(operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, operator.pos),
     *(operator.iadd, operator.isub, operator.imul, operator.ifloordiv, operator.imod, abs),
 )
+
+
+# What looks at such numbers itself, or takes them as they are.
+_TAKE_EITHER = (min, max, range, language.loose_min, language.loose_max, language.in_place)
+
+
+def _folded(choice: Choice | None, result: Any) -> Choice | None:
+    """Of literals a literal: what a name may be, before it is known that it may be NumPy's, takes the type of that."""
+    known = choice is not None and choice.emit is not None and choice.result == types.int64 and result is not None
+    return replace(choice, result=result) if choice is not None and known else choice
+
+
+def _is_numpys(function: object) -> bool:
+    return isinstance(function, np.ufunc) or (getattr(function, "__module__", None) or "").startswith("numpy")
 
 
 def _may_be_integer(item: Any) -> bool:
@@ -469,8 +498,10 @@ class NumberTyping(_Context):
 
     def resolve_function_type(self, func: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         """Numba's hook: the signature of a call. Adds ``numpy.complex64(real, imaginary)``, which Numba lacks."""
-        if any(isinstance(arg, (Rounded, Either)) for arg in args):
-            args = self._as_plain(func, args)
+        if not isinstance(func, DeviceFunction | Word):
+            args = tuple(map(bare, args))
+        if any(isinstance(arg, Rounded) for arg in args):
+            args = self._of_rounded(func, args)
         if _makes_complex(func) and len(args) == 2 and not kws:
             return self.make_signature(func.instance_type, *[func.instance_type.underlying_float] * 2)
         try:
@@ -485,14 +516,13 @@ class NumberTyping(_Context):
         """Numba's hook: the signature of a store into an array."""
         if isinstance(value, Rounded) and isinstance(getattr(target, "dtype", None), types.Integer):
             raise self.typing_error(refusal("an array of integers is given"))
-        return super().resolve_setitem(target, index, value)
+        return super().resolve_setitem(target, bare(index), bare(value))
 
-    def _as_plain(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments of a call, of which some are ``Rounded`` or ``Either``, as the function takes them."""
+    def _of_rounded(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a call, of which some are ``Rounded``, as the function takes them."""
         if isinstance(func, DeviceFunction | Word):
             return args
-        makes_integers = isinstance(func, types.NumberClass) and isinstance(func.instance_type, types.Integer)
-        if makes_integers and any(isinstance(arg, Rounded) for arg in args):
+        if isinstance(func, types.NumberClass) and isinstance(func.instance_type, types.Integer):
             raise self.typing_error(refusal(f"{func.instance_type} is made of"))
         return tuple(map(plain, args))
 
@@ -522,7 +552,7 @@ class NumberTyping(_Context):
         """Numba's hook: the type of a variable that holds both."""
         if first != second and is_number(first) and is_number(second):
             try:
-                return meeting(join(first, second), (first, second))
+                return on_a_path(meeting(join(first, second), (first, second)), (first, second))
             except NumberError:
                 return super().unify_pairs(plain(first), plain(second))
         for one, other in ((first, second), (second, first)):
@@ -539,7 +569,7 @@ class NumberTarget(_Context):
 
     def cast(self, builder: Any, val: Any, fromty: Any, toty: Any) -> Any:
         """Numba's hook: the code of a conversion."""
-        source, target = (item.base if isinstance(item, (Rounded, Either)) else item for item in (fromty, toty))
+        source, target = (item.base if isinstance(item, Rounded | Either) else item for item in (fromty, toty))
         return val if source == target else super().cast(builder, val, source, target)
 
     def get_function(self, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
@@ -548,7 +578,7 @@ class NumberTarget(_Context):
             found = fn.implementation(sig)
             if isinstance(found, types.Type):
                 return self.get_function(found, sig)
-            return Emitted(self, found, sig)
+            return Emitted(self, found, sig.replace(return_type=plain(sig.return_type)))
         if fn == "getiter" and isinstance(sig.args[0], LongRange):
             return Emitted(self, iterator_of, sig)
         if _makes_complex(fn) and len(sig.args) == 2:

@@ -12,7 +12,6 @@ from llvmlite import ir
 from numba.core.datamodel import default_manager, models
 from numba.core.typeconv import Conversion
 
-from qgraph.lowering.intrinsics.ambiguous_integers import chosen
 from qgraph.lowering.intrinsics.number_llvm import types
 
 _Float: Any = types.Float
@@ -43,9 +42,9 @@ _ROUNDED = {kind: Rounded(kind) for kind in (types.float32, types.float64)}
 
 
 def meeting(joined: Any, items: tuple[Any, ...]) -> Any:
-    """The type of one of several numbers, of which all are values of ``joined``: rounded, if an integer loses digits in it."""
+    """``joined``, the type in which numbers meet of which one is taken as it is: rounded, if an integer loses digits in it."""
     if joined not in _ROUNDED:
-        return chosen(joined, items)
+        return joined
     loses = any(isinstance(item, Rounded) or _digits(item) > _MANTISSA[joined] for item in items)
     return _ROUNDED[joined] if loses else joined
 

@@ -10,7 +10,6 @@ from numba.core import cgutils
 from numba.np.arrayobj import populate_array
 
 from qgraph import language
-from qgraph.lowering.intrinsics.ambiguous_integers import narrow
 from qgraph.lowering.intrinsics.intrinsic import CodeWord, check_scalar
 from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
 from qgraph.lowering.intrinsics.number_llvm import types
@@ -123,15 +122,6 @@ def empty_word(name: Literal["empty_sum", "empty_product"]) -> CodeWord:
         return context.cast(builder, wide, types.float32 if half else types.int64, kind)
 
     return CodeWord(name, typer, emit)
-
-
-def accumulated_word() -> CodeWord:
-    """The Numba type of ``language.accumulated``."""
-
-    def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(narrow(args[0]), narrow(args[0]))
-
-    return CodeWord("accumulated", typer, lambda _context, _builder, _sig, args: args[0])
 
 
 def stack_word() -> CodeWord:

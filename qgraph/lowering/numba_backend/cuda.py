@@ -41,15 +41,7 @@ from qgraph.lowering.intrinsics.graph_intrinsics import (
 )
 from qgraph.lowering.intrinsics.number_llvm import types
 from qgraph.lowering.intrinsics.number_typing import NumberTarget, NumberTyping, Session, python_function
-from qgraph.lowering.intrinsics.value_intrinsics import (
-    accumulated_word,
-    bound_word,
-    cast_word,
-    division_word,
-    empty_word,
-    match_word,
-    short_word,
-)
+from qgraph.lowering.intrinsics.value_intrinsics import bound_word, cast_word, division_word, empty_word, match_word, short_word
 from qgraph.lowering.intrinsics.warp_shuffles import across_word
 from qgraph.lowering.numba_backend.gc_pause import garbage_kept
 from qgraph.lowering.numba_backend.registry_cache import RefreshedOnce, ResolvedOnce, SearchedOnce
@@ -180,7 +172,6 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.special[id(language.across)] = across_word()
     typing.special[id(language.empty_sum)] = empty_word("empty_sum")
     typing.special[id(language.empty_product)] = empty_word("empty_product")
-    typing.special[id(language.accumulated)] = accumulated_word()
     typing.special[id(language.power)] = power_word()
     typing.special[id(language.divisor)] = divisor_word("divisor")
     typing.special[id(language.step)] = divisor_word("step")

@@ -190,7 +190,7 @@ def result_type(name: Callable[..., Any], *dtypes: object, float_type: str = "fl
         (abs, ("int8",), "int8", "int8"),
         (abs, ("complex64",), "float32", "float32"),
         (max, ("float32", 0), "float32", "float32"),
-        (min, ("uint8", 3), "either_uint8", "either_uint8"),
+        (min, ("uint8", 3), "uint8_or_3_to_3", "uint8_or_3_to_3"),
         (float, ("int64",), "float32", "float64"),
         (float, ("float32",), "float32", "float64"),
         (int, ("int8",), "int64", "int64"),
