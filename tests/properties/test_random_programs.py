@@ -88,7 +88,7 @@ class Plain(Runner):
 @pytest.mark.needs("speed")
 def test_programs_are_valid_and_use_the_language():
     runner = Plain("cpu")
-    found = drawn(160)
+    found = drawn(240)
     for program in found:
         runner(program)
     runner.close()
