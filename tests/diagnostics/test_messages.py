@@ -3069,6 +3069,15 @@ def type_negative_elements_may_be_least_of_what_has_no_sign():
 
 
 @bad(TYPES)
+def type_a_negative_number_is_least_of_what_has_no_sign():
+    def kernel(h, e):
+        for i in range(e.shape[0]):
+            h[i % 2] = min(h[i % 2], np.int64(-1))
+
+    return kernel, (np.ones(2, np.uint32), ints())
+
+
+@bad(TYPES)
 def type_mixed_signs_beside_a_checked_divisor():
     def kernel(u, e, size):
         for i in range(e.shape[0]):

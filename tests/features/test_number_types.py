@@ -310,6 +310,8 @@ def least_of_remainders(z, h, e):
         z[0] = min(z[0], e[i] % 2048)
     for i in range(e.shape[0]):
         h[i % 3] = min(h[i % 3], e[i] & 4095)
+    for i in range(e.shape[0]):
+        h[i % 2] = min(h[i % 2], np.int64(5))
 
 
 @pytest.mark.parametrize("dtype", ["uint32", "uint64"])

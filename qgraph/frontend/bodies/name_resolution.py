@@ -253,7 +253,7 @@ class _Rewriter(ast.NodeTransformer):
             raise self._error(f"`{as_written(node)}` is a CUDA intrinsic", node, CUDA_HINT)
         self._scope.look_into(value, node)
         name = self._body.names.add(value, ast.unparse(node))
-        return ast.copy_location(ast.Name(name, ast.Load()), node)
+        return standing_for(ast.copy_location(ast.Name(name, ast.Load()), node), node)
 
     def _constant(self, value: Any, node: ast.AST) -> ast.expr:
         constant = ast.copy_location(ast.Constant(value), node)

@@ -74,11 +74,14 @@ def _settled(kinds: Kinds) -> Kinds:
     return kinds - {"python"} or kinds
 
 
-def _is_natural(node: ast.expr) -> bool:
-    """Whether an integer is not negative, whatever its operands are: a remainder or a mask of a literal that is not."""
+def _is_natural(node: ast.expr, names: Mapping[str, object]) -> bool:
+    """Whether an integer is not negative, whatever its operands are: of a literal that is not, a remainder, mask or type."""
     match node:
         case ast.BinOp(op=ast.Mod() | ast.BitAnd(), right=ast.Constant(value=int(literal))):
             return literal >= 0
+        case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=int(literal))]):
+            function = names.get(name)
+            return isinstance(function, type) and issubclass(function, np.integer) and literal >= 0
     return False
 
 
@@ -217,7 +220,7 @@ class _Signs:
             return
         value = arguments[-1]
         kinds = self._env.get(value.id, _NOTHING) if isinstance(value, ast.Name) else self._of(value)
-        if kinds == {"signed"} and not _is_natural(value):
+        if kinds == {"signed"} and not _is_natural(value, self._names):
             raise KernelTypeError(
                 f"the least of elements of type {dtype} and `{user_text(value, self._paths)}`, an int64, which may be negative",
                 Span.of(value, self._file),
