@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import numbers
 from _ctypes import CFuncPtr
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -284,172 +283,6 @@ ATOMICS = (
 )
 
 
-def split_add(array: Any, index: Any, value: Any) -> None:
-    """``array[index] += value`` of a 64-bit integer in shared memory, as additions of its halves: no sum is lost.
-
-    GPUs have no such addition of 64 bits there, and repeat until they were alone. Until all are done the halves may not fit.
-    """
-    array[index] += value
-
-
-def split_sub(array: Any, index: Any, value: Any) -> None:
-    """``array[index] -= value``, as ``split_add``."""
-    array[index] -= value
-
-
-SPLIT = (split_add, split_sub)
-
-
-def stack_array(like: Any, _most: int) -> Any:
-    """An array as long as ``like``, of its type and no more than ``most`` elements, that lives until the function returns.
-
-    What is in it at first is anything.
-    """
-    return like.copy()
-
-
-def trip_count(start: int, stop: int, step: int) -> int:
-    """``len(range(start, stop, step))``; 0 for a step of 0, which is refused before a launch where the host knows it."""
-    if step > 0 and start < stop:
-        return (stop - start + step - 1) // step
-    if step < 0 and start > stop:
-        return (start - stop - step - 1) // -step
-    return 0
-
-
-# No loop variable that `at_least` speaks of reaches this: sums and differences with small constants do not overflow.
-INDEX_LIMIT = 1 << 62
-
-
-def at_least(value: int, _bound: int) -> int:
-    """``value``, which the compiler may take to be no less than a constant, itself not negative, and below ``INDEX_LIMIT``.
-
-    It then drops the test whether ``value``, or its sum with a small constant, is an index that counts from the end.
-    """
-    return value
-
-
-def quotient(value: int, size: int) -> int:
-    """``value // size`` of a value that is not negative and a size that is positive: one instruction, and no test."""
-    return value // size
-
-
-def remainder(value: int, size: int) -> int:
-    """``value % size``, as for ``quotient``."""
-    return value % size
-
-
-# Numbers below this have 32 bits.
-SHORT_LIMIT = 1 << 31
-
-
-def short(value: int) -> int:
-    """``value``, which is not negative and below ``SHORT_LIMIT``: its products take fewer instructions."""
-    return value
-
-
-def round_python(value: Any, digits: int) -> Any:
-    """``round(value, digits)`` of one of Python's numbers, which NumPy would scale, round and scale back."""
-    return round(value.item() if isinstance(value, np.generic) else value, digits)
-
-
-def round_either(value: Any, digits: int) -> Any:
-    """``round(value, digits)`` of what may be Python's number or NumPy's: an integer, which both round alike."""
-    return round(value, digits)
-
-
-def nearest(value: Any, dtype: np.dtype[Any], keeps: str) -> Any:
-    """``value`` as the closest number of ``dtype``, whose least or greatest is kept: of nan the one that never counts."""
-    if dtype.kind not in "iu":
-        return dtype.type(value)
-    limits = np.iinfo(dtype)
-    if np.isnan(value):
-        return dtype.type(limits.max if keeps == "min" else limits.min)
-    if value < limits.min or value > limits.max:
-        return dtype.type(limits.min if value < limits.min else limits.max)
-    return dtype.type(min(int(value), limits.max))
-
-
-def in_place(value: Any, element: Any) -> Any:
-    """``value``, which an operation in place on a whole array makes of ``element``: NumPy refuses one of a wider kind."""
-    del element
-    return value
-
-
-def wrapped(index: int, size: int) -> int:
-    """``index``, or where it is negative what it means in a dimension of ``size``: views are indexed as Python indexes.
-
-    What is computed of it does not overflow, whatever the type of ``index``.
-    """
-    wide = int(index)
-    return wide if wide >= 0 else wide + size
-
-
-def power(base: Any, exponent: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
-    """``base ** exponent``; an integer to a negative power notes the fault ``number``, and that there is one.
-
-    The error comes when the work is done; until then the value is the integer part.
-    """
-    if not all(isinstance(each, numbers.Integral) for each in (base, exponent)) or exponent >= 0:
-        return base**exponent
-    slots[failed] = 1
-    if noted[0] == 0:
-        noted[0] = number
-    one = base - base + 1
-    return one - 1 if base not in (1, -1) else base if exponent % 2 else one
-
-
-def divisor(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
-    """``value``, by which an integer is divided; 0 notes the fault ``number``, and that there is one.
-
-    The error comes when the work is done; until then what is divided by it is 0, as with NumPy's integers.
-    """
-    if not isinstance(value, numbers.Integral) or value != 0:
-        return value
-    slots[failed] = 1
-    if noted[0] == 0:
-        noted[0] = number
-    return np.int64(0)
-
-
-def shift_count(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
-    """``value``, by which an integer is shifted; a negative one notes a fault as for ``divisor``, and shifts all bits out."""
-    if not isinstance(value, numbers.Integral) or int(value) >= 0:
-        return value
-    divisor(0, noted, number, slots, failed)
-    return np.int64(value)
-
-
-def step(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
-    """``value``, the step of a range; 0 notes a fault as for ``divisor``, and is a step beyond every end until it is told."""
-    divisor(value, noted, number, slots, failed)
-    return value if value != 0 else 2**62
-
-
-def across(value: Any, offset: int) -> Any:
-    """The ``value`` of the thread that is ``offset``, a power of two, before or behind in pairs of stretches of that length.
-
-    All threads of a warp call it together.
-    """
-    raise AssertionError("generated code for CUDA calls this, and in the simulator the threads pause here")
-
-
-def empty_sum(value: Any) -> Any:
-    """The number, of the type of ``value``, that changes no sum: of floats -0.0, since x + -0.0 is x for zeros too."""
-    zero = value.__class__(0)
-    return zero if isinstance(value, numbers.Integral | np.bool_) else -zero
-
-
-def empty_product(value: Any) -> Any:
-    """The number, of the type of ``value``, that changes no product."""
-    return value.__class__(1)
-
-
-def call_host(address: int, data: Any) -> int:
-    """Call the C function at ``address`` with the address of the array ``data``, or with ``data``; gives its result."""
-    raise AssertionError("generated code for the CPU calls this")
-
-
 _Maker = TypeVar("_Maker", bound=Callable[..., Any])
 # Filled while the modules are imported, and only then.
 _MAKERS: dict[int, tuple[object, str]] = {}
@@ -467,7 +300,6 @@ def makes_array(kind: str) -> Callable[[_Maker], _Maker]:
 
 def array_maker(function: object) -> str | None:
     """What kind of array ``function`` makes (``zeros``, ``empty_like``, ...), None where it makes none."""
-    import numpy as np
 
     numpy_makers = (np.empty, np.zeros, np.full, np.empty_like, np.zeros_like, np.full_like)
     if any(function is maker for maker in numpy_makers):
@@ -479,79 +311,6 @@ def array_maker(function: object) -> str | None:
 def in_reference() -> bool:
     """Whether a kernel is running as plain Python, as its specification."""
     return _REFERENCE.get() is not None
-
-
-def match_subject(value: int) -> int:
-    """``value``, which must be an integer: kernels match nothing else."""
-    return value
-
-
-def loose_add(a: Any, b: Any) -> Any:
-    """``a + b``, one of many whose order the compiler may choose."""
-    return a + b
-
-
-def loose_subtract(a: Any, b: Any) -> Any:
-    """``a - b``, one of many whose order the compiler may choose."""
-    return a - b
-
-
-def loose_multiply(a: Any, b: Any) -> Any:
-    """``a * b``, one of many whose order the compiler may choose."""
-    return a * b
-
-
-def loose_min(a: Any, b: Any) -> Any:
-    """``min(a, b)``, one of many whose order the compiler may choose; a nan may win or lose."""
-    return min(a, b)
-
-
-def loose_max(a: Any, b: Any) -> Any:
-    """``max(a, b)``, one of many whose order the compiler may choose; a nan may win or lose."""
-    return max(a, b)
-
-
-def set_condition(slots: Any, index: int, handle: int, value: int) -> None:
-    """Decide a kernel-level loop or branch: through its conditional handle in a graph, else in scratch slot ``index``."""
-    slots[index] = value
-
-
-def peek(words: Any, index: int) -> int:
-    """``words[index]``, read at once, before earlier kernels are waited for; -1 from a large grid, which had better read later.
-
-    What it reads must have been written by a kernel that those before this one have waited for, and be no -1.
-    """
-    value: int = words[index]
-    return value
-
-
-# What many blocks look at before they wait lies so many times in scratch, each time in a line of its own: all warps of a grid
-# that read one word do so one after the other.
-SPREAD = 64
-LINE_WORDS = 16
-# The largest number of 31 bits.
-MOST = 0x7FFFFFFF
-
-
-def peek_spread(words: Any, index: int, most: int) -> int:
-    """The same of a number that ``spread`` wrote to ``words``, for a grid of no more than ``most`` blocks.
-
-    Blocks read different ones of its places. From index 0 nothing is read: then it is the largest number.
-    """
-    if index == 0:
-        return MOST
-    return int(words[index]) if most > 0 else -1
-
-
-def spread(words: Any, index: int, number: int) -> None:
-    """Write ``number``, or ``MOST`` where it is above that, to ``SPREAD`` words from ``index`` on, ``LINE_WORDS`` apart."""
-    for line in range(SPREAD):
-        words[index + LINE_WORDS * line] = min(number, MOST)
-
-
-def is_over(words: Any, index: int, seen: int, number: int) -> bool:
-    """Whether a copy of an unrolled body has nothing to do: ``seen``, or ``words[index]`` where that is -1, is not above."""
-    return int(words[index] if seen < 0 else seen) <= number
 
 
 class Func(ByName):

@@ -2,6 +2,7 @@
 
 source, errors, stack, ...       what everything may use
 polyhedral/                      sets of integers: what a dependence test asks of isl
+operations/                      one record for each operation that bodies have
 ir/                              the records that one stage hands to the next
 frontend/  lowering/  runtime/   the stages, which never meet; the folders inside each have an order, below
 kernel and what it runs on       every other module of the package itself
@@ -38,12 +39,12 @@ def layer(module: str) -> tuple[int, int]:
     top, *inside = module.split(".")
     if top in BASE:
         return 0, 0
-    if top in ("polyhedral", "ir"):
-        return ("polyhedral", "ir").index(top) + 1, 0
+    if top in ("polyhedral", "operations", "ir"):
+        return ("polyhedral", "operations", "ir").index(top) + 1, 0
     if top in STAGES:
         order = STAGES[top]
-        return 3, order.index(inside[0]) if len(inside) > 1 or (inside and inside[0] in order) else len(order)
-    return (5, 0) if top in PUBLIC else (4, 0)
+        return 4, order.index(inside[0]) if len(inside) > 1 or (inside and inside[0] in order) else len(order)
+    return (6, 0) if top in PUBLIC else (5, 0)
 
 
 def stage_of(module: str) -> str:
@@ -105,7 +106,7 @@ def test_imports_only_go_down(module):
 
 def test_every_folder_has_its_place():
     folders = {path.parent.relative_to(PACKAGE).parts for path in PACKAGE.rglob("*.py")}
-    placed = {(), ("ir",), ("polyhedral",), *((stage,) for stage in STAGES)}
+    placed = {(), ("ir",), ("operations",), ("polyhedral",), *((stage,) for stage in STAGES)}
     assert folders == placed | {(stage, folder) for stage, order in STAGES.items() for folder in order}
 
 

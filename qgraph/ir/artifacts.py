@@ -127,7 +127,7 @@ class CudaPlan:
     block: str = ""
     # By entry name, which of a kernel's parameters it has, counting each part of an array: those that it reads.
     kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    # Whether arrays of several dimensions may have ``language.SHORT_LIMIT`` elements or more: their places have 64 bits.
+    # Whether arrays of several dimensions may have ``intrinsics.SHORT_LIMIT`` elements or more: their places have 64 bits.
     far: bool = False
     # Whether it was read off the disk as a whole; and why it could not be kept there, where it could not.
     from_disk: bool = field(default=False, compare=False)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from qgraph.ir.program import Branch, EventMark, HostCall, Loop, Program, Task
-from qgraph.language import LINE_WORDS, SPREAD
+from qgraph.operations.intrinsics import LINE_WORDS, SPREAD
 from qgraph.source import Span
 from qgraph.stack import roomy
 

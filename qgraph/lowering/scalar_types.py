@@ -10,7 +10,6 @@ import ast
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from qgraph import language
 from qgraph.errors import KernelTypeError
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.program import NUMBER, SCALAR_DTYPES, Cast, Function, Program, Slot, Task
@@ -19,6 +18,7 @@ from qgraph.lowering.codegen.task_codegen import make_function, replace_continue
 from qgraph.lowering.intrinsics.number_typing import NumberError, join, plain
 from qgraph.lowering.numba_backend import cpu
 from qgraph.lowering.numba_backend.types import numba_type
+from qgraph.operations import intrinsics
 from qgraph.source import Span, copied
 
 
@@ -48,7 +48,8 @@ def scalar_types(program: Program, *, matches: bool = False) -> dict[str, str]:
 def _has_match(names: Mapping[str, object]) -> bool:
     """Whether code with these globals, or a function that it calls, has a `match`."""
     return any(
-        value is language.match_subject or (isinstance(value, Function) and _has_match(value.names)) for value in names.values()
+        value is intrinsics.match_subject or (isinstance(value, Function) and _has_match(value.names))
+        for value in names.values()
     )
 
 

@@ -425,3 +425,10 @@ _BUILDERS: dict[Operation, Callable[..., Poly]] = {
     "max": maximum,
     "select": lambda condition, first, second: select(condition, first, second) or ZERO,
 }
+
+
+def trips(start: Poly, stop: Poly, step: int) -> Poly:
+    """``len(range(start, stop, step))``."""
+    extent = stop - start if step > 0 else start - stop
+    by = Poly.const(abs(step))
+    return maximum(ZERO, floor_div(extent + by - ONE, by))

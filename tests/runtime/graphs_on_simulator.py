@@ -21,12 +21,12 @@ import numpy as np
 
 import qgraph
 from benchmarks import chains
-from qgraph import language
 from qgraph.errors import CudaError
 from qgraph.ir.artifacts import LETS_FIRST, LETS_LATER, WAITS_LAST, CudaPlan, slots_dtype
 from qgraph.ir.program import ArrayType
 from qgraph.lowering.compile import compile_simulator
 from qgraph.lowering.numba_backend import cuda
+from qgraph.operations import intrinsics
 from qgraph.runtime.driver import arena
 from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.driver import memory as cuda_memory
@@ -338,7 +338,7 @@ def install():
     plainly = cuda._simulated_value
 
     def simulated(value, *rest):
-        return set_condition if value is language.set_condition else plainly(value, *rest)
+        return set_condition if value is intrinsics.set_condition else plainly(value, *rest)
 
     cuda._simulated_value = simulated
 

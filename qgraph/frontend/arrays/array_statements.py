@@ -31,6 +31,8 @@ from qgraph.frontend.statements.region import Region, task_statements
 from qgraph.frontend.statements.task_builder import parallel_task
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.program import WORD, ArrayType, Leaf, Task, Temporary, Verdict
+from qgraph.operations import intrinsics
+from qgraph.operations.table import operation
 from qgraph.source import as_written, copied, standing_for
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
@@ -80,7 +82,7 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
     computed = body.visit(value)
     if isinstance(node, ast.AugAssign) and isinstance(computed, ast.BinOp) and element_type(scope, value) is None:
         # Of a kernel scalar, whose type is inferred later.
-        computed = _at(word(body.scope, language.in_place, computed, computed.left), node)
+        computed = _at(word(body.scope, intrinsics.in_place, computed, computed.left), node)
     store = body.at(view, target)
     if not body.store_at_once(store, computed, node):
         copied = body.copied(view, target, node)
@@ -330,7 +332,7 @@ class _Elements:
                 self.scope.span(node.args[1]),
                 hint="NumPy wants one number for all elements",
             )
-        if len(arguments) not in _arities(bound.value):
+        if len(arguments) not in operation(bound.value).elementwise:
             raise KernelSyntaxError(
                 f"`{as_written(node)}` has {len(arguments)} arguments", self.scope.span(node), hint="see NumPy's manual"
             )
@@ -466,13 +468,6 @@ def _array_operands(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int]) ->
         if isinstance(child, ast.expr):
             found += _array_operands(scope, child, ranks)
     return found
-
-
-def _arities(function: object) -> tuple[int, ...]:
-    """How many arguments an elementwise function takes."""
-    if isinstance(function, np.ufunc):
-        return (function.nin,)
-    return (3,) if function in (np.clip, np.where) else (1, 2) if function in _ROUNDING else (1,)
 
 
 def _at(tree: _Tree, node: ast.AST) -> _Tree:

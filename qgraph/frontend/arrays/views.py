@@ -7,7 +7,6 @@ import operator
 from collections.abc import Sequence
 from dataclasses import replace
 
-from qgraph import language
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import (
@@ -32,6 +31,7 @@ from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.statements.inlining import bind_value
 from qgraph.frontend.statements.region import Region
 from qgraph.ir.program import ArrayType, Leaf
+from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied
 
 _Bounds = tuple[ast.expr | None, ast.expr | None, ast.expr | None]
@@ -159,10 +159,10 @@ class _Viewer:
             if constant is not None:
                 inside = index if constant >= 0 else code_of(base.count, ast.Add(), number(constant))
             else:
-                inside = self._word(language.wrapped, index, base.count.code)
+                inside = self._word(intrinsics.wrapped, index, base.count.code)
             index = join(base.start.code, ast.Add(), join(inside, ast.Mult(), base.step.code))
         elif natural and constant_of(part) is None and not self._keep:
-            index = self._word(language.at_least, index, ast.Constant(0))
+            index = self._word(intrinsics.at_least, index, ast.Constant(0))
         fixed[base.axis] = placed(index, part)
 
     def _reads_array(self, part: ast.expr) -> bool:
@@ -287,7 +287,7 @@ class _Viewer:
         return self._counted(key, start, stop, step, size, part)
 
     def _counted(self, key: tuple[str, str], start: Num, stop: Num, step: int, size: Num, part: ast.Slice) -> tuple[Num, Num]:
-        count = self._word(language.trip_count, start.code, stop.code, ast.Constant(step))
+        count = self._word(intrinsics.trip_count, start.code, stop.code, ast.Constant(step))
         length = self._scalar(count, part)
         found = start, length if self._keep else replace(length, bounds=(key[0], size))
         self._seen[key] = found
@@ -300,7 +300,7 @@ class _Viewer:
             # Beyond the end the slice is empty, and then its start does not matter: the race analysis sees it as written.
             return Num(bound, None)
         held = self._scalar(self._word(operator.index, bound), bound).code
-        wrapped = self._word(language.wrapped, held, size.code)
+        wrapped = self._word(intrinsics.wrapped, held, size.code)
         clipped = self._word(min, self._word(max, wrapped, least.code), most.code)
         return self._scalar(clipped, bound)
 

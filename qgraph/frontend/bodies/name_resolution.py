@@ -56,6 +56,7 @@ from qgraph.frontend.names.static_eval import bind_items, constant_of, is_static
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.program import FAULTS, SLOTS, Fault, Function, Slot, function_tree, holds_arrays
 from qgraph.language import Func
+from qgraph.operations import intrinsics
 from qgraph.source import Span, as_written, copied, standing_for
 
 # What a Python integer that divides another may be. "known": the host divides too, and says so before anything runs.
@@ -368,7 +369,7 @@ class _Rewriter(ast.NodeTransformer):
         if fault is None:
             return value
         word = checking_word(op)
-        name = self._body.names.add(word, "_divisor" if word is language.divisor else "_shift_count")
+        name = self._body.names.add(word, "_divisor" if word is intrinsics.divisor else "_shift_count")
         call = ast.fix_missing_locations(ast.copy_location(_call(name, value, *self._noting(fault)), value))
         return standing_for(call, value)
 
@@ -380,7 +381,7 @@ class _Rewriter(ast.NodeTransformer):
     def _power(self, base: ast.expr, exponent: ast.expr, node: ast.expr) -> ast.expr:
         """``base ** exponent``, which notes a fault where it is an integer to a negative power."""
         noting = self._noting(negative_power(self._scope, node))
-        name = self._body.names.add(language.power, "_power")
+        name = self._body.names.add(intrinsics.power, "_power")
         call = standing_for(_call(name, self.visit(base), self.visit(exponent), *noting), node)
         return ast.fix_missing_locations(ast.copy_location(call, node))
 
@@ -426,7 +427,7 @@ class _Rewriter(ast.NodeTransformer):
     def _range(self, axis: WrittenAxis, node: ast.expr) -> ast.expr:
         arguments = [self.visit(copied(part)) for part in (axis.start, axis.stop, axis.step)]
         if constant_of(axis.step) is None:
-            word = self._body.names.add(language.step, "_step")
+            word = self._body.names.add(intrinsics.step, "_step")
             noting = self._noting(zero_step_fault(self._scope.span(axis.step)))
             arguments[2] = ast.copy_location(_call(word, arguments[2], *noting), arguments[2])
         name = self._body.names.add(range, "_range")
@@ -504,7 +505,7 @@ class _Rewriter(ast.NodeTransformer):
             return self._block(chosen) or [ast.copy_location(ast.Pass(), node)]
         cases = cases_of(self._scope, node)
         subject = f"_m{node.lineno}_{node.col_offset}"
-        word = self._body.names.add(language.match_subject, "_match_subject")
+        word = self._body.names.add(intrinsics.match_subject, "_match_subject")
         result = [_assign(subject, relocate(_call(word, self.visit(node.subject)), node.subject), node)]
         scope, self._scope = self._scope, self._scope.inner({subject: Private(subject)})
         result += self._block(as_if(node, cases, subject))

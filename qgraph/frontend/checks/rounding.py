@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Iterable
 
 import numpy as np
 
-from qgraph import language
 from qgraph.frontend.checks.zero_division import assigned, is_range
 from qgraph.frontend.names.bindings import Binding, Gone, HostExpr, LeafRef, Private, ScalarRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import Unit
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.program import ScalarType
+from qgraph.operations import intrinsics
+from qgraph.operations.table import operation
 
 # Whose a number may be: "python", "numpy", or "" where that is not known.
 _Owners = frozenset[str]
@@ -27,7 +27,7 @@ def rounding_word(unit: Unit, scope: Scope, number: ast.expr) -> object:
     owners = _Owner(unit, scope).of(number)
     if owners == _NUMPY:
         return round
-    return language.round_python if owners == _PYTHON else language.round_either
+    return intrinsics.round_python if owners == _PYTHON else intrinsics.round_either
 
 
 class _Owner:
@@ -79,12 +79,12 @@ class _Owner:
     def _call(self, node: ast.Call) -> _Owners:
         bound = self._scope.static(node.func)
         function = bound.value if isinstance(bound, Value) else None
-        if any(function is each for each in (abs, min, max, round)) and node.args:
-            return frozenset().union(*map(self.of, node.args if function in (min, max) else node.args[:1]))
-        if function in (float, int, len) or getattr(function, "__module__", None) == math.__name__:
-            return _PYTHON
-        is_numpy = isinstance(function, np.ufunc) or (isinstance(function, type) and issubclass(function, np.generic))
-        return _NUMPY if is_numpy or (getattr(function, "__module__", None) or "").startswith("numpy") else _UNKNOWN
+        match operation(function).owner:
+            case "first" | "any" as which if node.args:
+                return frozenset().union(*map(self.of, node.args if which == "any" else node.args[:1]))
+            case "python" | "numpy" as owner:
+                return frozenset({owner})
+        return _UNKNOWN
 
     def _name(self, node: ast.Name) -> _Owners:
         bound = self._scope.names.get(node.id)

@@ -15,6 +15,7 @@ from qgraph import language
 from qgraph.errors import KernelTypeError
 from qgraph.frontend.inference.source_text import user_text
 from qgraph.ir.program import ArrayType, Cast, Function, Program, ScalarType, Task
+from qgraph.operations.table import operation
 from qgraph.source import Span
 
 # Where a number comes from: "unsigned" is uint64, "signed" int64, "narrow" a signed type that is narrower, "python" a literal,
@@ -197,14 +198,13 @@ class _Signs:
                 return self._inside(function, arguments)
             case Cast():
                 return arguments[0]
-            case np.ufunc() if len(arguments) > 1:
+        match operation(function).result:
+            case "float":
+                return _FLOAT
+            case "joined":
                 return self._meet(node.args, node)
-        if function is float or getattr(function, "__module__", None) == "math":
-            return _FLOAT
-        if function is min or function is max:
-            return self._meet(node.args, node)
-        if any(function is word for word in (abs, language.divisor, language.shift_count, language.step)) and arguments:
-            return arguments[0]
+            case "first" if arguments:
+                return arguments[0]
         if isinstance(function, type) and issubclass(function, np.number):
             return _of_dtype(np.dtype(function).name)
         return _NOTHING

@@ -14,6 +14,7 @@ from qgraph.frontend.names.program_builder import Unit
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.program import Fault, ScalarType
+from qgraph.operations import intrinsics
 from qgraph.source import as_written
 
 _DIVISIONS = (ast.FloorDiv, ast.Mod)
@@ -62,7 +63,7 @@ def fault_of(scope: Scope, op: ast.operator, node: ast.AST, text: str = "") -> F
 
 def checking_word(op: ast.operator) -> object:
     """The word of ``language`` that notes the fault of a right operand."""
-    return language.shift_count if isinstance(op, _SHIFTS) else language.divisor
+    return intrinsics.shift_count if isinstance(op, _SHIFTS) else intrinsics.divisor
 
 
 class _Origins:

@@ -10,8 +10,6 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
-
 from qgraph import language
 from qgraph.frontend.dependence.call_effects import Caller
 from qgraph.frontend.dependence.induction_variables import Induction, iterations_before, iterations_of, may_leave
@@ -28,27 +26,11 @@ from qgraph.frontend.facts.abstract_values import (
 )
 from qgraph.frontend.facts.loop_facts import Accesses, Axis, LoopFacts
 from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.operations.table import OPERATIONS, operation
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import FALSE, ONE, UNDECIDED, ZERO, Condition, Poly, Symbol, all_of, any_of
 
 T = TypeVar("T")
-
-_OPERATORS: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.Pow: "**",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-    ast.LShift: "<<",
-    ast.RShift: ">>",
-    ast.MatMult: "@",
-}
-_OF_NUMBERS = (min, max, abs, len, round, language.wrapped, language.at_least, language.trip_count, language.in_place)
 
 
 def collect(facts: LoopFacts) -> Accesses:
@@ -191,7 +173,7 @@ class _Walker(Caller):
         return all(isinstance(call, ast.Call) and _is_of_numbers(self.resolve(call.func)) for call in calls)
 
     def augmented(self, node: ast.AugAssign) -> None:
-        sign = _OPERATORS[type(node.op)]
+        sign = OPERATIONS.by_syntax[type(node.op)].symbol
         if isinstance(node.target, ast.Name):
             old = self.name(node.target)
             if views_in([old]):  # In place, on the array that the name stands for.
@@ -373,6 +355,4 @@ def _escapes(body: Sequence[ast.stmt]) -> bool:
 
 def _is_of_numbers(function: object) -> bool:
     """Whether a function makes a number of numbers, and does nothing else."""
-    if isinstance(function, np.ufunc) or (isinstance(function, type) and issubclass(function, (int, float, np.generic))):
-        return True
-    return getattr(function, "__module__", None) == "math" or any(function is known for known in _OF_NUMBERS)
+    return operation(function).pure

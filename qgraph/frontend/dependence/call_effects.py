@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,14 +25,13 @@ from qgraph.frontend.facts.abstract_values import (
 )
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.ir.program import Function
+from qgraph.operations import intrinsics
+from qgraph.operations.table import operation
 from qgraph.polyhedral.symbolic_integers import (
     ONE,
     ZERO,
     Poly,
     Symbol,
-    floor_div,
-    maximum,
-    minimum,
     modulo,
     not_negative,
     select,
@@ -79,11 +77,11 @@ class Caller(Evaluator):
 
     def of_index(self, function: object, arguments: Sequence[Value]) -> Value | None:
         """What the words are that the frontend writes around indices, and ``len``; None for other functions."""
-        if function is language.at_least:
+        if function is intrinsics.at_least:
             return replace(arguments[0], natural=True)
-        if any(function is word for word in (language.divisor, language.shift_count, language.step)):
+        if any(function is word for word in intrinsics.CHECKED):
             return arguments[0]
-        if function is language.wrapped:
+        if function is intrinsics.wrapped:
             return self.wrapped(arguments[0], arguments[1].poly)
         if function is len and len(arguments) == 1:
             return self.length(arguments[0])
@@ -129,19 +127,13 @@ class Caller(Evaluator):
         known = [poly for poly in polys if poly is not None]
         if not known or len(known) < len(polys):
             return None
-        if _is(function, min, np.minimum) and len(known) > 1:
-            return integer(functools.reduce(minimum, known))
-        if _is(function, max, np.maximum) and len(known) > 1:
-            return integer(functools.reduce(maximum, known))
-        if len(known) == 1 and _is(function, abs, np.abs):
-            return integer(maximum(known[0], -known[0]))
+        followed = operation(function).integers_of(known)
+        if followed is not None:
+            return integer(followed)
         if len(known) == 1 and _is(function, int, operator.index, np.int64) and is_integral(known[0]):
             return values[0]
         if len(known) == 1 and isinstance(function, type) and issubclass(function, np.integer) and is_integral(known[0]):
             return integer(_cast(known[0], np.dtype(function)))
-        if function is language.trip_count and len(known) == 3 and known[2].constant:
-            start, stop, step = known
-            return integer(trips(start, stop, step.constant or 1))
         return None
 
     def length(self, value: Value) -> Value:
@@ -226,16 +218,9 @@ def _cast(value: Poly, dtype: np.dtype[np.generic]) -> Poly:
     return modulo(value + least, Poly.const(1 << bits)) - least
 
 
-def trips(start: Poly, stop: Poly, step: int) -> Poly:
-    """``len(range(start, stop, step))``."""
-    extent = stop - start if step > 0 else start - stop
-    by = Poly.const(abs(step))
-    return maximum(ZERO, floor_div(extent + by - ONE, by))
-
-
 def _is_pure(function: object) -> bool:
     """Whether a function only reads what it is given (outputs aside): NumPy's, math's and Python's own."""
-    if isinstance(function, np.ufunc):
+    if operation(function).pure:
         return True
     module = getattr(function, "__module__", None) or ""
     if module in _ELEMENTWISE_MODULES or module.split(".")[0] == "numpy":

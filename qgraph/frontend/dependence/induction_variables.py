@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from qgraph.frontend.dependence.call_effects import trips
 from qgraph.frontend.facts.abstract_values import Env, Value
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.polyhedral.questions import Variable
-from qgraph.polyhedral.symbolic_integers import ONE, ZERO, Poly, floor_div
+from qgraph.polyhedral.symbolic_integers import ONE, ZERO, Poly, floor_div, trips
 
 
 class Induction:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -13,30 +12,12 @@ from qgraph.frontend.inference.ranks import METHODS, REDUCTIONS, is_elementwise,
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.program import ArrayType, ScalarType
+from qgraph.operations.table import OPERATIONS
 
-_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-    ast.Invert: operator.invert,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
+
+def _function(op: ast.AST) -> Callable[..., Any]:
+    function: Callable[..., Any] = OPERATIONS.by_syntax[type(op)].functions[0]
+    return function
 
 
 class _UnknownError(Exception):
@@ -67,12 +48,12 @@ def _operation(scope: Scope, node: ast.expr) -> Any:
         case ast.Subscript(value=value) if rank(scope, value):
             array = _sample(scope, value)
             return array if rank(scope, node) else array[0]
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_sample(scope, left), _sample(scope, right))
-        case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_sample(scope, operand))
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_sample(scope, left), _sample(scope, right))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATIONS.by_syntax:
+            return _function(op)(_sample(scope, left), _sample(scope, right))
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in OPERATIONS.by_syntax:
+            return _function(op)(_sample(scope, operand))
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in OPERATIONS.by_syntax:
+            return _function(op)(_sample(scope, left), _sample(scope, right))
         case ast.Call(keywords=[]):
             return _called(scope, node)
     raise _UnknownError

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from qgraph import language
 from qgraph.frontend.names.bindings import Along, LeafRef, Num, SlotRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import SHARED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
+from qgraph.operations import intrinsics
 from qgraph.source import copied, standing_for
 
 
@@ -51,12 +51,12 @@ def _index(scope: Scope, along: Along, index: ast.expr, *, natural: bool) -> ast
         if constant is not None and constant < 0:
             index = code_of(along.count, ast.Add(), number(constant))
         elif constant is None and not (start == 0 and step == 1 and is_whole(along)):
-            index = word(scope, language.wrapped, index, along.count.code)
+            index = word(scope, intrinsics.wrapped, index, along.count.code)
     moved = join(along.start.code, ast.Add(), join(index, ast.Mult(), along.step.code))
     if start is not None and start >= 0 and step is not None and step > 0:
         return moved
     # Whatever is inside the view is inside the array, and so not negative.
-    return word(scope, language.at_least, moved, ast.Constant(0))
+    return word(scope, intrinsics.at_least, moved, ast.Constant(0))
 
 
 def is_whole(along: Along) -> bool:

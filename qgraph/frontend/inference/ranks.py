@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +12,7 @@ from qgraph.frontend.names.bindings import Binding, LeafRef, Ranked, StructRef, 
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.program import ArrayType
+from qgraph.operations.table import operation
 from qgraph.source import as_written
 
 # Functions of arrays that give one number, by NumPy's function; as methods of an array they have the same names.
@@ -115,16 +115,10 @@ def _rank_of(bound: Binding) -> int:
     return 0
 
 
-_ELEMENTWISE = (np.where, np.clip, np.round, np.around, builtins.abs)
-
-
 def is_elementwise(scope: Scope, func: ast.expr) -> bool:
     """Whether a function of numbers is one of arrays too, element by element."""
     bound = known(scope, func)
-    if not isinstance(bound, Value):
-        return False
-    function = bound.value
-    return (isinstance(function, np.ufunc) and function is not np.matmul) or any(function is word for word in _ELEMENTWISE)
+    return isinstance(bound, Value) and bool(operation(bound.value).elementwise)
 
 
 def parts_of(node: ast.Subscript) -> list[ast.expr]:

@@ -11,21 +11,9 @@ from types import FunctionType
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object, is_random
+from qgraph.operations.table import OPERATIONS
 from qgraph.source import as_written
 
-# Plain Python functions that are words of the language.
-_WORDS = (
-    *(*language.ATOMICS, language.match_subject, language.at_least),
-    *(
-        language.wrapped,
-        language.trip_count,
-        language.power,
-        language.divisor,
-        language.shift_count,
-        language.step,
-        language.in_place,
-    ),
-)
 # What builtin functions call their parameters.
 _PARAMETERS: tuple[tuple[object, tuple[str, ...]], ...] = (
     (round, ("number", "ndigits")),
@@ -57,7 +45,7 @@ def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
         raise _error(scope, f"`{text}` is a kernel", node, "mark the function with @qgraph.func to call it from a loop")
     if callee in vars(builtins).values() and getattr(callee, "__name__", "") in _REFUSED_BUILTINS:
         raise _error(scope, f"`{text}()` cannot be used in a kernel", node, "do it on the host, before or after the call")
-    if isinstance(callee, FunctionType) and not _known_module(callee) and callee not in _WORDS:
+    if isinstance(callee, FunctionType) and not _known_module(callee) and not OPERATIONS.knows(callee):
         raise _error(
             scope,
             f"`{text}` is a plain Python function",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from qgraph import language
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.desugar.break_continue import assign
 from qgraph.frontend.desugar.match_statement import as_if, cases_of, chosen_case, is_one_of
@@ -20,6 +19,7 @@ from qgraph.frontend.statements.inlining import evaluated
 from qgraph.frontend.statements.region import Region, header, merge, needs_region, statically
 from qgraph.frontend.statements.task_builder import small_task
 from qgraph.ir.program import Branch
+from qgraph.operations import intrinsics
 from qgraph.source import Span, as_written
 
 
@@ -71,7 +71,7 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
     cases = cases_of(scope, node)
     if not needs_region(region.unit, scope, [node]):
         callee, held = f"{ADDED}match_subject", f"{ADDED}subject{node.lineno}_{node.col_offset}"
-        scope.names[callee] = Value(language.match_subject)
+        scope.names[callee] = Value(intrinsics.match_subject)
         keep = assign(held, ast.Call(ast.Name(callee, ast.Load()), [node.subject], []), node.subject)
         region.block(scope, [keep, *as_if(node, cases, held)])
         return
@@ -81,7 +81,7 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
     unit, span = region.unit, header(scope, node)
     decided = unit.slot("branch")
     body = Body(unit)
-    word = body.names.add(language.match_subject, "_match_subject")
+    word = body.names.add(intrinsics.match_subject, "_match_subject")
     matched = body.expression(scope, subject)
     value = ast.copy_location(ast.Call(ast.Name(word, ast.Load()), [matched], []), node.subject)
     number: ast.expr = ast.Constant(len(cases))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from qgraph import language
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.ir.program import Slot
+from qgraph.operations import intrinsics
 
 
 def decide(body: Body, decided: Slot, value: str) -> ast.stmt:
     """The statement that ends a task which decides a loop or branch: ``value`` is code of an integer."""
-    name = body.names.add(language.set_condition, "_set_condition")
+    name = body.names.add(intrinsics.set_condition, "_set_condition")
     return ast.parse(f"{name}(_slots, {decided.index}, _handle, {value})").body[0]
 
 

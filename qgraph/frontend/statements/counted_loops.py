@@ -6,7 +6,6 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.inference.host_expressions import host_expression, surely_runs
@@ -18,6 +17,7 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.condition_tasks import decide_test, unless_broken
 from qgraph.frontend.statements.task_builder import as_index, get_slot, locate, set_slot, small_task, trip_source
 from qgraph.ir.program import MANY, Counter, Slot, Task
+from qgraph.operations import intrinsics
 from qgraph.source import Span, as_written, copied
 
 
@@ -184,7 +184,7 @@ class _Counter:
             return begin, by, unit.host_value(trip_source(unit, start, stop, step), scope.span(axis.node), text=axis.extent)
         first, last, width = (self._read(part) for part in (axis.start, axis.stop, axis.step))
         moved: ast.expr = by or self._keep("step", width)
-        name = self._body.names.add(language.trip_count, "_trip_count")
+        name = self._body.names.add(intrinsics.trip_count, "_trip_count")
         return first, moved, ast.Call(ast.Name(name, ast.Load()), [copied(first), last, copied(moved)], [])
 
     def _read(self, bound: ast.expr) -> ast.expr:

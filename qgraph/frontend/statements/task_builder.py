@@ -27,6 +27,7 @@ from qgraph.frontend.names.program_builder import Unit
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.program import SLOTS, Axis, Effects, Function, ScalarType, Selection, Slot, Task
+from qgraph.operations import intrinsics
 from qgraph.polyhedral.array_sections import Section
 from qgraph.polyhedral.symbolic_integers import Poly
 from qgraph.source import Span, as_written, copied
@@ -298,7 +299,7 @@ class _Bounds:
                 start if constant_of(start) is not None else unit.host_value(start, scope.span(written.start), text=text)
             )
             return Axis(variable, begin, step_value, count, False, span)
-        name = self._body.names.add(language.trip_count, "_trip_count")
+        name = self._body.names.add(intrinsics.trip_count, "_trip_count")
         first, last, by = (as_index(self._body, bound) for bound in (first, last, by))
         by = step_value or by
         trip = ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [first, last, by], []), written.node)

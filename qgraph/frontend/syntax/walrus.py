@@ -8,14 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 
-import numpy as np
-
 from qgraph.errors import KernelSyntaxError
+from qgraph.operations.table import operation
 from qgraph.source import Span, copied
 
 _HINT = "write the assignment as a statement of its own"
-_BUILTINS = frozenset({"abs", "bool", "complex", "divmod", "float", "int", "len", "max", "min", "pow", "range", "round"})
-_MODULES = ("math", "cmath")
 # What is evaluated before the statement in these fields of it; the statements in it come later.
 _FIELDS: dict[type[ast.stmt], tuple[str, ...]] = {
     ast.Assign: ("value", "targets"),
@@ -207,8 +204,6 @@ def purity(names: Mapping[str, object]) -> Callable[[ast.Call], bool]:
 
     def is_pure(node: ast.Call) -> bool:
         function = value_of(node.func)
-        if isinstance(function, np.ufunc) or getattr(function, "__module__", None) in _MODULES:
-            return True
-        return any(function is vars(builtins)[name] for name in _BUILTINS)
+        return operation(function).pure
 
     return is_pure

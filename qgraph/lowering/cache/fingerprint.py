@@ -53,6 +53,8 @@ _SKIPPED: Mapping[type, frozenset[str]] = {
 }
 
 # Statements and patterns that name things by strings of their own.
+# Modules of our own whose functions code may call.
+_OWN = ("qgraph.language", "qgraph.operations.")
 _NAMING = (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _PATTERNS = (ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping)
 
@@ -493,7 +495,7 @@ def _place(value: Any) -> tuple[str, str]:
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     # NumPy's ufuncs do not tell their module.
     module = getattr(value, "__module__", None) or ("numpy" if isinstance(value, np.ufunc) else "")
-    if isinstance(name, str) and (str(module).split(".")[0] in PACKAGES or module == "qgraph.language"):
+    if isinstance(name, str) and (str(module).split(".")[0] in PACKAGES or str(module).startswith(_OWN)):
         found: Any = sys.modules.get(module)
         for part in name.split("."):
             found = getattr(found, part, None)

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from qgraph import language
 from qgraph.ir.program import Task
 from qgraph.lowering.codegen.cooperative_rows import IDEMPOTENT, STARTS, Shared, parts_of, stored_in
 from qgraph.lowering.codegen.generated_names import CASTS, Dtypes, generated, indented
 from qgraph.lowering.codegen.reductions import applied
 from qgraph.lowering.codegen.task_codegen import prologue, replace_continue, unravel
+from qgraph.operations import intrinsics
 from qgraph.source import copied
 
 # Inner iterations of a lane whose loads are on the way together.
@@ -30,7 +30,7 @@ _PLACE = (ast.Name, ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.operato
 
 def lane_names() -> dict[str, object]:
     """The globals of the generated statements."""
-    words = {"_across": language.across, "_empty_sum": language.empty_sum, "_empty_product": language.empty_product}
+    words = {"_across": intrinsics.across, "_empty_sum": intrinsics.empty_sum, "_empty_product": intrinsics.empty_product}
     return {**words, "_wide": CASTS["int64"], "_word": CASTS["uint32"]}
 
 

@@ -16,10 +16,10 @@ from qgraph.ir.artifacts import WARP
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import ArrayType, Program, ScalarType, Task
 from qgraph.ir.update_patterns import Combining
-from qgraph.language import SHORT_LIMIT
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
 from qgraph.lowering.codegen.purity import Looking, looking_at, names_stored
 from qgraph.lowering.codegen.task_codegen import operations
+from qgraph.operations.intrinsics import SHORT_LIMIT
 
 # To combine a value once more changes nothing: of these, all lanes start from what the accumulator is. Of the others they start
 # from what changes nothing, since its type is not known here.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
-from qgraph import language
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.program import NUMBER, ArrayType, Axis, Function, Program, Task
 from qgraph.lowering.codegen.generated_names import Dtypes
@@ -31,6 +30,7 @@ from qgraph.lowering.codegen.task_codegen import (
     task_names,
     unravel,
 )
+from qgraph.operations import intrinsics
 from qgraph.source import copied
 
 # Constants up to which the bound of a loop and the distance of an index from its variable count as small.
@@ -104,7 +104,7 @@ def _checked_loops(task: Task, bounds: Mapping[str, int], iteration: Sequence[as
             if ends is None:
                 return [plain]
             first, last = (affine(axis, value) for value in ends)
-            low, high = offsets[axis.variable], language.INDEX_LIMIT
+            low, high = offsets[axis.variable], intrinsics.INDEX_LIMIT
             conditions.append(f"_min({first}, {last}) >= {low} and _max({first}, {last}) < {high}")
     (choice,) = _statements(f"if {' and '.join(conditions)}: pass\nelse: pass")
     assert isinstance(choice, ast.If)

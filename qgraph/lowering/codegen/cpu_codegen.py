@@ -36,6 +36,7 @@ from qgraph.lowering.codegen.task_codegen import (
     selected_leaf,
     serial_function,
 )
+from qgraph.operations import intrinsics
 from qgraph.source import Span, copied
 
 # Calls of tasks in one function. Numba and LLVM need time for a function that grows faster than its length, and all of a
@@ -199,7 +200,7 @@ class _Control:
                 pass  # What the CPU was told before has been done.
 
     def _host_call(self, call: HostCall, lines: list[str], pad: str) -> None:
-        self.names["_call_host"] = language.call_host
+        self.names["_call_host"] = intrinsics.call_host
         self.callbacks.append(Parameter("callback", call.name))
         if language.is_c_function(call.function):
             data = Parameter("callback", f"{call.name}_data")

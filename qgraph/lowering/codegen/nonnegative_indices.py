@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Sequence
 
-from qgraph import language
+from qgraph.operations import intrinsics
 from qgraph.source import copied
 
 
@@ -50,7 +50,7 @@ class _Remainders(ast.NodeTransformer):
 
 
 def _is_positive(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int and 0 < node.value < language.INDEX_LIMIT
+    return isinstance(node, ast.Constant) and type(node.value) is int and 0 < node.value < intrinsics.INDEX_LIMIT
 
 
 def _natural(node: ast.expr) -> ast.expr:

@@ -13,6 +13,7 @@ from qgraph import language
 from qgraph.ir.program import Task
 from qgraph.lowering.codegen.generated_names import KEPT_CASTS, generated
 from qgraph.lowering.codegen.privatised_histogram_cuda import Bins, bin_names, cast_name, changes, identity, update_of
+from qgraph.operations import intrinsics
 from qgraph.source import copied
 
 # Iterations of a chunk for each element of the arrays, from which on collecting pays.
@@ -34,7 +35,7 @@ def collecting_names(bins: Sequence[Bins]) -> dict[str, object]:
         for each in bins
         if each.word in _KEEPS
     }
-    return {**bin_names(bins), **kept, "_stack_array": language.stack_array}
+    return {**bin_names(bins), **kept, "_stack_array": intrinsics.stack_array}
 
 
 def collecting(

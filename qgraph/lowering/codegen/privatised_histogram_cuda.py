@@ -19,6 +19,7 @@ from qgraph.ir.artifacts import SEVERAL
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import ArrayType, Program, Task, itemsize
 from qgraph.lowering.codegen.generated_names import ELEMENT_CASTS, generated, indented, shared_arrays
+from qgraph.operations import intrinsics
 from qgraph.source import copied
 
 # What the arrays of one kernel may take of a block's shared memory: with it, every GPU still fills all its threads.
@@ -41,7 +42,7 @@ _GROUPS = (
 )
 _SYMBOLS = {language.atomic_and_: "&", language.atomic_or_: "|", language.atomic_xor: "^", language.atomic_add: "+"}
 # Additions of 64-bit integers, which shared memory does not have.
-_HALVES = {language.atomic_add: language.split_add, language.atomic_sub: language.split_sub}
+_HALVES = {language.atomic_add: intrinsics.split_add, language.atomic_sub: intrinsics.split_sub}
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
 _FLOATS = ("float32", "float64")
 # What does not touch the elements.
@@ -149,7 +150,7 @@ def _uses(task: Task) -> set[str]:
 def bin_names(bins: Sequence[Bins]) -> dict[str, object]:
     """The globals of the generated statements."""
     names: dict[str, object] = {"_max": builtins.max, "_copysign": math.copysign}
-    names |= {f"_{word.__name__}": word for word in language.SPLIT}
+    names |= {f"_{word.__name__}": word for word in intrinsics.SPLIT}
     for number, each in enumerate(bins):
         names[f"_type_{each.dtype}"] = np.dtype(each.dtype)
         names[f"_to_{each.dtype}_element"] = ELEMENT_CASTS[each.dtype]

@@ -6,27 +6,19 @@ What is not understood has no answer here: an array under another name, a part o
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import BuiltinFunctionType
 
 import numpy as np
 
-from qgraph import language
 from qgraph.ir.program import ArrayType, Cast, Function, Program, Task
+from qgraph.operations.table import operation
 
 Reads = frozenset[str]
 _NOTHING: Reads = frozenset()
 
 # Numbers that are made of others.
 _COMPOUND = (ast.BinOp, ast.UnaryOp, ast.NamedExpr, ast.BoolOp, ast.Tuple, ast.Compare, ast.IfExp)
-# Functions that compute a number of numbers, besides types, universal functions of NumPy and all of math and cmath.
-_PURE = (
-    *(builtins.abs, builtins.min, builtins.max, builtins.round, builtins.pow, builtins.divmod, np.clip, np.where, np.round),
-    *(np.around, np.real, np.imag, language.at_least, language.wrapped, language.trip_count, language.quotient),
-    *(language.remainder, language.short, language.match_subject, language.in_place),
-)
 _OF_ARRAYS = ("shape", "size", "ndim")
 _OF_NUMBERS = ("real", "imag")
 
@@ -185,9 +177,7 @@ def names_stored(statement: ast.stmt) -> frozenset[str]:
 
 
 def _is_pure(function: object) -> bool:
-    if isinstance(function, type | Cast | np.ufunc) or any(function is each for each in _PURE):
-        return True
-    return isinstance(function, BuiltinFunctionType) and function.__module__ in ("math", "cmath")
+    return isinstance(function, type | Cast) or operation(function).pure
 
 
 def _is_constant(value: object) -> bool:

@@ -29,12 +29,13 @@ from qgraph.lowering.codegen.generated_names import (
     slot_place,
     typed_place,
 )
+from qgraph.operations import intrinsics
 from qgraph.source import copied
 
 # What ``b`` must be to count, for operators that choose.
 _CHOOSES = {"min": "<", "max": ">"}
-_LOOSE = {ast.Add: language.loose_add, ast.Sub: language.loose_subtract, ast.Mult: language.loose_multiply}
-_LOOSE_CALLS = ((builtins.min, language.loose_min), (builtins.max, language.loose_max))
+_LOOSE = {ast.Add: intrinsics.loose_add, ast.Sub: intrinsics.loose_subtract, ast.Mult: intrinsics.loose_multiply}
+_LOOSE_CALLS = ((builtins.min, intrinsics.loose_min), (builtins.max, intrinsics.loose_max))
 
 
 def reduction_names(task: Task, dtypes: Dtypes) -> dict[str, object]:

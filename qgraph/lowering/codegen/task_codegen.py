@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from qgraph import language
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.program import Axis, Cast, Function, Program, Selection, Task, function_tree
 from qgraph.lowering.codegen.generated_names import (
@@ -30,6 +29,7 @@ from qgraph.lowering.codegen.generated_names import (
     slot_place,
 )
 from qgraph.lowering.codegen.generated_names import generated as _statements
+from qgraph.operations import intrinsics
 from qgraph.source import copied
 
 EARLY = Parameter("early", "_early")
@@ -40,15 +40,15 @@ BUILTINS = {
     "_range": range,
     "_min": min,
     "_max": max,
-    "_at_least": language.at_least,
-    "_peek": language.peek,
-    "_peek_spread": language.peek_spread,
-    "_spread": language.spread,
-    "_is_over": language.is_over,
-    "_set_condition": language.set_condition,
-    "_quotient": language.quotient,
-    "_remainder": language.remainder,
-    "_short": language.short,
+    "_at_least": intrinsics.at_least,
+    "_peek": intrinsics.peek,
+    "_peek_spread": intrinsics.peek_spread,
+    "_spread": intrinsics.spread,
+    "_is_over": intrinsics.is_over,
+    "_set_condition": intrinsics.set_condition,
+    "_quotient": intrinsics.quotient,
+    "_remainder": intrinsics.remainder,
+    "_short": intrinsics.short,
 }
 
 

@@ -9,12 +9,12 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from qgraph import language
 from qgraph.ir.plan import Counted, GraphPlan, Node, Unrolling
 from qgraph.ir.program import MANY, Counter, Effects, Loop, Slot, Task
 from qgraph.lowering.codegen.generated_names import COPY, GUARD, HANDLE, NEXT, PEEKS, SLOTS, TOLD, WHOLE, generated
 from qgraph.lowering.graph.dependencies import places_of, reduced, touched_places
 from qgraph.lowering.graph.edge_reasons import node_effects
+from qgraph.operations import intrinsics
 from qgraph.source import copied
 
 # Copies of a body of so many nodes at most. On an H200 bodies of 2, 4 and 11 kernels took 0.31, 0.46 and 0.73 of the time with
@@ -308,7 +308,7 @@ def entering(task: Task, unrolling: Unrolling, counter: Counter) -> Task:
     more = f"{SLOTS.name}[{counter.left.index}] > {unrolling.counted.whole}"
     whole = generated(f"if {WHOLE.name} != 0: {_decide(WHOLE.name, more)}")
     body = (*task.body, *generated(_spreading(counter, unrolling)), *whole)
-    return replace(task, body=body, names={**task.names, "_spread": language.spread})
+    return replace(task, body=body, names={**task.names, "_spread": intrinsics.spread})
 
 
 def _decide(handle: str, test: str) -> str:
@@ -322,7 +322,7 @@ def telling(task: Task, unrolling: Unrolling) -> Task:
     assert isinstance(last, ast.Expr)
     assert isinstance(last.value, ast.Call)
     assert isinstance(last.value.func, ast.Name)
-    assert task.names[last.value.func.id] is language.set_condition
+    assert task.names[last.value.func.id] is intrinsics.set_condition
     again, decided, *after = generated(
         "_again = 0\n"
         # A handle is not 0 while the body runs, and a call takes longer than a test.

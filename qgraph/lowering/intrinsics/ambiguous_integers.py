@@ -8,25 +8,24 @@ type whichever number it is given, or where NumPy's type holds all that Python's
 from __future__ import annotations
 
 import itertools
-import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from llvmlite import ir
 from numba.core.datamodel import default_manager, models
 
-from qgraph import language
 from qgraph.lowering.intrinsics.number_llvm import types
+from qgraph.operations.intervals import Interval
+from qgraph.operations.table import OPERATIONS
 
 _Integer: Any = types.Integer
 _PrimitiveModel: Any = models.PrimitiveModel
-_Span = tuple[int, int]
 
 
 class Either(_Integer):
     """The Numba type of such an integer: ``base`` is NumPy's type, ``span`` holds the least and the greatest of Python's."""
 
-    def __init__(self, base: Any, span: _Span) -> None:
+    def __init__(self, base: Any, span: Interval) -> None:
         super(_Integer, self).__init__(f"{base}_or_{span[0]}_to_{span[1]}")
         self.base = base
         self.span = span
@@ -63,14 +62,14 @@ def _is_narrow(item: Any) -> bool:
     return isinstance(item, types.Integer) and item.bitwidth < 64
 
 
-def _span(item: Any) -> _Span | None:
+def _span(item: Any) -> Interval | None:
     """The Python integers that a number may be."""
     if isinstance(item, types.IntegerLiteral):
         return item.literal_value, item.literal_value
     return item.span if isinstance(item, Either) else None
 
 
-def _hull(*spans: _Span) -> _Span:
+def _hull(*spans: Interval) -> Interval:
     return min(low for low, _ in spans), max(high for _, high in spans)
 
 
@@ -108,7 +107,7 @@ def is_pythons(args: Iterable[Any]) -> bool:
 def of_pythons(operation: Any, result: Any, args: tuple[Any, ...]) -> Any:
     """The type of what ``operation`` gives: NumPy's ``result``, or Python's integers; None if the one does not hold these."""
     spans = [span for arg in args if (span := _span(arg)) is not None]
-    find = _SPANS.get(operation)
+    find = OPERATIONS.of(operation).interval
     if find is None or len(spans) < len(args) or not _is_narrow(result):
         return None
     found = find(*spans)
@@ -117,7 +116,7 @@ def of_pythons(operation: Any, result: Any, args: tuple[Any, ...]) -> Any:
 
 def of_literals(operation: Any, args: tuple[Any, ...]) -> Any:
     """The type of what ``operation`` gives of literals: one of 64 bits, or None."""
-    find = _SPANS.get(operation)
+    find = OPERATIONS.of(operation).interval
     found = find(*map(_span, args)) if find is not None else None
     known = found is not None and found[0] == found[1] and types.int64.minval <= found[0] <= types.int64.maxval
     return types.literal(found[0]) if found is not None and known else None
@@ -130,84 +129,3 @@ def refusal(items: Iterable[Any]) -> str:
         f"a number is NumPy's {kind} or a Python integer, as in max(a, 5), and the result depends on which: "
         f"write int(...) for Python's, or numpy.{kind}(...)"
     )
-
-
-# --- what comes of Python's integers -------------------------------------------------------------------------------------
-
-
-def _corners(function: Callable[..., int]) -> Callable[..., _Span | None]:
-    """Of a function that grows or falls with each operand."""
-
-    def span(*spans: _Span) -> _Span:
-        found = [function(*numbers) for numbers in itertools.product(*spans)]
-        return min(found), max(found)
-
-    return span
-
-
-def _has_zero(a: _Span) -> bool:
-    return a[0] <= 0 <= a[1]
-
-
-def _quotient(a: _Span, b: _Span) -> _Span | None:
-    return None if _has_zero(b) else _corners(operator.floordiv)(a, b)
-
-
-def _remainder(a: _Span, b: _Span) -> _Span | None:
-    if _has_zero(b):
-        return None
-    if a[0] == a[1] and b[0] == b[1]:
-        return _corners(operator.mod)(a, b)
-    return (0, b[1] - 1) if b[0] > 0 else (b[0] + 1, 0)
-
-
-def _power(a: _Span, b: _Span) -> _Span | None:
-    most = max(map(abs, a))
-    if b[0] < 0 or (most > 1 and b[1] > 32):
-        return None
-    if a[0] >= 0 or (a[0] == a[1] and b[0] == b[1]):
-        return _corners(operator.pow)(a, b)
-    return -(most ** b[1]), most ** b[1]
-
-
-def _left(a: _Span, b: _Span) -> _Span | None:
-    return _corners(operator.lshift)(a, b) if 0 <= b[0] <= b[1] <= 32 else None
-
-
-def _right(a: _Span, b: _Span) -> _Span | None:
-    return _corners(operator.rshift)(a, b) if b[0] >= 0 else None
-
-
-def _bits(function: Callable[[int, int], int]) -> Callable[..., _Span | None]:
-    def span(a: _Span, b: _Span) -> _Span | None:
-        if a[0] == a[1] and b[0] == b[1]:
-            return _corners(function)(a, b)
-        most = 1 << max((end if end >= 0 else ~end).bit_length() for end in (*a, *b))
-        return (-most if min(a[0], b[0]) < 0 else 0), most - 1
-
-    return span
-
-
-def _absolute(a: _Span) -> _Span:
-    return 0 if _has_zero(a) else min(map(abs, a)), max(map(abs, a))
-
-
-_SPANS: dict[Any, Callable[..., _Span | None]] = {
-    **dict.fromkeys((operator.add, operator.iadd, language.loose_add), _corners(operator.add)),
-    **dict.fromkeys((operator.sub, operator.isub, language.loose_subtract), _corners(operator.sub)),
-    **dict.fromkeys((operator.mul, operator.imul, language.loose_multiply), _corners(operator.mul)),
-    **dict.fromkeys((operator.floordiv, operator.ifloordiv), _quotient),
-    **dict.fromkeys((operator.mod, operator.imod), _remainder),
-    **dict.fromkeys((operator.pow, operator.ipow, pow), _power),
-    **dict.fromkeys((operator.lshift, operator.ilshift), _left),
-    **dict.fromkeys((operator.rshift, operator.irshift), _right),
-    **dict.fromkeys((operator.and_, operator.iand), _bits(operator.and_)),
-    **dict.fromkeys((operator.or_, operator.ior), _bits(operator.or_)),
-    **dict.fromkeys((operator.xor, operator.ixor), _bits(operator.xor)),
-    operator.neg: _corners(operator.neg),
-    operator.pos: _corners(operator.pos),
-    operator.invert: _corners(operator.invert),
-    abs: _absolute,
-    **dict.fromkeys((min, language.loose_min), _corners(min)),
-    **dict.fromkeys((max, language.loose_max), _corners(max)),
-}

@@ -1,7 +1,7 @@
 """Where the elements of arrays are, on CUDA: an integer for each axis, and no more code than that takes.
 
 Those of several dimensions are found with numbers of 32 bits: those of 64 take two instructions each. So an array must have
-fewer than ``language.SHORT_LIMIT`` elements; kernels for larger ones are compiled as ``far``, and find them as Numba does.
+fewer than ``intrinsics.SHORT_LIMIT`` elements; kernels for larger ones are compiled as ``far``, and find them as Numba does.
 Numba's own code serves slices as well, and takes arrays apart through memory. On one axis NVVM makes the same of it, but both
 take longer.
 """

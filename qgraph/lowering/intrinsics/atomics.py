@@ -12,6 +12,7 @@ from qgraph.lowering.intrinsics.intrinsic import CodeWord, element
 from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
 from qgraph.lowering.intrinsics.number_llvm import Emitter, is_float, is_signed, less, types
 from qgraph.lowering.intrinsics.number_typing import is_number, plain
+from qgraph.operations import intrinsics
 
 _DTYPES = ("int32", "uint32", "int64", "uint64", "float32", "float64")
 _SUMS = (language.atomic_add, language.atomic_sub)
@@ -54,7 +55,7 @@ def _atomic_typer(function: Any) -> Callable[[Any, tuple[Any, ...]], Any]:
 
 
 def split_word(function: Any) -> CodeWord:
-    """The Numba type of one of ``language.SPLIT``."""
+    """The Numba type of one of ``intrinsics.SPLIT``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         array, index, _value = args
@@ -66,7 +67,7 @@ def split_word(function: Any) -> CodeWord:
         half = ir.IntType(32)
         low_place = builder.bitcast(pointer, half.as_pointer())
         high_place = builder.gep(low_place, [ir.Constant(half, 1)])
-        value = builder.neg(value) if function is language.split_sub else value
+        value = builder.neg(value) if function is intrinsics.split_sub else value
         low = builder.trunc(value, half)
         high = builder.trunc(builder.lshr(value, ir.Constant(value.type, 32)), half)
         old = builder.atomic_rmw("add", low_place, low, "monotonic")

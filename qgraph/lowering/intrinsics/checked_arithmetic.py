@@ -1,4 +1,4 @@
-"""Words that note a fault of arithmetic as code for Numba: ``language.power``, ``divisor``, ``shift_count`` and ``step``."""
+"""Words that note a fault of arithmetic as code for Numba: ``intrinsics.power``, ``divisor``, ``shift_count`` and ``step``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DATA = 4
 
 
 def power_word() -> CodeWord:
-    """The Numba type of ``language.power``."""
+    """The Numba type of ``intrinsics.power``."""
     # By the types of base and exponent, what computes the power.
     operators: dict[tuple[Any, ...], Any] = {}
 
@@ -42,7 +42,7 @@ def power_word() -> CodeWord:
 
 
 def divisor_word(name: str) -> CodeWord:
-    """The Numba type of ``language.divisor`` and ``language.shift_count``, or of ``language.step``, which is an int64."""
+    """The Numba type of ``intrinsics.divisor`` and ``intrinsics.shift_count``, or of ``intrinsics.step``, which is an int64."""
     is_step = name == "step"
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:

@@ -9,13 +9,13 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from qgraph.ir.program import WORD
-from qgraph.language import LINE_WORDS, MOST, SPREAD
 from qgraph.lowering.intrinsics.intrinsic import CodeWord, element
 from qgraph.lowering.intrinsics.number_llvm import types
+from qgraph.operations.intrinsics import LINE_WORDS, MOST, SPREAD
 
 
 def host_word() -> CodeWord:
-    """The Numba type of ``language.call_host``."""
+    """The Numba type of ``intrinsics.call_host``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         data = args[1] if isinstance(args[1], types.Array) else types.uint64
@@ -38,7 +38,7 @@ def _call_host(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -
 
 
 def condition_word() -> CodeWord:
-    """The Numba type of ``language.set_condition``."""
+    """The Numba type of ``intrinsics.set_condition``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         return context.make_signature(types.none, args[0], types.intp, types.uint64, types.intp)
@@ -64,7 +64,7 @@ def _set_condition(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value
 
 
 # How its load ends in the PTX, so that it is told from volatile loads of others: Numba's atomics on floats begin with one.
-PEEKED = "// language.peek"
+PEEKED = "// intrinsics.peek"
 # The most blocks of a grid that peeks. All warps read one word past the caches of multiprocessors, one after the other: on an
 # H200 about 0.3 ns each, so that a grid of 4,096 blocks took 8 us longer.
 _PEEKING = 64
@@ -76,7 +76,7 @@ _PEEK = (
 
 
 def peek_word() -> CodeWord:
-    """The Numba type of ``language.peek``: a load that no compiler moves, and that asks no cache of one multiprocessor."""
+    """The Numba type of ``intrinsics.peek``: a load that no compiler moves, and that asks no cache of one multiprocessor."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         return context.make_signature(types.int64, args[0], types.intp)
@@ -101,7 +101,7 @@ _PEEK_SPREAD = (
 
 
 def peek_spread_word() -> CodeWord:
-    """The Numba type of ``language.peek_spread``. All is in 32 bits: in a short kernel each instruction counts."""
+    """The Numba type of ``intrinsics.peek_spread``. All is in 32 bits: in a short kernel each instruction counts."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         return context.make_signature(types.int32, args[0], types.uint32, types.uint32)
@@ -115,7 +115,7 @@ def peek_spread_word() -> CodeWord:
 
 
 def spread_word() -> CodeWord:
-    """The Numba type of ``language.spread``: one store behind another, since a loop of one thread takes longer than they do."""
+    """The Numba type of ``intrinsics.spread``: stores in a row, which take less time than a loop."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         return context.make_signature(types.none, args[0], types.uint32, types.int64)
@@ -132,7 +132,7 @@ def spread_word() -> CodeWord:
 
 
 def is_over_word() -> CodeWord:
-    """The Numba type of ``language.is_over``."""
+    """The Numba type of ``intrinsics.is_over``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         return context.make_signature(types.boolean, args[0], types.uint32, types.int32, types.uint32)

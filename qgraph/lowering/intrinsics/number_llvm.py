@@ -380,7 +380,7 @@ def make_complex(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[i
 
 
 def trip_count(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """``language.trip_count``: a distance divided by a step, both taken positive, and rounded up; at most 2**63 - 1."""
+    """``intrinsics.trip_count``: a distance divided by a step, both taken positive, and rounded up; at most 2**63 - 1."""
     return _trip_count(builder, *args)
 
 
@@ -402,7 +402,7 @@ def _trip_count(builder: ir.IRBuilder, start: ir.Value, stop: ir.Value, step: ir
 
 
 def wrapped(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """``language.wrapped``: an index, ``size`` more where it is negative."""
+    """``intrinsics.wrapped``: an index, ``size`` more where it is negative."""
     index, size = args
     negative = builder.icmp_signed("<", index, ir.Constant(index.type, 0))
     return builder.select(negative, builder.add(index, size), index)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import operator
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,6 @@ from numba.core.datamodel import default_manager, models
 from numba.core.errors import NumbaError, TypingError
 from numba.np.numpy_support import as_dtype, from_dtype
 
-from qgraph import language
 from qgraph.captured_state import numba_function
 from qgraph.ir.program import Function, ParallelFunction
 from qgraph.lowering.intrinsics import ambiguous_integers
@@ -29,6 +27,7 @@ from qgraph.lowering.intrinsics.compile_errors import of_own_code
 from qgraph.lowering.intrinsics.long_ranges import LongRange, iterator_of
 from qgraph.lowering.intrinsics.number_llvm import Emitter, half_truth, make_complex, types
 from qgraph.lowering.intrinsics.rounded_floats import Rounded, meeting, refusal
+from qgraph.operations.table import operation
 from qgraph.source import copied
 
 # mypy cannot see Numba's types; at run time Callable is the base of everything that can be called.
@@ -153,6 +152,7 @@ class Word(_Callable, _Opaque):
         self._value = value
         self._meaning = meaning
         self._native = native
+        self._operation = operation(value)
         self._choices: dict[tuple[Any, ...], Emitter | Any] = {}
         super().__init__(name=name)
 
@@ -200,7 +200,7 @@ class Word(_Callable, _Opaque):
         """What ``rule`` says, whichever numbers it is that are ``Either``."""
         if ambiguous_integers.is_pythons(args):
             return _folded(rule(context, args), ambiguous_integers.of_literals(self._value, args))
-        if not ambiguous_integers.holds(args) or self._value in _TAKE_EITHER:
+        if not ambiguous_integers.holds(args) or self._operation.takes_ambiguous:
             return rule(context, args)
         first, *others = ambiguous_integers.cases(args)
         choice = rule(context, first)
@@ -225,7 +225,7 @@ class Word(_Callable, _Opaque):
     def _of_rounded(self, choice: Choice | None, args: tuple[Any, ...]) -> Choice | None:
         """Operations that give integers of integers: what they make of a ``Rounded`` and integers, is one too."""
         loose = any(isinstance(arg, Rounded) for arg in args)
-        if choice is None or choice.emit is None or not loose or self._value not in _OF_INTEGERS:
+        if choice is None or choice.emit is None or not loose or not self._operation.integers_of_integers:
             return choice
         return replace(choice, result=meeting(choice.result, args)) if all(map(_may_be_integer, args)) else choice
 
@@ -290,16 +290,6 @@ def _makes_halves(function: np.ufunc, args: tuple[Any, ...]) -> bool:
         return np.float16 in function.resolve_dtypes((*given, *(None,) * function.nout))[function.nin :]
     except TypeError:
         return False
-
-
-_OF_INTEGERS = (
-    *(operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, operator.pos),
-    *(operator.iadd, operator.isub, operator.imul, operator.ifloordiv, operator.imod, abs),
-)
-
-
-# What looks at such numbers itself, or takes them as they are.
-_TAKE_EITHER = (min, max, range, language.loose_min, language.loose_max, language.in_place)
 
 
 def _folded(choice: Choice | None, result: Any) -> Choice | None:

@@ -9,12 +9,12 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.np.arrayobj import populate_array
 
-from qgraph import language
 from qgraph.lowering.intrinsics.intrinsic import CodeWord, check_scalar
 from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
 from qgraph.lowering.intrinsics.number_llvm import types
 from qgraph.lowering.intrinsics.number_typing import plain
 from qgraph.lowering.intrinsics.rounded_floats import Rounded, refusal
+from qgraph.operations import intrinsics
 
 
 def cast_word(dtype: Any, keeps: str = "") -> CodeWord:
@@ -38,7 +38,7 @@ def cast_word(dtype: Any, keeps: str = "") -> CodeWord:
 
 
 def match_word() -> CodeWord:
-    """The Numba type of ``language.match_subject``: an integer as it is, a typing error for anything else."""
+    """The Numba type of ``intrinsics.match_subject``: an integer as it is, a typing error for anything else."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         (item,) = args
@@ -53,7 +53,7 @@ def match_word() -> CodeWord:
 
 
 def division_word(name: str) -> CodeWord:
-    """The Numba type of ``language.quotient`` or ``language.remainder``: unsigned."""
+    """The Numba type of ``intrinsics.quotient`` or ``intrinsics.remainder``: unsigned."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         return context.make_signature(types.intp, types.intp, types.intp)
@@ -65,7 +65,7 @@ def division_word(name: str) -> CodeWord:
 
 
 def short_word() -> CodeWord:
-    """The Numba type of ``language.short``: no code that is left, once LLVM knows that the higher bits are zero."""
+    """The Numba type of ``intrinsics.short``: no code that is left, once LLVM knows that the higher bits are zero."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         return context.make_signature(types.intp, types.intp)
@@ -77,7 +77,7 @@ def short_word() -> CodeWord:
 
 
 def bound_word(*, assume: bool) -> CodeWord:
-    """The Numba type of ``language.at_least``: no code; with ``assume`` an assumption that LLVM may use."""
+    """The Numba type of ``intrinsics.at_least``: no code; with ``assume`` an assumption that LLVM may use."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         value = plain(args[0])
@@ -89,14 +89,14 @@ def bound_word(*, assume: bool) -> CodeWord:
             function = builder.module.declare_intrinsic("llvm.assume", (), ir.FunctionType(ir.VoidType(), [ir.IntType(1)]))
             builder.call(function, [builder.icmp_signed(">=", value, bound)])
             # Unsigned: in this form LLVM sees at once that the highest bits are zero.
-            builder.call(function, [builder.icmp_unsigned("<", value, ir.Constant(value.type, language.INDEX_LIMIT))])
+            builder.call(function, [builder.icmp_unsigned("<", value, ir.Constant(value.type, intrinsics.INDEX_LIMIT))])
         return value
 
     return CodeWord("at_least", typer, emit)
 
 
 def empty_word(name: Literal["empty_sum", "empty_product"]) -> CodeWord:
-    """The Numba type of ``language.empty_sum`` or ``language.empty_product``."""
+    """The Numba type of ``intrinsics.empty_sum`` or ``intrinsics.empty_product``."""
     number = -0.0 if name == "empty_sum" else 1.0
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
@@ -125,7 +125,7 @@ def empty_word(name: Literal["empty_sum", "empty_product"]) -> CodeWord:
 
 
 def stack_word() -> CodeWord:
-    """The Numba type of ``language.stack_array``."""
+    """The Numba type of ``intrinsics.stack_array``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         like, most = args

@@ -1,4 +1,4 @@
-"""``language.across`` as code for Numba: a number of another thread of the warp."""
+"""``intrinsics.across`` as code for Numba: a number of another thread of the warp."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qgraph.lowering.intrinsics.number_typing import plain
 
 
 def across_word() -> CodeWord:
-    """The Numba type of ``language.across``: shuffles of the 32-bit words that a number of any type has."""
+    """The Numba type of ``intrinsics.across``: shuffles of the 32-bit words that a number of any type has."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         check_scalar(context, args[0])

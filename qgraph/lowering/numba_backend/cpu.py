@@ -28,18 +28,15 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.core.typing import Context, signature
 from numba.np.numpy_support import from_dtype
 
-from qgraph import forks, language
+from qgraph import forks
 from qgraph.ir.program import Cast, Function, ParallelFunction, SeparateFunction
 from qgraph.lowering.cache.structural_key import meaning
-from qgraph.lowering.intrinsics.atomics import atomic_word
-from qgraph.lowering.intrinsics.builtin_table import MEANINGS
-from qgraph.lowering.intrinsics.checked_arithmetic import divisor_word, power_word
 from qgraph.lowering.intrinsics.compile_errors import kernel_errors
-from qgraph.lowering.intrinsics.graph_intrinsics import condition_word, host_word
 from qgraph.lowering.intrinsics.intrinsic import CodeWord, check_scalar
 from qgraph.lowering.intrinsics.number_llvm import types
 from qgraph.lowering.intrinsics.number_typing import NumberTarget, NumberTyping, Session, plain, python_function
-from qgraph.lowering.intrinsics.value_intrinsics import bound_word, cast_word, division_word, match_word, stack_word
+from qgraph.lowering.intrinsics.operation_code import MEANINGS, intrinsic_types
+from qgraph.lowering.intrinsics.value_intrinsics import cast_word
 from qgraph.lowering.numba_backend.cpu_call_wrapper import Wrapper, start_threads
 from qgraph.lowering.numba_backend.dead_zero_fills import Library
 
@@ -161,19 +158,7 @@ def _make_typing(float_type: str) -> _Typing:
     typing = _Typing()
     typing.float_type = getattr(types, float_type)
     typing._words = {}
-    special: dict[int, Any] = {id(function): atomic_word(function) for function in language.ATOMICS}
-    special[id(language.set_condition)] = condition_word()
-    special[id(language.call_host)] = host_word()
-    special[id(language.match_subject)] = match_word()
-    special[id(language.at_least)] = bound_word(assume=True)
-    special[id(language.quotient)] = division_word("quotient")
-    special[id(language.remainder)] = division_word("remainder")
-    special[id(language.power)] = power_word()
-    special[id(language.divisor)] = divisor_word("divisor")
-    special[id(language.step)] = divisor_word("step")
-    special[id(language.shift_count)] = divisor_word("shift_count")
-    special[id(language.stack_array)] = stack_word()
-    typing.special = special
+    typing.special = intrinsic_types()
     typing.target = _Target(typing, "cpu")
     typing.refresh()
     typing.target.refresh()

@@ -20,34 +20,27 @@ from llvmlite import ir
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np.numpy_support import from_dtype
 
-from qgraph import forks, language
+from qgraph import forks
 from qgraph.captured_state import looked_up, numba_function
 from qgraph.errors import BackendError
 from qgraph.ir.artifacts import LETS_FIRST, LETS_LATER, PROGRAMMATIC, WAITS_LAST
 from qgraph.ir.program import Cast, Function
 from qgraph.lowering.codegen.generated_names import slots_name
 from qgraph.lowering.intrinsics.array_addressing import Places
-from qgraph.lowering.intrinsics.atomics import atomic_word, split_word
-from qgraph.lowering.intrinsics.builtin_table import MEANINGS
-from qgraph.lowering.intrinsics.checked_arithmetic import divisor_word, power_word
 from qgraph.lowering.intrinsics.compile_errors import kernel_errors, place_of
 from qgraph.lowering.intrinsics.graph_intrinsics import (
     PEEKED,
-    condition_word,
-    is_over_word,
-    peek_spread_word,
-    peek_word,
-    spread_word,
 )
 from qgraph.lowering.intrinsics.number_llvm import types
 from qgraph.lowering.intrinsics.number_typing import NumberTarget, NumberTyping, Session, python_function
-from qgraph.lowering.intrinsics.value_intrinsics import bound_word, cast_word, division_word, empty_word, match_word, short_word
-from qgraph.lowering.intrinsics.warp_shuffles import across_word
+from qgraph.lowering.intrinsics.operation_code import MEANINGS, intrinsic_types
+from qgraph.lowering.intrinsics.value_intrinsics import cast_word
 from qgraph.lowering.numba_backend.gc_pause import garbage_kept
 from qgraph.lowering.numba_backend.registry_cache import RefreshedOnce, ResolvedOnce, SearchedOnce
 from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Extents, Threads
 from qgraph.lowering.ptx import link
 from qgraph.lowering.ptx.ptx_rewrite import canonical, without_results, without_unread_parameters
+from qgraph.operations import intrinsics
 from qgraph.source import copied
 
 
@@ -157,25 +150,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.resolved = {}
     typing.float_type = getattr(types, float_type)
     typing._words = {}
-    typing.special = {id(function): atomic_word(function) for function in language.ATOMICS}
-    typing.special |= {id(function): split_word(function) for function in language.SPLIT}
-    typing.special[id(language.set_condition)] = condition_word()
-    typing.special[id(language.peek)] = peek_word()
-    typing.special[id(language.peek_spread)] = peek_spread_word()
-    typing.special[id(language.spread)] = spread_word()
-    typing.special[id(language.is_over)] = is_over_word()
-    typing.special[id(language.match_subject)] = match_word()
-    typing.special[id(language.at_least)] = bound_word(assume=True)
-    typing.special[id(language.quotient)] = division_word("quotient")
-    typing.special[id(language.remainder)] = division_word("remainder")
-    typing.special[id(language.short)] = short_word()
-    typing.special[id(language.across)] = across_word()
-    typing.special[id(language.empty_sum)] = empty_word("empty_sum")
-    typing.special[id(language.empty_product)] = empty_word("empty_product")
-    typing.special[id(language.power)] = power_word()
-    typing.special[id(language.divisor)] = divisor_word("divisor")
-    typing.special[id(language.step)] = divisor_word("step")
-    typing.special[id(language.shift_count)] = divisor_word("shift_count")
+    typing.special = intrinsic_types()
     target = Target(typing)
     typing.refresh()
     target.refresh()
@@ -266,7 +241,7 @@ _WAIT_IN_ROW = (
 _WAIT_LAST = "griddepcontrol.wait;"
 
 _TOUCHES_MEMORY = re.compile(r"\b(ld|st|atom|red)\.(?!param)[\w.]*")
-# Comments, instructions on registers and parameters alone, and the load of ``language.peek``, but no other volatile one.
+# Comments, instructions on registers and parameters alone, and the load of ``intrinsics.peek``, but no other volatile one.
 _BEFORE_WAIT = re.compile(
     rf"\s*(//.*|\{{.*{PEEKED}|(mov|cvt|cvta|add|sub|mul|mad|shl|shr|and|or|xor|not|neg|setp|selp|min|max|div|rem|ld\.param)\b.*)?"
 )
@@ -299,7 +274,7 @@ def compile_ptx(
         capability: the compute capability to compile for.
         launch_bound: the most threads a block will have, if that is fixed.
         constant: for each argument, whether it is an array that nothing changes while the kernel runs.
-        far: whether arrays of several dimensions may have ``language.SHORT_LIMIT`` elements or more.
+        far: whether arrays of several dimensions may have ``intrinsics.SHORT_LIMIT`` elements or more.
         waits_last: whether it may be told to wait for earlier kernels when it is done, and not before.
 
     Raises:
@@ -592,7 +567,7 @@ def _simulated_value(value: Any, done: dict[int, Any], threads: Threads) -> Any:
     if python is not None:
         return _simulated_python(python, done, threads)
     if isinstance(value, Cast) and value.keeps:
-        return functools.partial(language.nearest, dtype=np.dtype(value.dtype), keeps=value.keeps)
+        return functools.partial(intrinsics.nearest, dtype=np.dtype(value.dtype), keeps=value.keeps)
     if isinstance(value, Cast):
         # An int64 is a Python number here, too: it takes the type of what it meets.
         return int if value.dtype == "int64" and value.scalar else bool if value.dtype == "bool" else np.dtype(value.dtype).type

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from qgraph import language
+from qgraph.operations import intrinsics
 
 # Along x, or along x, y and z.
 Extents = int | tuple[int, ...]
@@ -124,7 +124,7 @@ def _places(extents: _Index) -> list[_Index]:
 class Barriers(ast.NodeTransformer):
     """Calls of the barriers of ``cuda``, by whatever name, to ``yield barrier, vote``: what that gives is what all voted.
 
-    Those of ``language.across`` to ``yield barrier, shown``, which gives what the other one has shown.
+    Those of ``intrinsics.across`` to ``yield barrier, shown``, which gives what the other one has shown.
     """
 
     SHOWN: ClassVar[str] = "_qgraph_shown"
@@ -132,7 +132,7 @@ class Barriers(ast.NodeTransformer):
 
     def __init__(self, cuda: object, names: Mapping[str, object]) -> None:
         self._modules = {name for name, value in names.items() if value is cuda}
-        self._shuffles = {name for name, value in names.items() if value is language.across}
+        self._shuffles = {name for name, value in names.items() if value is intrinsics.across}
         self._count = 0
 
     def visit_Call(self, node: ast.Call) -> ast.expr:

@@ -17,7 +17,7 @@ from qgraph.errors import ArgumentError
 from qgraph.ir.artifacts import LETS_FIRST, LETS_LATER, WAITS_LAST, CudaPlan, Parameter, TaskCode, slots_dtype
 from qgraph.ir.plan import UNROLLED, Form, Unrolling
 from qgraph.ir.program import FAULT_WORDS, FAULTS, TURNS, ArrayType, Leaf, ScalarType, itemsize
-from qgraph.language import SHORT_LIMIT
+from qgraph.operations.intrinsics import SHORT_LIMIT
 from qgraph.runtime.driver.driver import FarArrays
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.struct_formats import FORMATS

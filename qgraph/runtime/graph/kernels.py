@@ -13,7 +13,7 @@ from qgraph.errors import ArgumentError, CudaError
 from qgraph.ir.artifacts import REDUCTION_BLOCK, SEVERAL, WARP, TaskCode
 from qgraph.ir.plan import Form
 from qgraph.ir.program import MAX_PARTIALS
-from qgraph.language import SHORT_LIMIT
+from qgraph.operations.intrinsics import SHORT_LIMIT
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, outside_captures
 from qgraph.runtime.graph.kernel_parameters import Parameters
 from qgraph.runtime.graph.launch_shapes import MAX_GRID, MAX_GRID_DOWN, Shape, by_lanes, by_rows, in_tiles

@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from qgraph import language
 from qgraph.lowering.codegen.nonnegative_indices import with_natural_remainders
+from qgraph.operations import intrinsics
 
 
 def told(code: str) -> str:
@@ -38,7 +38,7 @@ def test_remainders_of_extents_and_positive_constants_are_natural(code, expected
         "a[i] = b[k % d.shape[0]]",
         "a[i] = b[k // 8]",
         "a[i] = b[int(x % 8.0)]",
-        f"a[i] = b[k % {language.INDEX_LIMIT}]",
+        f"a[i] = b[k % {intrinsics.INDEX_LIMIT}]",
     ],
 )
 def test_no_others_are(code):

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph import language
 from qgraph.ir.artifacts import COPIED
 from qgraph.lowering.cache.fingerprint import plan_text
 from qgraph.lowering.compile import compile_ptx
 from qgraph.lowering.plan_builder import build_plan
 from qgraph.lowering.ptx import link
+from qgraph.operations import intrinsics
 from qgraph.options import Options
 from qgraph.runtime.executors.unrolled import cost
 from tests.processes import agrees_on_the_simulator
@@ -241,12 +241,12 @@ def test_which_graph_of_small_grids_takes_the_shortest(loops, iterations, best, 
 def test_blocks_are_told_how_many_iterations_are_left():
     words = np.full(16 + 64 * 16 + 3, -5)
     for number, told in ((7, 7), (0, 0), (2**31 - 1, 2**31 - 1), (2**31, 2**31 - 1), (2**40, 2**31 - 1)):
-        language.spread(words, 19, number)
+        intrinsics.spread(words, 19, number)
         assert set(words[19::16][:64]) == {told}
-        assert language.peek_spread(words, 19 + 16 * 5, 1) == told
+        assert intrinsics.peek_spread(words, 19 + 16 * 5, 1) == told
     assert (words == -5).sum() == len(words) - 64
-    assert language.peek_spread(words, 0, 1) == 2**31 - 1
-    assert language.peek_spread(words, 19, 0) == -1
+    assert intrinsics.peek_spread(words, 0, 1) == 2**31 - 1
+    assert intrinsics.peek_spread(words, 19, 0) == -1
 
 
 def test_they_are_told_by_stores_in_a_row(tmp_path):

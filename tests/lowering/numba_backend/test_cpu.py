@@ -14,6 +14,7 @@ import pytest
 from qgraph import language
 from qgraph.errors import KernelTypeError
 from qgraph.ir.program import ParallelFunction
+from qgraph.operations import intrinsics
 from qgraph.source import Span
 from tests.processes import run_python
 
@@ -155,14 +156,14 @@ def test_atomics_refuse_by_name(function, run_cpu, array, expression, found):
 
 def test_a_condition_goes_to_its_slot(function, run_cpu):
     slots = np.full(3, 7, np.int64)
-    run_cpu(function("def k(s, x):\n f(s, 1, 0, x > 2)\n f(s, 2, 0, 0)", f=language.set_condition), slots, 5.0)
+    run_cpu(function("def k(s, x):\n f(s, 1, 0, x > 2)\n f(s, 2, 0, 0)", f=intrinsics.set_condition), slots, 5.0)
     assert list(slots) == [7, 1, 0]
 
 
 @pytest.mark.parametrize(("start", "stop", "step"), [(0, 10, 3), (10, 0, -3), (5, 5, 1), (0, 5, -1), (0, 5, 0)])
 def test_trip_counts(function, run_cpu, start, stop, step):
     count = np.zeros(1, np.int64)
-    run_cpu(function("def k(o, a, b, c):\n o[0] = f(a, b, c)", f=language.trip_count), count, start, stop, step)
+    run_cpu(function("def k(o, a, b, c):\n o[0] = f(a, b, c)", f=intrinsics.trip_count), count, start, stop, step)
     assert count[0] == (len(range(start, stop, step)) if step else 0)
 
 

@@ -15,6 +15,7 @@ from qgraph.errors import BackendError, KernelTypeError
 from qgraph.ir.program import ArrayType, ScalarType
 from qgraph.lowering.numba_backend import cuda
 from qgraph.lowering.ptx import link
+from qgraph.operations import intrinsics
 from tests.processes import run_python
 
 if cuda.simulator_active():
@@ -112,7 +113,7 @@ def shared(a):
 
 def test_only_the_entry_is_visible(function, compile_ptx):
     source = kernel("y[i] = f(x[i])", "g(y, i, 1)", "s(z, 1, h, y[i] > 0)", parameters="x, y, z, h")
-    code = function(source, **names(f=shared, g=language.atomic_add, s=language.set_condition))
+    code = function(source, **names(f=shared, g=language.atomic_add, s=intrinsics.set_condition))
     texts = [compile_ptx(code, X32, X32, SLOTS, HANDLE, entry=entry) for entry in ("q_first", "q_second")]
     for text, entry in zip(texts, ("q_first", "q_second"), strict=True):
         assert re.findall(r"\.entry (\w+)", text) == [entry]
@@ -204,7 +205,7 @@ def test_atomics_without_hardware_support_are_refused(function, compile_ptx):
 
 
 def test_a_condition_is_set_by_handle_or_by_slot(function, compile_ptx):
-    code = function("def k(s, h, x): f(s, 2, h, x[0] > 1)", **names(f=language.set_condition))
+    code = function("def k(s, h, x): f(s, 2, h, x[0] > 1)", **names(f=intrinsics.set_condition))
     text = compile_ptx(code, SLOTS, HANDLE, X32)
     assert ".extern .func cudaGraphSetConditional" in text
     assert re.search(r"\bst(\.global)?\.u64", text)
@@ -277,6 +278,7 @@ import ast
 import numpy as np
 import numba
 from qgraph import language
+from qgraph.operations import intrinsics
 from qgraph.lowering.numba_backend import cuda as numba_cuda
 from qgraph.ir.program import Function
 
@@ -297,7 +299,7 @@ def k(x, y, s):
     decide(s, 1, 0, i == 5) if i == 5 else None
 '''
 code = function(source, cuda=numba_cuda.cuda_module(), f=inner, add=language.atomic_add, largest=language.atomic_max,
-                decide=language.set_condition)
+                decide=intrinsics.set_condition)
 x, y, s = np.zeros(2, np.int64), np.zeros(6), np.zeros(2, np.int64)
 numba_cuda.simulator_kernel(code)[2, 4](x, y, s)
 print(x.tolist(), y.tolist(), s.tolist())

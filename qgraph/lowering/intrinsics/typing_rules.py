@@ -1,21 +1,14 @@
-"""Which operator, builtin, math or NumPy function means what in a kernel: tables from the object to its rule.
+"""Typing rules: in which type an operation computes, of the types of its operands, and with which code.
 
-The same for CUDA and the CPU. A function that is in no table is typed by Numba itself, which fails where it cannot.
+The records of ``qgraph.operations`` name them. The same for CUDA and the CPU. A function without a rule is typed by Numba
+itself, which fails where it cannot.
 """
 
 from __future__ import annotations
 
-import builtins
-import cmath
-import math
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from qgraph import language
 from qgraph.lowering.intrinsics import number_llvm as code
 from qgraph.lowering.intrinsics.ambiguous_integers import one_of
 from qgraph.lowering.intrinsics.long_ranges import LONG_RANGE, long_range
@@ -23,7 +16,6 @@ from qgraph.lowering.intrinsics.number_llvm import Emitter, types
 from qgraph.lowering.intrinsics.number_typing import (
     Alias,
     Choice,
-    Meaning,
     NumberError,
     NumberTyping,
     Rule,
@@ -36,6 +28,10 @@ from qgraph.lowering.intrinsics.number_typing import (
     plain,
 )
 from qgraph.lowering.intrinsics.rounded_floats import Rounded, meeting, refusal
+
+# Operations that are another Python function for complex numbers, and that are compiled from one.
+otherwise = Alias
+spelled = Spelling
 
 _Types = tuple[Any, ...]
 
@@ -53,7 +49,7 @@ def _not_bool(joined: Any) -> Any:
     return types.int64 if isinstance(joined, types.Boolean) else joined
 
 
-def _arithmetic(emit: Emitter) -> Rule:
+def arithmetic(emit: Emitter) -> Rule:
     """In the joined type; of two booleans as int64, where CPython and NumPy agree."""
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
@@ -62,7 +58,7 @@ def _arithmetic(emit: Emitter) -> Rule:
     return rule
 
 
-def _no_booleans(emit: Emitter, symbol: str) -> Rule:
+def no_booleans(emit: Emitter, symbol: str) -> Rule:
     """``+`` and ``-``, which CPython and NumPy answer differently for booleans."""
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
@@ -79,7 +75,7 @@ def _no_booleans(emit: Emitter, symbol: str) -> Rule:
     return rule
 
 
-def _bits(emit: Emitter) -> Rule:
+def bits(emit: Emitter) -> Rule:
     """``& | ^`` and the product: of booleans a boolean."""
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
@@ -88,7 +84,9 @@ def _bits(emit: Emitter) -> Rule:
     return rule
 
 
-def _integers_only(rule: Rule, symbol: str) -> Rule:
+def integers_only(rule: Rule, symbol: str) -> Rule:
+    """``rule``, and a refusal of what is no integer."""
+
     def checked(typing: NumberTyping, args: _Types) -> Choice | None:
         for arg in args:
             if not is_integral(arg):
@@ -109,7 +107,7 @@ def _float_join(typing: NumberTyping, args: _Types) -> Any:
     return types.float32 if joined == types.float16 else joined
 
 
-def _floating(emit: Emitter, count: int = 2) -> Rule:
+def floating(emit: Emitter, count: int = 2) -> Rule:
     """A function of ``math``: of Python's floats, which are F, or wider. Complex numbers are Numba's."""
 
     def rule(typing: NumberTyping, args: _Types) -> Choice | None:
@@ -118,7 +116,7 @@ def _floating(emit: Emitter, count: int = 2) -> Rule:
     return rule
 
 
-def _floating_as_numpy(name: str, emit: Emitter, count: int = 2) -> Rule:
+def floating_as_numpy(name: str, emit: Emitter, count: int = 2) -> Rule:
     """A function of NumPy that makes floats of integers: of 16 bits a float32, of more F. Complex numbers are Numba's."""
 
     def rule(typing: NumberTyping, args: _Types) -> Choice | None:
@@ -137,7 +135,7 @@ def _floating_as_numpy(name: str, emit: Emitter, count: int = 2) -> Rule:
 _BYTES = (types.boolean, types.int8, types.uint8)
 
 
-def _double(emit: Emitter) -> Rule:
+def double(emit: Emitter) -> Rule:
     """``np.float_power``, whose result is a float64, whatever it is given. Complex numbers are Numba's."""
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
@@ -146,13 +144,15 @@ def _double(emit: Emitter) -> Rule:
     return rule
 
 
-def _divide(typing: NumberTyping, args: _Types) -> Choice | None:
+def divide(typing: NumberTyping, args: _Types) -> Choice | None:
+    """``/``: of integers F."""
     if len(args) != 2:
         return None
     return _same(typing.float_type if all(map(is_integral, args)) else join_all(args), 2, code.true_divide)
 
 
-def _power(typing: NumberTyping, args: _Types) -> Choice | None:
+def power(typing: NumberTyping, args: _Types) -> Choice | None:
+    """``**``: an integer keeps its type; a literal exponent is part of the code."""
     if len(args) != 2:
         return None
     base, exponent = args
@@ -174,7 +174,8 @@ def _power(typing: NumberTyping, args: _Types) -> Choice | None:
     return Choice((joined, joined), joined, code.power)
 
 
-def _comparison(symbol: str) -> Rule:
+def comparison(symbol: str) -> Rule:
+    """Exact, whatever the types of two integers."""
     emit = code.comparison(symbol)
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
@@ -205,7 +206,7 @@ def _exact(item: Any) -> Any:
     return types.int64 if item.signed else types.uint64
 
 
-def _extreme(emit: Emitter, *, largest: bool) -> Rule:
+def extreme(emit: Emitter, *, largest: bool) -> Rule:
     """Builtin ``min`` and ``max`` of two or more numbers."""
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
@@ -218,7 +219,7 @@ def _extreme(emit: Emitter, *, largest: bool) -> Rule:
     return rule
 
 
-def _one_of_two(emit: Emitter) -> Rule:
+def one_of_two(emit: Emitter) -> Rule:
     """``min`` and ``max`` of two, of floats without their order."""
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
@@ -228,7 +229,7 @@ def _one_of_two(emit: Emitter) -> Rule:
     return rule
 
 
-def _extreme_of_two(emit: Emitter, *, largest: bool) -> Rule:
+def extreme_of_two(emit: Emitter, *, largest: bool) -> Rule:
     """NumPy's ``minimum`` and its kin."""
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
@@ -245,14 +246,16 @@ def _choice_of_one(args: _Types, emit: Emitter, *, largest: bool) -> Choice:
     return _same(joined, len(args), emit)
 
 
-def _joined(emit: Emitter, count: int) -> Rule:
+def joined(emit: Emitter, count: int) -> Rule:
+    """In the type that all operands have together."""
+
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
         return _same(join_all(args), count, emit) if len(args) == count else None
 
     return rule
 
 
-def _unary(emit: Emitter) -> Rule:
+def unary(emit: Emitter) -> Rule:
     """``abs``: the operand's type, of a boolean int64."""
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
@@ -261,7 +264,7 @@ def _unary(emit: Emitter) -> Rule:
     return rule
 
 
-def _signed(emit: Emitter, symbol: str) -> Rule:
+def signed(emit: Emitter, symbol: str) -> Rule:
     """``-`` and ``+`` of one number, which NumPy has for no boolean."""
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
@@ -274,20 +277,23 @@ def _signed(emit: Emitter, symbol: str) -> Rule:
     return rule
 
 
-def _invert(_typing: NumberTyping, args: _Types) -> Choice | None:
+def invert(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """``~``, which CPython and NumPy answer differently for booleans."""
     if isinstance(args[0], types.Boolean):
         raise NumberError("~ of a boolean is -1 or -2 in Python and a boolean in NumPy: write `not a`")
     return _same(plain(args[0]), 1, code.bit_not)
 
 
-def _logical(emit: Emitter, count: int = 2) -> Rule:
+def logical(emit: Emitter, count: int = 2) -> Rule:
+    """Of numbers as booleans."""
+
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
         return Choice((types.boolean,) * count, types.boolean, emit) if len(args) == count else None
 
     return rule
 
 
-def _test(emit: Emitter) -> Rule:
+def is_such(emit: Emitter) -> Rule:
     """``isnan`` and its kin."""
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
@@ -299,7 +305,7 @@ def _test(emit: Emitter) -> Rule:
     return rule
 
 
-def _rounding(emit: Emitter) -> Rule:
+def rounding(emit: Emitter) -> Rule:
     """NumPy's ``floor`` and its kin: a float of a float, integers unchanged."""
 
     def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
@@ -313,7 +319,7 @@ def _rounding(emit: Emitter) -> Rule:
     return rule
 
 
-def _to_integer(name: str | None) -> Rule:
+def to_integer(name: str | None) -> Rule:
     """``math.floor`` and its kin, ``int``: Python's integers, which are int64; they keep the bits of a uint64."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -333,7 +339,7 @@ def _to_integer(name: str | None) -> Rule:
     return rule
 
 
-def _index(_typing: NumberTyping, args: _Types) -> Choice | None:
+def index(_typing: NumberTyping, args: _Types) -> Choice | None:
     """``operator.index``: an integer as Python's, which is an int64 whatever it was."""
     if len(args) != 1:
         return None
@@ -342,7 +348,7 @@ def _index(_typing: NumberTyping, args: _Types) -> Choice | None:
     return Choice((types.int64,), types.int64, code.identity)
 
 
-def _range(_typing: NumberTyping, args: _Types) -> Choice | None:
+def range_(_typing: NumberTyping, args: _Types) -> Choice | None:
     """``range`` is Numba's, which would cut off a float, where its length surely has 63 bits."""
     for arg in args:
         if not is_integral(arg):
@@ -367,22 +373,20 @@ def _range_of_ones(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return long_range(context, builder, sig, (*args, args[0].type(1)))
 
 
-def _round(typing: NumberTyping, args: _Types) -> Choice | None:
+def round_(typing: NumberTyping, args: _Types) -> Choice | None:
     """Builtin ``round``: half to even; with digits of the operand's type, as NumPy's scalars."""
-    return _to_integer("rint")(typing, args) if len(args) == 1 else _round_to_digits(args, code.round_float)
+    return to_integer("rint")(typing, args) if len(args) == 1 else _round_to_digits(args, code.round_float)
 
 
-def _round_as_numpy(typing: NumberTyping, args: _Types) -> Choice | None:
+def round_as_numpy(typing: NumberTyping, args: _Types) -> Choice | None:
     """``np.round``: of the operand's type."""
     if args and isinstance(args[0], types.Boolean):
         raise NumberError(half_made("numpy.round", types.boolean))
-    return (
-        _rounding(code.library_function("rint"))(typing, args) if len(args) == 1 else _round_to_digits(args, code.round_float)
-    )
+    return rounding(code.library_function("rint"))(typing, args) if len(args) == 1 else _round_to_digits(args, code.round_float)
 
 
-def _round_as_python(_typing: NumberTyping, args: _Types) -> Choice | None:
-    """``language.round_python``: rounded once, as CPython rounds its floats."""
+def round_as_python(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """``intrinsics.round_python``: rounded once, as CPython rounds its floats."""
     kind, digits = plain(args[0]), args[1]
     most = 10 if kind == types.float32 else 22
     exact = isinstance(digits, types.IntegerLiteral) and abs(digits.literal_value) <= most
@@ -394,8 +398,8 @@ def _round_as_python(_typing: NumberTyping, args: _Types) -> Choice | None:
     return _round_to_digits(args, code.round_exactly)
 
 
-def _round_either(_typing: NumberTyping, args: _Types) -> Choice | None:
-    """``language.round_either``: of a number that is Python's or NumPy's, which round floats in two ways."""
+def round_either(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """``intrinsics.round_either``: of a number that is Python's or NumPy's, which round floats in two ways."""
     if not is_integral(args[0]):
         raise NumberError(
             "round() of a float that may be Python's or NumPy's, which round in two ways: write round(float(a), digits) "
@@ -416,20 +420,22 @@ def _round_to_digits(args: _Types, emit: Emitter) -> Choice | None:
     return Choice((kind, digits), kind, code.round_integer if is_integral(kind) else emit)
 
 
-def _to_float(typing: NumberTyping, args: _Types) -> Choice | None:
+def to_float(typing: NumberTyping, args: _Types) -> Choice | None:
+    """``float``: F, or what is wider."""
     if len(args) != 1 or not (is_real(plain(args[0])) or args[0] == types.float16):
         return None
     kind = types.float64 if args[0] == types.float64 else typing.float_type
     return Choice((kind,), kind, code.identity)
 
 
-def _to_complex(typing: NumberTyping, args: _Types) -> Choice | None:
+def to_complex(typing: NumberTyping, args: _Types) -> Choice | None:
+    """``complex``: of the joined type."""
     if any(isinstance(arg, types.Complex) for arg in args):
         return None
     return Choice((_float_join(typing, args),) * len(args))
 
 
-def _without_nan(_typing: NumberTyping, args: _Types) -> Choice | None:
+def without_nan(_typing: NumberTyping, args: _Types) -> Choice | None:
     """``np.nan_to_num``: 0 for nan, and the largest float for inf; integers unchanged."""
     if len(args) != 1:
         raise NumberError("numpy.nan_to_num takes one number here: write conditional expressions for other values than its own")
@@ -439,22 +445,16 @@ def _without_nan(_typing: NumberTyping, args: _Types) -> Choice | None:
     return Choice((kind,), kind, code.identity if is_integral(kind) else code.without_nan)
 
 
-def _where(_typing: NumberTyping, args: _Types) -> Choice | None:
+def where(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """``np.where`` of a condition and two numbers."""
     if len(args) != 3:
         return None
     joined = join_all(args[1:])
     return Choice((types.boolean, joined, joined), joined, code.select)
 
 
-def _real_identity(_typing: NumberTyping, args: _Types) -> Choice | None:
-    kind = plain(args[0])
-    return Choice((kind,), kind, code.identity) if is_real(kind) and len(args) == 1 else None
-
-
-# --- words spelled in Python ------------------------------------------------------------------------------------------
-
-
-def _sign(typing: NumberTyping, args: _Types) -> Choice | None:
+def sign(typing: NumberTyping, args: _Types) -> Choice | None:
+    """``np.sign``: of nan itself."""
     kind = types.float32 if args[0] == types.float16 else plain(args[0])
     if len(args) != 1 or not is_real(kind):
         return None
@@ -474,11 +474,8 @@ def _emit_sign(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return builder.select(code.is_nan(builder, kind, a), a, sign)
 
 
-def _square(x):  # type: ignore[no-untyped-def]
-    return x * x
-
-
-def _reciprocal(typing: NumberTyping, args: _Types) -> Choice | None:
+def reciprocal(typing: NumberTyping, args: _Types) -> Choice | None:
+    """``np.reciprocal`` of a float."""
     if len(args) != 1 or not is_real(plain(args[0])):
         return None
     if is_integral(args[0]):
@@ -487,186 +484,7 @@ def _reciprocal(typing: NumberTyping, args: _Types) -> Choice | None:
     return Choice((kind,), kind, lambda _c, builder, _s, args: builder.fdiv(args[0].type(1.0), args[0]))
 
 
-def _divmod(a, b):  # type: ignore[no-untyped-def]
-    return a // b, a % b
-
-
-def _real(x):  # type: ignore[no-untyped-def]
-    return x.real
-
-
-def _imag(x):  # type: ignore[no-untyped-def]
-    return x.imag
-
-
-def _conjugate(x):  # type: ignore[no-untyped-def]
-    return x.conjugate()
-
-
-def _complex_isnan(x):  # type: ignore[no-untyped-def]
-    return math.isnan(x.real) or math.isnan(x.imag)
-
-
-def _complex_isinf(x):  # type: ignore[no-untyped-def]
-    return math.isinf(x.real) or math.isinf(x.imag)
-
-
-def _complex_isfinite(x):  # type: ignore[no-untyped-def]
-    return math.isfinite(x.real) and math.isfinite(x.imag)
-
-
-# --- tables -----------------------------------------------------------------------------------------------------------
-
-_OPERATORS: tuple[tuple[str, Rule], ...] = (
-    ("add", _no_booleans(code.add, "+")),
-    ("sub", _no_booleans(code.subtract, "-")),
-    ("mul", _bits(code.multiply)),
-    ("truediv", _divide),
-    ("floordiv", _arithmetic(code.floor_divide)),
-    ("mod", _arithmetic(code.modulo)),
-    ("pow", _power),
-    ("and_", _integers_only(_bits(code.bit_and), "&")),
-    ("or_", _integers_only(_bits(code.bit_or), "|")),
-    ("xor", _integers_only(_bits(code.bit_xor), "^")),
-    ("lshift", _integers_only(_arithmetic(code.shift_left), "<<")),
-    ("rshift", _integers_only(_arithmetic(code.shift_right), ">>")),
-)
-
-_COMPARISONS = (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "=="), ("ne", "!="))
-
-# math's name -> NumPy's, both computing in floats; True: cmath has it.
-_FLOAT_FUNCTIONS = (
-    ("sqrt", "sqrt", True),
-    ("exp", "exp", True),
-    ("expm1", "expm1", False),
-    ("log", "log", True),
-    ("log2", "log2", False),
-    ("log10", "log10", True),
-    ("log1p", "log1p", False),
-    ("sin", "sin", True),
-    ("cos", "cos", True),
-    ("tan", "tan", True),
-    ("asin", "arcsin", True),
-    ("acos", "arccos", True),
-    ("atan", "arctan", True),
-    ("sinh", "sinh", True),
-    ("cosh", "cosh", True),
-    ("tanh", "tanh", True),
-    ("asinh", "arcsinh", True),
-    ("acosh", "arccosh", True),
-    ("atanh", "arctanh", True),
-    ("exp2", "exp2", False),
-    ("fabs", "fabs", False),
-    ("erf", "", False),
-    ("erfc", "", False),
-    ("gamma", "", False),
-    ("lgamma", "", False),
-)
-
-_FLOAT_PAIRS = (("atan2", "arctan2"), ("hypot", "hypot"), ("copysign", "copysign"))
-
-
-def _operators() -> Iterable[tuple[object, Meaning]]:
-    for name, rule in _OPERATORS:
-        yield getattr(operator, name), rule
-        yield getattr(operator, f"i{name.rstrip('_')}"), rule
-    for name, symbol in _COMPARISONS:
-        yield getattr(operator, name), _comparison(symbol)
-    yield language.loose_add, _no_booleans(code.loose(code.add), "+")
-    yield language.loose_subtract, _no_booleans(code.loose(code.subtract), "-")
-    yield language.loose_multiply, _bits(code.loose(code.multiply))
-    yield language.loose_min, _one_of_two(code.loose_extreme(largest=False))
-    yield language.loose_max, _one_of_two(code.loose_extreme(largest=True))
-    yield operator.neg, _signed(code.negative, "-")
-    yield operator.pos, _signed(code.identity, "+")
-    yield operator.invert, _integers_only(_invert, "~")
-    yield operator.index, _index
-    yield builtins.range, _range
-
-
-def _builtins() -> Iterable[tuple[object, Meaning]]:
-    yield builtins.min, _extreme(code.builtin_min, largest=False)
-    yield builtins.max, _extreme(code.builtin_max, largest=True)
-    yield builtins.abs, _unary(code.absolute)
-    yield builtins.float, _to_float
-    yield builtins.int, _to_integer(None)
-    yield builtins.complex, _to_complex
-    yield builtins.round, _round
-    yield builtins.pow, _power
-    yield builtins.divmod, Spelling(_divmod)
-
-
-def _math() -> Iterable[tuple[object, Meaning]]:
-    for name, numpy_name, has_complex in _FLOAT_FUNCTIONS:
-        function = getattr(math, name)
-        # LLVM turns its own sqrt and fabs into one instruction.
-        emit = code.library_function(name) if name in ("sqrt", "fabs") else code.math_function(function)
-        yield function, _floating(emit, 1)
-        if numpy_name:
-            rule = _floating_as_numpy(numpy_name, emit, 1)
-            yield getattr(np, numpy_name), Alias(rule, getattr(cmath, name)) if has_complex else rule
-    for name, numpy_name in _FLOAT_PAIRS:
-        emit = code.math_function(getattr(math, name))
-        yield getattr(math, name), _floating(emit)
-        if numpy_name:
-            yield getattr(np, numpy_name), _floating_as_numpy(numpy_name, emit)
-    yield math.pow, _floating(code.math_function(math.pow))
-    yield np.float_power, _double(code.math_function(math.pow))
-    for name in ("floor", "ceil", "trunc"):
-        yield getattr(math, name), _to_integer(name)
-    for name, factor in (("degrees", 180.0 / math.pi), ("radians", math.pi / 180.0)):
-        yield getattr(math, name), _floating(code.times(factor), 1)
-    yield math.cbrt, _floating(code.cube_root, 1)
-    yield np.cbrt, _floating_as_numpy("cbrt", code.cube_root, 1)
-    yield math.fmod, _floating(code.remainder)
-
-
-def _numpy_operators() -> Iterable[tuple[object, Meaning]]:
-    rules = dict(_OPERATORS)
-    spelled = {
-        np.add: "add",
-        np.subtract: "sub",
-        np.multiply: "mul",
-        np.true_divide: "truediv",
-        np.floor_divide: "floordiv",
-        np.remainder: "mod",
-        np.power: "pow",
-        np.bitwise_and: "and_",
-        np.bitwise_or: "or_",
-        np.bitwise_xor: "xor",
-        np.left_shift: "lshift",
-        np.right_shift: "rshift",
-    }
-    for ufunc, name in spelled.items():
-        yield ufunc, rules[name]
-    compared = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
-    for (_, symbol), ufunc in zip(_COMPARISONS, compared, strict=True):
-        yield ufunc, _comparison(symbol)
-    yield np.negative, _unary(code.negative)
-    yield np.positive, _unary(code.identity)
-    yield np.invert, _integers_only(_invert, "~")
-    yield np.absolute, Alias(_unary(code.absolute), builtins.abs)
-
-
-def _gcd(a, b):  # type: ignore[no-untyped-def]
-    while b != 0:
-        a, b = b, a % b
-    # Not before: the lowest integer has no positive one.
-    return abs(a)
-
-
-def _gcd_of_python(a, b):  # type: ignore[no-untyped-def]
-    a, b = _wide(a), _wide(b)
-    while b != 0:
-        a, b = b, a % b
-    return abs(a)
-
-
-def _wide(x: Any) -> Any:
-    return x
-
-
-def _widened(_typing: NumberTyping, args: _Types) -> Choice | None:
+def widened(_typing: NumberTyping, args: _Types) -> Choice | None:
     """An integer of 64 bits."""
     if not is_integral(args[0]):
         raise NumberError(f"math.gcd() takes integers, not {plain(args[0])}")
@@ -674,50 +492,7 @@ def _widened(_typing: NumberTyping, args: _Types) -> Choice | None:
     return Choice((kind,), kind, code.identity)
 
 
-def _numpy() -> Iterable[tuple[object, Meaning]]:
-    yield np.minimum, _extreme_of_two(code.minimum, largest=False)
-    yield np.maximum, _extreme_of_two(code.maximum, largest=True)
-    yield np.fmin, _extreme_of_two(code.fmin, largest=False)
-    yield np.fmax, _extreme_of_two(code.fmax, largest=True)
-    yield np.clip, _joined(code.clip, 3)
-    yield np.where, _where
-    yield np.fmod, _arithmetic(code.remainder)
-    yield np.sign, _sign
-    yield np.square, Spelling(_square)
-    yield np.reciprocal, _reciprocal
-    for name in ("floor", "ceil", "trunc"):
-        yield getattr(np, name), _rounding(code.library_function(name))
-    yield np.rint, _floating_as_numpy("rint", code.library_function("rint"), 1)
-    for function in (np.round, np.around):
-        yield function, _round_as_numpy
-    yield np.nan_to_num, _without_nan
-    yield np.logaddexp, _floating_as_numpy("logaddexp", code.log_of_sum)
-    for name in ("degrees", "rad2deg"):
-        yield getattr(np, name), _floating_as_numpy(name, code.times(180.0 / math.pi), 1)
-    for name in ("radians", "deg2rad"):
-        yield getattr(np, name), _floating_as_numpy(name, code.times(math.pi / 180.0), 1)
-    yield np.divmod, Spelling(_divmod)
-    yield np.logical_and, _logical(code.bit_and)
-    yield np.logical_or, _logical(code.bit_or)
-    yield np.logical_xor, _logical(code.bit_xor)
-    yield np.logical_not, _logical(code.bit_not, 1)
-    tests: tuple[tuple[Any, Any, Emitter, Callable[..., Any]], ...] = (
-        (np.isnan, math.isnan, code.isnan, _complex_isnan),
-        (np.isinf, math.isinf, code.isinf, _complex_isinf),
-        (np.isfinite, math.isfinite, code.isfinite, _complex_isfinite),
-    )
-    for ufunc, function, emit, complex_form in tests:
-        yield function, _test(emit)
-        yield ufunc, Alias(_test(emit), Spelling(complex_form))
-    yield math.gcd, Spelling(_gcd_of_python)
-    yield _wide, _widened
-    yield np.gcd, Spelling(_gcd)
-    yield np.real, Spelling(_real)
-    yield np.imag, Spelling(_imag)
-    yield np.conjugate, Spelling(_conjugate)
-
-
-def _of_indices(emit: Emitter) -> Rule:
+def of_indices(emit: Emitter) -> Rule:
     """A function of int64 that gives int64, as code: compiled as Python, anew for each kernel, it takes longer than a loop."""
 
     def rule(_typing: NumberTyping, args: tuple[Any, ...]) -> Choice | None:
@@ -726,8 +501,8 @@ def _of_indices(emit: Emitter) -> Rule:
     return rule
 
 
-def _in_place(_typing: NumberTyping, args: _Types) -> Choice | None:
-    """``language.in_place``: the first number, whose kind may be no wider than that of the second."""
+def in_place(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """``intrinsics.in_place``: the first number, whose kind may be no wider than that of the second."""
     value, element = plain(args[0]), plain(args[1])
     if _width(value) > _width(element):
         raise NumberError(
@@ -743,20 +518,3 @@ def _width(kind: types.Type) -> int:
     if isinstance(kind, types.Integer):
         return 1
     return 3 if isinstance(kind, types.Complex) else 2
-
-
-def _own() -> Iterator[tuple[object, Meaning]]:
-    yield language.trip_count, _of_indices(code.trip_count)
-    yield language.wrapped, _of_indices(code.wrapped)
-    yield language.in_place, _in_place
-    yield language.round_python, _round_as_python
-    yield language.round_either, _round_either
-
-
-def _table() -> Mapping[int, tuple[object, Meaning]]:
-    words = (*_operators(), *_builtins(), *_math(), *_numpy_operators(), *_numpy())
-    return {id(value): (value, meaning) for value, meaning in (*words, *_own())}
-
-
-# By identity, so that an alias works and a shadowed name is honest. The values are kept alive beside their ids.
-MEANINGS = _table()

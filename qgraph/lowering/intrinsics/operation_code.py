@@ -1,0 +1,44 @@
+"""What the records of ``qgraph.operations`` name: their typing rules, and the function types of intrinsics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from qgraph.lowering.intrinsics import (
+    atomics,
+    checked_arithmetic,
+    graph_intrinsics,
+    number_llvm,
+    typing_rules,
+    value_intrinsics,
+    warp_shuffles,
+)
+from qgraph.lowering.intrinsics.number_typing import Meaning
+from qgraph.operations.table import OPERATIONS
+
+_MODULES = (atomics, checked_arithmetic, graph_intrinsics, value_intrinsics, warp_shuffles)
+_INTRINSICS = SimpleNamespace(
+    **{name: value for module in _MODULES for name, value in vars(module).items() if name.endswith("_word")}
+)
+
+
+def _typed() -> Mapping[int, tuple[object, Meaning]]:
+    rules = [each for each in OPERATIONS.all if each.typing is not None]
+    made = [(each, each.typing(typing_rules, number_llvm)) for each in rules if each.typing is not None]
+    return {id(function): (function, rule) for each, rule in made for function in (*each.functions, *each.ufuncs)}
+
+
+# By identity, so that an alias works and a shadowed name is honest. The values are kept alive beside their ids.
+MEANINGS = _typed()
+
+
+def intrinsic_types() -> dict[int, Any]:
+    """The function types of intrinsics, by the ids of their functions: new ones for a compiler."""
+    return {
+        id(function): each.intrinsic(_INTRINSICS)
+        for each in OPERATIONS.all
+        if each.intrinsic is not None
+        for function in each.functions
+    }

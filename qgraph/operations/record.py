@@ -1,0 +1,107 @@
+"""The record of an operation: all that is known of an operator, a function of numbers or a word of the language."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from types import BuiltinFunctionType
+from typing import Any, Literal
+
+import numpy as np
+
+from qgraph.operations.intervals import Interval
+from qgraph.polyhedral.symbolic_integers import Poly
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Operation:
+    """One operation, in every way in which Python spells it.
+
+    Attributes:
+        functions: Python's objects that mean it; its meaning is what the first of them does.
+        ufuncs: NumPy's that mean the same of NumPy's numbers, and of arrays element by element.
+        syntax: the class of its operator in a syntax tree.
+        symbol: how that is written.
+        typing: of lowering's rules and emitters, the typing rule with the code of its choices; None where Numba has both.
+        intrinsic: of lowering's intrinsics, its function type, where it has one of its own.
+        pure: it computes numbers of numbers, and does nothing else.
+        elementwise: the numbers of operands with which it is one of whole arrays, too.
+        result: whose type and sign the result has: a float's, that of the first operand, that which all operands have together.
+        owner: whose number it gives, Python's or NumPy's: the same always, that of the first operand, that of any.
+        integers: its value as a symbolic integer, of operands that are; None where it is not followed.
+        interval: the interval of its values, of those of its operands (Python's integers); None where it raises or grows large.
+        integers_of_integers: of integers it gives an integer that is exact as a float is where an operand is a rounded one.
+        takes_ambiguous: it takes numbers that may be Python's or NumPy's as they are.
+        reassociable: the intrinsic that computes the same, in an order of many that the compiler chooses.
+    """
+
+    functions: tuple[Any, ...] = ()
+    ufuncs: tuple[np.ufunc, ...] = ()
+    syntax: type[Any] | None = None
+    symbol: str = ""
+    typing: Callable[[Any, Any], Any] | None = None
+    intrinsic: Callable[[Any], Any] | None = None
+    pure: bool = True
+    elementwise: tuple[int, ...] = ()
+    result: Literal["", "float", "first", "joined"] = ""
+    owner: Literal["", "python", "numpy", "first", "any"] = ""
+    integers: Callable[..., Poly | None] | None = None
+    interval: Callable[..., Interval | None] | None = None
+    integers_of_integers: bool = False
+    takes_ambiguous: bool = False
+    reassociable: Callable[..., Any] | None = None
+
+    def integers_of(self, operands: Sequence[Poly]) -> Poly | None:
+        """Its value as a symbolic integer, of ``operands``; None where it is not followed."""
+        return None if self.integers is None else self.integers(*operands)
+
+
+class Registry:
+    """Operations by their functions, by identity: an alias works, and a shadowed name is what it is."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self.all = tuple(operations)
+        self._by_function = {id(function): operation for operation in self.all for function in operation.functions}
+        self._by_function |= {id(ufunc): _as_numpys(operation, ufunc) for operation in self.all for ufunc in operation.ufuncs}
+        self.by_syntax = {operation.syntax: operation for operation in self.all if operation.syntax is not None}
+
+    def knows(self, function: object) -> bool:
+        """Whether a function has a record of its own."""
+        return id(function) in self._by_function
+
+    def of(self, function: object) -> Operation:
+        """The record of a function; one of its kind where it has none of its own."""
+        return self._by_function.get(id(function)) or _of_kind(function)
+
+
+# What may be any function: nothing is known.
+OPAQUE = Operation(pure=False)
+_NUMPY = Operation(pure=False, owner="numpy")
+_MATH = Operation(result="float", owner="python")
+_COMPLEX = Operation()
+_TYPE = Operation()
+_NUMPY_TYPE = Operation(owner="numpy")
+_UFUNCS = {
+    operands: Operation(elementwise=(operands,), result="joined" if operands > 1 else "", owner="numpy")
+    for operands in range(9)
+}
+_MATRIX = Operation(result="joined", owner="numpy")
+
+
+def _as_numpys(operation: Operation, ufunc: np.ufunc) -> Operation:
+    """What is known of a universal function: of Python's integers it makes NumPy's, so nothing of what it does to them."""
+    return replace(_of_kind(ufunc), ufuncs=(ufunc,), typing=operation.typing, integers=operation.integers)
+
+
+def _of_kind(function: object) -> Operation:
+    if isinstance(function, np.ufunc):
+        # Of whole matrices, not of their elements.
+        return _UFUNCS[function.nin] if function.signature is None else _MATRIX
+    if isinstance(function, type):
+        numbers = issubclass(function, (int, float, complex, np.generic))
+        return _NUMPY_TYPE if issubclass(function, np.generic) else _TYPE if numbers or function is range else OPAQUE
+    module = getattr(function, "__module__", None) or ""
+    if isinstance(function, BuiltinFunctionType) and module in ("math", "cmath"):
+        return _MATH if module == math.__name__ else _COMPLEX
+    return _NUMPY if module.startswith("numpy") else OPAQUE

@@ -1,0 +1,93 @@
+"""Words of the language and intrinsics of the compiler: what they are to an analysis, and their code."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from qgraph import language
+from qgraph.operations import intervals, intrinsics
+from qgraph.operations.record import Operation
+from qgraph.polyhedral.symbolic_integers import trips
+
+
+def _word(function: Any, intrinsic: Callable[[Any, Any], Any], **more: Any) -> Operation:
+    """The record of a word with a function type of its own, which ``intrinsic`` makes of the word."""
+    return Operation(functions=(function,), pure=False, intrinsic=lambda code: intrinsic(code, function), **more)
+
+
+def _atomics() -> Iterator[Operation]:
+    for function in language.ATOMICS:
+        yield _word(function, lambda code, word: code.atomic_word(word))
+    for function in intrinsics.SPLIT:
+        yield _word(function, lambda code, word: code.split_word(word))
+
+
+def _indices() -> Iterator[Operation]:
+    yield Operation(functions=(intrinsics.at_least,), intrinsic=lambda code: code.bound_word(assume=True))
+    yield Operation(functions=(intrinsics.wrapped,), typing=lambda rules, code: rules.of_indices(code.wrapped))
+    yield Operation(
+        functions=(intrinsics.trip_count,),
+        typing=lambda rules, code: rules.of_indices(code.trip_count),
+        integers=lambda start, stop, step: trips(start, stop, step.constant) if step.constant else None,
+    )
+    yield Operation(functions=(intrinsics.quotient,), intrinsic=lambda code: code.division_word("quotient"))
+    yield Operation(functions=(intrinsics.remainder,), intrinsic=lambda code: code.division_word("remainder"))
+    yield Operation(functions=(intrinsics.short,), intrinsic=lambda code: code.short_word())
+
+
+def _numbers() -> Iterator[Operation]:
+    yield Operation(functions=(intrinsics.in_place,), typing=lambda rules, code: rules.in_place, takes_ambiguous=True)
+    yield Operation(functions=(intrinsics.match_subject,), intrinsic=lambda code: code.match_word())
+    yield Operation(functions=(intrinsics.round_python,), typing=lambda rules, code: rules.round_as_python, pure=False)
+    yield Operation(functions=(intrinsics.round_either,), typing=lambda rules, code: rules.round_either, pure=False)
+    yield _word(intrinsics.power, lambda code, _: code.power_word())
+    for function in intrinsics.CHECKED:
+        yield _word(function, lambda code, word: code.divisor_word(word.__name__), result="first")
+
+
+def _reassociable() -> Iterator[Operation]:
+    yield Operation(
+        functions=(intrinsics.loose_add,),
+        typing=lambda rules, code: rules.no_booleans(code.loose(code.add), "+"),
+        interval=intervals.corners(operator.add),
+    )
+    yield Operation(
+        functions=(intrinsics.loose_subtract,),
+        typing=lambda rules, code: rules.no_booleans(code.loose(code.subtract), "-"),
+        interval=intervals.corners(operator.sub),
+    )
+    yield Operation(
+        functions=(intrinsics.loose_multiply,),
+        typing=lambda rules, code: rules.bits(code.loose(code.multiply)),
+        interval=intervals.corners(operator.mul),
+    )
+    yield Operation(
+        functions=(intrinsics.loose_min,),
+        typing=lambda rules, code: rules.one_of_two(code.loose_extreme(largest=False)),
+        interval=intervals.corners(min),
+        takes_ambiguous=True,
+    )
+    yield Operation(
+        functions=(intrinsics.loose_max,),
+        typing=lambda rules, code: rules.one_of_two(code.loose_extreme(largest=True)),
+        interval=intervals.corners(max),
+        takes_ambiguous=True,
+    )
+
+
+def _of_generated_code() -> Iterator[Operation]:
+    yield _word(intrinsics.across, lambda code, _: code.across_word())
+    for function in (intrinsics.empty_sum, intrinsics.empty_product):
+        yield _word(function, lambda code, word: code.empty_word(word.__name__))
+    yield _word(intrinsics.stack_array, lambda code, _: code.stack_word())
+    yield _word(intrinsics.set_condition, lambda code, _: code.condition_word())
+    yield _word(intrinsics.call_host, lambda code, _: code.host_word())
+    yield _word(intrinsics.peek, lambda code, _: code.peek_word())
+    yield _word(intrinsics.peek_spread, lambda code, _: code.peek_spread_word())
+    yield _word(intrinsics.spread, lambda code, _: code.spread_word())
+    yield _word(intrinsics.is_over, lambda code, _: code.is_over_word())
+
+
+WORDS = (*_atomics(), *_indices(), *_numbers(), *_reassociable(), *_of_generated_code())
