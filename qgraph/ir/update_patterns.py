@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,18 +11,16 @@ from typing import cast
 import numpy as np
 
 from qgraph.ir.program import Cast
+from qgraph.operations.combinations import BY_SYNTAX, kept_by
 
-_OPERATORS: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "+",
-    ast.Mult: "*",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-}
-_EXTREMES = {builtins.min: "min", builtins.max: "max", np.minimum: "min", np.maximum: "max"}
 _TESTS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _name(op: ast.operator) -> str:
+    """The reduction that an operator does, or ""."""
+    found = BY_SYNTAX.get(type(op))
+    return "" if found is None else found.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +89,7 @@ class Combining(ABC):
         """A statement as one that combines; None where it is not."""
         match node:
             case ast.AugAssign(target=target, op=op):
-                key, operator = self.key(target), _OPERATORS.get(type(op), "")
+                key, operator = self.key(target), _name(op)
                 return self._made(node, operator, [key], [target]) if key and operator else None
             case ast.Assign(targets=[target]) if self.key(target):
                 return self._assigned(node, target, self.operand(node.value))
@@ -121,7 +118,7 @@ class Combining(ABC):
             case ast.Call(func=ast.Name(id=name), args=[_, _, *more], keywords=[]):
                 word = self.names.get(name)
                 places = [argument for argument in value.args if self.key(argument) == key]
-                extreme = next((sign for function, sign in _EXTREMES.items() if word is function), "")
+                extreme = kept_by(word)
                 if extreme and len(places) == 1 and not (more and isinstance(word, np.ufunc)):
                     return self._made(node, extreme, [key], [target, *places])
             case ast.BoolOp():
@@ -139,11 +136,11 @@ class Combining(ABC):
 
     def _chain(self, value: ast.BinOp, key: str) -> tuple[str, ast.expr | None]:
         """The operator of ``s + a - b`` or ``a * s``, and the node that is ``s``."""
-        operator = _OPERATORS.get(type(value.op), "")
+        operator = _name(value.op)
         if self.key(value.right) == key and not isinstance(value.op, ast.Sub):
             return operator, value.right if operator else None
         left: ast.expr = value
-        while isinstance(left, ast.BinOp) and _OPERATORS.get(type(left.op), "") == operator:
+        while isinstance(left, ast.BinOp) and _name(left.op) == operator:
             left = left.left
         return operator, left if operator and self.key(left) == key else None
 

@@ -138,9 +138,13 @@ def _float_pair(function: Any, ufunc: np.ufunc) -> Iterator[Operation]:
 
 
 def _scaled(function: Any, ufuncs: tuple[np.ufunc, ...], factor: float) -> Iterator[Operation]:
-    name = function.__name__
     yield _of_math(function, lambda rules, code: rules.floating(code.times(factor), 1))
-    yield Operation(ufuncs=ufuncs, typing=lambda rules, code: rules.floating_as_numpy(name, code.times(factor), 1))
+    yield from (_scaled_ufunc(ufunc, factor) for ufunc in ufuncs)
+
+
+def _scaled_ufunc(ufunc: np.ufunc, factor: float) -> Operation:
+    name = ufunc.__name__
+    return Operation(ufuncs=(ufunc,), typing=lambda rules, code: rules.floating_as_numpy(name, code.times(factor), 1))
 
 
 def _emitter(code: Any, function: Any) -> Any:

@@ -26,6 +26,7 @@ from qgraph.frontend.facts.abstract_values import (
 )
 from qgraph.frontend.facts.loop_facts import Accesses, Axis, LoopFacts
 from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.operations.combinations import kept_by
 from qgraph.operations.table import OPERATIONS, operation
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import FALSE, ONE, UNDECIDED, ZERO, Condition, Poly, Symbol, all_of, any_of
@@ -160,7 +161,7 @@ class _Walker(Caller):
             return None
         call = node.value
         function = self.resolve(call.func)
-        sign = "min" if function is min else "max" if function is max else ""
+        sign = kept_by(function) if function in (min, max) else ""
         if not sign or len(call.args) != 2 or call.keywords or not self.is_repeatable(target):
             return None
         text = ast.unparse(target)

@@ -26,6 +26,7 @@ from qgraph.frontend.facts.abstract_values import (
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.ir.program import Function
 from qgraph.operations import intrinsics
+from qgraph.operations.combinations import BY_ATOMIC
 from qgraph.operations.table import operation
 from qgraph.polyhedral.symbolic_integers import (
     ONE,
@@ -161,7 +162,8 @@ class Caller(Evaluator):
         indices = self.indices(index.elts if isinstance(index, ast.Tuple) else [index])
         operands = [self.use(argument) for argument in node.args[2:]]
         places = Value(views=frozenset(self.select(view, indices) for view in views_in([base])))
-        sign = getattr(function, "__name__", "").removeprefix("atomic_")
+        known = next((update for atomic, (_, update) in BY_ATOMIC.items() if atomic is function), None)
+        sign = "" if known is None else known.symbol
         self.record_all(places, "atomic", node, sign)
         return self.ticket(node, sign, operands[0], places)
 
@@ -169,7 +171,7 @@ class Caller(Evaluator):
         """What an atomic returns: the old value of a counter that grows is another one each time."""
         by = operand.poly.constant if operand.poly is not None else None
         views = places.views
-        if sign != "add" or by is None or by < 1 or len(views) != 1:
+        if sign != "+" or by is None or by < 1 or len(views) != 1:
             return UNKNOWN
         (view,) = views
         if not view.is_element or self.facts.same.get(view.array, view.array) not in self.counters:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from qgraph.frontend.dependence.access_collector import collect
-from qgraph.frontend.dependence.commutativity import commute, group, order_unseen
+from qgraph.frontend.dependence.commutativity import combination, commute, order_unseen
 from qgraph.frontend.facts.loop_facts import Access, Accesses, Axis, LoopFacts
 from qgraph.frontend.inference.source_text import user_text
 from qgraph.ir.program import Race, Verdict
@@ -93,7 +93,7 @@ def judge(facts: LoopFacts) -> Judgement:
         if not _same_value(first, second) and (not facts.asserted or commute(first, second)):
             meetings.append(relate(facts, accesses.variables, first, second))
     shared = _shared_updates(meetings)
-    atomics = tuple(access for access in shared if group(access))
+    atomics = tuple(access for access in shared if access.kind == "update" and combination(access))
     taken = {id(access.node) for access in shared}
     owned = frozenset(id(a.node) for a in accesses.all if a.kind == "update" and id(a.node) not in taken)
     races = [meeting for meeting in meetings if not commute(meeting.write, meeting.other) and not meeting.answer.never]

@@ -10,7 +10,6 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from qgraph import language
 from qgraph.errors import ArgumentError, DataRaceError, KernelSyntaxError, KernelTypeError
 from qgraph.frontend.bodies.name_resolution import Body, Divisors, free_names
 from qgraph.frontend.bodies.perfect_nests import loop_inside
@@ -28,6 +27,7 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.program import SLOTS, Axis, Effects, Function, ScalarType, Selection, Slot, Task
 from qgraph.operations import intrinsics
+from qgraph.operations.combinations import BY_SYMBOL
 from qgraph.polyhedral.array_sections import Section
 from qgraph.polyhedral.symbolic_integers import Poly
 from qgraph.source import Span, as_written, copied
@@ -35,15 +35,6 @@ from qgraph.source import Span, as_written, copied
 _ATOMIC_INTEGERS = ("int32", "int64", "uint32", "uint64")
 _ATOMIC_TYPES = (*_ATOMIC_INTEGERS, "float32", "float64")
 _COMPLEX_HINT = "keep real and imaginary parts in two arrays of floats, or let qgraph.serial run the iterations in order"
-_ATOMIC_WORDS = {
-    "+": language.atomic_add,
-    "-": language.atomic_sub,
-    "&": language.atomic_and_,
-    "|": language.atomic_or_,
-    "^": language.atomic_xor,
-    "min": language.atomic_min,
-    "max": language.atomic_max,
-}
 
 
 def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) -> tuple[Task | None, Task]:
@@ -488,7 +479,7 @@ def _make_atomic(unit: Unit, body: Body, statements: list[ast.stmt], colliding: 
         return
     for access in updates.values():
         type_ = unit.leaves[access.array].type
-        types = _ATOMIC_INTEGERS if access.operator in ("&", "|", "^") else _ATOMIC_TYPES
+        types = _ATOMIC_INTEGERS if BY_SYMBOL[access.operator][0].integers_only else _ATOMIC_TYPES
         if type_.dtype not in types:
             raise KernelTypeError(
                 f"several iterations may update the same element of `{unit.leaves[access.array].path}`, "
@@ -525,7 +516,7 @@ class _Atomics(ast.NodeTransformer):
         if access is None:
             return self.generic_visit(node)
         target, value = _update_parts(node)
-        word = _ATOMIC_WORDS[access.operator]
+        word = BY_SYMBOL[access.operator][1].atomic
         name = f"_{word.__name__}"
         self._names[name] = word
         arguments = [target.value, target.slice, value]

@@ -7,33 +7,24 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
-from qgraph import language
 from qgraph.ir.program import Task
 from qgraph.lowering.codegen.generated_names import KEPT_CASTS, generated
 from qgraph.lowering.codegen.privatised_histogram_cuda import Bins, bin_names, cast_name, changes, identity, update_of
 from qgraph.operations import intrinsics
+from qgraph.operations.combinations import BY_ATOMIC
 from qgraph.source import copied
 
 # Iterations of a chunk for each element of the arrays, from which on collecting pays.
 _WORTH = 2
-_KEEPS: dict[object, Literal["min", "max"]] = {language.atomic_min: "min", language.atomic_max: "max"}
-_OPERATORS: dict[object, ast.operator] = {
-    language.atomic_add: ast.Add(),
-    language.atomic_sub: ast.Sub(),
-    language.atomic_and_: ast.BitAnd(),
-    language.atomic_or_: ast.BitOr(),
-    language.atomic_xor: ast.BitXor(),
-}
 
 
 def collecting_names(bins: Sequence[Bins]) -> dict[str, object]:
     """The globals of the generated statements."""
     kept = {
-        f"{cast_name(each)}_{_KEEPS[each.word]}": KEPT_CASTS[each.dtype, _KEEPS[each.word]]
+        f"{cast_name(each)}_{each.combination.keeps}": KEPT_CASTS[each.dtype, each.combination.keeps]
         for each in bins
-        if each.word in _KEEPS
+        if each.combination.keeps
     }
     return {**bin_names(bins), **kept, "_stack_array": intrinsics.stack_array}
 
@@ -88,15 +79,14 @@ class _Collecting(ast.NodeTransformer):
         if found is None or found[0] not in self._mine:
             return node
         assert isinstance(node.value, ast.Call)
-        (name, cast), word = self._mine[found[0]], found[1]
+        (name, cast), (combination, update) = self._mine[found[0]], BY_ATOMIC[found[1]]
         index, given = node.value.args[1:]
-        cast = f"{cast}_{_KEEPS[word]}" if word in _KEEPS else cast
+        cast = f"{cast}_{combination.keeps}" if combination.keeps else cast
         value = ast.Call(ast.Name(cast, ast.Load()), [given], [])
-        if word in _OPERATORS:
+        if update.syntax is not None:
             place = ast.Subscript(ast.Name(name, ast.Load()), index, ast.Store())
-            return _placed(ast.AugAssign(place, _OPERATORS[word], value), node)
-        better = "<" if word is language.atomic_min else ">"
-        test = f"if _new {better} {name}[_at]: {name}[_at] = _new"
+            return _placed(ast.AugAssign(place, update.syntax(), value), node)
+        test = f"if _new {combination.better} {name}[_at]: {name}[_at] = _new"
         at, new = (ast.Assign([ast.Name(target, ast.Store())], each) for target, each in (("_at", index), ("_new", value)))
         return [_placed(line, node) for line in (at, new, *generated(test))]
 

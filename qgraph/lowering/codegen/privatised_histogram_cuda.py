@@ -11,15 +11,16 @@ import builtins
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from qgraph import language
 from qgraph.ir.artifacts import SEVERAL
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import ArrayType, Program, Task, itemsize
 from qgraph.lowering.codegen.generated_names import ELEMENT_CASTS, generated, indented, shared_arrays
 from qgraph.operations import intrinsics
+from qgraph.operations.combinations import BY_ATOMIC, COMBINATIONS, Combination
 from qgraph.source import copied
 
 # What the arrays of one kernel may take of a block's shared memory: with it, every GPU still fills all its threads.
@@ -31,18 +32,6 @@ _WORTH = 32
 _BLOCKS_WORTH = 4
 # Blocks without enough iterations do nothing, as long as they are not more than this many for each one that has.
 _IDLE = 8
-# Updates in one group commute; what its updates made of a copy goes to the array by the first.
-_GROUPS = (
-    (language.atomic_add, language.atomic_sub),
-    (language.atomic_min,),
-    (language.atomic_max,),
-    (language.atomic_and_,),
-    (language.atomic_or_,),
-    (language.atomic_xor,),
-)
-_SYMBOLS = {language.atomic_and_: "&", language.atomic_or_: "|", language.atomic_xor: "^", language.atomic_add: "+"}
-# Additions of 64-bit integers, which shared memory does not have.
-_HALVES = {language.atomic_add: intrinsics.split_add, language.atomic_sub: intrinsics.split_sub}
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
 _FLOATS = ("float32", "float64")
 # What does not touch the elements.
@@ -53,12 +42,13 @@ _ATTRIBUTES = ("shape", "size", "ndim")
 class Bins:
     """An array whose updates by a loop can be collected in shared memory.
 
-    ``array``: its leaf. ``word``: the atomic that adds what a block has collected. ``most``: the longest array that fits.
+    ``array``: its leaf. ``combination``: what its updates do, the first of them with what a block has collected.
+    ``most``: the longest array that fits.
     """
 
     array: str
     dtype: str
-    word: Callable[..., object]
+    combination: Combination
     most: int
 
 
@@ -75,16 +65,16 @@ def bins_of(program: Program, task: Task) -> tuple[Bins, ...]:
     others = {name for pair in program.aliases for name in pair} | {leaf for each in task.selections for leaf in each.leaves}
     types = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
     used = _uses(task)
-    found: list[tuple[str, str, Callable[..., object]]] = []
+    found: list[tuple[str, str, Combination]] = []
     for name, which in words.items():
         type_ = types.get(name)
-        group = next((group for group in _GROUPS if which <= set(group)), None)
-        if group is None or not isinstance(type_, ArrayType) or type_.ndim != 1 or name in others or name in used:
+        combination = next((each for each in COMBINATIONS if which <= {update.atomic for update in each.updates}), None)
+        if combination is None or not isinstance(type_, ArrayType) or type_.ndim != 1 or name in others or name in used:
             continue
-        if type_.dtype in _INTEGERS or (type_.dtype in _FLOATS and group[0] is language.atomic_add):
-            found.append((name, type_.dtype, group[0]))
+        if type_.dtype in _INTEGERS or (type_.dtype in _FLOATS and combination.name == "+"):
+            found.append((name, type_.dtype, combination))
     share = _SHARED_BYTES // max(1, len(found))
-    return tuple(Bins(name, dtype, word, share // itemsize(dtype)) for name, dtype, word in found)
+    return tuple(Bins(name, dtype, combination, share // itemsize(dtype)) for name, dtype, combination in found)
 
 
 def bin_notes(plan: GraphPlan) -> dict[int, str]:
@@ -101,7 +91,7 @@ def _note(plan: GraphPlan, node: Node) -> str:
     return f"collisions in shared memory, up to {bins[0].most} elements: {', '.join(plan.said(each.array for each in bins))}"
 
 
-def _updates(task: Task) -> Iterator[tuple[str, object]]:
+def _updates(task: Task) -> Iterator[tuple[str, Callable[..., Any]]]:
     """The statements that are atomic updates of a named array: its name and the word."""
     for statement in task.body:
         for node in ast.walk(statement):
@@ -110,13 +100,14 @@ def _updates(task: Task) -> Iterator[tuple[str, object]]:
                 yield call
 
 
-def update_of(node: ast.AST, names: Mapping[str, object]) -> tuple[str, object] | None:
+def update_of(node: ast.AST, names: Mapping[str, object]) -> tuple[str, Callable[..., Any]] | None:
     """The array's name and the word, of a statement that is an atomic update of a named array."""
     if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
         return None
     call = node.value
-    word = names.get(call.func.id) if isinstance(call.func, ast.Name) else None
-    if not any(word is each for group in _GROUPS for each in group) or len(call.args) != 3 or call.keywords:
+    function = names.get(call.func.id) if isinstance(call.func, ast.Name) else None
+    word = next((atomic for atomic in BY_ATOMIC if atomic is function), None)
+    if word is None or len(call.args) != 3 or call.keywords:
         return None
     return (call.args[0].id, word) if isinstance(call.args[0], ast.Name) else None
 
@@ -154,7 +145,7 @@ def bin_names(bins: Sequence[Bins]) -> dict[str, object]:
     for number, each in enumerate(bins):
         names[f"_type_{each.dtype}"] = np.dtype(each.dtype)
         names[f"_to_{each.dtype}_element"] = ELEMENT_CASTS[each.dtype]
-        names[f"_collect{number}"] = each.word
+        names[f"_collect{number}"] = each.combination.updates[0].atomic
     return names
 
 
@@ -241,11 +232,10 @@ def _begin(number: int, bins: Bins) -> list[str]:
 def _end(number: int, bins: Bins) -> list[str]:
     """Combine the copies, and update the array by what is not the identity."""
     shared, found, more, cast = f"_shared_bins{number}", f"_found{number}", f"_more{number}", cast_name(bins)
-    symbol = _SYMBOLS.get(bins.word)
-    less = "<" if bins.word is language.atomic_min else ">"
-    combine = [f"if {more} {less} {found}: {found} = {more}"]
-    if symbol is not None:
-        combine = [f"{found} = {cast}({found} {symbol} {more})"]
+    better = bins.combination.better
+    combine = [f"if {more} {better} {found}: {found} = {more}"]
+    if not better:
+        combine = [f"{found} = {cast}({found} {bins.combination.name} {more})"]
     return [
         "_k = _lane",
         f"while _k < {bins.array}.shape[0]:",
@@ -270,16 +260,7 @@ def changes(bins: Bins, found: str) -> str:
 
 def identity(bins: Bins) -> str:
     """What an update by changes nothing."""
-    limits = None if bins.dtype in _FLOATS else np.iinfo(bins.dtype)
-    if limits is None:
-        return "-0.0"
-    if bins.word is language.atomic_min:
-        return str(limits.max)
-    if bins.word is language.atomic_max:
-        return str(limits.min)
-    if bins.word is language.atomic_and_:
-        return str(limits.max) if limits.min == 0 else "-1"
-    return "0"
+    return bins.combination.identity(bins.dtype)
 
 
 def cast_name(bins: Bins) -> str:
@@ -309,6 +290,7 @@ class _Collecting(ast.NodeTransformer):
         assert isinstance(array, ast.Name)
         assert isinstance(function, ast.Name)
         array.id, halves = self._mine[array.id]
-        if halves and found[1] in _HALVES:
-            function.id = f"_{_HALVES[found[1]].__name__}"
+        in_halves = BY_ATOMIC[found[1]][1].in_halves
+        if halves and in_halves is not None:
+            function.id = f"_{in_halves.__name__}"
         return node

@@ -7,7 +7,6 @@ with the results of all blocks. On the CPU one thread combines the results of th
 from __future__ import annotations
 
 import ast
-import builtins
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -29,13 +28,9 @@ from qgraph.lowering.codegen.generated_names import (
     slot_place,
     typed_place,
 )
-from qgraph.operations import intrinsics
+from qgraph.operations.combinations import BY_NAME, limit
+from qgraph.operations.table import OPERATIONS, operation
 from qgraph.source import copied
-
-# What ``b`` must be to count, for operators that choose.
-_CHOOSES = {"min": "<", "max": ">"}
-_LOOSE = {ast.Add: intrinsics.loose_add, ast.Sub: intrinsics.loose_subtract, ast.Mult: intrinsics.loose_multiply}
-_LOOSE_CALLS = ((builtins.min, intrinsics.loose_min), (builtins.max, intrinsics.loose_max))
 
 
 def reduction_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
@@ -78,34 +73,10 @@ def _check(reduction: Reduction, dtype: str) -> None:
 
 
 def _identity(reduction: Reduction, dtype: str) -> str:
-    kind = np.dtype(dtype).kind
-    match reduction.operator:
-        case "+":
-            # x + -0.0 is x, for zeros too.
-            return "-0.0" if kind in "fc" else "0"
-        case "*":
-            return "1"
-        case "|" | "^" | "or":
-            return "False" if kind == "b" else "0"
-        case "&" | "and":
-            return "True" if kind == "b" else str(np.iinfo(dtype).max) if kind == "u" else "-1"
-        case "min":
-            return _limit(dtype, largest=True)
-        case "max":
-            return _limit(dtype, largest=False)
-        case "first" | "last" if kind not in "c":
-            return _limit(dtype, largest="<" in reduction.test)
-    return "0"
-
-
-def _limit(dtype: str, *, largest: bool) -> str:
-    kind = np.dtype(dtype).kind
-    if kind == "b":
-        return str(largest)
-    if kind in "iu":
-        limits = np.iinfo(dtype)
-        return str(limits.max if largest else limits.min)
-    return "_infinity" if largest else "-_infinity"
+    if reduction.operator in BY_NAME:
+        return BY_NAME[reduction.operator].identity(dtype)
+    chooses = reduction.operator in ("first", "last") and np.dtype(dtype).kind != "c"
+    return limit(dtype, largest="<" in reduction.test) if chooses else "0"
 
 
 # --- combining --------------------------------------------------------------------------------------------------------
@@ -156,8 +127,8 @@ def _apply(reduction: Reduction, place: str, value: str, cast: str) -> list[str]
 
 def applied(operator: str, place: str, value: str, cast: str = "") -> list[str]:
     """Lines that combine ``place`` with ``value``; ``cast`` converts to the type of the place."""
-    symbol = _CHOOSES.get(operator)
-    if symbol is not None:
+    symbol = BY_NAME[operator].better
+    if symbol:
         return [f"if {value} {symbol} {place}:", f"    {place} = {value}"]
     operator = {"and": "&", "or": "|"}.get(operator, operator)
     return [f"{place} = {cast}({place} {operator} {value})"]
@@ -330,8 +301,8 @@ def loose_sums(task: Task, body: Sequence[ast.stmt], dtypes: Dtypes) -> tuple[li
     }
     if not locals_:
         return list(body), {}
-    words = (*_LOOSE.values(), *(loose for _, loose in _LOOSE_CALLS))
-    names: dict[str, object] = {f"_{word.__name__}": word for word in words}
+    words = (each.reassociable for each in OPERATIONS.all)
+    names: dict[str, object] = {f"_{word.__name__}": word for word in words if word is not None}
     return [_Loose(locals_, task.names).visit(copied(statement)) for statement in body], names
 
 
@@ -344,7 +315,7 @@ class _Loose(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         self.generic_visit(node)
-        word = _LOOSE.get(type(node.op))
+        word = OPERATIONS.by_syntax[type(node.op)].reassociable
         if word is None or not self._local_in(node.left, node.right):
             return node
         call = ast.Call(ast.Name(f"_{word.__name__}", ast.Load()), [node.left, node.right], [])
@@ -353,8 +324,8 @@ class _Loose(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         if len(node.args) == 2 and self._local_in(*node.args) and isinstance(node.func, ast.Name):
-            word = self._names.get(node.func.id)
-            node.func.id = next((f"_{loose.__name__}" for exact, loose in _LOOSE_CALLS if exact is word), node.func.id)
+            word = operation(self._names.get(node.func.id)).reassociable
+            node.func.id = node.func.id if word is None else f"_{word.__name__}"
         return node
 
     def _local_in(self, *operands: ast.expr) -> bool:

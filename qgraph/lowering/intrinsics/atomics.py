@@ -13,11 +13,19 @@ from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
 from qgraph.lowering.intrinsics.number_llvm import Emitter, is_float, is_signed, less, types
 from qgraph.lowering.intrinsics.number_typing import is_number, plain
 from qgraph.operations import intrinsics
+from qgraph.operations.combinations import BY_ATOMIC
 
 _DTYPES = ("int32", "uint32", "int64", "uint64", "float32", "float64")
-_SUMS = (language.atomic_add, language.atomic_sub)
-_KEEPS = {language.atomic_min: "min", language.atomic_max: "max"}
+# LLVM's names.
 _BITWISE = {language.atomic_and_: "and", language.atomic_or_: "or", language.atomic_xor: "xor"}
+
+
+def _is_sum(function: Any) -> bool:
+    return function in BY_ATOMIC and BY_ATOMIC[function][0].name == "+"
+
+
+def _keeps(function: Any) -> str:
+    return BY_ATOMIC[function][0].keeps if function in BY_ATOMIC else ""
 
 
 def atomic_word(function: Any) -> CodeWord:
@@ -42,12 +50,13 @@ def _atomic_typer(function: Any) -> Callable[[Any, tuple[Any, ...]], Any]:
         for operand in operands:
             if not is_number(operand) or isinstance(operand, types.Complex):
                 raise context.typing_error(f"{name}() cannot store {plain(operand)} in {array.dtype}")
-            if function in _SUMS and is_float(plain(operand)) and not is_float(array.dtype):
+            if _is_sum(function) and is_float(plain(operand)) and not is_float(array.dtype):
                 found = f"floats are combined in elements of type {array.dtype}"
                 raise context.typing_error(f"{found}, where Python drops the fraction after each iteration")
         stored = [array.dtype] * values
-        if function in _KEEPS:
-            check_kept(context, operands[0], array.dtype, _KEEPS[function])
+        keeps = _keeps(function)
+        if keeps:
+            check_kept(context, operands[0], array.dtype, keeps)
             stored = [plain(operands[0])]
         return context.make_signature(array.dtype, array, _index_type(index), *stored)
 
@@ -108,7 +117,7 @@ def _atomic_emitter(function: Any) -> Emitter:
         pointer = element(context, builder, sig, args)
         dtype, values = sig.args[0].dtype, list(args[2:])
         if sig.args[-1] != dtype:
-            values[-1] = nearest(context, builder, sig.args[-1], dtype, values[-1], _KEEPS[function])
+            values[-1] = nearest(context, builder, sig.args[-1], dtype, values[-1], _keeps(function))
         return _update(context, builder, function, dtype, pointer, values)
 
     return emit
