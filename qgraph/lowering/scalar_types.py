@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from qgraph.errors import KernelTypeError
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.program import NUMBER, SCALAR_DTYPES, Cast, Function, Program, Slot, Task
@@ -111,7 +113,7 @@ class Noted:
             match statement:
                 case ast.Assign(targets=[ast.Name()], value=ast.Call(func=ast.Name(id=cast), args=[value])):
                     conversion = task.names.get(cast)
-                    item = self._sight(value, slots)
+                    item = self._sight(value, slots, task.names)
                     if not isinstance(conversion, Cast) or conversion.slot is None or item is None:
                         return False
                     found.append((conversion.slot, item, statement))
@@ -121,9 +123,10 @@ class Noted:
             self._note(slot, item, Span.of(statement, task.span.file))
         return True
 
-    def _sight(self, value: ast.expr, slots: Mapping[str, Slot]) -> Any:
-        if isinstance(value, ast.Call) and len(value.args) == 1 and ast.unparse(value.func) == "_float":
-            (value,) = value.args
+    def _sight(self, value: ast.expr, slots: Mapping[str, Slot], names: Mapping[str, object]) -> Any:
+        match value:
+            case ast.Call(func=ast.Name(id=name), args=[operand]) if names.get(name) is np.float32:
+                value = operand
         if isinstance(value, ast.Constant) and isinstance(value.value, bool | int | float):
             return cpu.literal_type(value.value, self._float_type)
         if isinstance(value, ast.Name) and value.id in slots and not _unknown(slots[value.id]):

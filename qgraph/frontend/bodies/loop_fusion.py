@@ -353,16 +353,8 @@ def _line(statement: Statement) -> int:
 def _words(crossed: Crossing, written: Mapping[str, str]) -> str:
     """Why loops that cross are not joined; ``written`` are the names of the later one that had to be changed."""
     later, earlier = crossed.later, crossed.earlier
-    text = re.sub(r"[A-Za-z_]\w*", lambda name: written.get(name[0], name[0]), _text(later))
+    text = re.sub(r"[A-Za-z_]\w*", lambda name: written.get(name[0], name[0]), later.text)
     verb = {"read": "read", "write": "write"}
     does, did = verb.get(later.kind, "update"), verb.get(earlier.kind, "update")
     modal, ending = ("", "s") if crossed.surely else ("may ", "")
-    return f"`{text}` {modal}{does}{ending} what another iteration {did}s by `{_text(earlier)}`"
-
-
-def _text(access: Access) -> str:
-    """What a place is in the user's words: an update that became an atomic is the element again."""
-    match ast.parse(access.text, mode="eval").body if access.text.startswith("_atomic_") else None:
-        case ast.Call(args=[array, index, *_]):
-            return f"{ast.unparse(array)}[{ast.unparse(index)}]"
-    return access.text
+    return f"`{text}` {modal}{does}{ending} what another iteration {did}s by `{earlier.text}`"

@@ -61,9 +61,8 @@ class Found:
 
     def verdict(self, verdict: Verdict) -> Verdict:
         """The verdict on the rest of the loop, with the reductions in it."""
-        if verdict.reason.startswith(NOTHING_WRITTEN):
-            reason = f"{self.words}{verdict.reason.removeprefix(NOTHING_WRITTEN)}"
-            return replace(verdict, reason=reason, span=self.reductions[0].span)
+        if verdict.reason == NOTHING_WRITTEN:
+            return replace(verdict, reason=self.words, span=self.reductions[0].span)
         return replace(verdict, reason=f"{verdict.reason}; {self.words}")
 
 

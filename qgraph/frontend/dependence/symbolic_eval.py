@@ -144,7 +144,7 @@ class Evaluator(ABC):
                 reach=self.reach(view, maybe=maybe or view.vague or region),
                 node=node,
                 span=Span.of(node, self.frame.file),
-                text=self.text(place, kind) if self.texts else "",
+                text=user_text(place, self.facts.paths) if self.texts else "",
                 call=self.frame.call,
                 discarded=kind == "atomic" and self.unused is node,
                 value=value,
@@ -172,12 +172,6 @@ class Evaluator(ABC):
                 indices.append(dim.start + Poly.const(dim.step) * Poly((((variable.symbol,), 1),)))
             wraps.append(False)
         return Reach(tuple(indices), tuple(wraps), loops, when)
-
-    def text(self, node: ast.AST, kind: Kind) -> str:
-        """The source of ``node`` with its names as the user writes them."""
-        written = Span.of(node, self.frame.file).text() if kind == "atomic" else ""
-        # An update that became an atomic stands where the update did.
-        return written if written.endswith(")") else user_text(node, self.facts.paths)
 
     def record_all(
         self,

@@ -14,16 +14,11 @@ def user_text(node: ast.AST, paths: Mapping[str, str]) -> str:
 
 
 class _Rename(ast.NodeTransformer):
-    """Leaves and locals to what the user wrote."""
+    """Leaves to what the user wrote; locals stand for that themselves."""
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         self.paths = paths
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
-        name = node.id
-        if name.endswith("_") and (name[:-1] in self.paths or name.startswith("_")):
-            # A local of the user's that has a leaf's name: ``Unit.local_name`` spelled it so.
-            node.id = name[:-1]
-        else:
-            node.id = self.paths.get(name, name)
+        node.id = self.paths.get(node.id, node.id)
         return node

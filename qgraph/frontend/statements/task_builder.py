@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -20,6 +20,7 @@ from qgraph.frontend.facts import loop_facts
 from qgraph.frontend.facts.loop_facts import Access, LoopFacts
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of, zero_step
+from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.names.bindings import LeafRef
 from qgraph.frontend.names.definite_assignment import check_private, names_assigned, names_bound_again
 from qgraph.frontend.names.program_builder import Unit
@@ -30,7 +31,7 @@ from qgraph.operations import intrinsics
 from qgraph.operations.combinations import BY_SYMBOL
 from qgraph.polyhedral.array_sections import Section
 from qgraph.polyhedral.symbolic_integers import Poly
-from qgraph.source import Span, as_written, copied
+from qgraph.source import Span, as_written, copied, standing_for
 
 _ATOMIC_INTEGERS = ("int32", "int64", "uint32", "uint64")
 _ATOMIC_TYPES = (*_ATOMIC_INTEGERS, "float32", "float64")
@@ -487,7 +488,8 @@ def _make_atomic(unit: Unit, body: Body, statements: list[ast.stmt], colliding: 
                 access.span,
                 hint=_COMPLEX_HINT if type_.dtype.startswith("complex") else f"use an array of {_one_of(types)}",
             )
-    statements[:] = _Atomics(updates, body.names.values).block(statements)
+    paths = {name: leaf.path for name, leaf in unit.leaves.items()}
+    statements[:] = _Atomics(updates, body.names.values, paths).block(statements)
     _functions_atomic(updates, body.names.values, set())
 
 
@@ -497,16 +499,17 @@ def _functions_atomic(updates: dict[int, Access], names: dict[str, object], seen
             seen.add(id(value))
             inner = value.names
             assert isinstance(inner, dict)
-            value.tree.body[:] = _Atomics(updates, inner).block(value.tree.body)
+            value.tree.body[:] = _Atomics(updates, inner, {}).block(value.tree.body)
             _functions_atomic(updates, inner, seen)
 
 
 class _Atomics(ast.NodeTransformer):
-    """Replaces update statements by calls of atomic words."""
+    """Replaces update statements by calls of atomic words, which in messages are the elements that they update."""
 
-    def __init__(self, updates: dict[int, Access], names: dict[str, object]) -> None:
+    def __init__(self, updates: dict[int, Access], names: dict[str, object], paths: Mapping[str, str]) -> None:
         self._updates = updates
         self._names = names
+        self._paths = paths
 
     def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         return [cast(ast.stmt, self.visit(statement)) for statement in statements]
@@ -519,9 +522,9 @@ class _Atomics(ast.NodeTransformer):
         word = BY_SYMBOL[access.operator][1].atomic
         name = f"_{word.__name__}"
         self._names[name] = word
-        arguments = [target.value, target.slice, value]
-        call = ast.Expr(ast.Call(ast.Name(name, ast.Load()), arguments, []))
-        return ast.fix_missing_locations(ast.copy_location(call, node))
+        call = ast.Call(ast.Name(name, ast.Load()), [target.value, target.slice, value], [])
+        standing_for(call, target, user_text(target, self._paths))
+        return ast.fix_missing_locations(ast.copy_location(ast.Expr(call), node))
 
 
 def _one_of(words: tuple[str, ...]) -> str:
