@@ -284,4 +284,24 @@ def _conjugate(x):  # type: ignore[no-untyped-def]
     return x.conjugate()
 
 
-FUNCTIONS = (*_builtins(), *_floats(), *_rounded(), *_choices(), *_tests(), *_parts())
+# --- of arrays ----------------------------------------------------------------------------------------------------------
+
+
+def _reduction(*functions: Any, name: str = "") -> Operation:
+    return Operation(functions=functions, pure=False, reduces=name or functions[0].__name__, owner="numpy")
+
+
+def _reductions() -> Iterator[Operation]:
+    yield _reduction(np.sum)
+    yield _reduction(np.prod)
+    yield _reduction(np.min, np.amin, name="min")
+    yield _reduction(np.max, np.amax, name="max")
+    yield _reduction(np.any)
+    yield _reduction(np.all)
+    yield _reduction(np.mean)
+    yield _reduction(np.dot)
+    yield _reduction(np.vdot)
+    yield _reduction(np.count_nonzero)
+
+
+FUNCTIONS = (*_builtins(), *_floats(), *_rounded(), *_choices(), *_tests(), *_parts(), *_reductions())

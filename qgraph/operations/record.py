@@ -27,6 +27,7 @@ class Operation:
         intrinsic: of lowering's intrinsics, its function type, where it has one of its own.
         pure: it computes numbers of numbers, and does nothing else.
         elementwise: the numbers of operands with which it is one of whole arrays, too.
+        reduces: of arrays it gives one number; the name of that reduction, which an array's method has too.
         result: whose type and sign the result has: a float's, that of the first operand, that which all operands have together.
         owner: whose number it gives, Python's or NumPy's: the same always, that of the first operand, that of any.
         integers: its value as a symbolic integer, of operands that are; None where it is not followed.
@@ -44,6 +45,7 @@ class Operation:
     intrinsic: Callable[[Any], Any] | None = None
     pure: bool = True
     elementwise: tuple[int, ...] = ()
+    reduces: str = ""
     result: Literal["", "float", "first", "joined"] = ""
     owner: Literal["", "python", "numpy", "first", "any"] = ""
     integers: Callable[..., Poly | None] | None = None
@@ -64,6 +66,7 @@ class Registry:
         self.all = tuple(operations)
         self._by_function = {id(function): operation for operation in self.all for function in operation.functions}
         self._by_function |= {id(ufunc): _as_numpys(operation, ufunc) for operation in self.all for ufunc in operation.ufuncs}
+        self.methods = {each.reduces for each in self.all if each.reduces and hasattr(np.ndarray, each.reduces)}
         self.by_syntax = {operation.syntax: operation for operation in self.all if operation.syntax is not None}
 
     def knows(self, function: object) -> bool:

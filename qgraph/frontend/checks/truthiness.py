@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from qgraph.errors import KernelTypeError
-from qgraph.frontend.inference.ranks import METHODS, REDUCTIONS
 from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.program import ArrayType, Function, Program, Task
+from qgraph.operations.table import OPERATIONS
 from qgraph.source import Span
 
 _MEMBERSHIP = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
@@ -119,16 +119,14 @@ class _Conditions:
         if isinstance(node.func, ast.Attribute):
             return (
                 unsupported_functions.of_method(node.func.attr)
-                and node.func.attr not in METHODS
+                and node.func.attr not in OPERATIONS.methods
                 and self._is_array(node.func.value)
             )
         function = self._names.get(node.func.id) if isinstance(node.func, ast.Name) else None
         of_arrays = any(map(self._is_array, node.args))
         if isinstance(function, np.ufunc):
             return of_arrays and function is not np.matmul
-        return not any(function is each for each in REDUCTIONS) and unsupported_functions.of_function(
-            function, of_arrays=of_arrays
-        )
+        return not OPERATIONS.of(function).reduces and unsupported_functions.of_function(function, of_arrays=of_arrays)
 
     def _is_number(self, node: ast.expr) -> bool:
         """Whether an index is surely one number, and no tuple."""

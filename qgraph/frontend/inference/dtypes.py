@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.frontend.inference.ranks import METHODS, REDUCTIONS, is_elementwise, known, rank
+from qgraph.frontend.inference.ranks import is_elementwise, known, rank
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.program import ArrayType, ScalarType
@@ -66,7 +66,12 @@ def _called(scope: Scope, node: ast.Call) -> Any:
     if is_elementwise(scope, node.func) or (len(node.args) == 1 and _converts_or_reduces(function)):
         assert callable(function)
         return function(*(_sample(scope, argument) for argument in node.args))
-    if isinstance(node.func, ast.Attribute) and not node.args and node.func.attr in METHODS and rank(scope, node.func.value):
+    if (
+        isinstance(node.func, ast.Attribute)
+        and not node.args
+        and node.func.attr in OPERATIONS.methods
+        and rank(scope, node.func.value)
+    ):
         return getattr(_sample(scope, node.func.value), node.func.attr)()
     raise _UnknownError
 
@@ -74,7 +79,7 @@ def _called(scope: Scope, node: ast.Call) -> Any:
 def _converts_or_reduces(function: object) -> bool:
     """Whether a function makes a number of a number, or of an array, whose type NumPy tells by a sample."""
     converts = isinstance(function, type) and issubclass(function, np.generic)
-    return converts or any(function is each for each in (int, float, *REDUCTIONS))
+    return converts or function in (int, float) or bool(OPERATIONS.of(function).reduces)
 
 
 def _bound(bound: Binding) -> Any:

@@ -5,32 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-import numpy as np
-
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, LeafRef, Ranked, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.program import ArrayType
-from qgraph.operations.table import operation
+from qgraph.operations.table import OPERATIONS, operation
 from qgraph.source import as_written
-
-# Functions of arrays that give one number, by NumPy's function; as methods of an array they have the same names.
-REDUCTIONS: dict[object, str] = {
-    np.sum: "sum",
-    np.prod: "prod",
-    np.min: "min",
-    np.max: "max",
-    np.amin: "min",
-    np.amax: "max",
-    np.any: "any",
-    np.all: "all",
-    np.mean: "mean",
-    np.dot: "dot",
-    np.vdot: "vdot",
-    np.count_nonzero: "count_nonzero",
-}
-METHODS = frozenset({"sum", "prod", "min", "max", "any", "all", "mean", "dot"})
 
 
 def known(scope: Scope, node: ast.expr) -> Binding | None:
@@ -175,9 +156,9 @@ def reduction(scope: Scope, node: ast.AST) -> str:
         return ""
     bound = known(scope, node.func)
     if isinstance(bound, Value):
-        name = next((name for function, name in REDUCTIONS.items() if bound.value is function), "")
+        name = operation(bound.value).reduces
         return name if name and any(rank(scope, argument) for argument in node.args) else ""
-    if isinstance(node.func, ast.Attribute) and node.func.attr in METHODS and rank(scope, node.func.value):
+    if isinstance(node.func, ast.Attribute) and node.func.attr in OPERATIONS.methods and rank(scope, node.func.value):
         return node.func.attr
     return ""
 
