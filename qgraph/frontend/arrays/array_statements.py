@@ -323,9 +323,6 @@ class _Elements:
         if bound.value is np.where and len(arguments) == 3:
             pairs = zip(arguments, node.args, strict=True)
             return _at(ast.IfExp(*(self._as_float(value, given, node) for value, given in pairs)), node)
-        if bound.value is np.clip and len(arguments) == 3:
-            above = word(self.scope, np.maximum, arguments[0], arguments[1])
-            return _at(word(self.scope, np.minimum, above, arguments[2]), node)
         if bound.value in _ROUNDING and len(arguments) == 2 and rank(self.scope, node.args[1]):
             raise KernelSyntaxError(
                 f"the number of decimals, `{as_written(node.args[1])}`, is an array",
