@@ -189,9 +189,8 @@ class _Lane:
 
     @property
     def combine(self) -> list[str]:
-        lines = applied(self.operator, self.local, self.other)
         # A lane has a nan where one came out of what the user wrote, as of np.minimum, and then all have.
-        return [f"if {self.other} != {self.other}: {self.local} = {self.other}", *lines] if len(lines) > 1 else lines
+        return applied(self.operator, self.local, self.other, nan=True)
 
     @property
     def finish(self) -> list[str]:

@@ -107,7 +107,7 @@ def _combine_one(reduction: Reduction, dtypes: Dtypes) -> list[str]:
     first = reduction.variables[0]
     new, old = f"{first.local}_b", first.local
     if reduction.at is None:
-        return _apply(reduction, old, new, _cast(first, dtypes))
+        return _apply(reduction, old, new, first, dtypes)
     at_new, at_old = f"{reduction.at.local}_b", reduction.at.local
     later = f"{at_new} > {at_old}"
     if reduction.operator == "store":
@@ -120,16 +120,20 @@ def _combine_one(reduction: Reduction, dtypes: Dtypes) -> list[str]:
     return [f"if {test}:", *(f"    {local} = {local}_b" for local in locals_)]
 
 
-def _apply(reduction: Reduction, place: str, value: str, cast: str) -> list[str]:
+def _apply(reduction: Reduction, place: str, value: str, variable: Carried, dtypes: Dtypes) -> list[str]:
     """Lines that combine ``place`` with ``value``, for an operator without ``at``."""
-    return applied(reduction.operator, place, value, cast)
+    nan = np.dtype(_dtype(variable, dtypes)).kind == "f"
+    return applied(reduction.operator, place, value, _cast(variable, dtypes), nan=nan)
 
 
-def applied(operator: str, place: str, value: str, cast: str = "") -> list[str]:
-    """Lines that combine ``place`` with ``value``; ``cast`` converts to the type of the place."""
+def applied(operator: str, place: str, value: str, cast: str = "", *, nan: bool = False) -> list[str]:
+    """Lines that combine ``place`` with ``value``; ``cast`` converts to the type of the place.
+
+    ``nan``: a value that is one, as np.minimum makes of one (and the builtin `min` of none), is kept.
+    """
     symbol = BY_NAME[operator].better
     if symbol:
-        return [f"if {value} {symbol} {place}:", f"    {place} = {value}"]
+        return [f"if {value} {symbol} {place}{f' or {value} != {value}' if nan else ''}:", f"    {place} = {value}"]
     operator = {"and": "&", "or": "|"}.get(operator, operator)
     return [f"{place} = {cast}({place} {operator} {value})"]
 
@@ -141,7 +145,7 @@ def _finish(task: Task, dtypes: Dtypes) -> list[str]:
         places = [_target(variable, dtypes) for variable in reduction.variables]
         first = reduction.variables[0]
         if reduction.at is None:
-            applied = _apply(reduction, places[0], first.local, _cast(first, dtypes))
+            applied = _apply(reduction, places[0], first.local, first, dtypes)
             if first.element is not None:
                 # No iteration that ran may have had this statement, and then the element need not exist.
                 applied = [f"if {_changes(reduction, first, dtypes)}:", *indented(applied, 1)]
