@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
-from qgraph.frontend.arrays import array_statements, assignments
+from qgraph.frontend.arrays import array_reductions, array_statements, assignments
 from qgraph.frontend.bodies.loop_fusion import join_loops
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.checks.signedness import refuse_mixed_signs
@@ -112,7 +112,7 @@ def _built(
     scope = Scope(source, names, globals_, frame)
     _refuse_returned_arrays(scope, tree)
     unit.calling.append(source.function)
-    region = Region(unit, _HANDLERS, ArrayWords(array_statements.bind_view, array_statements.reduce_arrays))
+    region = Region(unit, _HANDLERS, ArrayWords(array_statements.bind_view, array_reductions.reduce_arrays))
     enter_function(region, scope, tree)
     result = None if frame.returns is None else _result(region, scope, frame.returns)
     body = tuple(_as_barrier(unit, statement) for statement in (*_start(unit, source.span), *region.finish()))

@@ -22,15 +22,14 @@ from qgraph.frontend.arrays.views import Seen, size_of, view_of
 from qgraph.frontend.inference.dtypes import element_type
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import ONE, ZERO, element, word
-from qgraph.frontend.inference.ranks import is_elementwise, known, new_array, rank, reduction
+from qgraph.frontend.inference.ranks import is_elementwise, known, new_array, rank
 from qgraph.frontend.names.bindings import Along, Binding, LeafRef, RangeRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED, Unit
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import bind_value, evaluated
 from qgraph.frontend.statements.region import Region, task_statements
 from qgraph.frontend.statements.task_builder import parallel_task
-from qgraph.frontend.syntax import unsupported_functions
-from qgraph.ir.program import WORD, ArrayType, Leaf, Task, Temporary, Verdict
+from qgraph.ir.program import ArrayType, Leaf, Task, Temporary, Verdict
 from qgraph.operations import intrinsics
 from qgraph.operations.table import operation
 from qgraph.source import as_written, copied, standing_for
@@ -38,7 +37,6 @@ from qgraph.source import as_written, copied, standing_for
 _Tree = TypeVar("_Tree", bound=ast.AST)
 # Functions of a number, and of how many decimals it keeps.
 _ROUNDING = (np.round, np.around)
-_EXTREMES = {"min": np.minimum, "max": np.maximum}
 
 
 def bind_view(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
@@ -77,12 +75,12 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
             scope.span(value),
             hint="assign its parts to elements, one by one",
         )
-    body = _Elements(region, scope)
+    body = Elements(region, scope)
     view = body.assigned(place)
     computed = body.visit(value)
     if isinstance(node, ast.AugAssign) and isinstance(computed, ast.BinOp) and element_type(scope, value) is None:
         # Of a kernel scalar, whose type is inferred later.
-        computed = _at(word(body.scope, intrinsics.in_place, computed, computed.left), node)
+        computed = at_place(word(body.scope, intrinsics.in_place, computed, computed.left), node)
     store = body.at(view, target)
     if not body.store_at_once(store, computed, node):
         copied = body.copied(view, target, node)
@@ -102,114 +100,10 @@ def _check_in_place(scope: Scope, node: ast.AugAssign, target: ast.expr, value: 
         )
 
 
-# --- reductions --------------------------------------------------------------------------------------------------------
-
-
-def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
-    """``np.sum(...)`` and its kin as the name of a kernel scalar, which a loop computes."""
-    kind = reduction(scope, node)
-    operands = _operands(scope, node, kind)
-    name = f"{ADDED}{kind}{len(region.unit.slots)}_{node.lineno}"
-    value = _operand(scope, operands, kind, node)
-    body = _Elements(region, scope)
-    body.frame_all(value, exact=kind in ("dot", "vdot"))
-    dtype = element_type(scope, value)
-    start, step = _step(body, body.visit(value), kind, dtype, node, name)
-    region.run(scope).assign(scope, name, _at(start, node))
-    bounds, task = parallel_task(region.unit, *body.loop([_at(step, node)], node), declared=False)
-    region.add(*task_statements(bounds, task))
-    result: ast.expr = standing_for(ast.Name(name, ast.Load()), node)
-    if kind == "mean":
-        result = ast.BinOp(result, ast.Div(), body.size(node))
-    if kind in ("dot", "vdot") and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
-        result = word(scope, dtype.type, _wrapped(result, dtype))
-    return _at(result, node)
-
-
-def _wrapped(total: ast.expr, dtype: np.dtype[np.generic]) -> ast.expr:
-    """The sum of narrow products as one of them, as NumPy adds them up."""
-    mask = (1 << 8 * dtype.itemsize) - 1
-    least = 0 if dtype.kind == "u" else (mask + 1) // 2
-    shifted = ast.BinOp(total, ast.Add(), ast.Constant(least)) if least else total
-    found = ast.BinOp(shifted, ast.BitAnd(), ast.Constant(mask))
-    return ast.BinOp(found, ast.Sub(), ast.Constant(least)) if least else found
-
-
-def _operands(scope: Scope, node: ast.expr, kind: str) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp):
-        return [node.left, node.right]
-    assert isinstance(node, ast.Call)
-    is_method = rank(scope, node.func.value) > 0 if isinstance(node.func, ast.Attribute) else False
-    base = [node.func.value] if is_method and isinstance(node.func, ast.Attribute) else []
-    operands = [*base, *node.args]
-    wanted = 2 if kind in ("dot", "vdot") else 1
-    if len(operands) != wanted or node.keywords:
-        raise KernelSyntaxError(
-            f"`{as_written(node)}` has arguments that are not supported at kernel level",
-            scope.span(node),
-            hint=f"`{as_written(node.func)}` takes {'two vectors' if wanted == 2 else 'one array'} here, and gives one number; "
-            "for one of each row write a loop: for i in range(m): t[i] = np.sum(u[i])",
-        )
-    if wanted == 2 and [rank(scope, operand) for operand in operands] != [1, 1]:
-        raise KernelSyntaxError(
-            f"`{as_written(node)}` is no product of two vectors",
-            scope.span(node),
-            hint=unsupported_functions.instead(node, np.dot),
-        )
-    return operands
-
-
-def _operand(scope: Scope, operands: list[ast.expr], kind: str, node: ast.expr) -> ast.expr:
-    """The array expression that is summed, or whose extreme is sought."""
-    first = operands[0]
-    if kind in ("dot", "vdot"):
-        dtype = element_type(scope, first)
-        if kind == "vdot" and (dtype is None or dtype.kind == "c"):
-            first = word(scope, np.conjugate, first)
-        first = ast.BinOp(first, ast.Mult(), operands[1])
-    elif kind in ("any", "all", "count_nonzero") and element_type(scope, first) != np.bool_:
-        first = ast.Compare(first, [ast.NotEq()], [ast.Constant(0)])
-    return _at(first, node)
-
-
-def _step(
-    body: _Elements, value: ast.expr, kind: str, dtype: np.dtype[np.generic] | None, node: ast.expr, name: str
-) -> tuple[ast.expr, ast.stmt]:
-    """The value that a reduction starts with, and the statement of each iteration."""
-    total, result = ast.Name(name, ast.Store()), ast.Name(name, ast.Load())
-    if kind in ("dot", "vdot") and dtype == np.bool_:
-        # NumPy's product of booleans is one: whether there is a pair of True.
-        kind = "any"
-    if kind in ("any", "all"):
-        op: ast.boolop = ast.Or() if kind == "any" else ast.And()
-        return ast.Constant(kind == "all"), ast.Assign([total], ast.BoolOp(op, [result, value]))
-    if kind in _EXTREMES:
-        extreme = word(body.scope, _EXTREMES[kind], result, value)
-        return body.first(value, dtype, node), ast.Assign([total], extreme)
-    wide = _summed(kind, dtype)
-    identity: ast.expr = ast.Constant(1 if kind == "prod" else 0)
-    if wide is not None:
-        # Of the type that NumPy gives the sum, whatever the elements are.
-        identity = word(body.scope, wide, identity)
-        value = word(body.scope, wide, value)
-    return identity, ast.AugAssign(total, ast.Mult() if kind == "prod" else ast.Add(), value)
-
-
-def _summed(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] | None:
-    """The type of a sum of ``dtype``, None where it is that of the elements, or not known."""
-    if dtype is None:
-        return None
-    if kind in ("dot", "vdot"):
-        return None
-    if kind == "mean" and dtype.kind in "biu":
-        return np.float64
-    return {"b": np.int64, "i": np.int64, "u": np.uint64}.get(dtype.kind)
-
-
 # --- elements ----------------------------------------------------------------------------------------------------------
 
 
-class _Elements:
+class Elements:
     """Turns an array expression into one of elements, and collects what the host must check before a launch."""
 
     def __init__(self, region: Region, scope: Scope) -> None:
@@ -255,9 +149,9 @@ class _Elements:
         assert isinstance(call, ast.Call)
         names: list[ast.expr] = [ast.Name(name.id, ast.Store()) for name in self._variables if isinstance(name, ast.Name)]
         target = names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())
-        inner = self.scope.inner({f"{ADDED}elements": RangeRef(_at(call, node), self.scope)})
+        inner = self.scope.inner({f"{ADDED}elements": RangeRef(at_place(call, node), self.scope)})
         loop = ast.For(target, ast.Name(f"{ADDED}elements", ast.Load()), statements, [])
-        return inner, _at(loop, node)
+        return inner, at_place(loop, node)
 
     def size(self, node: ast.expr) -> ast.expr:
         """The number of elements."""
@@ -293,17 +187,17 @@ class _Elements:
                 # The operands have places: nobody need look for more in the tree, which may be a thousand deep.
                 return ast.copy_location(ast.BinOp(self.visit(left), node.op, self.visit(right)), node)
             case ast.UnaryOp(op=ast.Invert(), operand=operand) if element_type(self.scope, operand) == np.bool_:
-                return _at(ast.UnaryOp(ast.Not(), self.visit(operand)), node)
+                return at_place(ast.UnaryOp(ast.Not(), self.visit(operand)), node)
             case ast.UnaryOp(operand=operand) if not isinstance(node.op, ast.Not):
-                return _at(ast.UnaryOp(node.op, self.visit(operand)), node)
+                return at_place(ast.UnaryOp(node.op, self.visit(operand)), node)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return _at(ast.Compare(self.visit(left), [op], [self.visit(right)]), node)
+                return at_place(ast.Compare(self.visit(left), [op], [self.visit(right)]), node)
             case ast.Call() if is_elementwise(self.scope, node.func):
                 return self._call(node)
             case ast.Call() | ast.BinOp():
                 raise new_array(self.scope, node)
             case ast.Name() | ast.Attribute() | ast.Subscript():
-                return _at(self.at(self._view(node), node), node)
+                return at_place(self.at(self._view(node), node), node)
         raise KernelSyntaxError(
             f"`{as_written(node)}` is no elementwise expression",
             self.scope.span(node),
@@ -322,7 +216,7 @@ class _Elements:
         arguments = [self.visit(argument) for argument in node.args]
         if bound.value is np.where and len(arguments) == 3:
             pairs = zip(arguments, node.args, strict=True)
-            return _at(ast.IfExp(*(self._as_float(value, given, node) for value, given in pairs)), node)
+            return at_place(ast.IfExp(*(self._as_float(value, given, node) for value, given in pairs)), node)
         if bound.value in _ROUNDING and len(arguments) == 2 and rank(self.scope, node.args[1]):
             raise KernelSyntaxError(
                 f"the number of decimals, `{as_written(node.args[1])}`, is an array",
@@ -333,7 +227,7 @@ class _Elements:
             raise KernelSyntaxError(
                 f"`{as_written(node)}` has {len(arguments)} arguments", self.scope.span(node), hint="see NumPy's manual"
             )
-        return _at(ast.Call(copied(node.func), arguments, []), node)
+        return at_place(ast.Call(copied(node.func), arguments, []), node)
 
     def _as_float(self, value: ast.expr, given: ast.expr, node: ast.Call) -> ast.expr:
         """``value``, one of two that `np.where` takes: where the other is a float, NumPy makes one of an integer."""
@@ -349,7 +243,7 @@ class _Elements:
             return copied(node)
         name = f"{SHARED}held{len(self._unit.slots)}"
         self.scope.bind(name, bind_value(self._region, self.scope, node))
-        return _at(standing_for(ast.Name(name, ast.Load()), node), node)
+        return at_place(standing_for(ast.Name(name, ast.Load()), node), node)
 
     def _reads_target(self, node: ast.expr) -> bool:
         if host_expression(self._unit, self.scope, node) is not None:
@@ -467,7 +361,7 @@ def _array_operands(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int]) ->
     return found
 
 
-def _at(tree: _Tree, node: ast.AST) -> _Tree:
+def at_place(tree: _Tree, node: ast.AST) -> _Tree:
     """``tree`` at the place of ``node``, where it has no place of its own."""
     for child in ast.walk(tree):
         if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):

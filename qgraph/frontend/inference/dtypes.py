@@ -79,7 +79,7 @@ def _called(scope: Scope, node: ast.Call) -> Any:
 def _converts_or_reduces(function: object) -> bool:
     """Whether a function makes a number of a number, or of an array, whose type NumPy tells by a sample."""
     converts = isinstance(function, type) and issubclass(function, np.generic)
-    return converts or function in (int, float) or bool(OPERATIONS.of(function).reduces)
+    return converts or function is int or function is float or bool(OPERATIONS.of(function).reduces)
 
 
 def _bound(bound: Binding) -> Any:

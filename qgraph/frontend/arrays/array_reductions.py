@@ -1,0 +1,123 @@
+"""Reductions of arrays to one number, as ``np.sum(x)``: a kernel scalar, and the loop that computes it."""
+
+from __future__ import annotations
+
+import ast
+
+import numpy as np
+
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.arrays.array_statements import Elements, at_place
+from qgraph.frontend.inference.dtypes import element_type
+from qgraph.frontend.inference.indexing import word
+from qgraph.frontend.inference.ranks import rank, reduction
+from qgraph.frontend.names.program_builder import ADDED
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.region import Region, task_statements
+from qgraph.frontend.statements.task_builder import parallel_task
+from qgraph.frontend.syntax import unsupported_functions
+from qgraph.ir.program import WORD
+from qgraph.source import as_written, copied, standing_for
+
+_EXTREMES = {"min": np.minimum, "max": np.maximum}
+
+
+def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    """``np.sum(...)`` and its kin as the name of a kernel scalar, which a loop computes."""
+    kind = reduction(scope, node)
+    operands = _operands(scope, node, kind)
+    name = f"{ADDED}{kind}{len(region.unit.slots)}_{node.lineno}"
+    value = _operand(scope, operands, kind, node)
+    body = Elements(region, scope)
+    body.frame_all(value, exact=kind in ("dot", "vdot"))
+    dtype = element_type(scope, value)
+    start, step = _step(body, body.visit(value), kind, dtype, node, name)
+    region.run(scope).assign(scope, name, at_place(start, node))
+    bounds, task = parallel_task(region.unit, *body.loop([at_place(step, node)], node), declared=False)
+    region.add(*task_statements(bounds, task))
+    result: ast.expr = standing_for(ast.Name(name, ast.Load()), node)
+    if kind == "mean":
+        result = ast.BinOp(result, ast.Div(), body.size(node))
+    if kind in ("dot", "vdot") and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
+        result = word(scope, dtype.type, _wrapped(result, dtype))
+    return at_place(result, node)
+
+
+def _wrapped(total: ast.expr, dtype: np.dtype[np.generic]) -> ast.expr:
+    """The sum of narrow products as one of them, as NumPy adds them up."""
+    mask = (1 << 8 * dtype.itemsize) - 1
+    least = 0 if dtype.kind == "u" else (mask + 1) // 2
+    shifted = ast.BinOp(total, ast.Add(), ast.Constant(least)) if least else total
+    found = ast.BinOp(shifted, ast.BitAnd(), ast.Constant(mask))
+    return ast.BinOp(found, ast.Sub(), ast.Constant(least)) if least else found
+
+
+def _operands(scope: Scope, node: ast.expr, kind: str) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    assert isinstance(node, ast.Call)
+    is_method = rank(scope, node.func.value) > 0 if isinstance(node.func, ast.Attribute) else False
+    base = [node.func.value] if is_method and isinstance(node.func, ast.Attribute) else []
+    operands = [*base, *node.args]
+    wanted = 2 if kind in ("dot", "vdot") else 1
+    if len(operands) != wanted or node.keywords:
+        raise KernelSyntaxError(
+            f"`{as_written(node)}` has arguments that are not supported at kernel level",
+            scope.span(node),
+            hint=f"`{as_written(node.func)}` takes {'two vectors' if wanted == 2 else 'one array'} here, and gives one number; "
+            "for one of each row write a loop: for i in range(m): t[i] = np.sum(u[i])",
+        )
+    if wanted == 2 and [rank(scope, operand) for operand in operands] != [1, 1]:
+        raise KernelSyntaxError(
+            f"`{as_written(node)}` is no product of two vectors",
+            scope.span(node),
+            hint=unsupported_functions.instead(node, np.dot),
+        )
+    return operands
+
+
+def _operand(scope: Scope, operands: list[ast.expr], kind: str, node: ast.expr) -> ast.expr:
+    """The array expression that is summed, or whose extreme is sought."""
+    first = operands[0]
+    if kind in ("dot", "vdot"):
+        dtype = element_type(scope, first)
+        if kind == "vdot" and (dtype is None or dtype.kind == "c"):
+            first = word(scope, np.conjugate, first)
+        first = ast.BinOp(first, ast.Mult(), operands[1])
+    elif kind in ("any", "all", "count_nonzero") and element_type(scope, first) != np.bool_:
+        first = ast.Compare(first, [ast.NotEq()], [ast.Constant(0)])
+    return at_place(first, node)
+
+
+def _step(
+    body: Elements, value: ast.expr, kind: str, dtype: np.dtype[np.generic] | None, node: ast.expr, name: str
+) -> tuple[ast.expr, ast.stmt]:
+    """The value that a reduction starts with, and the statement of each iteration."""
+    total, result = ast.Name(name, ast.Store()), ast.Name(name, ast.Load())
+    if kind in ("dot", "vdot") and dtype == np.bool_:
+        # NumPy's product of booleans is one: whether there is a pair of True.
+        kind = "any"
+    if kind in ("any", "all"):
+        op: ast.boolop = ast.Or() if kind == "any" else ast.And()
+        return ast.Constant(kind == "all"), ast.Assign([total], ast.BoolOp(op, [result, value]))
+    if kind in _EXTREMES:
+        extreme = word(body.scope, _EXTREMES[kind], result, value)
+        return body.first(value, dtype, node), ast.Assign([total], extreme)
+    wide = _summed(kind, dtype)
+    identity: ast.expr = ast.Constant(1 if kind == "prod" else 0)
+    if wide is not None:
+        # Of the type that NumPy gives the sum, whatever the elements are.
+        identity = word(body.scope, wide, identity)
+        value = word(body.scope, wide, value)
+    return identity, ast.AugAssign(total, ast.Mult() if kind == "prod" else ast.Add(), value)
+
+
+def _summed(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] | None:
+    """The type of a sum of ``dtype``, None where it is that of the elements, or not known."""
+    if dtype is None:
+        return None
+    if kind in ("dot", "vdot"):
+        return None
+    if kind == "mean" and dtype.kind in "biu":
+        return np.float64
+    return {"b": np.int64, "i": np.int64, "u": np.uint64}.get(dtype.kind)
