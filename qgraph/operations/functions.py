@@ -302,6 +302,8 @@ def _reductions() -> Iterator[Operation]:
     yield _reduction(np.dot)
     yield _reduction(np.vdot)
     yield _reduction(np.count_nonzero)
+    yield _reduction(np.argmin)
+    yield _reduction(np.argmax)
 
 
 FUNCTIONS = (*_builtins(), *_floats(), *_rounded(), *_choices(), *_tests(), *_parts(), *_reductions())

@@ -272,6 +272,48 @@ def test_a_nan_wins_or_loses_and_nothing_else(rig, dtype):
         assert np.isnan(most[0]) or most[0] == np.nanmax(x)
 
 
+def numpys_extremes(x, least, most, found):
+    for i in range(x.shape[0]):
+        least[0] = np.minimum(least[0], x[i])
+        most[0] = np.maximum(most[0], x[i])
+    found[0] = np.max(x)
+    found[1] = np.min(x[1:])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("at", [(), (0,), (3,), (-1,), (1, 5)])
+def test_numpys_extremes_keep_a_nan(rig, dtype, at):
+    for n in (7, rig.size(1000), rig.size(20_011)):
+        x = np.random.default_rng(n).random(n).astype(dtype)
+        x[list(at)] = np.nan
+        rig.check(numpys_extremes, lambda x=x: (x, one(dtype, 9), one(dtype, -9), np.zeros(2, dtype)))
+
+
+def places(x, u, found, marks):
+    k = np.argmax(x)
+    marks[k] = 1
+    found[0] = k
+    found[1] = np.argmin(x[1:])
+    found[2] = u.argmax()
+    found[3] = np.argmin(u)
+    for i in range(x.shape[0]):
+        if i == k:
+            marks[i] += 2
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32", "float64"])
+@pytest.mark.parametrize("nans", [(), (0, 4), (3, -1)])
+def test_the_first_place_of_an_extreme(rig, dtype, nans):
+    rng = np.random.default_rng(7)
+    for n in (6, rig.size(1000), rig.size(20_011)):
+        # With ties.
+        x = rng.integers(0, 2 if dtype == "bool" else 9, n).astype(dtype)
+        if np.dtype(dtype).kind == "f":
+            x[list(nans)] = np.nan
+        u = rng.integers(-3, 4, (5, 1 + n // 9)).astype(np.int32)
+        rig.check(places, lambda x=x, u=u: (x, u, np.zeros(4, np.int64), np.zeros(x.shape[0], np.int32)))
+
+
 # --- shapes of loops ----------------------------------------------------------------------------------------------------
 
 

@@ -20,12 +20,15 @@ from qgraph.ir.program import WORD
 from qgraph.source import as_written, copied, standing_for
 
 _EXTREMES = {"min": np.minimum, "max": np.maximum}
+_PLACES = {"argmin": np.min, "argmax": np.max}
 
 
 def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     """``np.sum(...)`` and its kin as the name of a kernel scalar, which a loop computes."""
     kind = reduction(scope, node)
     operands = _operands(scope, node, kind)
+    if kind in _PLACES:
+        return _place_of_extreme(region, scope, operands[0], node, kind)
     name = f"{ADDED}{kind}{len(region.unit.slots)}_{node.lineno}"
     value = _operand(scope, operands, kind, node)
     body = Elements(region, scope)
@@ -41,6 +44,25 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     if kind in ("dot", "vdot") and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
         result = word(scope, dtype.type, _wrapped(result, dtype))
     return at_place(result, node)
+
+
+def _place_of_extreme(region: Region, scope: Scope, operand: ast.expr, node: ast.expr, kind: str) -> ast.expr:
+    """The first place of the extreme, in C order: the least number of an element that is equal to it, or nan as it is."""
+    extreme = reduce_arrays(region, scope, at_place(word(scope, _PLACES[kind], operand), node))
+    name = f"{ADDED}{kind}{len(region.unit.slots)}_{node.lineno}"
+    body = Elements(region, scope)
+    body.frame_all(operand, exact=False)
+    value, dtype = body.visit(operand), element_type(scope, operand)
+    found: ast.expr = ast.Compare(value, [ast.Eq()], [extreme])
+    if dtype is None or dtype.kind in "fc":
+        both = [ast.Compare(copied(each), [ast.NotEq()], [copied(each)]) for each in (extreme, value)]
+        found = ast.BoolOp(ast.Or(), [found, ast.BoolOp(ast.And(), [*both])])
+    least = word(scope, min, ast.Name(name, ast.Load()), ast.IfExp(found, body.number(node), body.size(node)))
+    region.run(scope).assign(scope, name, at_place(body.size(node), node))
+    step = ast.Assign([ast.Name(name, ast.Store())], least)
+    bounds, task = parallel_task(region.unit, *body.loop([at_place(step, node)], node), declared=False)
+    region.add(*task_statements(bounds, task))
+    return at_place(standing_for(ast.Name(name, ast.Load()), node), node)
 
 
 def _wrapped(total: ast.expr, dtype: np.dtype[np.generic]) -> ast.expr:

@@ -158,6 +158,14 @@ class Elements:
         first, *others = [length.code for length in self._lengths.settled(node)]
         return copied(functools.reduce(lambda size, length: ast.BinOp(size, ast.Mult(), length), others, first))
 
+    def number(self, node: ast.expr) -> ast.expr:
+        """The number of an element, in C order."""
+        lengths = [length.code for length in self._lengths.settled(node)]
+        total = copied(self._variables[0])
+        for variable, length in zip(self._variables[1:], lengths[1:], strict=True):
+            total = ast.BinOp(ast.BinOp(total, ast.Mult(), copied(length)), ast.Add(), copied(variable))
+        return total
+
     def first(self, value: ast.expr, dtype: np.dtype[np.generic] | None, node: ast.expr) -> ast.expr:
         """The first element, where an extreme starts."""
         names = {name.id for name in self._variables if isinstance(name, ast.Name)}
