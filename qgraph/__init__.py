@@ -36,6 +36,7 @@ from qgraph.language import (
     static,
     wait,
 )
+from qgraph.operations.functions import popcount
 from qgraph.options import prepare_simulator
 
 # Before anything can import Numba.
@@ -76,6 +77,7 @@ __all__ = [
     "kernel",
     "ndrange",
     "parallel",
+    "popcount",
     "record",
     "reset",
     "serial",

@@ -6,6 +6,7 @@ import builtins
 import cmath
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -176,9 +177,22 @@ def _rounded() -> Iterator[Operation]:
     yield Operation(
         functions=(np.round, np.around), typing=lambda rules, code: rules.round_as_numpy, elementwise=(1, 2), owner="numpy"
     )
+    yield Operation(functions=(popcount,), typing=lambda rules, code: rules.bit_count, owner="python")
     yield _of_math(math.gcd, lambda rules, code: rules.spelled(_gcd_of_python))
     yield Operation(ufuncs=(np.gcd,), typing=lambda rules, code: rules.spelled(_gcd))
     yield Operation(functions=(_wide,), typing=lambda rules, code: rules.widened)
+
+
+def popcount(value: Any) -> int:
+    """The number of ones in the binary representation of the absolute value of ``value``, as ``int.bit_count`` gives it.
+
+    Args:
+        value: an integer or a bool, Python's or NumPy's.
+
+    Raises:
+        TypeError: it is neither; in a kernel a ``KernelTypeError``.
+    """
+    return (int(value) if isinstance(value, np.bool_) else operator.index(value)).bit_count()
 
 
 def _to_whole(function: Any, ufunc: np.ufunc) -> Iterator[Operation]:

@@ -657,3 +657,36 @@ def test_remainders_are_indices_and_only_negative_ones_count_from_the_end(check,
         return np.arange(1.0, 8.0), np.full(8, float(POISON)), k, -6
 
     check(remainders_as_indices, make_args)
+
+
+# --- bits ---------------------------------------------------------------------------------------------------------------
+
+
+def ones_in(x, narrow, wide, n):
+    s = qgraph.popcount(n)
+    for i in range(x.shape[0]):
+        narrow[i] = qgraph.popcount(x[i])
+        # A Python integer, whatever the operand is: this does not wrap.
+        wide[i] = qgraph.popcount(x[i]) + 200 + s
+        if qgraph.popcount(i) % 2:
+            wide[i] += qgraph.popcount(i & 255 == 255)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
+def test_popcount(rig, dtype):
+    rng = np.random.default_rng(3)
+    if dtype == "bool":
+        x = rng.integers(0, 2, 64).astype(bool)
+    else:
+        limits = np.iinfo(dtype)
+        x = rng.integers(limits.min, limits.max, 64, dtype=dtype, endpoint=True)
+        x[:3] = limits.min, limits.max, 0
+    for n in (0, -7, 2**62 + 1):
+        rig.check(ones_in, lambda n=n: (x, np.zeros(64, np.int8), np.zeros(64, np.int64), n))
+
+
+@pytest.mark.parametrize(("bits", "dtype"), [("b32", "int8"), ("b32", "uint32"), ("b64", "uint64")])
+@pytest.mark.needs("compiler")
+def test_popcount_is_one_instruction(bits, dtype):
+    ptx = qgraph.kernel(backend="cpu")(ones_in).ptx(np.ones(4, dtype), np.zeros(4, np.int8), np.zeros(4, np.int64), 1)
+    assert f"popc.{bits}" in str(ptx)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from llvmlite import ir
+
 from qgraph.lowering.intrinsics import number_llvm as code
 from qgraph.lowering.intrinsics.ambiguous_integers import one_of
 from qgraph.lowering.intrinsics.long_ranges import LONG_RANGE, long_range
@@ -490,6 +492,23 @@ def widened(_typing: NumberTyping, args: _Types) -> Choice | None:
         raise NumberError(f"math.gcd() takes integers, not {plain(args[0])}")
     kind = types.uint64 if plain(args[0]) == types.uint64 else types.int64
     return Choice((kind,), kind, code.identity)
+
+
+def bit_count(_typing: NumberTyping, args: _Types) -> Choice | None:
+    """``qgraph.popcount``: of an integer's absolute value, as a Python integer."""
+    if len(args) != 1 or not is_integral(args[0]):
+        raise NumberError(f"popcount() takes one integer, not {', '.join(str(plain(arg)) for arg in args)}")
+    return Choice((plain(args[0]),), types.int64, _emit_bit_count)
+
+
+def _emit_bit_count(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    kind, (value,) = sig.args[0], args
+    # The bits of the lowest integer, which has no absolute value with a sign, are those of the one without.
+    size = value if isinstance(kind, types.Boolean) else code.absolute_integer(builder, kind, value)
+    wide = context.get_value_type(sig.return_type)
+    # NVVM counts in no less than 32 bits.
+    size = builder.zext(size, ir.IntType(32)) if size.type.width < 32 else size
+    return builder.zext(builder.ctpop(size), wide)
 
 
 def of_indices(emit: Emitter) -> Rule:
