@@ -690,3 +690,20 @@ def test_popcount(rig, dtype):
 def test_popcount_is_one_instruction(bits, dtype):
     ptx = qgraph.kernel(backend="cpu")(ones_in).ptx(np.ones(4, dtype), np.zeros(4, np.int8), np.zeros(4, np.int64), 1)
     assert f"popc.{bits}" in str(ptx)
+
+
+# --- np.clip ------------------------------------------------------------------------------------------------------------
+
+
+def clipped(x, low, y, z):
+    for i in range(x.shape[0]):
+        y[i] = np.clip(x[i], low[i], 5)
+    z[:] = np.clip(x, low, 5) + np.clip(2 * x, 1, 4)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint32", "float32", "float64"])
+def test_clip(rig, dtype):
+    x, low = np.arange(12).astype(dtype), np.array([0, 3, 9] * 4, dtype)
+    if np.dtype(dtype).kind == "f":
+        x[4], low[7] = np.nan, np.nan
+    rig.check(clipped, lambda: (x, low, np.zeros(12, dtype), np.zeros(12, dtype)))
