@@ -28,14 +28,13 @@ from qgraph.language import (
     atomic_sub,
     atomic_xor,
     graph_do_while,
-    host_callback,
     ndrange,
     parallel,
-    record,
     serial,
     static,
-    wait,
 )
+from qgraph.nodes.event import record, wait
+from qgraph.nodes.host_callback import host_callback
 from qgraph.options import prepare_simulator
 
 # Before anything can import Numba.

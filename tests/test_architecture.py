@@ -3,6 +3,7 @@
 source, errors, stack, ...       what everything may use
 polyhedral/                      sets of integers: what a dependence test asks of isl
 ir/                              the records that one stage hands to the next
+nodes/                           the kinds of nodes that are neither kernels nor conditional
 frontend/  lowering/  runtime/   the stages, which never meet; the folders inside each have an order, below
 kernel and what it runs on       every other module of the package itself
 __init__, __main__
@@ -24,6 +25,8 @@ import qgraph
 PACKAGE = Path(qgraph.__file__).parent
 BASE = {"errors", "source", "stack", "forks", "pickling", "language", "options", "captured_state"}
 PUBLIC = {"__init__", "__main__"}
+# Below the stages, from the bottom.
+BETWEEN = ("polyhedral", "ir", "nodes")
 # The folders of each stage, from the bottom; what lies beside them is above them all.
 STAGES = {
     "frontend": "syntax facts names inference checks dependence desugar bodies statements arrays".split(),
@@ -38,12 +41,12 @@ def layer(module: str) -> tuple[int, int]:
     top, *inside = module.split(".")
     if top in BASE:
         return 0, 0
-    if top in ("polyhedral", "ir"):
-        return ("polyhedral", "ir").index(top) + 1, 0
+    if top in BETWEEN:
+        return BETWEEN.index(top) + 1, 0
     if top in STAGES:
         order = STAGES[top]
-        return 3, order.index(inside[0]) if len(inside) > 1 or (inside and inside[0] in order) else len(order)
-    return (5, 0) if top in PUBLIC else (4, 0)
+        return 4, order.index(inside[0]) if len(inside) > 1 or (inside and inside[0] in order) else len(order)
+    return (6, 0) if top in PUBLIC else (5, 0)
 
 
 def stage_of(module: str) -> str:
@@ -105,7 +108,7 @@ def test_imports_only_go_down(module):
 
 def test_every_folder_has_its_place():
     folders = {path.parent.relative_to(PACKAGE).parts for path in PACKAGE.rglob("*.py")}
-    placed = {(), ("ir",), ("polyhedral",), *((stage,) for stage in STAGES)}
+    placed = {(), *((folder,) for folder in (*BETWEEN, *STAGES))}
     assert folders == placed | {(stage, folder) for stage, order in STAGES.items() for folder in order}
 
 
@@ -141,7 +144,7 @@ def test_the_driver_is_reached_from_the_runtime(module):
 
 def test_numba_stays_out_of_frontend_and_records():
     for module in modules():
-        if layer(module)[0] < 3 or stage_of(module) == "frontend":
+        if layer(module)[0] < 4 or stage_of(module) == "frontend":
             users = [name for name in imports_of(module) if name.split(".")[0] in ("numba", "llvmlite")]
             assert not users, f"{module} imports {users}"
 

@@ -27,10 +27,9 @@ from qgraph.ir.program import (
     HOST,
     ArrayType,
     Effects,
-    EventMark,
     GlobalArray,
-    HostCall,
     Leaf,
+    NodeStatement,
     Program,
     Result,
     Statement,
@@ -165,8 +164,8 @@ def _is_array(scope: Scope, node: ast.expr) -> bool:
 
 
 def _as_barrier(unit: Unit, statement: Statement) -> Statement:
-    """A host call or event mark comes after everything before it and before everything after it: it touches all there is."""
-    if not isinstance(statement, (HostCall, EventMark)):
+    """What comes after everything before it and before everything after it touches all there is."""
+    if not isinstance(statement, NodeStatement) or not statement.is_barrier:
         return statement
     everything = frozenset({HOST, *unit.leaves, *(slot.name for slot in unit.slots)})
     return replace(statement, effects=Effects(everything, everything))

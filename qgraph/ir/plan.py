@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from qgraph.ir.program import Branch, EventMark, HostCall, Loop, Program, Task
+from qgraph.ir.program import Branch, Loop, NodeRecord, Program, Task
 from qgraph.language import LINE_WORDS, SPREAD
 from qgraph.source import Span
 from qgraph.stack import roomy
@@ -31,11 +31,6 @@ class Box:
     source_starts: tuple[int, ...] = ()
     value: int = 0
     size: int = 1
-
-
-Kind = Literal[
-    "kernel", "while", "if", "switch", "callback", "memset", "memcpy", "record", "wait", "alloc", "free", "join"
-]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +182,7 @@ class Unrolling:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``.
+    """One node of the graph: a ``kernel`` that runs ``task``, or a ``while``, ``if`` or ``switch`` with the regions ``bodies``.
 
     ``beside`` are loops that run in the same kernel, each in threads of its own, those of ``task`` being the first.
     One thread of the kernel runs the tasks ``then``, in order, when all of ``task`` is done. The same thread of a loop with
@@ -196,12 +191,12 @@ class Node:
     between many that must finish and many that then start.
     The body of a loop with ``copies`` is unrolled while the loop runs long, ``carried`` being the edges from one copy to the
     next, or as ``counted`` says; ``note`` says so, or why not.
-    A loop that only fills or copies (``box``) is a ``memset`` or ``memcpy`` node where nodes live in a graph. A host call
-    (``host``) is a ``memcpy`` node that brings its numbers to the host, if it has any, and a ``callback`` node.
+    A loop that only fills or copies (``box``) is a ``memset`` or ``memcpy`` node where nodes live in a graph. Any other node
+    works on ``what``: ``qgraph/nodes`` has a class for each kind.
     """
 
     index: int
-    kind: Kind
+    kind: str
     label: str
     span: Span
     region: int
@@ -211,7 +206,7 @@ class Node:
     then: tuple[Task, ...] = ()
     control: Loop | Branch | None = None
     bodies: tuple[int, ...] = ()
-    host: HostCall | EventMark | None = None
+    what: NodeRecord | None = None
     box: Box | None = None
     temporary: str = ""
     copies: int = 1

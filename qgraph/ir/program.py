@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 from _ctypes import CFuncPtr
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
@@ -481,46 +481,36 @@ class Branch:
         return value if 0 <= value < len(self.regions) else None
 
 
-@dataclass(frozen=True, slots=True)
-class HostCall:
-    """Call ``function`` on the host, after everything before it and before everything after it; never in a loop or branch.
+# What stands for all memory in the effects of a statement that comes after everything before it and before everything after it.
+HOST = "_host"
+EVERYTHING = Effects(frozenset({HOST}), frozenset({HOST}))
 
-    It gets ``arguments``: the numbers that lie in slots, and constants. A C function (made by ctypes) gets one pointer: its
-    one constant, or none. ``effects`` are all leaves and slots there are: the function may look at any memory.
+
+class NodeRecord:
+    """What a node of the graph works on that is no kernel and decides nothing: each kind has a class in ``qgraph/nodes``."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatement(NodeRecord):
+    """A statement that becomes nodes of its kind, never in a loop or branch. ``label`` is what it is called in print.
+
+    The frontend replaces the effects ``EVERYTHING`` by all leaves and slots there are. What is not
+    compared has no part in what is compiled.
     """
 
-    name: str
     span: Span
-    function: Callable[..., object] = field(compare=False)
-    arguments: tuple[Slot | ConstantType, ...]
     label: str
-    effects: Effects = Effects()
+    effects: Effects
 
     @property
-    def slots(self) -> tuple[Slot, ...]:
-        """The slots among the arguments."""
-        return tuple(argument for argument in self.arguments if isinstance(argument, Slot))
+    def is_barrier(self) -> bool:
+        """Whether it has an order with everything."""
+        return HOST in self.effects.writes
 
 
-@dataclass(frozen=True, slots=True)
-class EventMark:
-    """Record ``event`` after everything before it, or let everything after it wait for ``event``; never in a loop or branch.
-
-    ``event`` is a leaf that holds the handle, or a constant: an event object, a handle, or None, which only backends without
-    events accept.
-    """
-
-    kind: Literal["record", "wait"]
-    span: Span
-    event: Leaf | ConstantType
-    label: str
-    effects: Effects = Effects()
-
-
-Statement = TaskStatement | Loop | Branch | HostCall | EventMark
-
-# What host calls and event marks touch besides all memory: so two of them have an order in a kernel without any.
-HOST = "_host"
+Statement = TaskStatement | Loop | Branch | NodeStatement
 
 
 @dataclass(frozen=True, slots=True)
@@ -700,7 +690,7 @@ def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
                 if statement.enter is not None:
                     yield statement.enter
                 waiting += (statement.condition, *reversed(statement.body))
-            case HostCall() | EventMark():
+            case NodeStatement():
                 pass
 
 
@@ -710,7 +700,7 @@ TURN = "the turn"
 
 def effects_of(statement: Statement) -> Effects:
     """Everything that a statement touches, loop bodies included."""
-    if isinstance(statement, (HostCall, EventMark)):
+    if isinstance(statement, NodeStatement):
         return statement.effects
     result = Effects()
     for task in tasks_of((statement,)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -9,9 +10,8 @@ from qgraph.ir.plan import Apart, GraphPlan, Node, Region, task_label
 from qgraph.ir.program import (
     Branch,
     Effects,
-    EventMark,
-    HostCall,
     Loop,
+    NodeStatement,
     Program,
     Statement,
     Task,
@@ -28,6 +28,7 @@ from qgraph.lowering.graph.horizontal_fusion import put_side_by_side
 from qgraph.lowering.graph.join_nodes import add_joins
 from qgraph.lowering.graph.memset_memcpy import mark_fills_and_copies
 from qgraph.lowering.graph.single_block import consider_one_block
+from qgraph.nodes.kind import statement_kind
 from qgraph.polyhedral.array_sections import Section
 from qgraph.stack import roomy
 
@@ -73,14 +74,7 @@ class _Builder:
         starts, ends = self._lifetimes if parent is None else ({}, {})
         for position, statement in enumerate(statements):
             touched += [self._memory(index, "alloc", temporary) for temporary in starts.get(position, ())]
-            if isinstance(statement, (HostCall, EventMark)):
-                touched += self._host(index, statement)
-                continue
-            before = statement.task if isinstance(statement, TaskStatement) else _before(statement)
-            if before is not None:
-                touched.append((self._kernel(index, before), before.effects))
-            if not isinstance(statement, TaskStatement):
-                touched.append((self._conditional(index, statement), control_effects(statement)))
+            touched += self._statement(index, statement)
             touched += [self._memory(index, "free", temporary) for temporary in ends.get(position, ())]
         if condition is not None:
             touched.append((self._kernel(index, condition), condition.effects))
@@ -90,6 +84,21 @@ class _Builder:
         # Names of arrays come from a set.
         self.apart += sorted((self._apart(*each) for each in unordered), key=lambda apart: (apart.line, str(apart)))
         return index
+
+    def _statement(self, region: int, statement: Statement) -> Iterator[tuple[int, Effects]]:
+        """Add the nodes of a statement, and give each with what it touches."""
+        if isinstance(statement, NodeStatement):
+            for planned in statement_kind(statement).planned():
+                index = len(self.nodes)
+                self.nodes.append(Node(index, planned.kind, planned.label, statement.span, region, what=statement))
+                self.regions[region][1].append(index)
+                yield index, planned.effects
+            return
+        before = statement.task if isinstance(statement, TaskStatement) else _before(statement)
+        if before is not None:
+            yield self._kernel(region, before), before.effects
+        if not isinstance(statement, TaskStatement):
+            yield self._conditional(region, statement), control_effects(statement)
 
     def _apart(self, before: int, after: int, first: Section, second: Section) -> Apart:
         earlier, later = self.nodes[before].task, self.nodes[after].task
@@ -109,23 +118,6 @@ class _Builder:
         self.nodes.append(Node(index, kind, f"{kind} {leaf.path}", temporary.span, region, temporary=leaf.name))
         self.regions[region][1].append(index)
         return index, Effects(writes=frozenset({leaf.name}))
-
-    def _host(self, region: int, statement: HostCall | EventMark) -> list[tuple[int, Effects]]:
-        """The nodes of a host call or event mark: first the numbers that the host gets are copied, if there are any."""
-        first = len(self.nodes)
-        if isinstance(statement, EventMark):
-            self.nodes.append(Node(first, statement.kind, statement.label, statement.span, region, host=statement))
-            self.regions[region][1].append(first)
-            return [(first, statement.effects)]
-        kinds: list[Literal["memcpy", "callback"]] = ["memcpy", "callback"] if statement.slots else ["callback"]
-        for index, kind in enumerate(kinds, first):
-            label = f"callback {statement.label}" if kind == "callback" else f"memcpy of the numbers for {statement.label}"
-            self.nodes.append(Node(index, kind, label, statement.span, region, host=statement))
-            self.regions[region][1].append(index)
-        slots = frozenset(slot.name for slot in statement.slots)
-        copied = Effects(slots, frozenset({statement.name}))
-        called = statement.effects | Effects(frozenset({statement.name}))
-        return list(zip(range(first, first + len(kinds)), [copied, called][-len(kinds) :], strict=True))
 
     def _conditional(self, region: int, control: Loop | Branch) -> int:
         index = len(self.nodes)
@@ -156,8 +148,9 @@ def _lifetimes(program: Program) -> tuple[dict[int, list[Temporary]], dict[int, 
         used = [
             position
             for position, statement in enumerate(program.body)
-            # A host call touches everything, and none of this.
-            if not isinstance(statement, (HostCall, EventMark)) and temporary.leaf.name in _touched(statement)
+            # A barrier touches everything, and none of this.
+            if not (isinstance(statement, NodeStatement) and statement.is_barrier)
+            and temporary.leaf.name in _touched(statement)
         ]
         if used:
             starts.setdefault(used[0], []).append(temporary)

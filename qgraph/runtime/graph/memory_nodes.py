@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from qgraph.ir.plan import Box, Node
-from qgraph.runtime.driver.driver import call, driver
-from qgraph.runtime.graph.node_base import OtherNode
+from qgraph.nodes.kind import GraphNode, Owner
 from qgraph.runtime.values.array_view import ArrayView
 
 
@@ -51,7 +50,7 @@ def rows_of(view: ArrayView, starts: Sequence[int], counts: Sequence[int], *, jo
     return Rows(pointer, width, counts[row], steps[row])
 
 
-class MemoryNode(OtherNode):
+class MemoryNode(GraphNode):
     """What memset and memcpy nodes have in common.
 
     A node of no size is not legal: it is switched off, and keeps the parameters it had. Some changes cannot be made in an
@@ -59,14 +58,16 @@ class MemoryNode(OtherNode):
     executable from the definition.
     """
 
-    def __init__(self, node: Node, box: Box, leaves: Mapping[str, int], hosts: Mapping[str, int], placeholder: int) -> None:
-        super().__init__(node)
+    changes = True
+
+    def __init__(self, node: Node, owner: Owner, box: Box) -> None:
+        super().__init__(node, owner)
         self.box = box
-        self._placeholder = placeholder
-        self._arrays = tuple(leaves[name] for name in (box.target, box.source) if name)
+        self._placeholder = owner.room()
+        self._arrays = tuple(owner.leaves[name] for name in (box.target, box.source) if name)
         self._starts = (box.starts, box.source_starts)
         # Where the host's number is, None for one that is 1.
-        self._counts = tuple(None if isinstance(count, int) else hosts[count] for count in box.counts)
+        self._counts = tuple(None if isinstance(count, int) else owner.hosts[count] for count in box.counts)
         self._known: tuple[Any, ...] = ()
         self._enabled = True
 
@@ -95,7 +96,7 @@ class MemoryNode(OtherNode):
     def instantiated(self) -> None:
         """Switch it on or off in the executable, which starts with everything on."""
         if self.executable is not None:
-            call(driver.cuGraphNodeSetEnabled, self.executable, self.handle, int(self._enabled))
+            self.call(self.driver.cuGraphNodeSetEnabled, self.executable, self.handle, int(self._enabled))
 
     def run(self, stream: int) -> None:
         """Never: what is launched by itself is a kernel."""
@@ -121,9 +122,9 @@ class MemoryNode(OtherNode):
 class MemsetNode(MemoryNode):
     """Fills a box with a pattern of 1, 2 or 4 bytes."""
 
-    def __init__(self, node: Node, box: Box, leaves: Mapping[str, int], hosts: Mapping[str, int], placeholder: int) -> None:
-        super().__init__(node, box, leaves, hosts, placeholder)
-        self._parameters = driver.CUDA_MEMSET_NODE_PARAMS()
+    def __init__(self, node: Node, owner: Owner, box: Box) -> None:
+        super().__init__(node, owner, box)
+        self._parameters = self.driver.CUDA_MEMSET_NODE_PARAMS()
         self._parameters.value, self._parameters.elementSize = box.value, box.size
         self.forget()
 
@@ -134,12 +135,14 @@ class MemsetNode(MemoryNode):
 
     def add(self, graph: Any) -> Any:
         """Add a memset node."""
-        self.handle = call(driver.cuGraphAddMemsetNode, graph, None, 0, self._parameters, call(driver.cuCtxGetCurrent))
+        self.handle = self.call(
+            self.driver.cuGraphAddMemsetNode, graph, None, 0, self._parameters, self.call(self.driver.cuCtxGetCurrent)
+        )
         return self.handle
 
     def define(self) -> None:
         """Give the definition the parameters."""
-        call(driver.cuGraphMemsetNodeSetParams, self.handle, self._parameters)
+        self.call(self.driver.cuGraphMemsetNodeSetParams, self.handle, self._parameters)
 
     def _set(self, rows: tuple[Rows, ...]) -> None:
         (part,) = rows
@@ -147,17 +150,17 @@ class MemsetNode(MemoryNode):
         self._parameters.width, self._parameters.height = part.width // self.box.size, part.height
 
     def _patch(self) -> int:
-        context = call(driver.cuCtxGetCurrent)
-        return int(driver.cuGraphExecMemsetNodeSetParams(self.executable, self.handle, self._parameters, context)[0])
+        context = self.call(self.driver.cuCtxGetCurrent)
+        return int(self.driver.cuGraphExecMemsetNodeSetParams(self.executable, self.handle, self._parameters, context)[0])
 
 
 class MemcpyNode(MemoryNode):
     """Copies a box from one array to another."""
 
-    def __init__(self, node: Node, box: Box, leaves: Mapping[str, int], hosts: Mapping[str, int], placeholder: int) -> None:
-        super().__init__(node, box, leaves, hosts, placeholder)
-        self._parameters = driver.CUDA_MEMCPY3D()
-        on_device = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
+    def __init__(self, node: Node, owner: Owner, box: Box) -> None:
+        super().__init__(node, owner, box)
+        self._parameters = self.driver.CUDA_MEMCPY3D()
+        on_device = self.driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
         self._parameters.srcMemoryType = self._parameters.dstMemoryType = on_device
         self._parameters.Depth = 1
         self.forget()
@@ -169,12 +172,14 @@ class MemcpyNode(MemoryNode):
 
     def add(self, graph: Any) -> Any:
         """Add a memcpy node."""
-        self.handle = call(driver.cuGraphAddMemcpyNode, graph, None, 0, self._parameters, call(driver.cuCtxGetCurrent))
+        self.handle = self.call(
+            self.driver.cuGraphAddMemcpyNode, graph, None, 0, self._parameters, self.call(self.driver.cuCtxGetCurrent)
+        )
         return self.handle
 
     def define(self) -> None:
         """Give the definition the parameters."""
-        call(driver.cuGraphMemcpyNodeSetParams, self.handle, self._parameters)
+        self.call(self.driver.cuGraphMemcpyNodeSetParams, self.handle, self._parameters)
 
     def _set(self, rows: tuple[Rows, ...]) -> None:
         target, source = rows
@@ -183,5 +188,5 @@ class MemcpyNode(MemoryNode):
         self._parameters.WidthInBytes, self._parameters.Height = target.width, target.height
 
     def _patch(self) -> int:
-        context = call(driver.cuCtxGetCurrent)
-        return int(driver.cuGraphExecMemcpyNodeSetParams(self.executable, self.handle, self._parameters, context)[0])
+        context = self.call(self.driver.cuCtxGetCurrent)
+        return int(self.driver.cuGraphExecMemcpyNodeSetParams(self.executable, self.handle, self._parameters, context)[0])
