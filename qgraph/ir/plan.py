@@ -17,23 +17,6 @@ from qgraph.stack import roomy
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
-    """The part of the C-contiguous array ``target`` that a memset or memcpy node writes.
-
-    On each axis of the array ``counts`` (a name of a host value, or 1) elements from ``starts`` on. A memcpy takes as many of
-    ``source`` from ``source_starts`` on; a memset repeats ``value``, of ``size`` bytes.
-    """
-
-    target: str
-    starts: tuple[int, ...]
-    counts: tuple[str | int, ...]
-    source: str = ""
-    source_starts: tuple[int, ...] = ()
-    value: int = 0
-    size: int = 1
-
-
-@dataclass(frozen=True, slots=True)
 class Counted:
     """The copies of a body that runs a known number of times: all but one kernel of it, which counts once a turn behind them.
 
@@ -191,8 +174,8 @@ class Node:
     between many that must finish and many that then start.
     The body of a loop with ``copies`` is unrolled while the loop runs long, ``carried`` being the edges from one copy to the
     next, or as ``counted`` says; ``note`` says so, or why not.
-    A loop that only fills or copies (``box``) is a ``memset`` or ``memcpy`` node where nodes live in a graph. Any other node
-    works on ``what``: ``qgraph/nodes`` has a class for each kind.
+    Any other node works on ``what``: ``qgraph/nodes`` has a class for each kind. With a ``task`` it is a node of that kind
+    where nodes live in a graph, and elsewhere the kernel of the task.
     """
 
     index: int
@@ -207,12 +190,16 @@ class Node:
     control: Loop | Branch | None = None
     bodies: tuple[int, ...] = ()
     what: NodeRecord | None = None
-    box: Box | None = None
     temporary: str = ""
     copies: int = 1
     carried: tuple[tuple[int, int], ...] = ()
     counted: Counted | None = None
     note: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it is called in print."""
+        return self.label if self.task is None or self.what is None else f"{self.label} ({self.kind})"
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -418,8 +405,7 @@ class GraphPlan:
             node = self.nodes[index]
             after = ", ".join(f"n{before}" for before in waits.get(index, ()))
             order = f"  after {after}" if after else ""
-            kind = f" ({node.kind})" if node.box is not None else ""
-            lines.append(f"{'  ' * depth}n{index} {node.label}{kind}  [line {node.span.line}]{order}")
+            lines.append(f"{'  ' * depth}n{index} {node.title}  [line {node.span.line}]{order}")
             pad = "  " * (depth + 1)
             lines += [f"{pad}{text}" for text in self.task_lines(node)]
             for number, body in enumerate(node.bodies):
@@ -475,8 +461,7 @@ class GraphPlan:
         lines = []
         for index in self.regions[region].nodes:
             node = self.nodes[index]
-            kind = f" ({node.kind})" if node.box is not None else ""
-            label = _dot_text(f"{node.label}{kind}\nline {node.span.line}: {node.span.first_line()}")
+            label = _dot_text(f"{node.title}\nline {node.span.line}: {node.span.first_line()}")
             if not node.bodies:
                 lines.append(f"{pad}n{index} [label={label}];")
                 continue

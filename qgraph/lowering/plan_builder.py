@@ -26,9 +26,9 @@ from qgraph.lowering.graph.dependencies import edges_of, places_of
 from qgraph.lowering.graph.epilogue_fusion import fold_statements
 from qgraph.lowering.graph.horizontal_fusion import put_side_by_side
 from qgraph.lowering.graph.join_nodes import add_joins
-from qgraph.lowering.graph.memset_memcpy import mark_fills_and_copies
 from qgraph.lowering.graph.single_block import consider_one_block
 from qgraph.nodes.kind import statement_kind
+from qgraph.nodes.registry import LOOPS
 from qgraph.polyhedral.array_sections import Section
 from qgraph.stack import roomy
 
@@ -49,9 +49,20 @@ def build_plan(program: Program, *, fuse: bool = False, one_block: bool = False)
         apart=tuple(builder.apart),
     )
     # Fills first: what is no kernel takes no statements. Joins last: they stand between nodes, whatever kind those are.
-    plan = fold_statements(mark_fills_and_copies(plan))
+    plan = fold_statements(replace(plan, nodes=tuple(_marked(program, node) for node in plan.nodes)))
     plan = lane_notes(unroll_loops(add_joins(put_side_by_side(plan) if fuse else plan)))
     return consider_one_block(plan) if one_block else plan
+
+
+def _marked(program: Program, node: Node) -> Node:
+    """The node as one of another kind, where its loop is nothing but that.
+
+    Only in the root of the graph: a memset in the body of a conditional node cannot be updated when arrays change.
+    """
+    if node.task is None or node.region != 0:
+        return node
+    found = next(filter(None, (kind.of_loop(program, node.task) for kind in LOOPS)), None)
+    return node if found is None else replace(node, kind=found.name, what=found)
 
 
 class _Builder:

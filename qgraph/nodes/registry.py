@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from qgraph.nodes.event import EventMark
 from qgraph.nodes.host_callback import HostCall
-from qgraph.nodes.kind import StatementKind
+from qgraph.nodes.kind import LoopKind, StatementKind
+from qgraph.nodes.memcpy import Memcpy
+from qgraph.nodes.memset import Memset
 
 STATEMENTS: tuple[type[StatementKind], ...] = (HostCall, EventMark)
+LOOPS: tuple[type[LoopKind], ...] = (Memset, Memcpy)
 
 
 def statement_of_word(function: object) -> type[StatementKind] | None:

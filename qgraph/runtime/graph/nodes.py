@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from qgraph.ir.plan import Box, GraphPlan, Node
+from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import WORD
 from qgraph.nodes.kind import Allocating, GraphNode, Readers, kind_of
 from qgraph.runtime.driver.driver import DeviceContext, call, driver
 from qgraph.runtime.driver.memory import Buffer, PinnedWords, copy_out
 from qgraph.runtime.driver.stream import Event
 from qgraph.runtime.graph.alloc_nodes import AllocNode, EmptyNode, FreeNode
-from qgraph.runtime.graph.memory_nodes import MemcpyNode, MemsetNode
 from qgraph.runtime.values.results import reader_of
 
 T = TypeVar("T")
@@ -57,8 +56,6 @@ class OtherNodes:
         self._room: Buffer | None = None
         self.nodes: dict[int, GraphNode] = {}
         for node in plan.nodes:
-            if node.box is not None and in_graphs:
-                self.nodes[node.index] = self._memory_node(node, node.box)
             if node.kind in ("alloc", "free", "join"):
                 self.nodes[node.index] = self._empty_or_memory(node, one_graph and node.kind != "join")
             made = None if node.what is None else kind_of(node.what).in_graph(node, self)
@@ -102,10 +99,6 @@ class OtherNodes:
         """Takes what a function of the host raised."""
         self._device.wait_at_exit()
         return self._device.kept.keep
-
-    def _memory_node(self, node: Node, box: Box) -> GraphNode:
-        made = MemcpyNode if box.source else MemsetNode
-        return made(node, self, box)
 
     def _empty_or_memory(self, node: Node, memory: bool) -> GraphNode:
         if not memory:
