@@ -170,8 +170,6 @@ class Node:
     ``beside`` are loops that run in the same kernel, each in threads of its own, those of ``task`` being the first.
     One thread of the kernel runs the tasks ``then``, in order, when all of ``task`` is done. The same thread of a loop with
     reductions runs the tasks ``first``, when all iterations are done and before their results are stored.
-    ``alloc`` and ``free`` nodes take and give back the memory of ``temporary``, a leaf; a ``join`` is a node that does nothing,
-    between many that must finish and many that then start.
     The body of a loop with ``copies`` is unrolled while the loop runs long, ``carried`` being the edges from one copy to the
     next, or as ``counted`` says; ``note`` says so, or why not.
     Any other node works on ``what``: ``qgraph/nodes`` has a class for each kind. With a ``task`` it is a node of that kind
@@ -190,7 +188,6 @@ class Node:
     control: Loop | Branch | None = None
     bodies: tuple[int, ...] = ()
     what: NodeRecord | None = None
-    temporary: str = ""
     copies: int = 1
     carried: tuple[tuple[int, int], ...] = ()
     counted: Counted | None = None
@@ -313,7 +310,8 @@ class GraphPlan:
         all at once; each waits for the one before it when it is done itself, and not before. When one has grown another graph
         takes the place of this one, which may still run, on any stream: so there must be nothing that both use.
         """
-        if self.scratch_words > 0 or any(node.kind not in ("kernel", "memset", "memcpy", "join") for node in self.nodes):
+        others = (node for node in self.nodes if node.task is None)
+        if self.scratch_words > 0 or any(node.what is None or not node.what.does_nothing for node in others):
             return ()
         later = {after for _, after in self.edges}
         found = tuple(node.index for node in self.nodes if node.kind == "kernel" and node.index not in later)

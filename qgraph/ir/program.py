@@ -490,6 +490,8 @@ class NodeRecord:
     """What a node of the graph works on that is no kernel and decides nothing: each kind has a class in ``qgraph/nodes``."""
 
     __slots__ = ()
+    # Whether it only has edges.
+    does_nothing = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from qgraph.ir.program import (
     Branch,
     Effects,
     Loop,
+    NodeRecord,
     NodeStatement,
     Program,
     Statement,
@@ -18,18 +19,19 @@ from qgraph.ir.program import (
     TaskStatement,
     Temporary,
     control_effects,
-    effects_of,
 )
 from qgraph.lowering.codegen.cooperative_rows import lane_notes
 from qgraph.lowering.codegen.unrolling import unroll_loops
 from qgraph.lowering.graph.dependencies import edges_of, places_of
 from qgraph.lowering.graph.epilogue_fusion import fold_statements
 from qgraph.lowering.graph.horizontal_fusion import put_side_by_side
-from qgraph.lowering.graph.join_nodes import add_joins
 from qgraph.lowering.graph.single_block import consider_one_block
-from qgraph.nodes.kind import statement_kind
+from qgraph.nodes.allocation import lifetimes, planned
+from qgraph.nodes.join import add_joins
+from qgraph.nodes.kind import Planned, statement_kind
 from qgraph.nodes.registry import LOOPS
 from qgraph.polyhedral.array_sections import Section
+from qgraph.source import Span
 from qgraph.stack import roomy
 
 
@@ -70,7 +72,7 @@ class _Builder:
 
     def __init__(self, program: Program) -> None:
         self._places = places_of(program)
-        self._lifetimes = _lifetimes(program)
+        self._lifetimes = lifetimes(program)
         self.nodes: list[Node] = []
         self.edges: list[tuple[int, int]] = []
         self.regions: list[tuple[int | None, list[int]]] = []
@@ -99,11 +101,8 @@ class _Builder:
     def _statement(self, region: int, statement: Statement) -> Iterator[tuple[int, Effects]]:
         """Add the nodes of a statement, and give each with what it touches."""
         if isinstance(statement, NodeStatement):
-            for planned in statement_kind(statement).planned():
-                index = len(self.nodes)
-                self.nodes.append(Node(index, planned.kind, planned.label, statement.span, region, what=statement))
-                self.regions[region][1].append(index)
-                yield index, planned.effects
+            for each in statement_kind(statement).planned():
+                yield self._other(region, each, statement, statement.span)
             return
         before = statement.task if isinstance(statement, TaskStatement) else _before(statement)
         if before is not None:
@@ -123,12 +122,14 @@ class _Builder:
         self.regions[region][1].append(index)
         return index
 
-    def _memory(self, region: int, kind: Literal["alloc", "free"], temporary: Temporary) -> tuple[int, Effects]:
+    def _memory(self, region: int, kind: str, temporary: Temporary) -> tuple[int, Effects]:
+        return self._other(region, *planned(kind, temporary), temporary.span)
+
+    def _other(self, region: int, node: Planned, what: NodeRecord, span: Span) -> tuple[int, Effects]:
         index = len(self.nodes)
-        leaf = temporary.leaf
-        self.nodes.append(Node(index, kind, f"{kind} {leaf.path}", temporary.span, region, temporary=leaf.name))
+        self.nodes.append(Node(index, node.kind, node.label, span, region, what=what))
         self.regions[region][1].append(index)
-        return index, Effects(writes=frozenset({leaf.name}))
+        return index, node.effects
 
     def _conditional(self, region: int, control: Loop | Branch) -> int:
         index = len(self.nodes)
@@ -147,28 +148,3 @@ class _Builder:
 def _before(control: Loop | Branch) -> Task | None:
     """The task that decides whether a loop is entered, or which region runs."""
     return control.enter if isinstance(control, Loop) else control.decide
-
-
-def _lifetimes(program: Program) -> tuple[dict[int, list[Temporary]], dict[int, list[Temporary]]]:
-    """Temporaries in memory of the graph, by the positions of the first and the last statement that touches them."""
-    starts: dict[int, list[Temporary]] = {}
-    ends: dict[int, list[Temporary]] = {}
-    for temporary in program.temporaries:
-        if not temporary.in_graph:
-            continue
-        used = [
-            position
-            for position, statement in enumerate(program.body)
-            # A barrier touches everything, and none of this.
-            if not (isinstance(statement, NodeStatement) and statement.is_barrier)
-            and temporary.leaf.name in _touched(statement)
-        ]
-        if used:
-            starts.setdefault(used[0], []).append(temporary)
-            ends.setdefault(used[-1], []).append(temporary)
-    return starts, ends
-
-
-def _touched(statement: Statement) -> frozenset[str]:
-    effects = effects_of(statement)
-    return effects.reads | effects.writes

@@ -45,6 +45,4 @@ def node_effects(node: Node) -> Effects:
         return control_effects(node.control)
     if node.what is not None:
         return kind_of(node.what).touched
-    if node.temporary:
-        return Effects(writes=frozenset({node.temporary}))
     return functools.reduce(operator.or_, (task.effects for task in node.tasks), Effects())

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from qgraph.ir.plan import GraphPlan, Node
+from qgraph.ir.plan import GraphPlan
 from qgraph.ir.program import WORD
 from qgraph.nodes.kind import Allocating, GraphNode, Readers, kind_of
 from qgraph.runtime.driver.driver import DeviceContext, call, driver
 from qgraph.runtime.driver.memory import Buffer, PinnedWords, copy_out
 from qgraph.runtime.driver.stream import Event
-from qgraph.runtime.graph.alloc_nodes import AllocNode, EmptyNode, FreeNode
 from qgraph.runtime.values.results import reader_of
 
 T = TypeVar("T")
@@ -56,8 +55,6 @@ class OtherNodes:
         self._room: Buffer | None = None
         self.nodes: dict[int, GraphNode] = {}
         for node in plan.nodes:
-            if node.kind in ("alloc", "free", "join"):
-                self.nodes[node.index] = self._empty_or_memory(node, one_graph and node.kind != "join")
             made = None if node.what is None else kind_of(node.what).in_graph(node, self)
             if made is not None:
                 self.nodes[node.index] = made
@@ -99,14 +96,6 @@ class OtherNodes:
         """Takes what a function of the host raised."""
         self._device.wait_at_exit()
         return self._device.kept.keep
-
-    def _empty_or_memory(self, node: Node, memory: bool) -> GraphNode:
-        if not memory:
-            return EmptyNode(node, self)
-        if node.kind == "free":
-            return FreeNode(node, self, self.allocations[node.temporary])
-        made = self.allocations[node.temporary] = AllocNode(node, self)
-        return made
 
     # --- for the executable ---
 

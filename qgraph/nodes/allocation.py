@@ -1,23 +1,61 @@
-"""Nodes of a graph that take and free memory, and nodes that do nothing."""
+"""Nodes of a graph that take and free the memory of a temporary: ``qgraph.empty(n, alloc=True)``."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from qgraph.ir.plan import Node
-from qgraph.nodes.kind import Allocating, GraphNode, Owner
+from qgraph.ir.program import Effects, NodeStatement, Program, Temporary, effects_of
+from qgraph.nodes.join import EmptyNode
+from qgraph.nodes.kind import Allocating, GraphNode, NodeKind, Owner, Planned
 
 
-class EmptyNode(GraphNode):
-    """Only has edges: a join, or what takes and frees memory where the arena has it."""
+@dataclass(frozen=True, slots=True)
+class Allocation(NodeKind):
+    """The memory of a temporary, ``leaf``: an ``alloc`` node takes it, and a ``free`` node gives it back."""
 
-    def add(self, graph: Any) -> Any:
-        """Add an empty node."""
-        self.handle = self.call(self.driver.cuGraphAddEmptyNode, graph, None, 0)
-        return self.handle
+    leaf: str
 
-    def run(self, stream: int) -> None:
-        """Nothing: a stream keeps its order."""
+    @property
+    def touched(self) -> Effects:
+        """Nobody uses the memory before it is taken, nor after it is free."""
+        return Effects(writes=frozenset({self.leaf}))
+
+    def in_graph(self, node: Node, owner: Owner) -> GraphNode:
+        """The node; one that does nothing where the memory lies with that of other temporaries."""
+        if not owner.one_graph:
+            return EmptyNode(node, owner)
+        if node.kind == "free":
+            return FreeNode(node, owner, owner.allocations[self.leaf])
+        made = owner.allocations[self.leaf] = AllocNode(node, owner)
+        return made
+
+
+def planned(kind: str, temporary: Temporary) -> tuple[Planned, Allocation]:
+    """An ``alloc`` or ``free`` node of a temporary."""
+    what = Allocation(temporary.leaf.name)
+    return Planned(kind, f"{kind} {temporary.leaf.path}", what.touched), what
+
+
+def lifetimes(program: Program) -> tuple[dict[int, list[Temporary]], dict[int, list[Temporary]]]:
+    """Temporaries in memory of the graph, by the positions of the first and the last statement that touches them."""
+    starts: dict[int, list[Temporary]] = {}
+    ends: dict[int, list[Temporary]] = {}
+    for temporary in program.temporaries:
+        if not temporary.in_graph:
+            continue
+        used = [
+            position
+            for position, statement in enumerate(program.body)
+            # A barrier touches everything, and none of this.
+            if not (isinstance(statement, NodeStatement) and statement.is_barrier)
+            and temporary.leaf.name in (effects := effects_of(statement)).reads | effects.writes
+        ]
+        if used:
+            starts.setdefault(used[0], []).append(temporary)
+            ends.setdefault(used[-1], []).append(temporary)
+    return starts, ends
 
 
 class AllocNode(GraphNode):
