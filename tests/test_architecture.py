@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 import qgraph
+from qgraph.lowering.cache import toolchain_fingerprint
 
 PACKAGE = Path(qgraph.__file__).parent
 BASE = {"errors", "source", "stack", "forks", "pickling", "language", "options", "captured_state"}
@@ -110,6 +111,10 @@ def test_every_folder_has_its_place():
     folders = {path.parent.relative_to(PACKAGE).parts for path in PACKAGE.rglob("*.py")}
     placed = {(), *((folder,) for folder in (*BETWEEN, *STAGES))}
     assert folders == placed | {(stage, folder) for stage, order in STAGES.items() for folder in order}
+
+
+def test_what_decides_code_is_in_the_keys_of_the_cache():
+    assert {*BETWEEN, "lowering"} <= set(toolchain_fingerprint._OWN_SOURCE)
 
 
 def test_no_folder_is_crowded():

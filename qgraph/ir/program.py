@@ -481,7 +481,8 @@ class Branch:
         return value if 0 <= value < len(self.regions) else None
 
 
-# What stands for all memory in the effects of a statement that comes after everything before it and before everything after it.
+# What stands for all memory in the effects of a statement: in what it reads, if it comes after everything before it, and in
+# what it writes, if it also comes before everything after it.
 HOST = "_host"
 EVERYTHING = Effects(frozenset({HOST}), frozenset({HOST}))
 
@@ -498,8 +499,8 @@ class NodeRecord:
 class NodeStatement(NodeRecord):
     """A statement that becomes nodes of its kind, never in a loop or branch. ``label`` is what it is called in print.
 
-    The frontend replaces the effects ``EVERYTHING`` by all leaves and slots there are. What is not
-    compared has no part in what is compiled.
+    In its effects ``HOST`` stands for all memory; the frontend adds all leaves and slots there are. Fields that are
+    not compared have no part in what is compiled.
     """
 
     span: Span
@@ -508,8 +509,8 @@ class NodeStatement(NodeRecord):
 
     @property
     def is_barrier(self) -> bool:
-        """Whether it has an order with everything."""
-        return HOST in self.effects.writes
+        """Whether it comes after everything before it, whatever that touches."""
+        return HOST in self.effects.reads
 
 
 Statement = TaskStatement | Loop | Branch | NodeStatement
@@ -622,7 +623,7 @@ def _is_constant(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A kernel for one specialisation. ``float_type`` is F of the number rules; ``written`` are leaves some task writes."""
+    """A kernel for one specialisation. ``float_type`` is F of the number rules; ``written`` are leaves that it writes."""
 
     name: str
     span: Span
@@ -669,9 +670,18 @@ class Program:
         return tuple(loop for loop in loops if loop.verdict is not None and loop.verdict.kind == "assumed")
 
     @property
+    def stores(self) -> Iterator[tuple[frozenset[str], Span]]:
+        """The names of leaves and slots that each task and statement writes; not what may happen to all memory."""
+        for task in self.tasks():
+            yield task.effects.writes, task.span
+        for statement in self.body:
+            if isinstance(statement, NodeStatement) and HOST not in statement.effects.writes:
+                yield statement.effects.writes, statement.span
+
+    @property
     def written(self) -> frozenset[str]:
-        """Names of leaves that some task writes."""
-        return frozenset().union(*(task.effects.writes for task in self.tasks()))
+        """Names of leaves that something writes."""
+        return frozenset().union(*(names for names, _ in self.stores))
 
 
 def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:

@@ -35,6 +35,9 @@ class WrittenCall(Protocol):
     def name(self, role: str) -> str:
         """A unique name that tells the line."""
 
+    def expect_one_element(self, flag: Leaf, node: ast.expr) -> None:
+        """Let calls be refused in which the array ``flag``, an argument, has more elements than one, or none."""
+
 
 class CpuCode(Protocol):
     """The function for the CPU that is being written."""

@@ -54,6 +54,9 @@ class _Call:
     def name(self, role: str) -> str:
         return self._region.unit.task_name(self.node.lineno, role)
 
+    def expect_one_element(self, flag: Leaf, node: ast.expr) -> None:
+        self._region.unit.flags.append((flag.name, self.span(node)))
+
     def meaning(self, node: ast.expr) -> ConstantType | Leaf | KernelSyntaxError | None:
         try:
             return ConstantType(ast.literal_eval(node))
