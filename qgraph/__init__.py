@@ -35,6 +35,7 @@ from qgraph.language import (
 )
 from qgraph.nodes.event import record, wait
 from qgraph.nodes.host_callback import host_callback
+from qgraph.nodes.write_value import write_value
 from qgraph.options import prepare_simulator
 
 # Before anything can import Numba.
@@ -84,6 +85,7 @@ __all__ = [
     "synchronize",
     "to_numpy",
     "wait",
+    "write_value",
     "zeros",
     "zeros_like",
 ]

@@ -7,8 +7,9 @@ from qgraph.nodes.host_callback import HostCall
 from qgraph.nodes.kind import LoopKind, StatementKind
 from qgraph.nodes.memcpy import Memcpy
 from qgraph.nodes.memset import Memset
+from qgraph.nodes.write_value import WriteValue
 
-STATEMENTS: tuple[type[StatementKind], ...] = (HostCall, EventMark)
+STATEMENTS: tuple[type[StatementKind], ...] = (HostCall, EventMark, WriteValue)
 LOOPS: tuple[type[LoopKind], ...] = (Memset, Memcpy)
 
 
