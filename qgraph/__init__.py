@@ -28,14 +28,14 @@ from qgraph.language import (
     atomic_sub,
     atomic_xor,
     graph_do_while,
-    host_callback,
     ndrange,
     parallel,
-    record,
     serial,
     static,
-    wait,
 )
+from qgraph.nodes.event import record, wait
+from qgraph.nodes.host_callback import host_callback
+from qgraph.nodes.write_value import write_value
 from qgraph.operations.functions import popcount
 from qgraph.options import prepare_simulator
 
@@ -87,6 +87,7 @@ __all__ = [
     "synchronize",
     "to_numpy",
     "wait",
+    "write_value",
     "zeros",
     "zeros_like",
 ]

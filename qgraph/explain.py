@@ -48,8 +48,7 @@ class Explanation:
         plan, pad = self.plan, "  " * depth
         for index in plan.regions[region].nodes:
             node = plan.nodes[index]
-            kind = node.kind if node.task is None or node.box is not None else "kernel"
-            yield f"{pad}n{index} {kind}: line {node.span.line}: {node.span.first_line()}"
+            yield f"{pad}n{index} {node.kind}: line {node.span.line}: {node.span.first_line()}"
             for line in plan.task_lines(node):
                 yield f"{pad}    {line}"
             if index in self.notes:

@@ -177,20 +177,6 @@ def atomic_cas(array: Any, index: Any, compare: Any, value: Any) -> Any:
     return old
 
 
-def host_callback(fn: Callable[..., object], *scalars: Any) -> None:
-    """Call ``fn`` on the host with the values that ``scalars`` have at this point of the kernel.
-
-    At kernel level only, outside loops and branches. On CUDA ``fn`` runs on a driver's thread and may not use CUDA; what it
-    raises is raised by the next call that waits. A C function made by ctypes is called without the interpreter's lock; it
-    takes one pointer, ``void (*)(void *)``, which is the second argument (a ctypes object, an address, or bytes, of which it
-    gets a copy that it may only read; known when the kernel is compiled) or null.
-    """
-    if is_c_function(fn):
-        call_c_function(fn, *scalars)
-    else:
-        fn(*scalars)
-
-
 def is_c_function(function: object) -> bool:
     """Whether ``function`` is a C function pointer made by ctypes."""
     return isinstance(function, CFuncPtr)
@@ -252,23 +238,6 @@ def pointer_to(data: Any) -> int:
             f"{type(data).__name__} is not data of ctypes", hint="pass a ctypes object, or an address"
         ) from None
 
-
-def record(event: Any) -> None:
-    """Record a CUDA event after all of the kernel before this point. At kernel level only, outside loops and branches.
-
-    ``event``: an event of PyTorch, CuPy or cuda.core, or a handle. Nothing happens on the CPU, where None will do.
-    """
-
-
-def wait(event: Any) -> None:
-    """Let all of the kernel after this point wait for a CUDA event. At kernel level only, outside loops and branches.
-
-    ``event``: an event of PyTorch, CuPy or cuda.core, or a handle. Nothing happens on the CPU, where None will do.
-    """
-
-
-# Statements of the kernel itself: CUDA has no such nodes in the bodies of loops and branches.
-HOST_WORDS = (host_callback, record, wait)
 
 ATOMICS = (
     atomic_add,

@@ -4,6 +4,7 @@ source, errors, stack, ...       what everything may use
 polyhedral/                      sets of integers: what a dependence test asks of isl
 operations/                      one record for each operation that bodies have
 ir/                              the records that one stage hands to the next
+nodes/                           the kinds of nodes that are neither kernels nor conditional
 frontend/  lowering/  runtime/   the stages, which never meet; the folders inside each have an order, below
 kernel and what it runs on       every other module of the package itself
 __init__, __main__
@@ -21,10 +22,13 @@ from pathlib import Path
 import pytest
 
 import qgraph
+from qgraph.lowering.cache import toolchain_fingerprint
 
 PACKAGE = Path(qgraph.__file__).parent
 BASE = {"errors", "source", "stack", "forks", "pickling", "language", "options", "captured_state"}
 PUBLIC = {"__init__", "__main__"}
+# Below the stages, from the bottom.
+BETWEEN = ("polyhedral", "operations", "ir", "nodes")
 # The folders of each stage, from the bottom; what lies beside them is above them all.
 STAGES = {
     "frontend": "syntax facts names inference checks dependence desugar bodies statements arrays".split(),
@@ -39,8 +43,8 @@ def layer(module: str) -> tuple[int, int]:
     top, *inside = module.split(".")
     if top in BASE:
         return 0, 0
-    if top in ("polyhedral", "operations", "ir"):
-        return ("polyhedral", "operations", "ir").index(top) + 1, 0
+    if top in BETWEEN:
+        return BETWEEN.index(top) + 1, 0
     if top in STAGES:
         order = STAGES[top]
         return 4, order.index(inside[0]) if len(inside) > 1 or (inside and inside[0] in order) else len(order)
@@ -106,8 +110,12 @@ def test_imports_only_go_down(module):
 
 def test_every_folder_has_its_place():
     folders = {path.parent.relative_to(PACKAGE).parts for path in PACKAGE.rglob("*.py")}
-    placed = {(), ("ir",), ("operations",), ("polyhedral",), *((stage,) for stage in STAGES)}
+    placed = {(), *((folder,) for folder in (*BETWEEN, *STAGES))}
     assert folders == placed | {(stage, folder) for stage, order in STAGES.items() for folder in order}
+
+
+def test_what_decides_code_is_in_the_keys_of_the_cache():
+    assert {*BETWEEN, "lowering"} <= set(toolchain_fingerprint._OWN_SOURCE)
 
 
 def test_no_folder_is_crowded():
@@ -142,7 +150,7 @@ def test_the_driver_is_reached_from_the_runtime(module):
 
 def test_numba_stays_out_of_frontend_and_records():
     for module in modules():
-        if layer(module)[0] < 3 or stage_of(module) == "frontend":
+        if layer(module)[0] < 4 or stage_of(module) == "frontend":
             users = [name for name in imports_of(module) if name.split(".")[0] in ("numba", "llvmlite")]
             assert not users, f"{module} imports {users}"
 

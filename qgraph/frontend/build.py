@@ -27,10 +27,9 @@ from qgraph.ir.program import (
     HOST,
     ArrayType,
     Effects,
-    EventMark,
     GlobalArray,
-    HostCall,
     Leaf,
+    NodeStatement,
     Program,
     Result,
     Statement,
@@ -165,11 +164,13 @@ def _is_array(scope: Scope, node: ast.expr) -> bool:
 
 
 def _as_barrier(unit: Unit, statement: Statement) -> Statement:
-    """A host call or event mark comes after everything before it and before everything after it: it touches all there is."""
-    if not isinstance(statement, (HostCall, EventMark)):
+    """What comes after everything before it, or before everything after it, touches all there is."""
+    if not isinstance(statement, NodeStatement):
         return statement
     everything = frozenset({HOST, *unit.leaves, *(slot.name for slot in unit.slots)})
-    return replace(statement, effects=Effects(everything, everything))
+    effects = statement.effects
+    reads, writes = (names | everything if HOST in names else names for names in (effects.reads, effects.writes))
+    return replace(statement, effects=Effects(reads, writes))
 
 
 def _result(region: Region, scope: Scope, structure: Structure) -> Result:
@@ -214,11 +215,11 @@ def _representatives(aliases: tuple[tuple[str, str, str], ...]) -> dict[str, str
 def _check_readonly(program: Program) -> None:
     for leaf in program.leaves:
         if isinstance(leaf.type, ArrayType) and leaf.type.readonly:
-            for task in program.tasks():
-                if leaf.name in task.effects.writes:
+            for names, span in program.stores:
+                if leaf.name in names:
                     raise ArgumentError(
                         f"`{leaf.path}` is read-only, and the kernel writes it",
-                        task.span,
+                        span,
                         hint=f"pass a writable array, such as `{leaf.path}.copy()`",
                     )
 

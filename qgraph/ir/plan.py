@@ -10,32 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from qgraph.ir.program import Branch, EventMark, HostCall, Loop, Program, Task
+from qgraph.ir.program import Branch, Loop, NodeRecord, Program, Task
 from qgraph.operations.intrinsics import LINE_WORDS, SPREAD
 from qgraph.source import Span
 from qgraph.stack import roomy
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """The part of the C-contiguous array ``target`` that a memset or memcpy node writes.
-
-    On each axis of the array ``counts`` (a name of a host value, or 1) elements from ``starts`` on. A memcpy takes as many of
-    ``source`` from ``source_starts`` on; a memset repeats ``value``, of ``size`` bytes.
-    """
-
-    target: str
-    starts: tuple[int, ...]
-    counts: tuple[str | int, ...]
-    source: str = ""
-    source_starts: tuple[int, ...] = ()
-    value: int = 0
-    size: int = 1
-
-
-Kind = Literal[
-    "kernel", "while", "if", "switch", "callback", "memset", "memcpy", "record", "wait", "alloc", "free", "join"
-]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,21 +165,19 @@ class Unrolling:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node of the graph: a kernel that runs ``task``, or a conditional node with the regions ``bodies``.
+    """One node of the graph: a ``kernel`` that runs ``task``, or a ``while``, ``if`` or ``switch`` with the regions ``bodies``.
 
     ``beside`` are loops that run in the same kernel, each in threads of its own, those of ``task`` being the first.
     One thread of the kernel runs the tasks ``then``, in order, when all of ``task`` is done. The same thread of a loop with
     reductions runs the tasks ``first``, when all iterations are done and before their results are stored.
-    ``alloc`` and ``free`` nodes take and give back the memory of ``temporary``, a leaf; a ``join`` is a node that does nothing,
-    between many that must finish and many that then start.
     The body of a loop with ``copies`` is unrolled while the loop runs long, ``carried`` being the edges from one copy to the
     next, or as ``counted`` says; ``note`` says so, or why not.
-    A loop that only fills or copies (``box``) is a ``memset`` or ``memcpy`` node where nodes live in a graph. A host call
-    (``host``) is a ``memcpy`` node that brings its numbers to the host, if it has any, and a ``callback`` node.
+    Any other node works on ``what``: ``qgraph/nodes`` has a class for each kind. With a ``task`` it is a node of that kind
+    where nodes live in a graph, and elsewhere the kernel of the task.
     """
 
     index: int
-    kind: Kind
+    kind: str
     label: str
     span: Span
     region: int
@@ -211,13 +187,16 @@ class Node:
     then: tuple[Task, ...] = ()
     control: Loop | Branch | None = None
     bodies: tuple[int, ...] = ()
-    host: HostCall | EventMark | None = None
-    box: Box | None = None
-    temporary: str = ""
+    what: NodeRecord | None = None
     copies: int = 1
     carried: tuple[tuple[int, int], ...] = ()
     counted: Counted | None = None
     note: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it is called in print."""
+        return self.label if self.task is None or self.what is None else f"{self.label} ({self.kind})"
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -331,7 +310,8 @@ class GraphPlan:
         all at once; each waits for the one before it when it is done itself, and not before. When one has grown another graph
         takes the place of this one, which may still run, on any stream: so there must be nothing that both use.
         """
-        if self.scratch_words > 0 or any(node.kind not in ("kernel", "memset", "memcpy", "join") for node in self.nodes):
+        others = (node for node in self.nodes if node.task is None)
+        if self.scratch_words > 0 or any(node.what is None or not node.what.does_nothing for node in others):
             return ()
         later = {after for _, after in self.edges}
         found = tuple(node.index for node in self.nodes if node.kind == "kernel" and node.index not in later)
@@ -423,8 +403,7 @@ class GraphPlan:
             node = self.nodes[index]
             after = ", ".join(f"n{before}" for before in waits.get(index, ()))
             order = f"  after {after}" if after else ""
-            kind = f" ({node.kind})" if node.box is not None else ""
-            lines.append(f"{'  ' * depth}n{index} {node.label}{kind}  [line {node.span.line}]{order}")
+            lines.append(f"{'  ' * depth}n{index} {node.title}  [line {node.span.line}]{order}")
             pad = "  " * (depth + 1)
             lines += [f"{pad}{text}" for text in self.task_lines(node)]
             for number, body in enumerate(node.bodies):
@@ -480,8 +459,7 @@ class GraphPlan:
         lines = []
         for index in self.regions[region].nodes:
             node = self.nodes[index]
-            kind = f" ({node.kind})" if node.box is not None else ""
-            label = _dot_text(f"{node.label}{kind}\nline {node.span.line}: {node.span.first_line()}")
+            label = _dot_text(f"{node.title}\nline {node.span.line}: {node.span.first_line()}")
             if not node.bodies:
                 lines.append(f"{pad}n{index} [label={label}];")
                 continue

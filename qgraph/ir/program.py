@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 from _ctypes import CFuncPtr
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
@@ -481,46 +481,39 @@ class Branch:
         return value if 0 <= value < len(self.regions) else None
 
 
-@dataclass(frozen=True, slots=True)
-class HostCall:
-    """Call ``function`` on the host, after everything before it and before everything after it; never in a loop or branch.
+# What stands for all memory in the effects of a statement: in what it reads, if it comes after everything before it, and in
+# what it writes, if it also comes before everything after it.
+HOST = "_host"
+EVERYTHING = Effects(frozenset({HOST}), frozenset({HOST}))
 
-    It gets ``arguments``: the numbers that lie in slots, and constants. A C function (made by ctypes) gets one pointer: its
-    one constant, or none. ``effects`` are all leaves and slots there are: the function may look at any memory.
+
+class NodeRecord:
+    """What a node of the graph works on that is no kernel and decides nothing: each kind has a class in ``qgraph/nodes``."""
+
+    __slots__ = ()
+    # Whether it only has edges.
+    does_nothing = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatement(NodeRecord):
+    """A statement that becomes nodes of its kind, never in a loop or branch. ``label`` is what it is called in print.
+
+    In its effects ``HOST`` stands for all memory; the frontend adds all leaves and slots there are. Fields that are
+    not compared have no part in what is compiled.
     """
 
-    name: str
     span: Span
-    function: Callable[..., object] = field(compare=False)
-    arguments: tuple[Slot | ConstantType, ...]
     label: str
-    effects: Effects = Effects()
+    effects: Effects
 
     @property
-    def slots(self) -> tuple[Slot, ...]:
-        """The slots among the arguments."""
-        return tuple(argument for argument in self.arguments if isinstance(argument, Slot))
+    def is_barrier(self) -> bool:
+        """Whether it comes after everything before it, whatever that touches."""
+        return HOST in self.effects.reads
 
 
-@dataclass(frozen=True, slots=True)
-class EventMark:
-    """Record ``event`` after everything before it, or let everything after it wait for ``event``; never in a loop or branch.
-
-    ``event`` is a leaf that holds the handle, or a constant: an event object, a handle, or None, which only backends without
-    events accept.
-    """
-
-    kind: Literal["record", "wait"]
-    span: Span
-    event: Leaf | ConstantType
-    label: str
-    effects: Effects = Effects()
-
-
-Statement = TaskStatement | Loop | Branch | HostCall | EventMark
-
-# What host calls and event marks touch besides all memory: so two of them have an order in a kernel without any.
-HOST = "_host"
+Statement = TaskStatement | Loop | Branch | NodeStatement
 
 
 @dataclass(frozen=True, slots=True)
@@ -630,7 +623,7 @@ def _is_constant(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A kernel for one specialisation. ``float_type`` is F of the number rules; ``written`` are leaves some task writes."""
+    """A kernel for one specialisation. ``float_type`` is F of the number rules; ``written`` are leaves that it writes."""
 
     name: str
     span: Span
@@ -677,9 +670,18 @@ class Program:
         return tuple(loop for loop in loops if loop.verdict is not None and loop.verdict.kind == "assumed")
 
     @property
+    def stores(self) -> Iterator[tuple[frozenset[str], Span]]:
+        """The names of leaves and slots that each task and statement writes; not what may happen to all memory."""
+        for task in self.tasks():
+            yield task.effects.writes, task.span
+        for statement in self.body:
+            if isinstance(statement, NodeStatement) and HOST not in statement.effects.writes:
+                yield statement.effects.writes, statement.span
+
+    @property
     def written(self) -> frozenset[str]:
-        """Names of leaves that some task writes."""
-        return frozenset().union(*(task.effects.writes for task in self.tasks()))
+        """Names of leaves that something writes."""
+        return frozenset().union(*(names for names, _ in self.stores))
 
 
 def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
@@ -700,7 +702,7 @@ def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
                 if statement.enter is not None:
                     yield statement.enter
                 waiting += (statement.condition, *reversed(statement.body))
-            case HostCall() | EventMark():
+            case NodeStatement():
                 pass
 
 
@@ -710,7 +712,7 @@ TURN = "the turn"
 
 def effects_of(statement: Statement) -> Effects:
     """Everything that a statement touches, loop bodies included."""
-    if isinstance(statement, (HostCall, EventMark)):
+    if isinstance(statement, NodeStatement):
         return statement.effects
     result = Effects()
     for task in tasks_of((statement,)):

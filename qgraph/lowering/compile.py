@@ -142,8 +142,8 @@ def compile_cuda(
         with garbage_kept():
             dtypes = _scalar_types(plan)
         saved.keep_types(dtypes)
-    # In a graph, fills and copies are no kernels.
-    filled = {node.task.name for node in plan.nodes if node.task is not None and node.box is not None and options.graph}
+    # In a graph, loops such as fills and copies are no kernels.
+    filled = {node.task.name for node in plan.nodes if node.task is not None and node.what is not None and options.graph}
     device_runtime = link.device_runtime_path() is not None
     with Beside(lambda: link.Linking(capability, device_runtime=device_runtime)) as beside:
         codes, texts = _all_ptx(plan, capability, options, dtypes, filled, saved, beside, far=far)

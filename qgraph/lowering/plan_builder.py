@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -9,26 +10,28 @@ from qgraph.ir.plan import Apart, GraphPlan, Node, Region, task_label
 from qgraph.ir.program import (
     Branch,
     Effects,
-    EventMark,
-    HostCall,
     Loop,
+    NodeRecord,
+    NodeStatement,
     Program,
     Statement,
     Task,
     TaskStatement,
     Temporary,
     control_effects,
-    effects_of,
 )
 from qgraph.lowering.codegen.cooperative_rows import lane_notes
 from qgraph.lowering.codegen.unrolling import unroll_loops
 from qgraph.lowering.graph.dependencies import edges_of, places_of
 from qgraph.lowering.graph.epilogue_fusion import fold_statements
 from qgraph.lowering.graph.horizontal_fusion import put_side_by_side
-from qgraph.lowering.graph.join_nodes import add_joins
-from qgraph.lowering.graph.memset_memcpy import mark_fills_and_copies
 from qgraph.lowering.graph.single_block import consider_one_block
+from qgraph.nodes.allocation import lifetimes, planned
+from qgraph.nodes.join import add_joins
+from qgraph.nodes.kind import Planned, statement_kind
+from qgraph.nodes.registry import LOOPS
 from qgraph.polyhedral.array_sections import Section
+from qgraph.source import Span
 from qgraph.stack import roomy
 
 
@@ -48,9 +51,20 @@ def build_plan(program: Program, *, fuse: bool = False, one_block: bool = False)
         apart=tuple(builder.apart),
     )
     # Fills first: what is no kernel takes no statements. Joins last: they stand between nodes, whatever kind those are.
-    plan = fold_statements(mark_fills_and_copies(plan))
+    plan = fold_statements(replace(plan, nodes=tuple(_marked(program, node) for node in plan.nodes)))
     plan = lane_notes(unroll_loops(add_joins(put_side_by_side(plan) if fuse else plan)))
     return consider_one_block(plan) if one_block else plan
+
+
+def _marked(program: Program, node: Node) -> Node:
+    """The node as one of another kind, where its loop is nothing but that.
+
+    Only in the root of the graph: a memset in the body of a conditional node cannot be updated when arrays change.
+    """
+    if node.task is None or node.region != 0:
+        return node
+    found = next(filter(None, (kind.of_loop(program, node.task) for kind in LOOPS)), None)
+    return node if found is None else replace(node, kind=found.name, what=found)
 
 
 class _Builder:
@@ -58,7 +72,7 @@ class _Builder:
 
     def __init__(self, program: Program) -> None:
         self._places = places_of(program)
-        self._lifetimes = _lifetimes(program)
+        self._lifetimes = lifetimes(program)
         self.nodes: list[Node] = []
         self.edges: list[tuple[int, int]] = []
         self.regions: list[tuple[int | None, list[int]]] = []
@@ -73,14 +87,7 @@ class _Builder:
         starts, ends = self._lifetimes if parent is None else ({}, {})
         for position, statement in enumerate(statements):
             touched += [self._memory(index, "alloc", temporary) for temporary in starts.get(position, ())]
-            if isinstance(statement, (HostCall, EventMark)):
-                touched += self._host(index, statement)
-                continue
-            before = statement.task if isinstance(statement, TaskStatement) else _before(statement)
-            if before is not None:
-                touched.append((self._kernel(index, before), before.effects))
-            if not isinstance(statement, TaskStatement):
-                touched.append((self._conditional(index, statement), control_effects(statement)))
+            touched += self._statement(index, statement)
             touched += [self._memory(index, "free", temporary) for temporary in ends.get(position, ())]
         if condition is not None:
             touched.append((self._kernel(index, condition), condition.effects))
@@ -90,6 +97,18 @@ class _Builder:
         # Names of arrays come from a set.
         self.apart += sorted((self._apart(*each) for each in unordered), key=lambda apart: (apart.line, str(apart)))
         return index
+
+    def _statement(self, region: int, statement: Statement) -> Iterator[tuple[int, Effects]]:
+        """Add the nodes of a statement, and give each with what it touches."""
+        if isinstance(statement, NodeStatement):
+            for each in statement_kind(statement).planned():
+                yield self._other(region, each, statement, statement.span)
+            return
+        before = statement.task if isinstance(statement, TaskStatement) else _before(statement)
+        if before is not None:
+            yield self._kernel(region, before), before.effects
+        if not isinstance(statement, TaskStatement):
+            yield self._conditional(region, statement), control_effects(statement)
 
     def _apart(self, before: int, after: int, first: Section, second: Section) -> Apart:
         earlier, later = self.nodes[before].task, self.nodes[after].task
@@ -103,29 +122,14 @@ class _Builder:
         self.regions[region][1].append(index)
         return index
 
-    def _memory(self, region: int, kind: Literal["alloc", "free"], temporary: Temporary) -> tuple[int, Effects]:
-        index = len(self.nodes)
-        leaf = temporary.leaf
-        self.nodes.append(Node(index, kind, f"{kind} {leaf.path}", temporary.span, region, temporary=leaf.name))
-        self.regions[region][1].append(index)
-        return index, Effects(writes=frozenset({leaf.name}))
+    def _memory(self, region: int, kind: str, temporary: Temporary) -> tuple[int, Effects]:
+        return self._other(region, *planned(kind, temporary), temporary.span)
 
-    def _host(self, region: int, statement: HostCall | EventMark) -> list[tuple[int, Effects]]:
-        """The nodes of a host call or event mark: first the numbers that the host gets are copied, if there are any."""
-        first = len(self.nodes)
-        if isinstance(statement, EventMark):
-            self.nodes.append(Node(first, statement.kind, statement.label, statement.span, region, host=statement))
-            self.regions[region][1].append(first)
-            return [(first, statement.effects)]
-        kinds: list[Literal["memcpy", "callback"]] = ["memcpy", "callback"] if statement.slots else ["callback"]
-        for index, kind in enumerate(kinds, first):
-            label = f"callback {statement.label}" if kind == "callback" else f"memcpy of the numbers for {statement.label}"
-            self.nodes.append(Node(index, kind, label, statement.span, region, host=statement))
-            self.regions[region][1].append(index)
-        slots = frozenset(slot.name for slot in statement.slots)
-        copied = Effects(slots, frozenset({statement.name}))
-        called = statement.effects | Effects(frozenset({statement.name}))
-        return list(zip(range(first, first + len(kinds)), [copied, called][-len(kinds) :], strict=True))
+    def _other(self, region: int, node: Planned, what: NodeRecord, span: Span) -> tuple[int, Effects]:
+        index = len(self.nodes)
+        self.nodes.append(Node(index, node.kind, node.label, span, region, what=what))
+        self.regions[region][1].append(index)
+        return index, node.effects
 
     def _conditional(self, region: int, control: Loop | Branch) -> int:
         index = len(self.nodes)
@@ -144,27 +148,3 @@ class _Builder:
 def _before(control: Loop | Branch) -> Task | None:
     """The task that decides whether a loop is entered, or which region runs."""
     return control.enter if isinstance(control, Loop) else control.decide
-
-
-def _lifetimes(program: Program) -> tuple[dict[int, list[Temporary]], dict[int, list[Temporary]]]:
-    """Temporaries in memory of the graph, by the positions of the first and the last statement that touches them."""
-    starts: dict[int, list[Temporary]] = {}
-    ends: dict[int, list[Temporary]] = {}
-    for temporary in program.temporaries:
-        if not temporary.in_graph:
-            continue
-        used = [
-            position
-            for position, statement in enumerate(program.body)
-            # A host call touches everything, and none of this.
-            if not isinstance(statement, (HostCall, EventMark)) and temporary.leaf.name in _touched(statement)
-        ]
-        if used:
-            starts.setdefault(used[0], []).append(temporary)
-            ends.setdefault(used[-1], []).append(temporary)
-    return starts, ends
-
-
-def _touched(statement: Statement) -> frozenset[str]:
-    effects = effects_of(statement)
-    return effects.reads | effects.writes

@@ -2236,6 +2236,101 @@ def event_that_does_not_exist_yet():
     return kernel, (floats(), Lazy())
 
 
+@bad(SYNTAX)
+def write_value_in_a_while():
+    def kernel(x, flag):
+        while x[0] > 0:
+            x[0] -= 1
+            qgraph.write_value(flag, 1)
+
+    return kernel, (ints(), ints(1))
+
+
+@bad(SYNTAX)
+def write_value_in_a_parallel_loop():
+    def kernel(x, flag):
+        for i in range(x.shape[0]):
+            x[i] = 1
+            qgraph.write_value(flag, i)
+
+    return kernel, (ints(), ints(1))
+
+
+@bad(SYNTAX)
+def write_value_without_a_value():
+    def kernel(flag):
+        qgraph.write_value(flag)
+
+    return kernel, (ints(1),)
+
+
+@bad(SYNTAX)
+def write_value_to_an_element():
+    def kernel(x):
+        qgraph.write_value(x[0], 1)
+
+    return kernel, (ints(),)
+
+
+@bad(TYPES)
+def write_value_to_a_float():
+    def kernel(flag):
+        qgraph.write_value(flag, 1)
+
+    return kernel, (floats(1),)
+
+
+@bad(SYNTAX)
+def write_value_that_the_kernel_computes():
+    def kernel(x, flag):
+        s = x[0] + 1
+        qgraph.write_value(flag, s)
+
+    return kernel, (ints(), ints(1))
+
+
+@bad(SYNTAX)
+def write_value_of_a_float():
+    def kernel(flag):
+        qgraph.write_value(flag, 1.5)
+
+    return kernel, (ints(1),)
+
+
+@bad(TYPES)
+def write_value_of_another_type():
+    def kernel(flag, n):
+        qgraph.write_value(flag, n)
+
+    return kernel, (np.zeros(1, np.int32), 3)
+
+
+@bad(TYPES)
+def write_value_that_does_not_fit():
+    def kernel(flag):
+        qgraph.write_value(flag, qgraph.static(1 << 31))
+
+    return kernel, (np.zeros(1, np.int32),)
+
+
+@bad(ARGUMENT)
+def write_value_to_several():
+    def kernel(flag):
+        qgraph.write_value(flag, 1)
+
+    return kernel, (ints(3),)
+
+
+@bad(ARGUMENT)
+def write_value_to_what_is_read_only():
+    def kernel(flag):
+        qgraph.write_value(flag, 1)
+
+    flag = ints(1)
+    flag.flags.writeable = False
+    return kernel, (flag,)
+
+
 # --- temporaries --------------------------------------------------------------------------------------------------------
 
 

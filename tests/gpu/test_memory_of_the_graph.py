@@ -10,7 +10,7 @@ import pytest
 
 import qgraph
 from qgraph.runtime.driver.driver import call, device, driver
-from tests.lowering.graph.test_join_nodes import four_by_four
+from tests.nodes.test_join import four_by_four
 
 PATHS = {"device": {"conditional": "device"}, "host": {"conditional": "host"}, "stream": {"graph": False}}
 

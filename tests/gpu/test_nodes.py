@@ -397,6 +397,45 @@ def test_record_and_wait(options):
     assert k.stats.graph_builds == 1
 
 
+def told(x, y, flag, n):
+    for i in range(x.shape[0]):
+        x[i] += 1.0
+    qgraph.write_value(flag, n)
+    for i in range(y.shape[0]):
+        y[i] = x[i] * 10.0 + flag[0]
+
+
+@pytest.mark.parametrize("options", [{}, {"graph": False}])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64"])
+def test_write_value(options, dtype):
+    number_of = np.dtype(dtype).type
+    k, x, y = cuda_kernel(told, **options), on_device(np.zeros(4)), on_device(np.zeros(4))
+    for number in range(1, 5):
+        # Other flags and numbers each time: patched, not built.
+        flag, wanted = on_device(np.zeros(1, dtype)), number_of(np.iinfo(dtype).max - number)
+        if not options and number == 1:
+            assert kinds(k, x, y, flag, wanted) == ["BATCH_MEM_OP", "KERNEL", "KERNEL"]
+        k(x, y, flag, wanted)
+        assert qgraph.to_numpy(flag)[0] == wanted
+        assert (qgraph.to_numpy(x) == number).all()
+        np.testing.assert_array_equal(qgraph.to_numpy(y), number * 10.0 + np.full(4, float(wanted)))
+    k(x, y, flag, wanted)
+    assert k.stats.graph_builds == 1
+
+
+def test_write_value_of_a_negative_constant_beside_neighbours():
+    def kernel(flags, flag):
+        for i in range(flags.shape[0]):
+            flags[i] = 5
+        qgraph.write_value(flag, -2)
+
+    for dtype in ("int32", "int64"):
+        flags, flag = on_device(np.zeros(4, dtype)), on_device(np.zeros(1, dtype))
+        cuda_kernel(kernel)(flags, flag)
+        assert qgraph.to_numpy(flag)[0] == -2
+        assert (qgraph.to_numpy(flags) == 5).all()
+
+
 def test_a_recorded_event_is_not_done_before_the_work_is():
     go = threading.Event()
 

@@ -35,11 +35,11 @@ from qgraph.runtime.driver.driver import FarArrays
 from qgraph.runtime.executors import base, graph_exec_cache, relaunch, resources
 from qgraph.runtime.executors import graph as cuda_graph
 from qgraph.runtime.executors import unrolled as cuda_unrolled
-from qgraph.runtime.graph import graph_builder, kernel_parameters, kernels, launch_serialiser, memory_nodes, node_updates, nodes
+from qgraph.runtime.graph import graph_builder, kernel_parameters, kernels, launch_serialiser, node_updates, nodes
 from qgraph.runtime.native import native_launch
 from qgraph.runtime.values.array_view import view_of_host
-from qgraph.runtime.values.host_callbacks import Kept
 from qgraph.runtime.values.host_values import HostValues
+from qgraph.runtime.values.pending_errors import Kept
 from qgraph.runtime.values.prepared_call import Call
 from qgraph.runtime.values.struct_formats import FORMATS
 from tests.loop_kernels import COUNTED, trading
@@ -321,7 +321,6 @@ def install():
         graph_builder,
         launch_serialiser,
         cuda_memory,
-        memory_nodes,
         nodes,
         node_updates,
         relaunch,

@@ -31,12 +31,13 @@ from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import SHARED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
-from qgraph.frontend.statements.host_calls import host_statement
 from qgraph.frontend.statements.inlining import call_func, evaluated, has_calls, held_range
+from qgraph.frontend.statements.node_statements import node_statement
 from qgraph.frontend.statements.region import Region, callee
 from qgraph.frontend.statements.returns import made_structure
 from qgraph.frontend.statements.temporaries import temporary
 from qgraph.ir.program import StructType
+from qgraph.nodes.registry import statement_of_word
 from qgraph.source import as_written, copied, standing_for
 
 
@@ -147,8 +148,8 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
             call_func(region, scope, *found, value)
             return
         bound = scope.static(value.func)
-        if isinstance(bound, Value) and any(bound.value is word for word in language.HOST_WORDS):
-            host_statement(region, scope, value, bound.value)
+        if isinstance(bound, Value) and (kind := statement_of_word(bound.value)) is not None:
+            node_statement(region, scope, value, kind, bound.value)
             return
         if isinstance(bound, Value) and (bound.value is print or bound.value in language.ATOMICS):
             node = copy.copy(node)

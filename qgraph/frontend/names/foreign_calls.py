@@ -11,6 +11,7 @@ from types import FunctionType
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object, is_random
+from qgraph.nodes.registry import statement_of_word
 from qgraph.operations.table import OPERATIONS
 from qgraph.source import as_written
 
@@ -58,7 +59,7 @@ def _refuse_words(scope: Scope, callee: object, node: ast.Call, text: str) -> No
     """The words of the language that are statements, or belong to kernel level."""
     if callee is language.graph_do_while:
         raise _error(scope, "graph_do_while() is not the condition of a `while`", node, "write `while graph_do_while(flag):`")
-    if any(callee is word for word in language.HOST_WORDS):
+    if statement_of_word(callee) is not None:
         raise _error(
             scope,
             f"`{text}(...)` is used in the body of a loop, or as a value: it is a statement of the kernel itself",

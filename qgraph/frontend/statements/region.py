@@ -21,6 +21,7 @@ from qgraph.frontend.statements.serial_runs import SerialRun
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.program import Statement, Task, TaskStatement
 from qgraph.language import Func
+from qgraph.nodes.registry import statement_of_word
 from qgraph.source import Span, as_written
 
 Handler = Callable[["Region", Scope, ast.stmt], None]
@@ -141,9 +142,9 @@ def made_array(scope: Scope, value: ast.expr) -> str | None:
 
 
 def is_host_word(scope: Scope, node: ast.Call) -> bool:
-    """Whether a call is of ``host_callback``, ``record`` or ``wait``."""
+    """Whether a call is a statement that becomes nodes of a kind of its own, such as ``host_callback``."""
     bound = quietly_static(scope, node.func)
-    return isinstance(bound, Value) and any(bound.value is word for word in language.HOST_WORDS)
+    return isinstance(bound, Value) and statement_of_word(bound.value) is not None
 
 
 def _is_unrolled(scope: Scope, node: ast.For) -> bool:

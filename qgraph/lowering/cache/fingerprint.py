@@ -28,11 +28,10 @@ from qgraph.ir.program import (
     Branch,
     Cast,
     ConstantType,
-    EventMark,
     Function,
-    HostCall,
     HostValue,
     Loop,
+    NodeStatement,
     Program,
     Slot,
     Task,
@@ -44,12 +43,10 @@ _SKIPPED: Mapping[type, frozenset[str]] = {
     Task: frozenset({"verdict", "races", "sections"}),
     Loop: frozenset({"label"}),
     Branch: frozenset({"label"}),
-    HostCall: frozenset({"label", "function"}),
-    EventMark: frozenset({"label", "event"}),
     HostValue: frozenset({"text", "note"}),
     Program: frozenset({"host_names", "compiled_in", "result", "flags"}),
-    # What a node controls or calls is part of the program.
-    Node: frozenset({"label", "span", "control", "host", "note"}),
+    # What a node controls is part of the program.
+    Node: frozenset({"label", "span", "control", "note"}),
 }
 
 # Statements and patterns that name things by strings of their own.
@@ -193,13 +190,16 @@ class _Writer:
     def record(self, record: Any) -> None:
         """A record of the program, field by field."""
         kind = type(record)
-        skipped = _SKIPPED.get(kind, frozenset())
+        statement = isinstance(record, NodeStatement)
+        skipped = _SKIPPED.get(kind, frozenset({"label"}) if statement else frozenset())
         self.tag(kind.__name__)
         if isinstance(record, Task):
             self._enter(record.names)
         for field in dataclasses.fields(record):
             value = getattr(record, field.name)
-            if field.name not in skipped and not isinstance(value, Span) and not isinstance(value, Mapping):
+            if field.name in skipped or (statement and not field.compare):
+                continue
+            if not isinstance(value, Span) and not isinstance(value, Mapping):
                 self._part(value)
 
     def _part(self, value: Any) -> None:

@@ -30,7 +30,7 @@ _DISTRIBUTION = re.compile(
 _TOOLKIT = ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")
 _NUMBA_SETTINGS = ".numba_config.yaml"
 # Records whose meaning generated code depends on; all of this folder does besides.
-_OWN_SOURCE = ("language.py", "options.py", "ir", "lowering", "operations", "polyhedral")
+_OWN_SOURCE = ("language.py", "options.py", "ir", "lowering", "nodes", "operations", "polyhedral")
 # Whose extensions of Numba are as old as their version.
 _KNOWN_EXTENSIONS = frozenset({"numba", "qgraph"})
 

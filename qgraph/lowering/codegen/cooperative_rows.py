@@ -194,7 +194,7 @@ def lane_notes(plan: GraphPlan) -> GraphPlan:
 
 
 def _noted(plan: GraphPlan, node: Node) -> Node:
-    if node.task is None or node.beside or node.first or node.then or node.box is not None:
+    if node.task is None or node.beside or node.first or node.then or node.what is not None:
         return node
     shared = shared_loop(plan.program, node.task)
     if shared is None:

@@ -9,15 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard, cast
 
-from qgraph import language
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.program import (
     Branch,
     Cast,
-    EventMark,
     Function,
-    HostCall,
     Loop,
+    NodeStatement,
     ParallelFunction,
     Program,
     SeparateFunction,
@@ -36,7 +34,7 @@ from qgraph.lowering.codegen.task_codegen import (
     selected_leaf,
     serial_function,
 )
-from qgraph.operations import intrinsics
+from qgraph.nodes.kind import statement_kind
 from qgraph.source import Span, copied
 
 # Calls of tasks in one function. Numba and LLVM need time for a function that grows faster than its length, and all of a
@@ -179,9 +177,9 @@ class _Control:
         self.callbacks += part.callbacks
         self.used |= part.used
         call = f"{name}({', '.join(parameter.name for parameter in parameters)})"
-        lines.append(f"{pad}{call}") if not part.ends else self._ending(f"{call} != 0", lines, pad)
+        lines.append(f"{pad}{call}") if not part.ends else self.ending(f"{call} != 0", lines, pad)
 
-    def _ending(self, test: str, lines: list[str], pad: str) -> None:
+    def ending(self, test: str, lines: list[str], pad: str) -> None:
         """End the kernel where ``test`` holds, whichever function this is."""
         self.ends = True
         lines += [f"{pad}if {test}:", f"{pad}    return" if self._whole else f"{pad}    return 1"]
@@ -194,22 +192,8 @@ class _Control:
                 self._loop(statement, lines, pad, room)
             case Branch():
                 self._branch(statement, lines, pad, room)
-            case HostCall():
-                self._host_call(statement, lines, pad)
-            case EventMark():
-                pass  # What the CPU was told before has been done.
-
-    def _host_call(self, call: HostCall, lines: list[str], pad: str) -> None:
-        self.names["_call_host"] = intrinsics.call_host
-        self.callbacks.append(Parameter("callback", call.name))
-        if language.is_c_function(call.function):
-            data = Parameter("callback", f"{call.name}_data")
-            self.callbacks.append(data)
-            lines.append(f"{pad}_call_host({call.name}, {data.name})")
-            return
-        # Not 0 where the function raised: then the kernel ends here, as in Python.
-        self.used.add(SLOTS.name)
-        self._ending(f"_call_host({call.name}, {SLOTS.name}) != 0", lines, pad)
+            case NodeStatement():
+                statement_kind(statement).cpu_code(_Statement(self, lines, pad))
 
     def _branch(self, branch: Branch, lines: list[str], pad: str, room: int) -> None:
         decided = self._decided(branch)
@@ -286,6 +270,36 @@ class _Control:
         self.used |= {parameter.name for parameter in parameters}
         # On the CPU no loop has a handle: conditions are slots.
         return ", ".join("0" if parameter is HANDLE else parameter.name for parameter in parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """Where a kind of node writes what it does on the CPU (``CpuCode``)."""
+
+    _control: _Control
+    _lines: list[str]
+    _pad: str
+
+    @property
+    def names(self) -> dict[str, object]:
+        return self._control.names
+
+    def line(self, text: str) -> None:
+        self._lines.append(f"{self._pad}{text}")
+
+    def leaf(self, name: str) -> str:
+        self._control.used.add(name)
+        return name
+
+    def slots(self) -> str:
+        return self.leaf(SLOTS.name)
+
+    def callback(self, name: str) -> str:
+        self._control.callbacks.append(Parameter("callback", name))
+        return name
+
+    def end_kernel_if(self, test: str) -> None:
+        self._control.ending(test, self._lines, self._pad)
 
 
 def calls_name(node: ast.AST) -> TypeGuard[ast.Call]:

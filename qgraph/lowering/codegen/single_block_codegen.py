@@ -18,10 +18,9 @@ from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
 from qgraph.ir.program import (
     NUMBER,
     Branch,
-    EventMark,
     Function,
-    HostCall,
     Loop,
+    NodeStatement,
     Program,
     Statement,
     Task,
@@ -179,8 +178,8 @@ class _Block:
                     self._loop(statement, out, pad)
                 case Branch():
                     self._branch(statement, out, pad)
-                case HostCall() | EventMark():
-                    raise AssertionError("one block has no way to the host")
+                case NodeStatement():
+                    raise AssertionError("one block has no other nodes")
 
     def _loop(self, loop: Loop, out: _Lines, pad: str) -> None:
         again, decided = self._vote_name(), loop.condition_slot.index

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import TURN, Effects, control_effects
 from qgraph.lowering.graph.dependencies import places_of, touched_places
+from qgraph.nodes.kind import kind_of
 
 
 def reasons(plan: GraphPlan) -> dict[tuple[int, int], str]:
@@ -42,8 +43,6 @@ def node_effects(node: Node) -> Effects:
     """What a node touches, with all that is in it."""
     if node.control is not None:
         return control_effects(node.control)
-    if node.host is not None:
-        return node.host.effects
-    if node.temporary:
-        return Effects(writes=frozenset({node.temporary}))
+    if node.what is not None:
+        return kind_of(node.what).touched
     return functools.reduce(operator.or_, (task.effects for task in node.tasks), Effects())

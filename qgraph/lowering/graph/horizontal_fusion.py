@@ -122,7 +122,7 @@ def _beside(group: Sequence[Node]) -> Node:
     first, *others = group
     beside = tuple(node.task for node in others if node.task is not None)
     # Of several fills and copies one kernel is made, too.
-    return replace(first, kind="kernel", box=None, label=f"{first.label} and {len(others)} beside it", beside=beside)
+    return replace(first, kind="kernel", what=None, label=f"{first.label} and {len(others)} beside it", beside=beside)
 
 
 def _topological(plan: GraphPlan, edges: set[tuple[int, int]]) -> list[int]:

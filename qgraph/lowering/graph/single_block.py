@@ -12,8 +12,9 @@ from dataclasses import replace
 from qgraph.captured_state import numba_function
 from qgraph.ir.artifacts import REDUCTION_BLOCK, SEVERAL
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan, OneBlock
-from qgraph.ir.program import Branch, EventMark, Function, HostCall, Loop, Program, Statement, Task
+from qgraph.ir.program import Branch, Function, Loop, NodeStatement, Program, Statement, Task
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, nodes_of, words_of
+from qgraph.nodes.kind import statement_kind
 
 # A light loop inside a device loop: a few iterations a thread take about as long as a node of a loop's body does.
 _IN_DEVICE_LOOP = SEVERAL * BLOCK_THREADS
@@ -57,10 +58,8 @@ def _why_not(plan: GraphPlan) -> str:
 def _impossible(program: Program) -> Iterator[str]:
     """What a block of threads cannot do."""
     for statement in program.body:
-        if isinstance(statement, HostCall):
-            yield f"it calls the host at line {statement.span.line}"
-        if isinstance(statement, EventMark):
-            yield f"it has an event at line {statement.span.line}"
+        if isinstance(statement, NodeStatement):
+            yield f"{statement_kind(statement).not_in_block} at line {statement.span.line}"
     for temporary in program.temporaries:
         if temporary.in_graph:
             yield f"nodes of the graph take the memory of `{temporary.leaf.path}`"

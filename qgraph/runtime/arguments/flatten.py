@@ -19,9 +19,9 @@ import numpy
 from qgraph.errors import ArgumentError
 from qgraph.ir.program import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
 from qgraph.language import Func
+from qgraph.nodes.event import event_handle, is_event_class
 from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, adopt, adopter_of, refuse
 from qgraph.runtime.values.array_view import ArrayView
-from qgraph.runtime.values.events import event_handle, is_event_class
 from qgraph.runtime.values.prepared_call import Value
 
 MAX_LEAVES = 512

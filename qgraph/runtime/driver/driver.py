@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from qgraph import forks
 from qgraph.errors import BackendError, CudaError
 from qgraph.forks import WAYS_OUT, in_child
-from qgraph.runtime.values.host_callbacks import Kept
+from qgraph.runtime.values.pending_errors import Kept
 
 try:
     from cuda.bindings import driver as _bindings

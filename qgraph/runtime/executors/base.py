@@ -13,6 +13,7 @@ from qgraph.errors import BackendError, CudaError
 from qgraph.ir.artifacts import CudaPlan
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
 from qgraph.ir.program import WORD
+from qgraph.nodes.kind import GraphNode
 from qgraph.runtime.driver.arena import Arena
 from qgraph.runtime.driver.device_errors import DeviceFaults
 from qgraph.runtime.driver.driver import Closed, ContextLost, DeviceContext, call, driver
@@ -25,7 +26,6 @@ from qgraph.runtime.executors.single_block import BlockForm
 from qgraph.runtime.graph.graph_builder import RawGraph
 from qgraph.runtime.graph.kernel_parameters import Parameters
 from qgraph.runtime.graph.kernels import KernelNode, KernelSetting, LoadedCode
-from qgraph.runtime.graph.node_base import OtherNode
 from qgraph.runtime.graph.node_updates import patch_kernels
 from qgraph.runtime.graph.nodes import OtherNodes
 from qgraph.runtime.native.native_launch import Counter
@@ -140,7 +140,7 @@ class CudaExecutable(ABC):
             resources.code = LoadedCode(plan.cubin)
             self._make_kernels(plan, resources.code, block_size)
         # What stands at each node that decides nothing.
-        self._nodes: dict[int, KernelNode | OtherNode] = {**self._kernels, **self._others.nodes}
+        self._nodes: dict[int, KernelNode | GraphNode] = {**self._kernels, **self._others.nodes}
         self._sized = [kernel for kernel in self._kernels.values() if kernel.sized]
         self._programmatic = self._programmatic_edges(plan)
         # Each kernel with those that wait for it inside.
@@ -152,7 +152,7 @@ class CudaExecutable(ABC):
 
     def _make_others(self, scratch: int) -> OtherNodes:
         plan, in_graphs = self.plan, self._in_graphs
-        return OtherNodes(plan.plan, plan.dtypes, self.device, scratch, with_boxes=in_graphs, allocates=self._one_graph)
+        return OtherNodes(plan.plan, plan.dtypes, self.device, scratch, in_graphs=in_graphs, one_graph=self._one_graph)
 
     def _make_kernels(self, plan: CudaPlan, loaded: LoadedCode, block_size: int | None) -> None:
         host_index = {value.name: index for index, value in enumerate(plan.plan.program.host_values)}

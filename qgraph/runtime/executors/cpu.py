@@ -9,12 +9,12 @@ import numpy as np
 
 from qgraph.forks import FORKS
 from qgraph.ir.artifacts import CpuPlan, slots_dtype
-from qgraph.ir.program import HostCall
+from qgraph.ir.program import NodeStatement
+from qgraph.nodes.kind import statement_kind
 from qgraph.runtime.values.array_view import ArrayView, changed_in_place, host_pointer
 from qgraph.runtime.values.deferred_errors import FaultReader
-from qgraph.runtime.values.host_callbacks import CheckedFunction
 from qgraph.runtime.values.prepared_call import CHANGED, Again, Call
-from qgraph.runtime.values.results import ResultReader
+from qgraph.runtime.values.results import ResultReader, reader_of
 from qgraph.runtime.values.temporaries import Temporaries
 
 # Whoever passes this as an address has looked at the arrays of a call.
@@ -43,7 +43,8 @@ class CpuExecutable:
         notes = any(parameter.kind == "faults" for parameter in plan.parameters)
         self._faults = FaultReader(program.faults) if notes else None
         self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
-        calls = {call.name: CheckedFunction(call, plan.dtypes) for call in program.body if isinstance(call, HostCall)}
+        statements = (statement_kind(each) for each in program.body if isinstance(each, NodeStatement))
+        calls = dict(filter(None, (each.on_cpu(reader_of(plan.dtypes)) for each in statements)))
         self._host_calls = tuple(calls.values())
         self._addresses = tuple(
             calls[p.name].address if p.name in calls else calls[p.name.removesuffix("_data")].data

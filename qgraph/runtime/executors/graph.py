@@ -72,7 +72,8 @@ class CudaGraphExecutable(CudaExecutable):
     def _begin(self) -> GraphInstance:
         instance = GraphInstance()
         self._resources.graphs.append(instance)
-        instance.exclusive = any(node.control is not None or node.kind == "alloc" for node in self.plan.plan.nodes)
+        decides = any(node.control is not None for node in self.plan.plan.nodes)
+        instance.exclusive = decides or bool(self._others.allocations)
         return instance
 
     def _complete(self) -> None:

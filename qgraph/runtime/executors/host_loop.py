@@ -16,13 +16,13 @@ from qgraph.errors import CudaError
 from qgraph.ir.artifacts import CudaPlan
 from qgraph.ir.plan import Node, Unrolling
 from qgraph.ir.program import WORD, Branch, Loop
+from qgraph.nodes.kind import GraphNode
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.driver.memory import PinnedWords, copy_out
 from qgraph.runtime.driver.stream import LEGACY, Event
 from qgraph.runtime.executors.base import CudaExecutable
 from qgraph.runtime.graph.graph_builder import GraphInstance, add_edges, add_node, segments_of
 from qgraph.runtime.graph.kernels import KernelNode
-from qgraph.runtime.graph.node_base import OtherNode
 from qgraph.runtime.graph.unrolled_bodies import GraphOfForm, add_copies, body_of, followed_in
 
 
@@ -30,7 +30,7 @@ from qgraph.runtime.graph.unrolled_bodies import GraphOfForm, add_copies, body_o
 class Segment:
     """Nodes with no loop between them, in program order; ``graph`` is None where each is launched by itself."""
 
-    nodes: tuple[KernelNode | OtherNode, ...]
+    nodes: tuple[KernelNode | GraphNode, ...]
     graph: GraphInstance | None
 
 
@@ -258,10 +258,10 @@ class _Flag:
         return int(self.pinned.words[0])
 
 
-def _launch_nodes(nodes: tuple[KernelNode | OtherNode, ...], stream: int) -> None:
+def _launch_nodes(nodes: tuple[KernelNode | GraphNode, ...], stream: int) -> None:
     launch = driver.cuLaunchKernel
     for kernel in nodes:
-        if isinstance(kernel, OtherNode):
+        if isinstance(kernel, GraphNode):
             kernel.run(stream)
             continue
         parameters = kernel.launch.kernelParams

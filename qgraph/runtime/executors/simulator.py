@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +12,13 @@ import numpy as np
 
 from qgraph import forks
 from qgraph.ir.artifacts import SEVERAL, WARP, Parameter, SimulatorPlan, TaskCode, slots_dtype
-from qgraph.ir.program import Branch, HostCall, Loop
+from qgraph.ir.program import Branch, Loop
+from qgraph.nodes.kind import Readers, kind_of
 from qgraph.runtime.graph.launch_shapes import Shape, by_lanes, by_rows, in_tiles
 from qgraph.runtime.values.array_view import ArrayView, view_of_host
 from qgraph.runtime.values.deferred_errors import FaultReader
-from qgraph.runtime.values.host_callbacks import Numbers, call_plainly
 from qgraph.runtime.values.prepared_call import Call
-from qgraph.runtime.values.results import ResultReader
+from qgraph.runtime.values.results import ResultReader, reader_of
 from qgraph.runtime.values.temporaries import Temporaries
 
 # Idle threads cost time too: small blocks waste few. Grid-stride loops get fewer threads than iterations, so that the stride is
@@ -41,6 +42,20 @@ class _Scratch:
     slots: np.ndarray
     noted: np.ndarray
     turns: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class _HostRun:
+    """What a node that is no kernel may look at (``HostRun``)."""
+
+    slots: np.ndarray
+    reader: Readers
+    _leaves: Mapping[str, int]
+    _call: Call
+
+    def leaf(self, name: str) -> Any:
+        value = self._call.values[self._leaves[name]]
+        return value.host if isinstance(value, ArrayView) else value
 
 
 class SimulatorExecutable:
@@ -92,7 +107,7 @@ class SimulatorExecutable:
         plan = self._plan.plan
         for index in plan.regions[region].nodes:
             node = plan.nodes[index]
-            match node.control or node.host:
+            match node.control:
                 case Loop() as loop:
                     decided = loop.condition_slot
                     again = bool(scratch.slots[decided.index]) if loop.test_first else True
@@ -103,12 +118,13 @@ class SimulatorExecutable:
                     chosen = branch.region(int(scratch.slots[branch.condition_slot.index]))
                     if chosen is not None:
                         self._region(node.bodies[chosen], call, scratch)
-                case HostCall() as host if node.kind == "callback":
-                    call_plainly(host, Numbers(host, self._plan.dtypes), scratch.slots)
-                case _ if node.task is not None:
+                case None if node.task is not None:
                     self._task(node.task.name, call, scratch)
-                case _:
-                    pass  # Memory is there, and all work before an event has been done.
+                case None if node.what is not None:
+                    run = _HostRun(scratch.slots, reader_of(self._plan.dtypes), self._leaves, call)
+                    kind_of(node.what).run_on_host(node, run)
+                case None:
+                    pass
 
     def _task(self, name: str, call: Call, scratch: _Scratch) -> None:
         code = self._plan.codes[name]

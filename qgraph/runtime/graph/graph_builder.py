@@ -10,9 +10,9 @@ from typing import Any
 from qgraph.errors import CudaError
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Branch, Loop
+from qgraph.nodes.kind import GraphNode
 from qgraph.runtime.driver.driver import call, driver, outside_captures
 from qgraph.runtime.graph.kernels import KernelNode
-from qgraph.runtime.graph.node_base import OtherNode
 
 # Bindings of CUDA 12 have edge data only in the _v2 entries; those of CUDA 13 have one entry, with edge data.
 add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", None) or driver.cuGraphAddDependencies
@@ -60,20 +60,20 @@ class GraphInstance:
         self.graph: Any = call(driver.cuGraphCreate, 0)
         self.executable: Any = None
         self.exclusive = False
-        self._nodes: tuple[KernelNode | OtherNode, ...] = ()
+        self._nodes: tuple[KernelNode | GraphNode, ...] = ()
 
-    def instantiate(self, nodes: Iterable[KernelNode | OtherNode]) -> None:
+    def instantiate(self, nodes: Iterable[KernelNode | GraphNode]) -> None:
         """Make it executable, and tell its nodes where they are patched from now on."""
         self._nodes = tuple(nodes)
         self.executable = call(driver.cuGraphInstantiate, self.graph, 0)
         for node in self._nodes:
             node.executable = self.executable
-            if isinstance(node, OtherNode):
+            if isinstance(node, GraphNode):
                 node.instantiated()
 
     def instantiate_again(self) -> bool:
         """Where a node could not be patched: another executable, in which kernels have the parameters of the graph."""
-        others = [node for node in self._nodes if isinstance(node, OtherNode)]
+        others = [node for node in self._nodes if isinstance(node, GraphNode)]
         if not any(node.rejected for node in others):
             return False
         for node in others:
@@ -113,9 +113,9 @@ class GraphInstance:
             node.executable = None
 
 
-def add_node(graph: Any, kernel: KernelNode | OtherNode) -> Any:
+def add_node(graph: Any, kernel: KernelNode | GraphNode) -> Any:
     """Add a node without edges to ``graph`` (a CUgraph)."""
-    if isinstance(kernel, OtherNode):
+    if isinstance(kernel, GraphNode):
         return kernel.add(graph)
     kernel.handle = call(driver.cuGraphAddKernelNode, graph, None, 0, kernel.launch)
     return kernel.handle
@@ -176,7 +176,7 @@ class Layout:
     def __init__(
         self,
         plan: GraphPlan,
-        nodes: Mapping[int, KernelNode | OtherNode],
+        nodes: Mapping[int, KernelNode | GraphNode],
         programmatic: Set[tuple[int, int]],
         set_handle: Callable[[int, int], None],
         row: Set[tuple[int, int]] = frozenset(),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from qgraph.ir.program import WORD, Result
+from qgraph.ir.program import WORD, Result, Slot
 from qgraph.runtime.values.struct_formats import FORMATS
 
 Numbers = tuple[Any, ...]
@@ -35,6 +35,11 @@ class ResultReader:
         """The numbers, in order, from ``memory``, which starts with word number ``word`` of scratch."""
         skipped = word * WORD
         return tuple([decode(memory, place - skipped) for decode, place in self._places])
+
+
+def reader_of(dtypes: Mapping[str, str]) -> Callable[[Sequence[Slot]], ResultReader]:
+    """What makes readers of slots, of these types."""
+    return lambda slots: ResultReader(Result(items=tuple(Result(slot) for slot in slots)), dtypes)
 
 
 def _decoder(dtype: str) -> Callable[[Memory, int], Any]:

@@ -20,7 +20,7 @@ from qgraph.runtime.arguments.device_array import DeviceArray, empty, to_device
 from qgraph.runtime.driver import driver
 from qgraph.runtime.values.aliasing import alias_pattern
 from qgraph.runtime.values.array_view import ArrayView, host_pointer
-from qgraph.runtime.values.host_callbacks import Kept
+from qgraph.runtime.values.pending_errors import Kept
 
 
 class PlayedDevice:

@@ -8,7 +8,7 @@ import pytest
 from qgraph.errors import ArgumentError, BoundsError
 from qgraph.ir.program import Fault
 from qgraph.runtime.values.deferred_errors import FaultReader
-from qgraph.runtime.values.host_callbacks import Kept
+from qgraph.runtime.values.pending_errors import Kept
 from qgraph.source import Span
 
 PLACE = Span("nowhere.py", 3, 4, 3, 9)

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from qgraph.ir.plan import GraphPlan, Node
+from qgraph.ir.program import Effects
+from qgraph.nodes.kind import GraphNode, NodeKind, Owner
 
 # A join is a node more on the way: fewer edges are not worth one.
 _FEWEST_EDGES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Join(NodeKind):
+    """Nothing: the node only has edges."""
+
+    does_nothing = True
+
+    @property
+    def touched(self) -> Effects:
+        """Nothing."""
+        return Effects()
+
+    def in_graph(self, node: Node, owner: Owner) -> GraphNode:
+        """An empty node."""
+        return EmptyNode(node, owner)
 
 
 def add_joins(plan: GraphPlan) -> GraphPlan:
@@ -32,7 +51,7 @@ def _joined(plan: GraphPlan, before: tuple[int, ...], after: tuple[int, ...]) ->
     index = len(plan.nodes)
     first = plan.nodes[after[0]]
     label = f"join of {len(before)} nodes for {len(after)}"
-    join = Node(index, "join", label, first.span, first.region)
+    join = Node(index, "join", label, first.span, first.region, what=Join())
     region = plan.regions[first.region]
     place = region.nodes.index(first.index)
     nodes = (*region.nodes[:place], index, *region.nodes[place:])
@@ -40,3 +59,15 @@ def _joined(plan: GraphPlan, before: tuple[int, ...], after: tuple[int, ...]) ->
     kept = (edge for edge in plan.edges if edge[1] not in after)
     edges = (*kept, *((each, index) for each in before), *((index, each) for each in after))
     return replace(plan, nodes=(*plan.nodes, join), edges=tuple(sorted(edges)), regions=regions)
+
+
+class EmptyNode(GraphNode):
+    """Only has edges: a join, or what takes and frees memory where the arena has it."""
+
+    def add(self, graph: Any) -> Any:
+        """Add an empty node."""
+        self.handle = self.call(self.driver.cuGraphAddEmptyNode, graph, None, 0)
+        return self.handle
+
+    def run(self, stream: int) -> None:
+        """Nothing: a stream keeps its order."""

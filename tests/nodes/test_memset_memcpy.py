@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering.graph.memset_memcpy import _converted
-from qgraph.runtime.graph.memory_nodes import Rows, rows_of
+from qgraph.nodes.box import Rows, rows_of
+from qgraph.nodes.memset import _converted
 from qgraph.runtime.values.array_view import view_of_host
 
 pytestmark = pytest.mark.needs("compiler")
@@ -19,7 +19,7 @@ def kinds(function, *args):
 
 def box(function, *args):
     (node,) = qgraph.kernel(function).plan(*args).nodes
-    return node.box
+    return node.what
 
 
 def zero(x):
@@ -56,7 +56,7 @@ def test_fills_and_copies_are_found():
     assert kinds(copied, x, np.zeros(5)) == ["memcpy"]
     assert kinds(copied_2d, m, np.zeros((4, 4), np.int32)) == ["memcpy"]
     found = box(interior, m)
-    assert (found.target, found.source, found.starts, found.value, found.size) == ("m", "", (1, 1), 0, 4)
+    assert (found.target, found.starts, found.value, found.size) == ("m", (1, 1), 0, 4)
     assert "(memset)" in str(qgraph.kernel(zero).plan(x))
     assert "(memset)" in qgraph.kernel(zero).plan(x).to_dot()
 

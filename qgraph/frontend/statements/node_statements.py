@@ -1,0 +1,92 @@
+"""Kernel-level statements that become nodes of a kind of their own (``qgraph/nodes``), such as ``host_callback``."""
+
+from __future__ import annotations
+
+import ast
+
+import numpy as np
+
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.inference.ranks import rank
+from qgraph.frontend.names.bindings import Gone, LeafRef, ScalarRef, StructRef, Value
+from qgraph.frontend.names.function_frame import ADDED
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.inlining import evaluated
+from qgraph.frontend.statements.region import Region
+from qgraph.ir.program import ConstantType, Leaf, Slot
+from qgraph.nodes.kind import StatementKind
+from qgraph.source import Span, as_written
+
+_NUMBERS = (bool, int, float, complex, np.generic)
+
+
+def node_statement(region: Region, scope: Scope, node: ast.Call, kind: type[StatementKind], word: object) -> None:
+    """A call of one of the words of ``kind`` as a statement.
+
+    Raises:
+        KernelSyntaxError: it stands in a device loop or branch, or its arguments are not what the word takes.
+    """
+    text = as_written(node.func)
+    if region.depth > 0:
+        raise KernelSyntaxError(
+            f"`{text}(...)` is inside a device loop or branch, whose body CUDA keeps free of host calls and events",
+            scope.span(node),
+            hint=f"call `{text}` before or after it, or keep the loop in Python and call a kernel in each iteration",
+        )
+    if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
+        raise KernelSyntaxError(
+            f"`{text}(...)` takes plain arguments", scope.span(node), hint="pass them by position, without `*`"
+        )
+    region.add(kind.statement(word, _Call(region, scope, node)))
+
+
+class _Call:
+    """The call, and what its arguments are (``WrittenCall``)."""
+
+    def __init__(self, region: Region, scope: Scope, node: ast.Call) -> None:
+        self._region = region
+        self._scope = scope
+        self.node = node
+
+    def span(self, node: ast.AST) -> Span:
+        return self._scope.span(node)
+
+    def name(self, role: str) -> str:
+        return self._region.unit.task_name(self.node.lineno, role)
+
+    def expect_one_element(self, flag: Leaf, node: ast.expr) -> None:
+        self._region.unit.flags.append((flag.name, self.span(node)))
+
+    def meaning(self, node: ast.expr) -> ConstantType | Leaf | KernelSyntaxError | None:
+        try:
+            return ConstantType(ast.literal_eval(node))
+        except ValueError:
+            bound = self._scope.static(node)
+        match bound:
+            case LeafRef():
+                return bound.leaf
+            case Value():
+                return ConstantType(bound.value)
+            case Gone():
+                return KernelSyntaxError(bound.reason, self.span(node), hint=bound.hint)
+        return None
+
+    def number(self, node: ast.expr) -> Slot | ConstantType | None:
+        region, scope = self._region, self._scope
+        try:
+            return ConstantType(ast.literal_eval(node))
+        except ValueError:
+            bound = scope.static(node)
+        if isinstance(bound, ScalarRef):
+            return bound.slot
+        if isinstance(bound, Value) and (bound.value is None or isinstance(bound.value, (str, *_NUMBERS))):
+            return ConstantType(bound.value)
+        if isinstance(bound, (StructRef, Value)) or rank(scope, node) > 0:
+            return None
+        name = f"{ADDED}passed{len(region.unit.slots)}"
+        # What it is made of may be loops, which end the run that there is.
+        value = evaluated(region, scope, node)
+        region.run(scope).assign(scope, name, value)
+        made = scope.names.pop(name)
+        assert isinstance(made, ScalarRef)
+        return made.slot
