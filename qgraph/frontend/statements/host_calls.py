@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import ctypes
 from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 
 from qgraph import language
+from qgraph.compat import cpython
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import Gone, LeafRef, ScalarRef, StructRef, Value
@@ -116,7 +116,7 @@ def _c_arguments(scope: Scope, node: ast.Call) -> tuple[ConstantType, ...]:
     if not extra:
         return ()
     known = _known(scope, extra[0])
-    if len(extra) > 1 or not (known is None or isinstance(known, (int, bytes, *_C_DATA))):
+    if len(extra) > 1 or not (known is None or isinstance(known, (int, bytes, *cpython.C_DATA))):
         raise KernelSyntaxError(
             f"`{as_written(node.args[0])}` is a C function, which gets one pointer",
             scope.span(extra[-1]),
@@ -139,13 +139,11 @@ def _declared(function: Any) -> str:
         return "ctypes was not told its parameters"
     takes = ", ".join(kind.__name__ for kind in function.argtypes) or "nothing"
     gives = "nothing" if function.restype is None else getattr(function.restype, "__name__", "something")
-    lock = ", and wants the interpreter's lock" if language.wants_lock(function) else ""
+    lock = ", and wants the interpreter's lock" if cpython.wants_lock(function) else ""
     return f"it takes {takes} and returns {gives}{lock}"
 
 
 _MISSING = object()
-# The bases of everything that ctypes makes: simple values, pointers, structures, unions, arrays, functions.
-_C_DATA = (ctypes.c_int.__mro__[1], ctypes._Pointer, ctypes.Structure, ctypes.Union, ctypes.Array)
 
 
 # --- events ------------------------------------------------------------------------------------------------------------
