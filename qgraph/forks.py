@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+from qgraph.compat import cpython, llvmlite, numba
 from qgraph.errors import BackendError
 
 WAYS_OUT = (
@@ -63,24 +63,26 @@ class _Forks:
     def in_child(self) -> None:
         """Before anything else runs in a child."""
         for lock in list(self._locks):
-            lock._at_fork_reinit()
-        parallel = sys.modules.get("numba.np.ufunc.parallel")
-        if getattr(parallel, "_is_initialized", False):
+            self._compiling |= not cpython.freed(lock)
+        if numba.has_threads():
             self.alone.value = 1
-        for lock in _locks_of_compilers():
-            # This thread's own are no hindrance.
-            if lock.acquire(blocking=False):
-                lock.release()
-            else:
+        # Whoever compiles, be it for qgraph or not, holds one of these.
+        for find in (numba.fork_lock, llvmlite.fork_lock):
+            try:
+                self._look_at(find())
+            except BackendError:  # it has another place by now, so nobody knows who holds it
                 self._compiling = True
-                lock._at_fork_reinit()
 
-
-def _locks_of_compilers() -> list[Any]:
-    """Numba's and LLVM's: whoever compiles, be it for qgraph or not, holds one of them."""
-    numba, llvm = sys.modules.get("numba.core.compiler_lock"), sys.modules.get("llvmlite.binding.ffi")
-    found = [] if numba is None else [numba.global_compiler_lock._lock]
-    return found if llvm is None else [*found, llvm.lib._lock._lock]
+    def _look_at(self, lock: Any) -> None:
+        """See whether a compiler's lock was left behind."""
+        # This thread's own are no hindrance.
+        if lock is None:
+            return
+        if lock.acquire(blocking=False):
+            lock.release()
+        else:
+            self._compiling = True
+            cpython.freed(lock)
 
 
 FORKS = _Forks()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from _ctypes import CFuncPtr
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
+from qgraph.compat import cpython
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.pickling import ByName
 
@@ -179,20 +179,17 @@ def atomic_cas(array: Any, index: Any, compare: Any, value: Any) -> Any:
 
 def is_c_function(function: object) -> bool:
     """Whether ``function`` is a C function pointer made by ctypes."""
-    return isinstance(function, CFuncPtr)
+    return isinstance(function, cpython.CFuncPtr)
 
 
 def takes_a_pointer(function: Any) -> bool:
     """Whether a C function was declared as ``void (*)(void *)``, and is called without the interpreter's lock."""
     if function.restype is not None or function.argtypes is None or len(function.argtypes) != 1:
         return False
+    if cpython.wants_lock(function):
+        return False
     (kind,) = function.argtypes
-    return not wants_lock(function) and (kind in (ctypes.c_void_p, ctypes.c_char_p) or issubclass(kind, ctypes._Pointer))
-
-
-def wants_lock(function: Any) -> bool:
-    """Whether a C function is to be called with the interpreter's lock held, as those of ``ctypes.PYFUNCTYPE`` are."""
-    return bool(type(function)._flags_ & 4)
+    return kind in (ctypes.c_void_p, ctypes.c_char_p) or issubclass(kind, cpython.Pointer)
 
 
 def call_c_function(function: Any, data: Any = None) -> None:

@@ -1,6 +1,8 @@
 """Imports point one way, between folders and between files. From the bottom::
 
-source, errors, stack, ...       what everything may use
+source, errors                   what everything may use
+compat/                          what is private in other libraries: nothing else touches that
+language, stack, forks, ...      what everything else may use
 polyhedral/                      sets of integers: what a dependence test asks of isl
 operations/                      one record for each operation that bodies have
 ir/                              the records that one stage hands to the next
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,7 +28,7 @@ import qgraph
 from qgraph.lowering.cache import toolchain_fingerprint
 
 PACKAGE = Path(qgraph.__file__).parent
-BASE = {"errors", "source", "stack", "forks", "pickling", "language", "options", "captured_state"}
+BASE = {"stack", "forks", "pickling", "language", "options", "captured_state"}
 PUBLIC = {"__init__", "__main__"}
 # Below the stages, from the bottom.
 BETWEEN = ("polyhedral", "operations", "ir", "nodes")
@@ -41,14 +44,18 @@ MOST_FILES = 18
 def layer(module: str) -> tuple[int, int]:
     """The lowest is (0, 0). ``module`` is dotted and without the package's own name."""
     top, *inside = module.split(".")
-    if top in BASE:
+    if top in ("source", "errors"):
         return 0, 0
+    if top == "compat":
+        return 0, 1
+    if top in BASE:
+        return 0, 2
     if top in BETWEEN:
         return BETWEEN.index(top) + 1, 0
     if top in STAGES:
         order = STAGES[top]
-        return 4, order.index(inside[0]) if len(inside) > 1 or (inside and inside[0] in order) else len(order)
-    return (6, 0) if top in PUBLIC else (5, 0)
+        return 5, order.index(inside[0]) if len(inside) > 1 or (inside and inside[0] in order) else len(order)
+    return (7, 0) if top in PUBLIC else (6, 0)
 
 
 def stage_of(module: str) -> str:
@@ -110,7 +117,7 @@ def test_imports_only_go_down(module):
 
 def test_every_folder_has_its_place():
     folders = {path.parent.relative_to(PACKAGE).parts for path in PACKAGE.rglob("*.py")}
-    placed = {(), *((folder,) for folder in (*BETWEEN, *STAGES))}
+    placed = {(), ("compat",), *((folder,) for folder in (*BETWEEN, *STAGES))}
     assert folders == placed | {(stage, folder) for stage, order in STAGES.items() for folder in order}
 
 
@@ -136,7 +143,7 @@ def test_no_module_is_part_of_an_import_cycle(module):
 
 @pytest.mark.parametrize("module", modules())
 def test_numba_cuda_has_one_importer(module):
-    if module.rpartition(".")[2] not in ("cuda", "fast_pipeline", "fast_lowering"):
+    if module.rpartition(".")[2] not in ("cuda", "fast_pipeline", "fast_lowering", "numba_cuda"):
         users = [name for name in imports_of(module) if name == "numba.cuda" or name.startswith("numba.cuda.")]
         assert not users, f"{module} imports {users}"
 
@@ -150,9 +157,133 @@ def test_the_driver_is_reached_from_the_runtime(module):
 
 def test_numba_stays_out_of_frontend_and_records():
     for module in modules():
-        if layer(module)[0] < 4 or stage_of(module) == "frontend":
+        if (layer(module)[0] < 5 and not module.startswith("compat.")) or stage_of(module) == "frontend":
             users = [name for name in imports_of(module) if name.split(".")[0] in ("numba", "llvmlite")]
             assert not users, f"{module} imports {users}"
+
+
+# --- what is private in other libraries ---------------------------------------------------------------------------------
+
+# Names with an underscore that are documented where they come from: named tuples and ctypes' structures, ast's nodes, sys, and
+# the structs of Numba's extension guide.
+DOCUMENTED = {"_fields", "_replace", "_fields_", "_getframe", "_is_gil_enabled", "_getvalue"}
+# Objects of qgraph's whose class lies in another module, by where they are used and as what.
+OURS = {
+    ("bound_kernel", "kernel"),
+    ("bound_kernel", "self._kernel"),
+    ("lowering.numba_backend.cpu", "typing"),
+    ("lowering.numba_backend.cuda", "typing"),
+}
+# Modules that belong to their library alone though their names have no underscore.
+PRIVATE_MODULES = ("_", "cupy_backends")
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__") and name not in DOCUMENTED
+
+
+@functools.cache
+def own_names(module: str) -> set[str]:
+    """The names with an underscore that ``module`` itself gives to something: functions, classes, variables, attributes."""
+    found: set[str] = set()
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            found.add(node.attr)
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__slots__":
+            found |= {each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
+    return {name for name in found if is_private(name)}
+
+
+@functools.cache
+def inherited_names() -> set[str]:
+    """Those that a class of the package may have of another one's."""
+    return set().union(*(own_names(module) for module in modules() if not module.startswith("compat.")))
+
+
+def touched(module: str, node: ast.AST) -> str:
+    """What of another library's a node touches that is private, as it is written; nothing for any other node."""
+    match node:
+        case ast.Import(names):
+            private = [each.name for each in names if any(part.startswith(PRIVATE_MODULES) for part in _parts(each.name))]
+            return ", ".join(private)
+        case ast.ImportFrom(names=names) if node.module != "__future__":
+            private = [each.name for each in names if any(map(is_private, _parts(f"{node.module}.{each.name}")))]
+            return ", ".join(private)
+        case ast.Attribute(owner, name) if is_private(name) and not _is_own(module, owner, name):
+            return ast.unparse(node)
+        case ast.Call(ast.Name("getattr" | "hasattr" | "setattr" | "delattr"), [owner, ast.Constant(str(name)), *_]):
+            return ast.unparse(node) if is_private(name) and not _is_own(module, owner, name) else ""
+        case ast.Constant(str(text)) if text.startswith(("numba", "llvmlite", "cuda.", "numpy.", "torch.", "cupy")):
+            parts = _parts(text)
+            return text if len(parts) > 1 and text.isascii() and " " not in text and any(map(_is_private_module, parts)) else ""
+        case ast.Attribute(ast.Name("ctypes"), "pythonapi") | ast.Attribute(ast.Name("object"), "__basicsize__"):
+            return ast.unparse(node)
+    return ""
+
+
+def _parts(name: str) -> list[str]:
+    return [part for part in name.split(".") if part != "__future__"]
+
+
+def _is_private_module(part: str) -> bool:
+    return part.startswith(PRIVATE_MODULES)
+
+
+def _is_own(module: str, owner: ast.expr, name: str) -> bool:
+    """Whether ``owner.name`` is qgraph's: by the class, which is this one or its base, or since this module made it."""
+    text = ast.unparse(owner)
+    if text in ("self", "cls", "super()"):
+        return name in inherited_names()
+    return name in own_names(module) or (module, text) in OURS
+
+
+@pytest.mark.parametrize("module", [module for module in modules() if module.split(".")[0] != "compat"])
+def test_what_is_private_elsewhere_is_touched_in_compat_alone(module):
+    found = [
+        f"line {getattr(node, 'lineno', 0)}: {text}" for node in ast.walk(tree_of(module)) if (text := touched(module, node))
+    ]
+    assert not found, f"{module} touches what is private in another library: {found}"
+
+
+@pytest.mark.parametrize("module", [module for module in modules() if stage_of(module) == "lowering"])
+def test_no_private_hook_of_another_library_is_overridden(module):
+    loaded = importlib.import_module(f"qgraph.{module}")
+    for cls in vars(loaded).values():
+        if isinstance(cls, type) and cls.__module__ == loaded.__name__:
+            foreign = [base for base in cls.__mro__ if not base.__module__.startswith("qgraph.")]
+            hooks = [name for name, value in vars(cls).items() if is_private(name) and callable(value)]
+            found = [name for name in hooks if any(name in vars(base) for base in foreign)]
+            assert not found, f"{module}.{cls.__name__} overrides {found}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import _ctypes",
+        "from _ctypes import CFuncPtr",
+        "from numba.core.compiler_machinery import _pass_registry",
+        "from numba._helperlib import f",
+        "library._final_module",
+        "self._internal_codegen",
+        "super()._find_singly_assigned_variable()",
+        "getattr(torch._C, name)",
+        "hasattr(template, '_overload_func')",
+        "sys.modules.get('numba.np.ufunc._internal')",
+        "ctypes.pythonapi.PyCapsule_New",
+        "object.__basicsize__",
+    ],
+)
+def test_the_fence_sees(source):
+    assert any(touched("kernel", node) for node in ast.walk(ast.parse(source)))
+
+
+@pytest.mark.parametrize("source", ["sys._getframe(1)", "point._replace(x=1)", "state._getvalue()", "self._read", "a.__dict__"])
+def test_the_fence_lets_pass(source):
+    assert not any(touched("kernel", node) for node in ast.walk(ast.parse(source)))
 
 
 def test_import_qgraph_loads_neither_numba_nor_cuda():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from _ctypes import CFuncPtr
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from qgraph.captured_state import Attributes, CompiledIn
+from qgraph.compat import cpython
 from qgraph.errors import QGraphError
 from qgraph.source import Span
 
@@ -77,7 +77,7 @@ def _identity(value: object) -> object:
         parts = tuple(map(_identity, value))
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         parts = tuple(_identity(getattr(value, each.name)) for each in dataclasses.fields(value))
-    elif isinstance(value, CFuncPtr):
+    elif isinstance(value, cpython.CFuncPtr):
         # Compared by identity anyway, and without a hash.
         parts = id(value)
     return type(value), parts

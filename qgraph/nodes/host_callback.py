@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from qgraph.compat import cpython
 from qgraph.errors import KernelSyntaxError
 from qgraph.ir.plan import Node
 from qgraph.ir.program import EVERYTHING, WORD, ConstantType, Effects, Slot
@@ -19,7 +20,6 @@ from qgraph.language import (
     is_c_function,
     pointer_to,
     takes_a_pointer,
-    wants_lock,
 )
 from qgraph.nodes.kind import CpuCode, GraphNode, HostRun, Owner, Planned, Readers, StatementKind, Words, WrittenCall
 from qgraph.operations.intrinsics import call_host
@@ -168,7 +168,7 @@ def _c_arguments(call: WrittenCall) -> tuple[ConstantType, ...]:
         return ()
     found = call.meaning(extra[0])
     known = found.value if isinstance(found, ConstantType) else _MISSING
-    if len(extra) > 1 or not (known is None or isinstance(known, (int, bytes, *_C_DATA))):
+    if len(extra) > 1 or not (known is None or isinstance(known, (int, bytes, *cpython.C_DATA))):
         raise KernelSyntaxError(
             f"`{as_written(call.node.args[0])}` is a C function, which gets one pointer",
             call.span(extra[-1]),
@@ -183,13 +183,11 @@ def _declared(function: Any) -> str:
         return "ctypes was not told its parameters"
     takes = ", ".join(kind.__name__ for kind in function.argtypes) or "nothing"
     gives = "nothing" if function.restype is None else getattr(function.restype, "__name__", "something")
-    lock = ", and wants the interpreter's lock" if wants_lock(function) else ""
+    lock = ", and wants the interpreter's lock" if cpython.wants_lock(function) else ""
     return f"it takes {takes} and returns {gives}{lock}"
 
 
 _MISSING = object()
-# The bases of everything that ctypes makes: simple values, pointers, structures, unions, arrays, functions.
-_C_DATA = (ctypes.c_int.__mro__[1], ctypes._Pointer, ctypes.Structure, ctypes.Union, ctypes.Array)
 
 
 # --- functions for whoever calls them ----------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from qgraph.compat import numba
 from qgraph.lowering.cache.fingerprint import Unstable, digest
 
 # What compiles a task, as folders of Python's path.
@@ -30,7 +30,7 @@ _DISTRIBUTION = re.compile(
 _TOOLKIT = ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")
 _NUMBA_SETTINGS = ".numba_config.yaml"
 # Records whose meaning generated code depends on; all of this folder does besides.
-_OWN_SOURCE = ("language.py", "options.py", "ir", "lowering", "nodes", "operations", "polyhedral")
+_OWN_SOURCE = ("language.py", "options.py", "compat", "ir", "lowering", "nodes", "operations", "polyhedral")
 # Whose extensions of Numba are as old as their version.
 _KNOWN_EXTENSIONS = frozenset({"numba", "qgraph"})
 
@@ -130,11 +130,7 @@ def _owners(templates: Iterable[Any]) -> set[str]:
     """The packages whose code the templates run to type a call."""
     found = set()
     for template in templates:
-        function = getattr(template, "_overload_func", None) or getattr(template, "_definition_func", None)
-        if function is None and template.__module__ == "abc":
-            # Made by type_callable: the function is in the closure of its method.
-            closure = (cell.cell_contents for cell in vars(template)["generic"].__closure__)
-            function = next(value for value in closure if isinstance(value, FunctionType) and value is not template.key)
+        function = numba.typing_function(template)
         module = getattr(function, "__globals__", {}).get("__name__") or template.__module__
         found.add(str(module).partition(".")[0])
     return found

@@ -12,56 +12,23 @@ from contextlib import contextmanager
 import numpy as np
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
+from qgraph.compat import numba_messages as said
 from qgraph.errors import KernelTypeError
 from qgraph.ir.program import Function
 from qgraph.source import Span
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_NO_MATCH = re.compile(r"No implementation of function (?P<type>.+?) found for signature:\s*>>> (?P<call>.+)")
-_INVALID = re.compile(r"Invalid use of (?P<type>.+?) with parameters (?P<args>\(.*\))")
-_TYPE_NAME = re.compile(r"(?:Bound)?Function\(<(?:built-in function|function|ufunc|class) '?(?P<name>[\w.]+)'?.*?>\)")
-_PLACE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+)|\bat (?P<at>\S+) \((?P<at_line>\d+)\)')
-# Numba makes functions of operations on whole arrays, and puts them on the first line of the file.
-_FIRST_LINE = re.compile(r'typing of intrinsic-call at .+ \(1\)\s+File ".+", line 1:')
-_UNTYPED = re.compile(r"Untyped global name '(?P<name>\w+)'")
-_LITERAL = re.compile(r"Literal\[\w+\]\((.*?)\)")
 _NUMBA = re.compile(r"[/\\](numba|numba_cuda|qgraph[/\\]lowering)[/\\]")
 # What is said of a function that Numba compiles from Python: its error is about code that the user has not written.
 _OWN = "Numba's own code for {} does not compile here"
-# How Numba's CUDA target says that something, often a function of its own, makes an array; that it has not got what its own
-# code uses; and how Numba speaks of a part of its own code.
-_NEW_ARRAY = ("Only accept returning of array passed into the function as argument", "NRT required but not enabled")
-_LACKING = ("<class 'numba.cuda.extending._Intrinsic'>", "Function(<intrinsic ")
 _OWN_CODE = re.compile(_OWN.format(".+"))
 _HINT = "check the types of the values on this line; kernels hold numbers, arrays and tuples"
 _HINT_OWN_CODE = "write it as a loop, or with numbers alone"
 _HINT_ARRAY = "take one element, a[0], or let a loop store one in each iteration; at kernel level x[:] = ... assigns them all"
 _HINT_ELEMENT = "take an element: a[0], or a[()] of an array without axes"
-_WITHOUT_AXES = re.compile(r"array\(\w+, 0d|^(?:float|complex)\(\) only support")
-# An array where a number belongs: assigned to an element, or to a name at kernel level.
-_ARRAY_STORED = re.compile(r"setitem\(array\(.*?\), .*, (?P<value>array\(.*?\))\)")
 _STORED = "is assigned to one element of an array"
 _ARRAY_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not array\(")
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
-# Lines that say where Numba was, not what is wrong.
-_NOISE = (
-    "Failed in ",
-    "During:",
-    'File "',
-    "There are ",
-    "- Of which",
-    "- Resolution failure",
-    "Overload ",
-    "No match",
-    "Known signatures",
-    "raised from ",
-    "<source ",
-    "This is not usually a problem",
-    "To see Python/NumPy",
-    "For more information",
-    "* ",
-)
 
 
 @contextmanager
@@ -90,7 +57,7 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
     except (NotImplementedError, AssertionError) as error:
         text = ": ".join(part for part in (type(error).__name__, str(error)) if part)
         span = _span(error, _functions(function, called))
-        if str(error) == "float16":  # Numba's CPU target has the type, and no way to keep a value of it.
+        if str(error) == said.NO_HALF:
             raise KernelTypeError("the CPU cannot compute with float16", span, hint="use np.float32") from error
         raise KernelTypeError(f"{_INTERNAL}: {text}", span, hint=_INTERNAL_HINT) from error
 
@@ -105,7 +72,7 @@ def _functions(function: Function, called: Sequence[object]) -> tuple[Function, 
 
 
 def _hint(found: str) -> str:
-    if _WITHOUT_AXES.search(found):
+    if said.WITHOUT_AXES.search(found):
         return _HINT_ELEMENT
     if _ARRAY_AS_SCALAR.search(found) or found.endswith(_STORED):
         return _HINT_ARRAY
@@ -119,35 +86,35 @@ def of_own_code(call: str, error: BaseException) -> str:
 
 def sentence(error: BaseException) -> str:
     """The essential sentence of a Numba error."""
-    text = _COLOUR.sub("", str(error.args[0]) if error.args else "")
-    text = _LITERAL.sub(r"\1", text)
-    if any(words in text for words in _NEW_ARRAY):
+    text = said.COLOUR.sub("", str(error.args[0]) if error.args else "")
+    text = said.LITERAL.sub(r"\1", text)
+    if any(words in text for words in said.NEW_ARRAY):
         return "what is called here makes a new array, which CUDA kernels cannot: write a loop instead"
     own = _OWN_CODE.search(text)
     if own:
         return own[0]
-    if any(words in text for words in _LACKING):
+    if any(words in text for words in said.LACKING):
         return "Numba has no code for a part of this line with the types of its values"
-    inner = re.findall(r"(?:TypingError|NumbaError|LoweringError|NumbaValueError|NumbaTypeError): (.+)", text)
-    match = _NO_MATCH.search(text)
+    inner = said.INNER.findall(text)
+    match = said.NO_MATCH.search(text)
     if inner:
         return str(inner[-1]).strip()
     if match:
         call = _call(match["type"], match["call"])
-        stored = _ARRAY_STORED.fullmatch(call)
+        stored = said.ARRAY_STORED.fullmatch(call)
         return f"{stored['value']} {_STORED}" if stored else f"no implementation of {call} for these types"
-    match = _INVALID.search(text)
+    match = said.INVALID.search(text)
     if match:
         return f"{_name(match['type'])} cannot be called with {match['args']}"
     lines = (line.strip() for line in text.splitlines())
-    useful = [line for line in lines if line and not line.startswith(_NOISE)]
+    useful = [line for line in lines if line and not line.startswith(said.NOISE)]
     return useful[0] if useful else f"Numba cannot compile this ({type(error).__name__})"
 
 
 def _unknown_global(error: BaseException, functions: Sequence[Function]) -> str | None:
     """What to say of a function that Numba has not got: its own name, not the one that generated code has for it."""
-    text = _COLOUR.sub("", str(error))
-    match = _UNTYPED.search(text)
+    text = said.COLOUR.sub("", str(error))
+    match = said.UNTYPED.search(text)
     if match is None or _OWN_CODE.search(text):
         return None
     for function in functions:
@@ -160,7 +127,7 @@ def _unknown_global(error: BaseException, functions: Sequence[Function]) -> str 
 
 
 def _name(type_text: str) -> str:
-    match = _TYPE_NAME.search(type_text)
+    match = said.TYPE_NAME.search(type_text)
     # Operators have the names of Python's functions, of which those that are keywords end with an underscore.
     return match["name"].rstrip("_") if match else type_text
 
@@ -197,7 +164,7 @@ def _line_span(file: str, line: int) -> Span:
 
 
 def _places(error: BaseException) -> Iterator[tuple[str, int]]:
-    for match in _PLACE.finditer(_FIRST_LINE.sub("", _COLOUR.sub("", str(error)))):
+    for match in said.PLACE.finditer(said.FIRST_LINE.sub("", said.COLOUR.sub("", str(error)))):
         file, line = (match["file"], match["line"]) if match["file"] else (match["at"], match["at_line"])
         yield file, int(line)
     place = getattr(error, "loc", None)

@@ -20,6 +20,7 @@ from numba.core.errors import NumbaError, TypingError
 from numba.np.numpy_support import as_dtype, from_dtype
 
 from qgraph.captured_state import numba_function
+from qgraph.compat import numba
 from qgraph.ir.program import Function, ParallelFunction
 from qgraph.lowering.intrinsics import ambiguous_integers
 from qgraph.lowering.intrinsics.ambiguous_integers import Either, bare, on_a_path
@@ -463,7 +464,7 @@ class NumberTyping(_Context):
             return special
         found = super().resolve_value_type(value)
         ours = isinstance(value, np.ufunc) or getattr(value, "__module__", None) == "math"
-        return self._word(value, None) if isinstance(found, types.Function) and (ours or _overloads(found)) else found
+        return self._word(value, None) if isinstance(found, types.Function) and (ours or numba.overloads(found)) else found
 
     def _word(self, value: Any, meaning: Meaning | None) -> Word:
         word = self._words.get(id(value))
@@ -524,7 +525,7 @@ class NumberTyping(_Context):
         assert self.session is not None
         templates = self.session.templates.get(function)
         if templates is None:
-            templates = self.session.templates[function] = _overloads(function)
+            templates = self.session.templates[function] = numba.overloads(function)
         for template in templates:
             key = (template, args, tuple(kws.items()))
             if key not in self.session.overloads:
@@ -586,16 +587,10 @@ class NumberTarget(_Context):
         """Let go of the functions of a compilation: Numba would find them by their keys, and nobody has those any more."""
         words = {word._identity for word in session.words.values()}
         entries = {each.entry_point for each in session.compiled}
-        known = self._defns
+        known = numba.definitions(self)
         for key in [key for key in known if key in entries or (type(key) is tuple and key and key[0] in words)]:
             del known[key]
-        types_made = set(session.words.values())
-        for word in types_made:
-            # The model of a type holds the type, for which it is kept.
-            default_manager._cache.pop(word, None)
-        for found in (self._casts._cache, self._get_constants._cache):
-            for types_asked in [each for each in found if not types_made.isdisjoint(each)]:
-                del found[types_asked]
+        numba.forget_types(self, set(session.words.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -612,27 +607,22 @@ class Emitted:
         return self.emit(self.context, builder, self.signature, args)
 
 
-def _overloads(function: Any) -> tuple[Any, ...]:
-    """The templates of a Numba function that compile a Python function, those that Numba inlines excepted."""
-    templates = (template for template in getattr(function, "templates", ()) if hasattr(template, "_overload_func"))
-    return tuple(template for template in templates if template._inline.is_never_inline)
-
-
 def _without_overloads(function: Any) -> Any:
     """The same Numba function with the templates that are not compiled from Python; itself if there are none."""
-    overloads = _overloads(function)
+    overloads = numba.overloads(function)
     rest = tuple(template for template in getattr(function, "templates", ()) if template not in overloads)
     return types.Function(rest) if overloads and rest else function
 
 
 def _implementation(template: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
+    overload = numba.overload_function(template)
     choices = [(args, kws), (tuple(map(plain, args)), {name: plain(arg) for name, arg in kws.items()})]
     for choice, names in choices if template.prefer_literal else reversed(choices):
         try:
-            inspect.signature(template._overload_func).bind(*choice, **names)
+            inspect.signature(overload).bind(*choice, **names)
         except TypeError:
             continue
-        found = template._overload_func(*choice, **names)
+        found = overload(*choice, **names)
         if inspect.isfunction(found):
             return found
     return None

@@ -29,6 +29,7 @@ from numba.core.typing import Context, signature
 from numba.np.numpy_support import from_dtype
 
 from qgraph import forks
+from qgraph.compat import numba
 from qgraph.ir.program import Cast, Function, ParallelFunction, SeparateFunction
 from qgraph.lowering.cache.structural_key import meaning
 from qgraph.lowering.intrinsics.compile_errors import kernel_errors
@@ -122,7 +123,7 @@ class _Target(NumberTarget, CPUContext):
         """Numba's hook, before machine code is made: what only this library calls need not exist by itself."""
         apart = self.typing_context.session.never_inlined
         visible = (fndesc.llvm_func_name, fndesc.llvm_cpython_wrapper_name)
-        for function in library._final_module.functions:
+        for function in numba.final_module(library).functions:
             if not function.is_declaration and function.name not in visible:
                 function.linkage = "internal"
             if function.name in apart:
@@ -332,7 +333,7 @@ def _compile_control(
     session = Session(library=None, flags=_flags(fastmath), watched=watched)
     with kernel_errors(control, session.owners), global_compiler_lock, target_override("cpu"):
         # An engine gives nothing of its memory back before it goes, so each kernel has one of its own.
-        typing.target._internal_codegen = JITCPUCodegen(control.name)
+        numba.set_codegen(typing.target, JITCPUCodegen(control.name))
         session.library = library = Library(typing.target.codegen(), control.name)
         library.enable_object_caching()
         typing.session = session
@@ -377,7 +378,7 @@ def _compile(
 def _set_environments(target: Any, session: Session) -> None:
     """Give each function the Python objects that it refers to, as ``print`` does. Numba does it for the entry only."""
     library = session.library
-    present = {variable.name for variable in library._final_module.global_variables}
+    present = {variable.name for variable in numba.final_module(library).global_variables}
     for compiled in session.compiled:
         name = target.get_env_name(compiled.fndesc)
         if name in present:
@@ -435,7 +436,7 @@ def _emit_parallel(context: Any, builder: Any, callee: _Callee, args: Sequence[i
 
 
 def _emit_spread(context: Any, builder: Any, callee: _Callee, chunks: ir.Value, operands: Sequence[ir.Value]) -> None:
-    """Call ``numba_parallel_for`` over the chunk numbers; where its threads were left behind, do them all here, in order."""
+    """Call the worker on Numba's threads over the chunk numbers; where those were left behind, do them all here, in order."""
     packed_type = ir.LiteralStructType([*(value.type for value in operands), _I32])
     packed = ir.Constant(packed_type, ir.Undefined)
     for index, value in enumerate((*operands, ir.Constant(_I32, 0))):
@@ -452,11 +453,7 @@ def _emit_spread(context: Any, builder: Any, callee: _Callee, chunks: ir.Value, 
     given = [bases, counts, steps, builder.bitcast(data, _BYTES)]
     with builder.if_else(cgutils.is_null(builder, alone), likely=True) as (on_threads, here):
         with on_threads:
-            get_threads = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_I64, []), "get_num_threads")
-            threads = builder.trunc(builder.call(get_threads, []), _I32)
-            arguments = [builder.bitcast(worker, _BYTES), *given, ir.Constant(_I64, 1), ir.Constant(_I64, 1), threads]
-            function_type = ir.FunctionType(ir.VoidType(), [value.type for value in arguments])
-            builder.call(cgutils.get_or_insert_function(builder.module, function_type, "numba_parallel_for"), arguments)
+            numba.parallel_for(builder, worker, *given)
         with here:
             builder.call(worker, given)
     failed = builder.load(cgutils.gep_inbounds(builder, data, 0, len(operands)))

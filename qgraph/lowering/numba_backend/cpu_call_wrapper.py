@@ -19,16 +19,14 @@ from numba.core import cgutils
 from numba.core.callwrapper import PyCallWrapper
 
 from qgraph import forks
+from qgraph.compat.numpy import CLASS, DATA, DTYPE, FLAGS, NDIM, SHAPE, STRIDES, array_type
 from qgraph.errors import BackendError
 from qgraph.lowering.intrinsics.number_llvm import types
 
-_I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
-_BYTES, _WORDS = _I8.as_pointer(), _I64.as_pointer()
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+_WORDS = _I64.as_pointer()
 
-# An array object in memory, up to its flags. Every extension module that was compiled for NumPy reads it so.
-_HEAD = object.__basicsize__ - np.dtype(np.intp).itemsize
-_ARRAY = ir.LiteralStructType([ir.ArrayType(_I8, _HEAD), _BYTES, _BYTES, _I32, _WORDS, _WORDS, _BYTES, _BYTES, _I32])
-_CLASS, _DATA, _NDIM, _SHAPE, _STRIDES, _DTYPE, _FLAGS = 1, 2, 3, 4, 5, 7, 8
+_ARRAY = array_type()
 # NumPy's flags of what is aligned and writeable. What is contiguous shape and strides tell.
 _LOOKED_AT = 0x100 | 0x400
 
@@ -106,14 +104,14 @@ def _look(builder: Any, arrays: Sequence[tuple[ir.Value, int]], words: ir.Value,
 
     for each, ndim in arrays:
         array = builder.bitcast(each, _ARRAY.as_pointer())
-        kind = builder.ptrtoint(_field(builder, array, _CLASS), _I64)
+        kind = builder.ptrtoint(_field(builder, array, CLASS), _I64)
         _require(builder, builder.icmp_unsigned("==", kind, ir.Constant(_I64, id(np.ndarray))), another)
-        same = builder.icmp_signed("==", _field(builder, array, _NDIM), ir.Constant(_I32, ndim))
+        same = builder.icmp_signed("==", _field(builder, array, NDIM), ir.Constant(_I32, ndim))
         _require(builder, same, another)
-        flags = builder.and_(_field(builder, array, _FLAGS), ir.Constant(_I32, _LOOKED_AT))
-        found = [builder.ptrtoint(_field(builder, array, _DTYPE), _I64), builder.zext(flags, _I64)]
-        found.append(builder.ptrtoint(_field(builder, array, _DATA), _I64))
-        for part in (_SHAPE, _STRIDES):
+        flags = builder.and_(_field(builder, array, FLAGS), ir.Constant(_I32, _LOOKED_AT))
+        found = [builder.ptrtoint(_field(builder, array, DTYPE), _I64), builder.zext(flags, _I64)]
+        found.append(builder.ptrtoint(_field(builder, array, DATA), _I64))
+        for part in (SHAPE, STRIDES):
             start = _field(builder, array, part)
             found += [builder.load(cgutils.gep_inbounds(builder, start, axis)) for axis in range(ndim)]
         same = cgutils.true_bit
@@ -153,10 +151,10 @@ def start_threads() -> None:
     """Start them, unless they run."""
     with _THREADS.lock:
         if not _THREADS.started:
-            from numba.np.ufunc import parallel
+            import numba
 
             try:
-                parallel._launch_threads()
+                numba.get_num_threads()
             except ValueError as error:  # NUMBA_THREADING_LAYER names one that is not installed, or none
                 found = str(error).partition("\n")[0]
                 raise BackendError(
@@ -168,10 +166,10 @@ def start_threads() -> None:
 
 def threading_layer() -> str:
     """The layer that runs the chunks: "omp", "tbb" or "workqueue"."""
-    from numba.np.ufunc import parallel
+    import numba
 
     start_threads()
-    name: str = parallel.threading_layer()
+    name: str = numba.threading_layer()
     return name
 
 

@@ -1,4 +1,4 @@
-"""A task as PTX, by numba-cuda with qgraph's number rules. Needs neither a GPU nor a driver. The only importer of numba.cuda.
+"""A task as PTX, by numba-cuda with qgraph's number rules. Needs neither a GPU nor a driver.
 
 Also the same task as a plain Python kernel for Numba's CUDA simulator, in which arithmetic is NumPy's own.
 """
@@ -22,6 +22,8 @@ from numba.np.numpy_support import from_dtype
 
 from qgraph import forks
 from qgraph.captured_state import looked_up, numba_function
+from qgraph.compat import numba_cuda
+from qgraph.compat.numpy import as_before_2_5
 from qgraph.errors import BackendError
 from qgraph.ir.artifacts import LETS_FIRST, LETS_LATER, PROGRAMMATIC, WAITS_LAST
 from qgraph.ir.program import Cast, Function
@@ -46,9 +48,7 @@ from qgraph.source import copied
 
 def cuda_module() -> Any:
     """``numba.cuda``, or its simulator: what a generated kernel takes thread indices from."""
-    from numba import cuda
-
-    return cuda
+    return numba_cuda.cuda
 
 
 def libdevice_path() -> str:
@@ -94,12 +94,12 @@ _COMPILERS = _Compilers()
 _NVVM_LOCK = forks.lock()
 
 
+@as_before_2_5()
 def _make_compiler(float_type: str) -> _Compiler:
     if simulator_active():
         raise BackendError("PTX cannot be made while numba.cuda is its simulator", hint="unset NUMBA_ENABLE_CUDASIM")
     # These modules exist in the real numba.cuda only, so the classes are made here.
     from numba.cuda import nvvmutils
-    from numba.cuda.codegen import CUDACodeLibrary, JITCUDACodegen
     from numba.cuda.core.errors import TypingError
     from numba.cuda.target import CUDATargetContext, CUDATypingContext
     from numba.cuda.typing.templates import signature
@@ -120,23 +120,14 @@ def _make_compiler(float_type: str) -> _Compiler:
                 return self._words.setdefault(id(value), cast_word(from_dtype(np.dtype(value.dtype)), value.keeps))
             return self.special.get(id(value))
 
-    class Library(CUDACodeLibrary):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            # Numba has a set here, whose order differs between processes; the PTX text follows it.
-            self._linking_libraries = _OrderedSet()
-
-    class Codegen(JITCUDACodegen):
-        _library_class = Library
-
     class Target(Places, NumberTarget, SearchedOnce, CUDATargetContext):
         libdevice = True
         # Numba has a setting for all of a process. Here no references are counted, see `cuda_lower`.
         enable_nrt = False
 
         def init(self) -> None:
-            self._internal_codegen = Codegen("qgraph")
-            self._target_data = None
+            super().init()
+            numba_cuda.set_codegen(self, "qgraph")
 
         make_signature = staticmethod(signature)
 
@@ -155,14 +146,6 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.refresh()
     target.refresh()
     return _Compiler(typing, target)
-
-
-class _OrderedSet(dict[Any, None]):
-    """A set that remembers the order of insertion."""
-
-    def add(self, item: Any) -> None:
-        """Insert ``item`` at the end, if it is new."""
-        self.setdefault(item)
 
 
 def _compile(typing: Any, target: Any, function: Any, args: tuple[Any, ...], result: Any, flags: Any) -> Any:
@@ -185,26 +168,8 @@ def _compile(typing: Any, target: Any, function: Any, args: tuple[Any, ...], res
     )
 
 
-@functools.cache
-def _flags_class() -> Any:
-    from numba.cuda.flags import CUDAFlags
-
-    class Flags(CUDAFlags):
-        """Numba's, compared by what was set: it looks for what is compiled already by them, and goes through all options."""
-
-        __slots__ = ()
-
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, Flags) and bool(self._values == other._values)
-
-        def __hash__(self) -> int:
-            return len(self._values)
-
-    return Flags
-
-
 def _flags(capability: tuple[int, int], fastmath: bool) -> Any:
-    flags = _flags_class()()
+    flags = numba_cuda.flags_class()()
     flags.no_compile = True
     flags.no_cpython_wrapper = True
     flags.no_cfunc_wrapper = True
@@ -429,8 +394,7 @@ def _unit(
     from numba.cuda.cudadrv import nvrtc, nvvm
 
     library = result.library
-    library._entry_name = result.fndesc.llvm_func_name
-    library._nvvm_options = _nvvm_options(fastmath)
+    numba_cuda.set_entry(library, result.fndesc.llvm_func_name, _nvvm_options(fastmath))
     # Device functions become discardable, so that those which were inlined are not in the text.
     library.finalize()
     kernel = library.get_function(result.fndesc.llvm_func_name)
@@ -498,7 +462,7 @@ class _SimulatedKernel:
         from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
         # Inside they are NumPy's: those that the simulator has there are true whatever they hold, and equal to nothing.
-        inside = [each._ary if isinstance(each, FakeCUDAArray) else each for each in arguments]
+        inside = [numba_cuda.simulated_memory(each) if isinstance(each, FakeCUDAArray) else each for each in arguments]
         self.threads.run(self.function, grid, block, inside)
 
 

@@ -14,12 +14,14 @@ from numba.cuda.core import errors, ir
 from numba.cuda.core.analysis import compute_use_defs, must_use_alloca
 from numba.cuda.lowering import CUDALower
 
+from qgraph.compat.numba_cuda import LocalValues
 
-class Lower(CUDALower):
+
+class Lower(LocalValues, CUDALower):
     """Numba's hook: lowers one function, in which no variable is deleted."""
 
-    def _find_singly_assigned_variable(self) -> None:
-        """Numba's hook: the variables of one assignment, all of whose uses are in its block.
+    def values_of_a_block(self) -> set[str]:
+        """The variables of one assignment, all of whose uses are in its block.
 
         Numba's own looks through the whole block for each of them, which takes minutes where an expression has 5,000 terms.
         """
@@ -27,8 +29,8 @@ class Lower(CUDALower):
         found = compute_use_defs(blocks)
         times = Counter(each.target.name for block in blocks.values() for each in block.find_insts(ir.assign_types))
         others = must_use_alloca(blocks).union(*found.usemap.values())
-        self._singly_assigned_vars = {name for names in found.defmap.values() for name in names if times[name] == 1} - others
-        self._blk_local_varmap: dict[str, Any] = {}
+        once = {name for names in found.defmap.values() for name in names if times[name] == 1}
+        return once.difference(others)
 
     def lower_block(self, block: Any) -> None:
         """Numba's hook: a block, statement by statement."""
@@ -49,18 +51,6 @@ class Lower(CUDALower):
             self.storevar(self.lower_assign(self.typeof(name), inst), name)
         else:
             super().lower_inst(inst)
-
-    def loadvar(self, name: str) -> Any:
-        """Numba's hook: the value of a variable."""
-        found = self._blk_local_varmap.get(name)
-        return self.builder.load(self.getvar(name)) if found is None else found
-
-    def storevar(self, value: Any, name: str, argidx: int | None = None) -> None:
-        """Numba's hook: a variable of one assignment, all of whose uses are in its block, is its value."""
-        if name in self._singly_assigned_vars:
-            self._blk_local_varmap[name] = value
-        else:
-            self.builder.store(value, self.getvar(name))
 
 
 class Lowering(CUDANativeLowering):

@@ -14,7 +14,7 @@ from typing import Any
 # Numba's own modules are those of the real numba.cuda: its simulator has none of them.
 from numba.cuda.compiler import CUDACompiler, CUDANativeLowering, CUDATranslateBytecode
 from numba.cuda.core import errors, ir, untyped_passes
-from numba.cuda.core.compiler_machinery import PassManager, _pass_registry
+from numba.cuda.core.compiler_machinery import PassManager
 from numba.cuda.core.inline_closurecall import RewriteArrayOfConsts
 from numba.cuda.core.ir_utils import build_definitions, fixup_var_define_in_scope
 from numba.cuda.core.rewrites import rewrite_registry
@@ -23,6 +23,7 @@ from numba.cuda.core.ssa import reconstruct_ssa
 from numba.cuda.core.transforms import canonicalize_cfg
 from numba.cuda.core.typed_passes import AnnotateTypes, IRLegalization, NopythonRewrites, PreLowerStripPhis
 
+from qgraph.compat import numba_cuda
 from qgraph.lowering.intrinsics.number_llvm import types
 from qgraph.lowering.numba_backend.fast_lowering import Lowering
 
@@ -64,7 +65,7 @@ class _Passes:
         self.exec_times = numbas.exec_times
         passes = [each for each, _ in numbas.passes]
         assert passes[:2] == [CUDATranslateBytecode, untyped_passes.FixupArgs]
-        self._short = [_SHORTER.get(each) or _instance(each, numbas).run_pass for each in passes[2:]]
+        self._short = [_SHORTER.get(each) or numba_cuda.pass_of(each, numbas).run_pass for each in passes[2:]]
         self._rest = PassManager(self.pipeline_name)
         self._rest.passes = numbas.passes[2:]
         self._rest.finalize()
@@ -79,13 +80,6 @@ class _Passes:
                     run(state)
                 return
         self._rest.run(state)
-
-
-def _instance(each: Any, manager: Any) -> Any:
-    """The one object of a pass, with what others found out about the passes."""
-    instance = _pass_registry.get(each).pass_inst
-    instance.analysis = manager._analysis
-    return instance
 
 
 def _is_plain(function: Any) -> bool:
@@ -142,11 +136,11 @@ def _rewrites_after(state: Any) -> None:
 
 def _single_assignment(state: Any) -> None:
     state.func_ir = reconstruct_ssa(state.func_ir)
-    state.func_ir._definitions = build_definitions(state.func_ir.blocks)
+    numba_cuda.set_definitions(state.func_ir, build_definitions(state.func_ir.blocks))
 
 
 def _strip_phis(state: Any) -> None:
-    state.func_ir = PreLowerStripPhis()._strip_phi_nodes(state.func_ir)
+    state.func_ir = numba_cuda.without_phis(state.func_ir)
 
 
 _FIRST = (CUDATranslateBytecode(), untyped_passes.FixupArgs())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba.core.imputils import builtin_registry
 
+from qgraph.compat import numba
 from qgraph.lowering.intrinsics.number_llvm import types
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class SearchedOnce(RefreshedOnce):
         A search for what is not there ends here, too: Numba looks for the code of constant indices before that of others.
         """
         if self.fresh:
-            self.install_registry(next(iter(self._registries)))
+            self.install_registry(numba.first_registry(self))
             self.install_external_registry(builtin_registry)
         super().refresh()
 

@@ -10,17 +10,18 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Literal, NoReturn
 
 import numpy
 
+from qgraph.compat import cupy, torch
+from qgraph.compat.cpython import pointer_in
 from qgraph.errors import ArgumentError
 from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.native.stream_guard import asker
 from qgraph.runtime.native.tensor_guard import can_look
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, layout_of, view_of_host
-from qgraph.runtime.values.dlpack import pointer_in
 
 Adopter = Callable[[Any, str], ArrayView]
 StreamFinder = Callable[[], int]
@@ -189,21 +190,14 @@ stream_finder_of: Callable[[type], Callable[[Any], StreamFinder | None] | None] 
 def _torch_stream(value: Any) -> StreamFinder | None:
     if not value.is_cuda:
         return None
-    torch, device = sys.modules["torch"], value.get_device()
-    # The public accessor builds an object and takes forty times as long.
-    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-    if raw is not None:
-        return partial(raw, device)
-    return lambda: int(torch.cuda.current_stream(device).cuda_stream)
+    return torch.current_stream(sys.modules["torch"], value.get_device())
 
 
 def _cupy_stream(value: Any) -> StreamFinder | None:
     # What CuPy itself launches on; the public accessor takes twice as long.
-    backend = sys.modules.get("cupy_backends.cuda.stream")
-    capsule = getattr(backend, "__pyx_capi__", {}).get("get_current_stream_ptr")
+    capsule = cupy.current_stream_function()
     if capsule is not None:
         try:
-            # The capsule's name is the signature of the function.
             return asker(pointer_in(capsule, b"intptr_t (void)"))
         except ValueError:  # another signature
             pass

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from qgraph.compat.numpy import host_pointer
 from qgraph.errors import ArgumentError
 from qgraph.runtime.arguments.array_adapters import usable_dtype
 from qgraph.runtime.driver import driver
 from qgraph.runtime.driver.memory import Buffer, copy_device, copy_in, copy_out, fill
-from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, host_pointer, layout_of, span_of
+from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, layout_of, span_of
 from qgraph.runtime.values.dlpack import DLPACK_CUDA, export
 
 Index = int | slice | EllipsisType | None | tuple[int | slice | EllipsisType | None, ...]

@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy
 
+from qgraph.compat.numpy import host_pointer
 from qgraph.ir.program import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
 from qgraph.nodes.event import event_handle
 from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, Comparison, adopt, adopter_of, are_seen_together, watch_of
 from qgraph.runtime.arguments.flatten import HIGHEST, LOWEST, WEAK, Arguments, funcs_of, kind_of
 from qgraph.runtime.native import identity_guard
 from qgraph.runtime.native.tensor_guard import look_at
-from qgraph.runtime.values.array_view import ArrayView, host_pointer
+from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.prepared_call import CHANGED, Again, Value
 
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 
 import numpy
 
+from qgraph.compat.numpy import host_pointer
 from qgraph.runtime.driver.driver import DeviceContext
 from qgraph.runtime.driver.memory import Buffer, copy_in, copy_out
 from qgraph.runtime.driver.stream import synchronize
-from qgraph.runtime.values.array_view import ArrayView, host_pointer
+from qgraph.runtime.values.array_view import ArrayView
 
 # Copies start at the same offset into this many bytes as on the host, so elements keep their alignment.
 _ALIGNMENT = 256

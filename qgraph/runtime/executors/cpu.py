@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.compat.numpy import host_pointer
 from qgraph.forks import FORKS
 from qgraph.ir.artifacts import CpuPlan, slots_dtype
 from qgraph.ir.program import NodeStatement
 from qgraph.nodes.kind import statement_kind
-from qgraph.runtime.values.array_view import ArrayView, changed_in_place, host_pointer
+from qgraph.runtime.values.array_view import ArrayView, changed_in_place
 from qgraph.runtime.values.deferred_errors import FaultReader
 from qgraph.runtime.values.prepared_call import CHANGED, Again, Call
 from qgraph.runtime.values.results import ResultReader, reader_of

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from qgraph.compat.cuda_bindings import with_edge_data
 from qgraph.errors import CudaError
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Branch, Loop
@@ -14,9 +15,8 @@ from qgraph.nodes.kind import GraphNode
 from qgraph.runtime.driver.driver import call, driver, outside_captures
 from qgraph.runtime.graph.kernels import KernelNode
 
-# Bindings of CUDA 12 have edge data only in the _v2 entries; those of CUDA 13 have one entry, with edge data.
-add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", None) or driver.cuGraphAddDependencies
-_add_any_node = getattr(driver, "cuGraphAddNode_v2", None) or driver.cuGraphAddNode
+add_dependencies = with_edge_data(driver, "cuGraphAddDependencies")
+_add_any_node = with_edge_data(driver, "cuGraphAddNode")
 
 _ASSIGN_DEFAULT = 1  # CU_GRAPH_COND_ASSIGN_DEFAULT
 

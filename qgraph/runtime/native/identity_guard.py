@@ -5,7 +5,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 
-from qgraph.runtime.native.machine_code import ANSWERS, ARGUMENTS, NEEDED, MachineCode, new_words
+from qgraph.compat.cpython import ARGUMENTS
+from qgraph.runtime.native.machine_code import ANSWERS, NEEDED, MachineCode, new_words
 
 # The function's words: how many objects, or _GONE once one of them is gone; then the address of each. Its `self` is a tuple of
 # them, of the weak references that write _GONE, and of the objects that it holds.

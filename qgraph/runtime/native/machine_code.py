@@ -12,24 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qgraph import forks
+from qgraph.compat.cpython import MethodDef, new_function
 
-# How CPython calls a function: without an argument, with one, with an array and the number of them.
-NO_ARGUMENT, ONE_ARGUMENT, ARGUMENTS = 0x0004, 0x0008, 0x0080
 # How functions that answer with True or False end, at their labels ``yes`` and ``no``; and what must be declared for that.
 NEEDED = "declare void @Py_IncRef(ptr)\n"
 ANSWERS = "\n".join(
     f"{label}:\n  call void @Py_IncRef(ptr inttoptr (i64 {id(answer)} to ptr))\n  ret ptr inttoptr (i64 {id(answer)} to ptr)\n"
     for label, answer in (("yes", True), ("no", False))
 )
-
-
-_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(
-    ("PyCFunction_NewEx", ctypes.pythonapi)
-)
-
-
-class _MethodDef(ctypes.Structure):
-    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
 
 
 class MachineCode:
@@ -41,7 +31,7 @@ class MachineCode:
         # A signal's handler may want it while this very thread compiles.
         self._lock = forks.rlock()
         # Code lives as long as its engine, and functions look at methods: nothing leaves this list, and the first is used.
-        self._made: list[tuple[Any, dict[str, _MethodDef]]] = []
+        self._made: list[tuple[Any, dict[str, MethodDef]]] = []
 
     def want(self) -> None:
         """It is worth loading the compiler."""
@@ -68,14 +58,14 @@ class MachineCode:
         if not self._made:
             self._compile()
         # As its module it holds this object.
-        return _new_function(ctypes.addressof(self._made[0][1][name]), own, self)
+        return new_function(self._made[0][1][name], own, self)
 
     def _compile(self) -> None:
         with self._lock:
             if not self._made:
                 self._made.append(self._compiled())
 
-    def _compiled(self) -> tuple[Any, dict[str, _MethodDef]]:
+    def _compiled(self) -> tuple[Any, dict[str, MethodDef]]:
         import llvmlite.binding as llvm
 
         llvm.initialize_native_target()
@@ -86,7 +76,7 @@ class MachineCode:
         engine = llvm.create_mcjit_compiler(module, machine)
         engine.finalize_object()
         return engine, {
-            name: _MethodDef(name.encode(), engine.get_function_address(name), how, None) for name, how in self._calls.items()
+            name: MethodDef(name.encode(), engine.get_function_address(name), how, None) for name, how in self._calls.items()
         }
 
 

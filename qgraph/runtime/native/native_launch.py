@@ -12,9 +12,10 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
+from qgraph.compat.cpython import NO_ARGUMENT, ONE_ARGUMENT
 from qgraph.errors import CudaError
 from qgraph.runtime.driver.driver import call, driver
-from qgraph.runtime.native.machine_code import NO_ARGUMENT, ONE_ARGUMENT, MachineCode, new_words
+from qgraph.runtime.native.machine_code import MachineCode, new_words
 
 # With this setting of cuda.bindings each thread has a default stream of its own.
 ONE_DEFAULT = os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") in ("", "0")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 
-from qgraph.runtime.native.machine_code import NO_ARGUMENT, MachineCode, new_words
+from qgraph.compat.cpython import NO_ARGUMENT
+from qgraph.runtime.native.machine_code import MachineCode, new_words
 
 # The `self` of the function is a word with the address. A function of Cython's gives -1 where it raises, and as an answer.
 _TEXT = """

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from qgraph.runtime.native.machine_code import ANSWERS, ARGUMENTS, NEEDED, MachineCode, new_words
-from qgraph.runtime.values.dlpack import pointer_in
+from qgraph.compat.cpython import ARGUMENTS, CLASS_WORD, pointer_in
+from qgraph.runtime.native.machine_code import ANSWERS, NEEDED, MachineCode, new_words
 
 _CAPSULE = b"dlpack_exchange_api"
 # The major version of the table is the lower half of its first word; the function is the sixth one.
@@ -26,8 +26,6 @@ _KNOWN_WORDS = 6
 # What the function finds in its words: how many arrays, the function; then of each its class, address, device, axes and dtype,
 # how many axes, extents and strides. Its `self` is a tuple of them, then the ``is_neg`` of each class, then the classes.
 _HEAD = 2
-# Where an object says of which class it is: in the last word of those that all objects have.
-_CLASS = object.__basicsize__ // 8 - 1
 
 _TEXT = f"""
 {NEEDED}declare ptr @PyTuple_GetItem(ptr, i64)
@@ -60,7 +58,7 @@ next:
 one:
   %argument.place = getelementptr ptr, ptr %arguments, i64 %number
   %argument = load ptr, ptr %argument.place
-  %class.place = getelementptr i64, ptr %argument, i64 {_CLASS}
+  %class.place = getelementptr i64, ptr %argument, i64 {CLASS_WORD}
   %class = load i64, ptr %class.place
   %class.then = load i64, ptr %place
   %same.class = icmp eq i64 %class, %class.then

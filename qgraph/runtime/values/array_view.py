@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 import numpy
 
+from qgraph.compat.numpy import host_pointer
 from qgraph.errors import ArgumentError
 
 Layout = Literal["C", "F", "A"]
@@ -143,24 +141,3 @@ def view_of_host(array: numpy.ndarray, owner: object) -> ArrayView:
     return ArrayView(
         host_pointer(array), array.shape, array.strides, array.dtype, not flags.writeable, None, owner, None, layout, array
     )
-
-
-# A NumPy array's object begins with the object header, then the data pointer: part of NumPy's stable binary interface.
-_DATA_FIELD = object.__basicsize__
-
-
-def _pointer_from_struct(array: numpy.ndarray) -> int:
-    return ctypes.c_size_t.from_address(id(array) + _DATA_FIELD).value
-
-
-def _pointer_from_interface(array: numpy.ndarray) -> int:
-    return int(array.ctypes.data)
-
-
-def _struct_is_readable() -> bool:
-    probe = numpy.zeros(3)[1:]
-    return sys.implementation.name == "cpython" and _pointer_from_struct(probe) == _pointer_from_interface(probe)
-
-
-#: The address of a NumPy array's first element. ``array.ctypes.data`` takes six times as long, so it is the fall-back.
-host_pointer: Callable[[numpy.ndarray], int] = _pointer_from_struct if _struct_is_readable() else _pointer_from_interface

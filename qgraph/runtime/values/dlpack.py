@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from qgraph.compat import cpython
 from qgraph.runtime.values.array_view import ArrayView
 
 DLPACK_CUDA = 2
@@ -68,26 +69,17 @@ class _Exports:
 
 exports = _Exports()
 
-_CapsuleDestructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, _CapsuleDestructor)(
-    ("PyCapsule_New", ctypes.pythonapi)
-)
-_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
-_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
-pointer_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
-"""``pointer_in(capsule, name)`` is the address that a capsule of that name holds; ``ValueError`` for any other object."""
-
 
 def _drop_unused(capsule: int) -> None:
     # A consumer renames the capsule it takes, and calls the deleter itself.
     for name in _NAMES.values():
-        if _is_valid(capsule, name):
-            exports.deleter(_pointer_of(capsule, name))
+        if cpython.is_capsule_at(capsule, name):
+            exports.deleter(cpython.pointer_in_capsule_at(capsule, name))
 
 
 # The capsule keeps the address of its name.
 _NAMES = {False: b"dltensor", True: b"dltensor_versioned"}
-_drop_unused_callback = _CapsuleDestructor(_drop_unused)
+_drop_unused_callback = cpython.CapsuleDestructor(_drop_unused)
 
 
 def export(view: ArrayView, versioned: bool) -> Any:
@@ -128,4 +120,4 @@ def export(view: ArrayView, versioned: bool) -> Any:
     )
     address = ctypes.addressof(managed)
     exports.hold(address, managed, shape, strides, view.owner)
-    return _new_capsule(address, _NAMES[versioned], _drop_unused_callback)
+    return cpython.new_capsule(address, _NAMES[versioned], _drop_unused_callback)

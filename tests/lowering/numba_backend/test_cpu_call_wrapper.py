@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import ctypes
 import sys
 
 import numpy as np
@@ -92,25 +91,3 @@ def test_no_reference_is_left_or_lost(add):
         add(x, 5, y, 0)
         add(y, 5, x, address)
     assert [sys.getrefcount(each) for each in (x, y, *held)] == before
-
-
-def test_an_array_object_is_as_it_is_read():
-    class Fields(ctypes.Structure):
-        _fields_ = [  # noqa: RUF012
-            ("head", ctypes.c_char * cpu_call_wrapper._HEAD),
-            ("type", ctypes.c_void_p),
-            ("data", ctypes.c_void_p),
-            ("ndim", ctypes.c_int),
-            ("shape", ctypes.POINTER(ctypes.c_ssize_t)),
-            ("strides", ctypes.POINTER(ctypes.c_ssize_t)),
-            ("base", ctypes.c_void_p),
-            ("dtype", ctypes.c_void_p),
-            ("flags", ctypes.c_int),
-        ]
-
-    for array in (*arrays(), np.zeros((3, 0, 4), np.int8, order="F"), np.array(1j)):
-        read = Fields.from_address(id(array))
-        assert (read.type, read.ndim, read.flags) == (id(np.ndarray), array.ndim, array.flags.num)
-        assert (read.data or 0, read.dtype) == (array.ctypes.data, id(array.dtype))
-        assert tuple(read.shape[: array.ndim]) == array.shape
-        assert tuple(read.strides[: array.ndim]) == array.strides

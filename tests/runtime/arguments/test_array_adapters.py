@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qgraph.compat.numpy import host_pointer
 from qgraph.errors import ArgumentError
 from qgraph.runtime.arguments.array_adapters import adopt, current_stream, stream_finder, watch_of
 from qgraph.runtime.driver import driver
-from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, host_pointer
+from qgraph.runtime.values.array_view import ArrayView, contiguous_strides
 from qgraph.runtime.values.dlpack import export, exports
 
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()

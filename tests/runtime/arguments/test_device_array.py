@@ -13,13 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
+from qgraph.compat.numpy import host_pointer
 from qgraph.errors import ArgumentError
 from qgraph.runtime.arguments import device_array, staging
 from qgraph.runtime.arguments.array_adapters import adopt
 from qgraph.runtime.arguments.device_array import DeviceArray, empty, to_device
 from qgraph.runtime.driver import driver
 from qgraph.runtime.values.aliasing import alias_pattern
-from qgraph.runtime.values.array_view import ArrayView, host_pointer
+from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.pending_errors import Kept
 
 

@@ -9,8 +9,9 @@ import types
 
 import pytest
 
+from qgraph.compat.cpython import NO_ARGUMENT, ONE_ARGUMENT
 from qgraph.runtime.native import machine_code
-from qgraph.runtime.native.machine_code import NO_ARGUMENT, ONE_ARGUMENT, MachineCode, new_words
+from qgraph.runtime.native.machine_code import MachineCode, new_words
 
 TEXT = """
 declare ptr @PyByteArray_AsString(ptr)

@@ -1,0 +1,15 @@
+"""What differs between releases of cuda.bindings, read from 12.9 and 13.5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qgraph.compat import Library
+from qgraph.errors import CudaError
+
+CUDA_BINDINGS = Library("cuda-bindings", "12.9 to 13.5", CudaError)
+
+
+def with_edge_data(driver: Any, name: str) -> Any:
+    """The driver's function that takes edge data: bindings of CUDA 12 have it as ``name_v2``, those of CUDA 13 as ``name``."""
+    return getattr(driver, f"{name}_v2", None) or CUDA_BINDINGS.part(driver, name)

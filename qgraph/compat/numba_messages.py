@@ -1,0 +1,55 @@
+"""What Numba's errors say, in English and in no other way, read from 0.68.1 and numba-cuda 0.30.4.
+
+Whatever is not recognised stays as Numba says it: ``compile_errors.sentence`` takes the first line that tells something.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: The colours of a terminal.
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+#: A function has no code for these types: ``type`` is the function's, ``call`` is written as one.
+NO_MATCH = re.compile(r"No implementation of function (?P<type>.+?) found for signature:\s*>>> (?P<call>.+)")
+#: The same, of one that Numba resolves by itself.
+INVALID = re.compile(r"Invalid use of (?P<type>.+?) with parameters (?P<args>\(.*\))")
+#: A function's type; its ``name``.
+TYPE_NAME = re.compile(r"(?:Bound)?Function\(<(?:built-in function|function|ufunc|class) '?(?P<name>[\w.]+)'?.*?>\)")
+#: Where it is: file and line, said in either of two ways.
+PLACE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+)|\bat (?P<at>\S+) \((?P<at_line>\d+)\)')
+#: No place: Numba makes functions of operations on whole arrays, and puts them on the first line of the file.
+FIRST_LINE = re.compile(r'typing of intrinsic-call at .+ \(1\)\s+File ".+", line 1:')
+#: A global of this ``name`` has no type.
+UNTYPED = re.compile(r"Untyped global name '(?P<name>\w+)'")
+#: A literal's type, with the value.
+LITERAL = re.compile(r"Literal\[\w+\]\((.*?)\)")
+#: An error inside another one, with its class.
+INNER = re.compile(r"(?:TypingError|NumbaError|LoweringError|NumbaValueError|NumbaTypeError): (.+)")
+#: An array where a number belongs, assigned to an element.
+ARRAY_STORED = re.compile(r"setitem\(array\(.*?\), .*, (?P<value>array\(.*?\))\)")
+#: An array without axes where a number belongs.
+WITHOUT_AXES = re.compile(r"array\(\w+, 0d|^(?:float|complex)\(\) only support")
+#: The CUDA target: something, often a function of Numba's own, makes an array.
+NEW_ARRAY = ("Only accept returning of array passed into the function as argument", "NRT required but not enabled")
+#: The CUDA target has not got what its own code uses.
+LACKING = ("<class 'numba.cuda.extending._Intrinsic'>", "Function(<intrinsic ")
+#: The CPU target has the type, and no way to keep a value of it: the text of a NotImplementedError.
+NO_HALF = "float16"
+#: Lines that say where Numba was, not what is wrong, by their beginnings.
+NOISE = (
+    "Failed in ",
+    "During:",
+    'File "',
+    "There are ",
+    "- Of which",
+    "- Resolution failure",
+    "Overload ",
+    "No match",
+    "Known signatures",
+    "raised from ",
+    "<source ",
+    "This is not usually a problem",
+    "To see Python/NumPy",
+    "For more information",
+    "* ",
+)
