@@ -132,7 +132,7 @@ def _qgraph(array: Any) -> Any:
 
 
 def _numba(array: Any) -> Any:
-    from numba import cuda
+    from qgraph.compat.numba_cuda import cuda
 
     return cuda.to_device(array)
 

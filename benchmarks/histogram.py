@@ -42,7 +42,9 @@ def in_qgraph(values: np.ndarray[Any, Any], device: Device) -> Run:
 
 def in_numba(values: np.ndarray[Any, Any], device: Device) -> Run:
     """By hand: each block counts in shared memory, and adds what it has at the end."""
-    from numba import cuda, int32
+    from numba import int32
+
+    from qgraph.compat.numba_cuda import cuda
 
     @cuda.jit
     def kernel(b, bins):

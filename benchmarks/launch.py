@@ -139,7 +139,7 @@ def _qgraph(loops: int, *, graph: bool) -> tuple[Action, Action]:
 
 def numba_cuda(loops: int) -> tuple[Action, Action]:
     """``loops`` launches of a ``@cuda.jit`` kernel."""
-    from numba import cuda
+    from qgraph.compat.numba_cuda import cuda
 
     @cuda.jit
     def add(x: Any, a: Any) -> None:

@@ -111,7 +111,7 @@ def _start_jax(device: Device) -> str:
 
 
 def _start_numba(device: Device) -> str:
-    from numba import cuda
+    from qgraph.compat.numba_cuda import cuda
 
     if device == "cpu":
         return "it is compared on the GPU only"

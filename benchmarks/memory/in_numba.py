@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import cuda, float32
+from numba import float32
 
 from benchmarks.memory import Arrays, Maker, Makers
 from benchmarks.memory.problems import SCALE, Problem
 from benchmarks.peers import Device, Run
+from qgraph.compat.numba_cuda import cuda
 
 BLOCK = 256
 # A block of 32 x 8 threads, which takes a tile of 32 x 32 in the transpose.

@@ -6,10 +6,10 @@ import itertools
 from typing import Any
 
 import numpy as np
-from numba import cuda
 
 from benchmarks.peers import Device, Run
 from benchmarks.rungs import BLOCK, SETS, Loop, N, zeros
+from qgraph.compat.numba_cuda import cuda
 
 
 @cuda.jit

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import pytest
-from numba import cuda
 
 import qgraph
+from qgraph.compat.numba_cuda import cuda
 from tests.messages import fault_of, made_names
 
 GOLDENS = Path(__file__).parent / "goldens"

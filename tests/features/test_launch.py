@@ -260,6 +260,7 @@ def row_sums(x, out):
 
 
 @pytest.mark.needs("host_arrays")
+@pytest.mark.filterwarnings("ignore:Setting the shape on a NumPy array:DeprecationWarning")
 def test_the_same_array_with_another_shape(rig):
     kernel = rig.kernel(row_sums)
     x, out = np.arange(8.0).reshape(2, 4), np.zeros(4)

@@ -447,7 +447,7 @@ def test_arrays_of_other_libraries_that_come_back(context, library):
         cupy = pytest.importorskip("cupy")
         give, take = cupy.asarray, cupy.asnumpy
     else:
-        from numba import cuda
+        from qgraph.compat.numba_cuda import cuda
 
         give, take = cuda.to_device, lambda x: x.copy_to_host()
     kernel = qgraph.kernel(backend="cuda")(chained)

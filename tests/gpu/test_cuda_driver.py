@@ -8,8 +8,8 @@ import threading
 
 import numpy as np
 import pytest
-from numba import cuda
 
+from qgraph.compat.numba_cuda import cuda
 from qgraph.errors import ArgumentError, BackendError, CudaError
 from qgraph.runtime.driver.driver import call, check, current_device, device, device_count, driver, driver_version
 from qgraph.runtime.driver.memory import Buffer, PinnedWords, copy_device, copy_in, copy_out, fill

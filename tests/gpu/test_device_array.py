@@ -94,7 +94,7 @@ def test_dlpack_to_another_device_is_refused():
 
 
 def test_numba_takes_and_gives_arrays():
-    from numba import cuda
+    from qgraph.compat.numba_cuda import cuda
 
     held = to_device(np.arange(12.0).reshape(3, 4))
     theirs = cuda.as_cuda_array(held[:, ::2])

@@ -224,7 +224,7 @@ def test_jax_arrays_are_read_only(jax):
 
 
 def test_numba_arrays():
-    from numba import cuda
+    from qgraph.compat.numba_cuda import cuda
 
     x, y = cuda.to_device(np.arange(50.0)), cuda.to_device(np.ones(50))
     axpy(2.0, x, y)
