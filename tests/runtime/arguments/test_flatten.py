@@ -485,6 +485,7 @@ def test_a_field_of_a_mutable_dataclass():
     assert not same((state,))
 
 
+@pytest.mark.filterwarnings("ignore:Setting the (shape|dtype|strides) on a NumPy array:DeprecationWarning")
 def test_an_array_changed_in_place():
     x = np.zeros((2, 6))
     same = unchanged((x,))

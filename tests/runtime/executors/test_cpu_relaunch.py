@@ -386,6 +386,7 @@ def shifted(x, y):
         (lambda x: x.setflags(write=False), "written"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Setting the (shape|dtype|strides) on a NumPy array:DeprecationWarning")
 def test_an_array_that_is_bound_and_changed_in_place(change, why):
     """The compiled code would read what is no shape any more."""
     x, y = np.zeros(6), np.arange(6.0)

@@ -165,6 +165,7 @@ def test_none_is_no_function_that_is_gone(looks, monkeypatch):
 
 
 @pytest.mark.parametrize("looks", [True, False])
+@pytest.mark.filterwarnings("ignore:Setting the (shape|dtype|strides) on a NumPy array:DeprecationWarning")
 def test_an_array_and_its_attributes(looks, monkeypatch):
     monkeypatch.setattr(identity_guard, "can_look", lambda: looks)
     x, y = np.zeros((2, 3)), np.zeros(4)
