@@ -219,10 +219,7 @@ def _tree_of(function: FunctionType, word: str) -> tuple[ast.FunctionDef, str, C
         # Not of what it wraps: this function is what a call runs.
         lines, first = inspect.findsource(function)
     except (OSError, TypeError) as error:
-        raise KernelSyntaxError(
-            f"the source of {function.__name__}() cannot be read ({file})",
-            hint=f"{word} reads the function's source: define it in a file or a notebook cell, not through exec or stdin",
-        ) from error
+        raise _unreadable(function, word) from error
     first += 1
     options = code.co_flags & _FUTURE
     try:
@@ -241,6 +238,9 @@ def _tree_of(function: FunctionType, word: str) -> tuple[ast.FunctionDef, str, C
     if isinstance(tree, ast.AsyncFunctionDef):
         raise KernelSyntaxError("an async function cannot be a kernel", Span.of(tree, file), hint="write a plain `def`")
     if not isinstance(tree, ast.FunctionDef):
+        if code.co_name != "<lambda>":
+            # Python 3.13 keeps the text of `python -c` under the name that `exec` gives to its own.
+            raise _unreadable(function, word)
         raise KernelSyntaxError(
             "a lambda cannot be a kernel", Span.of(tree, file), hint="write a `def` with for loops in its body"
         )
@@ -252,6 +252,13 @@ def _tree_of(function: FunctionType, word: str) -> tuple[ast.FunctionDef, str, C
         modules = [name for name in names if isinstance(function.__globals__.get(name), ModuleType)]
         imports = f"import {', '.join(modules)}\n" if modules else ""
         return tree, file, compile(imports + header + text, file, "exec", options, dont_inherit=True)
+
+
+def _unreadable(function: FunctionType, word: str) -> KernelSyntaxError:
+    return KernelSyntaxError(
+        f"the source of {function.__name__}() cannot be read ({function.__code__.co_filename})",
+        hint=f"{word} reads the function's source: define it in a file or a notebook cell, not through exec or stdin",
+    )
 
 
 def _check_code(function: FunctionType, tree: ast.FunctionDef, file: str, compiled: CodeType) -> None:
