@@ -11,7 +11,7 @@ from qgraph.errors import BackendError, CudaError
 from qgraph.ir.program import GlobalArray, Place
 from qgraph.pickling import not_pickled
 from qgraph.runtime.values.array_view import ArrayView, changed_in_place
-from qgraph.runtime.values.prepared_call import Again, Call
+from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from qgraph.specialisation import Executable, Specialisation, Variant
 
 _Launch = Callable[[], Any]
@@ -140,7 +140,7 @@ class _Arguments:
         again = self.specialisation.again(self.executable, self.call, held=True)
         if again is None:
             run = functools.partial(_launch_as_bound, self.executable, self.call)
-            again = Again((), {"run": run}, lambda _arrays: ["numbers = run()"])
+            again = ReplayCode((), {"run": run}, lambda _arrays: ["numbers = run()"])
         names = {
             **again.names,
             "arguments": self,

@@ -184,8 +184,8 @@ def snapshot(value: Any) -> Hashable:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return kind, *(snapshot(getattr(value, each.name, None)) for each in dataclasses.fields(value))
     if isinstance(value, MethodType):
-        return kind, Same(value.__self__), Same(value.__func__)
-    return Same(value)
+        return kind, Identity(value.__self__), Identity(value.__func__)
+    return Identity(value)
 
 
 def numba_function(value: Any) -> FunctionType | None:
@@ -233,7 +233,7 @@ def is_known(value: Any) -> bool:
     return str(name).split(".")[0] in PACKAGES
 
 
-class Same:
+class Identity:
     """Stands for one object, which it keeps alive."""
 
     __slots__ = ("value",)
@@ -242,7 +242,7 @@ class Same:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.value is other.value
+        return isinstance(other, Identity) and self.value is other.value
 
     def __hash__(self) -> int:
         return id(self.value)

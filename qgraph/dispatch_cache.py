@@ -19,32 +19,32 @@ Launched = tuple[Specialisation, Call, Any]
 
 
 @dataclass(slots=True, eq=False)
-class Ran:
+class LastRun:
     """What a kernel ran last: in a place of its own, where each launch notes it at little cost."""
 
     specialisation: Specialisation | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Known:
+class CachedCall:
     """A call that came back."""
 
     # Runs it again, given its arguments, and returns what the kernel returns; ``CHANGED`` where this is another call.
     run: Callable[[tuple[Any, ...]], Any]
     # The one that came after it the last time: itself, or the next of some that take turns.
-    next: Known | None = None
+    next: CachedCall | None = None
 
 
 def _no_key(*values: Any) -> None:
     """The key of any arguments, before there was a call."""
 
 
-class RecentCalls:
+class DispatchCache:
     """The calls of one kernel that came back, by key."""
 
     __slots__ = ("_calls", "_lock", "_numbers", "_ran", "_seen", "key")
 
-    def __init__(self, ran: Ran, lock: threading.RLock) -> None:
+    def __init__(self, ran: LastRun, lock: threading.RLock) -> None:
         self._ran = ran
         self._lock = lock
         # The key of a call with these arguments, all positional; None for those that have none.
@@ -53,9 +53,9 @@ class RecentCalls:
         self._numbers: tuple[int, ...] | None = None
         # Calls that came lately, and those that came back.
         self._seen: dict[tuple[Any, ...], None] = {}
-        self._calls: dict[tuple[Any, ...] | None, Known] = {}
+        self._calls: dict[tuple[Any, ...] | None, CachedCall] = {}
 
-    def find(self, key: tuple[Any, ...] | None) -> Known | None:
+    def find(self, key: tuple[Any, ...] | None) -> CachedCall | None:
         """The call with this key."""
         return self._calls.get(key)
 
@@ -107,7 +107,7 @@ class RecentCalls:
             return
         with self._lock:
             self._forget_one(key)
-            self._calls[key] = Known(again)
+            self._calls[key] = CachedCall(again)
             if len(self._calls) > MAX_RECENT:
                 self._forget_one(next(iter(self._calls)))
 

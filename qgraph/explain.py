@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from qgraph.ir.plan import GraphPlan
 from qgraph.source import Span
-from qgraph.stack import roomy
+from qgraph.stack import with_large_frame_stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Explanation:
     doubles: tuple[Span, ...]
     notes: Mapping[int, str]
 
-    @roomy
+    @with_large_frame_stack
     def __str__(self) -> str:
         plan = self.plan
         head = f"{plan.program.name}: {len(plan.tasks)} tasks in {len(plan.nodes)} nodes, floats are {plan.program.float_type}"

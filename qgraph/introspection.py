@@ -16,10 +16,10 @@ from qgraph.ir.program import GlobalArray, GlobalArrayFound, is_array
 from qgraph.language import Func
 from qgraph.options import Options
 from qgraph.specialisation import Variant
-from qgraph.stack import roomy
+from qgraph.stack import with_large_frame_stack
 
 
-class Looking:
+class Introspection:
     """A function as a kernel that can be looked at: its parameters, the global arrays that it uses, and what it would do."""
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
@@ -112,7 +112,7 @@ class Looking:
 
         return compile_ptx(self.plan(*args, **kwargs), cc, self.options)[1]
 
-    @roomy
+    @with_large_frame_stack
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """The plan with its reasons: why each edge, and which lines of a float32 kernel are float64. Needs no GPU."""
         from qgraph.lowering.codegen.privatised_histogram_cuda import bin_notes

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from qgraph.bound_kernel import Bound
-from qgraph.dispatch_cache import Known, Launched, Ran, RecentCalls
+from qgraph.dispatch_cache import CachedCall, DispatchCache, LastRun, Launched
 from qgraph.errors import CudaError, PerformanceWarning
 from qgraph.forks import in_child
-from qgraph.introspection import Looking
+from qgraph.introspection import Introspection
 from qgraph.ir.program import GlobalArray, GlobalArrayFound
 from qgraph.options import Options
 from qgraph.pickling import ByName
@@ -58,7 +58,7 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _ArgumentGuard:
     """How arguments of types that were seen before are read, and what they mean."""
 
     # How many values there are: arguments and global arrays.
@@ -75,14 +75,14 @@ class _Reading:
 
 # The values with every global array that the kernel uses, how they were read, their leaves, and whether a glance told that they
 # share no memory.
-_Read = tuple[tuple[Any, ...], _Reading, tuple[Any, ...], bool]
+_Read = tuple[tuple[Any, ...], _ArgumentGuard, tuple[Any, ...], bool]
 
 
 def _no_stream(leaves: tuple[Any, ...]) -> int:
     return 0
 
 
-class Kernel(ByName, Looking):
+class Kernel(ByName, Introspection):
     """A function whose kernel-level loops run as one graph. Made by ``@qgraph.kernel``.
 
     Calling it runs it; on CUDA the call returns before the device has finished.
@@ -101,16 +101,16 @@ class Kernel(ByName, Looking):
         functools.update_wrapper(self, function)
         super().__init__(function, options)
         # What ran last; it knows what it did.
-        self._ran = Ran()
+        self._ran = LastRun()
         self._variants: dict[Any, Variant] = {}
-        self._readings: list[_Reading] = []
+        self._readings: list[_ArgumentGuard] = []
         self._specialisations: OrderedDict[Any, Specialisation] = OrderedDict()
         # The one used last.
         self._latest: Specialisation | None = None
-        self._recent = RecentCalls(self._ran, self._lock)
+        self._recent = DispatchCache(self._ran, self._lock)
         # The one of them that ran last, if nothing else ran since. What came after it is tried before anything else, where a
         # call's arguments are all there is to look at.
-        self._last: Known | None = None
+        self._last: CachedCall | None = None
         self._counts = Stats()
         # Until the cache is cleared.
         self._reads_disk = True
@@ -186,7 +186,12 @@ class Kernel(ByName, Looking):
         return launched[2]
 
     def _run_between_streams(
-        self, reading: _Reading, values: tuple[Any, ...], leaves: tuple[Any, ...], simple: bool, key: tuple[Any, ...] | None
+        self,
+        reading: _ArgumentGuard,
+        values: tuple[Any, ...],
+        leaves: tuple[Any, ...],
+        simple: bool,
+        key: tuple[Any, ...] | None,
     ) -> Any:
         """Run on CUDA where several streams may have to wait for each other, or host arrays must be copied."""
         variant = reading.variant
@@ -228,16 +233,16 @@ class Kernel(ByName, Looking):
         What another thread evicted or cleared meanwhile is built anew, too, and what cannot tell apart the elements of arrays
         that ``variant`` got.
         """
-        from qgraph.runtime.driver.driver import Closed, ContextLost, FarArrays
+        from qgraph.runtime.driver.driver import ContextLost, ExecutableClosed, NeedsIndex64
 
-        if isinstance(error, Closed):
+        if isinstance(error, ExecutableClosed):
             return
-        if isinstance(error, FarArrays) and variant is not None:
+        if isinstance(error, NeedsIndex64) and variant is not None:
             with self._lock:
-                variant.far = True
+                variant.index64 = True
                 self._forget_recent()
                 for specialisation in self._specialisations.values():
-                    if specialisation.variant is variant and not specialisation.far:
+                    if specialisation.variant is variant and not specialisation.index64:
                         self._retire(specialisation)
             return
         if not isinstance(error, ContextLost):
@@ -301,7 +306,7 @@ class Kernel(ByName, Looking):
                 self._variants[key] = variant
         read = Reader(self._parameters(used), values, arguments, variant.written_leaves, variant.single_leaves).read
         stream = _no_stream if backend != "cuda" else variant.streams.one_stream(arguments.values)
-        reading = _Reading(len(values), read, variant, variant.holds, default, stream)
+        reading = _ArgumentGuard(len(values), read, variant, variant.holds, default, stream)
         self._readings = [reading, *self._readings[: _MAX_READINGS - 1]]
         if len(values) - len(self._global_arrays) == self._positional:
             self._recent.watch_numbers(values)
@@ -451,13 +456,13 @@ class Method:
 
 
 @dataclass(slots=True)
-class _Said:
+class _WarnedOnce:
     """What was warned of already, once a process."""
 
     staging: bool = False
 
 
-_SAID = _Said()
+_SAID = _WarnedOnce()
 
 
 def _warn_staging() -> None:

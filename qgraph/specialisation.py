@@ -17,7 +17,7 @@ from qgraph.ir.program import ArrayType, Branch, GlobalArray, Leaf, Loop, Progra
 from qgraph.options import Options
 from qgraph.runtime.values.aliasing import alias_pattern, overlaps_itself
 from qgraph.runtime.values.host_values import HostValues
-from qgraph.runtime.values.prepared_call import Again, Call
+from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from qgraph.runtime.values.results import assembler
 
 Aliases = tuple[tuple[int, int, str], ...]
@@ -84,8 +84,8 @@ class Variant:
         self.backend, self.device, self.options = backend, device, options
         # Whether code that another process compiled may be used.
         self.reads_disk = reads_disk
-        # Whether an array came that has more elements than the code for most arrays can tell apart (``CudaPlan.far``).
-        self.far = False
+        # Whether an array came that has more elements than the code for most arrays can tell apart (``CudaPlan.index64``).
+        self.index64 = False
         # The module that knows the streams of calls; only the cuda backend may import it.
         self.streams: Any = importlib.import_module("qgraph.runtime.arguments.streams") if backend == "cuda" and runs else None
         if backend == "cpu":
@@ -169,8 +169,8 @@ class Specialisation:
         self.host_values = HostValues(self.plan.program).of if aliases else variant.host_values
         self.executable: Executable | None = None
         self._launched: LastLaunch | None = None
-        # Whether the executable is for arrays with more elements than most have, as ``variant.far`` was when it was built.
-        self.far = False
+        # Whether the executable is for arrays with more elements than most have, as ``variant.index64`` was when it was built.
+        self.index64 = False
         # What the kernel returns, from the numbers of a launch.
         self.value: Callable[[tuple[Any, ...] | None], Any] = assembler(self.plan.program.result)
         self.lock = forks.lock()
@@ -178,9 +178,9 @@ class Specialisation:
     def build(self) -> Executable:
         """Compile, and make the executable of the path that fits."""
         variant = self.variant
-        far = variant.far
-        executable = _EXECUTABLES[variant.backend](self.plan, variant, far)
-        self.far, self.executable = far, executable
+        index64 = variant.index64
+        executable = _EXECUTABLES[variant.backend](self.plan, variant, index64)
+        self.index64, self.executable = index64, executable
         return executable
 
     @property
@@ -192,7 +192,7 @@ class Specialisation:
         self._launched = LastLaunch(len(self.plan.tasks), executable.nodes, executable.path, executable.reason)
         return self._launched
 
-    def again(self, executable: Executable, call: Call, *, held: bool) -> Again | None:
+    def again(self, executable: Executable, call: Call, *, held: bool) -> ReplayCode | None:
         """How ``call`` runs once more while its arrays live, for whoever looks at all those that it does not take itself.
 
         None where there is no such way. Where its arrays are ``held``, it takes none.
@@ -220,21 +220,21 @@ def forget_code() -> None:
         numba_cpu.forget()
 
 
-def _cpu(plan: GraphPlan, variant: Variant, _far: bool) -> Executable:
+def _cpu(plan: GraphPlan, variant: Variant, _index64: bool) -> Executable:
     from qgraph.lowering.compile import compile_cpu
     from qgraph.runtime.executors.cpu import CpuExecutable
 
     return CpuExecutable(compile_cpu(plan, variant.options))
 
 
-def _simulator(plan: GraphPlan, variant: Variant, _far: bool) -> Executable:
+def _simulator(plan: GraphPlan, variant: Variant, _index64: bool) -> Executable:
     from qgraph.lowering.compile import compile_simulator
     from qgraph.runtime.executors.simulator import SimulatorExecutable
 
     return SimulatorExecutable(compile_simulator(plan))
 
 
-def _cuda(plan: GraphPlan, variant: Variant, far: bool) -> Executable:
+def _cuda(plan: GraphPlan, variant: Variant, index64: bool) -> Executable:
     from qgraph.lowering.compile import compile_cuda
     from qgraph.runtime.driver import driver
     from qgraph.runtime.executors.graph import CudaGraphExecutable
@@ -243,7 +243,7 @@ def _cuda(plan: GraphPlan, variant: Variant, far: bool) -> Executable:
 
     device = driver.device(variant.device)
     options = variant.options
-    compiled = compile_cuda(plan, device.capability, options, far=far, read=variant.reads_disk)
+    compiled = compile_cuda(plan, device.capability, options, index64=index64, read=variant.reads_disk)
     block = options.block_size
     if not options.graph:
         reason = "graph=False: one stream launch a task"
@@ -282,14 +282,14 @@ def loop_probe(ordinal: int) -> Any:
 _EXECUTABLES = {"cpu": _cpu, "sim": _simulator, "cuda": _cuda}
 
 
-def _again_on_cuda(executable: Any, call: Call, variant: Variant, _held: bool) -> Again:
+def _again_on_cuda(executable: Any, call: Call, variant: Variant, _held: bool) -> ReplayCode:
     views = [call.values[index] for index in variant.arrays]
     streams = variant.streams.Streams(variant.device, views)
-    found: Again = executable.again(call, streams.current)
+    found: ReplayCode = executable.again(call, streams.current)
     return found.within("streams", streams) if streams.several else found
 
 
-_AGAIN: dict[str, Callable[[Any, Call, Variant, bool], Again | None]] = {
+_AGAIN: dict[str, Callable[[Any, Call, Variant, bool], ReplayCode | None]] = {
     "cpu": lambda executable, call, _variant, held: executable.again(call, held=held),
     "sim": lambda _executable, _call, _variant, _held: None,
     "cuda": _again_on_cuda,

@@ -28,7 +28,7 @@ DEEPEST = 150_000
 _STACK = 512 << 20
 
 
-def roomy(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def with_large_frame_stack(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """``function``, with one block of memory for the frames of all that it calls, and once more where they are too many.
 
     CPython keeps frames in blocks of 16 KiB, and maps and unmaps one at each call that crosses the end of a block and comes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def function_of(again, *arrays):
-    """A function that runs an ``Again`` once more, with these arrays; gives what the launch gives."""
+    """A function that runs an ``ReplayCode`` once more, with these arrays; gives what the launch gives."""
     given = [f"given{number}" for number in range(len(arrays))]
     names = {**again.names, **dict(zip(given, arrays, strict=True))}
     exec("\n    ".join(["def _function():", *again.statements(given), "return numbers"]), names)

@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 
 import qgraph
-from qgraph.lowering.cache import toolchain_fingerprint
+from qgraph.lowering.cache import toolchain_key
 
 PACKAGE = Path(qgraph.__file__).parent
 BASE = {"stack", "forks", "pickling", "language", "options", "captured_state"}
@@ -122,7 +122,7 @@ def test_every_folder_has_its_place():
 
 
 def test_what_decides_code_is_in_the_keys_of_the_cache():
-    assert {*BETWEEN, "lowering"} <= set(toolchain_fingerprint._OWN_SOURCE)
+    assert {*BETWEEN, "lowering"} <= set(toolchain_key._OWN_SOURCE)
 
 
 def test_no_folder_is_crowded():

@@ -10,14 +10,14 @@ import pytest
 
 from qgraph import stack
 from qgraph.errors import KernelSyntaxError
-from qgraph.stack import roomy
+from qgraph.stack import with_large_frame_stack
 
 
 def depth(levels: int) -> int:
     return 0 if levels == 0 else 1 + depth(levels - 1)
 
 
-@roomy
+@with_large_frame_stack
 def roomy_depth(levels: int) -> tuple[int, threading.Thread]:
     return depth(levels), threading.current_thread()
 
@@ -39,7 +39,7 @@ def test_too_deep_is_refused_by_name():
 def test_a_wrapped_error_counts_too_and_any_other_passes():
     tries: list[bool] = []
 
-    @roomy
+    @with_large_frame_stack
     def wrapping(levels: int, kind: type[Exception]) -> int:
         tries.append(threading.current_thread() is threading.main_thread())
         if levels < 0:
@@ -57,7 +57,7 @@ def test_a_wrapped_error_counts_too_and_any_other_passes():
 
 
 def test_an_error_on_the_deep_stack_is_the_callers():
-    @roomy
+    @with_large_frame_stack
     def failing() -> None:
         depth(20_000)
         raise KeyError("after all")
@@ -68,7 +68,7 @@ def test_an_error_on_the_deep_stack_is_the_callers():
 
 
 def test_deep_within_deep_is_one_thread():
-    @roomy
+    @with_large_frame_stack
     def outer() -> tuple[threading.Thread, threading.Thread]:
         depth(20_000)
         return threading.current_thread(), roomy_depth(20_000)[1]
@@ -80,7 +80,7 @@ def test_deep_within_deep_is_one_thread():
 def test_context_variables_hold_there():
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
 
-    @roomy
+    @with_large_frame_stack
     def looking() -> str:
         depth(20_000)
         return variable.get()

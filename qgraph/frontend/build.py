@@ -16,7 +16,7 @@ from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.inference.trip_counts import with_inner_lengths
 from qgraph.frontend.names.bindings import Binding, LeafRef, ScalarRef, StructRef, bind_type
 from qgraph.frontend.names.function_frame import Frame, Structure
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Globals, Scope
 from qgraph.frontend.statements import branches, loops, temporaries
 from qgraph.frontend.statements.inlining import enter_function, pruned
@@ -37,10 +37,10 @@ from qgraph.ir.program import (
     Type,
 )
 from qgraph.source import Span
-from qgraph.stack import roomy
+from qgraph.stack import with_large_frame_stack
 
 
-@roomy
+@with_large_frame_stack
 def build_program(
     source: SourceFunction,
     types: tuple[tuple[str, Type], ...],
@@ -105,7 +105,7 @@ def _built(
     globals_.enter(source)
     same = _representatives(aliases)
     overlapping = frozenset(frozenset(pair[:2]) for pair in aliases if pair[2] == "overlap")
-    unit = Unit(source.name, leaves, float_type, same, overlapping)
+    unit = ProgramBuilder(source.name, leaves, float_type, same, overlapping)
     tree = pruned(Scope(source, names, globals_), source.tree)
     frame = Frame(unit, tree)
     scope = Scope(source, names, globals_, frame)
@@ -138,7 +138,7 @@ def _built(
     )
 
 
-def _start(unit: Unit, span: Span) -> list[Statement]:
+def _start(unit: ProgramBuilder, span: Span) -> list[Statement]:
     """Where loops end at a fault: the task before all others, for which there is none yet."""
     if not unit.stops:
         return []
@@ -163,7 +163,7 @@ def _is_array(scope: Scope, node: ast.expr) -> bool:
     return not any(scope.frame.assigned(name) for name in names) and rank(scope, node) > 0
 
 
-def _as_barrier(unit: Unit, statement: Statement) -> Statement:
+def _as_barrier(unit: ProgramBuilder, statement: Statement) -> Statement:
     """What comes after everything before it, or before everything after it, touches all there is."""
     if not isinstance(statement, NodeStatement):
         return statement

@@ -10,18 +10,18 @@ from qgraph.ir.plan import GraphPlan
 from qgraph.ir.program import ArrayType, ScalarType, Task
 
 # Iterations of a light loop that one thread has where there are many more than threads.
-SEVERAL = 4
+COARSENING = 4
 # Threads of a tile that have neighbouring rows of one column: a warp has 8 rows of 4, whole sectors of float32 that are written
 # along rows, halves of those read. And rows of a tile.
 TILE_HEIGHT = 8
-TILE_ROWS = TILE_HEIGHT * SEVERAL
+TILE_ROWS = TILE_HEIGHT * COARSENING
 # Ends the names of kernels that are in copies of unrolled loops alone.
 COPIED = "_copied"
 # The first compute capability whose kernels can start before those that they wait for have ended.
 PROGRAMMATIC = (9, 0)
 # What the parameter ``early`` of such a kernel says: it lets others start first of all, or when it has waited itself; and it
 # waits last, not first.
-LETS_FIRST, LETS_LATER, WAITS_LAST = 1, 2, 4
+TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST = 1, 2, 4
 # Loops side by side begin at a multiple of so many threads.
 WARP = 32
 # The most threads of a block that combines values.
@@ -44,8 +44,8 @@ class Parameter:
     ``copy``; a grid of no more than ``peeks`` blocks looks before it waits, at the words that are spread. ``next``: int64, for
     the kernel with the condition of such a loop the word that guards what comes after it; 0 where that is not guarded.
     ``turns``: int64 words that the host reads too, where unrolled loops tell how many iterations they had. ``early``: uint32,
-    not 0 where the kernels behind this one may start beside it, at once (``LETS_FIRST``) or when it has waited itself
-    (``LETS_LATER``), and where it waits when it is done, and not before (``WAITS_LAST``); the last parameter of every CUDA
+    not 0 where the kernels behind this one may start beside it, at once (``TRIGGERS_FIRST``) or when it has waited itself
+    (``TRIGGERS_LATER``), and where it waits when it is done, and not before (``WAITS_LAST``); the last parameter of every CUDA
     kernel.
     """
 
@@ -74,7 +74,7 @@ class TaskCode:
     ``counts`` names, for each loop that it runs, the host values whose product is the number of iterations; loops side by side
     have threads of their own, in order, ``WARP`` by ``WARP``. It is empty with ``on_device`` (a grid-stride loop over a count
     that only the device knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
-    ``SEVERAL`` iterations. ``plane``: how threads lie over a loop of several axes, if not one after the other: ``rows`` (those
+    ``COARSENING`` iterations. ``plane``: how threads cover a loop of several axes, if not one after the other: ``rows`` (those
     along x have the last axis, those along y and z the others together, each a row, or as many as ``several`` says), ``tiles``
     (a block has ``TILE_ROWS`` rows, and a column for every ``TILE_HEIGHT`` of its threads). ``constant`` are the array
     parameters that nothing changes meanwhile. ``reduces``: it runs right with any number of blocks from 1 to
@@ -127,8 +127,8 @@ class CudaPlan:
     block: str = ""
     # By entry name, which of a kernel's parameters it has, counting each part of an array: those that it reads.
     kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    # Whether arrays of several dimensions may have ``intrinsics.SHORT_LIMIT`` elements or more: their places have 64 bits.
-    far: bool = False
+    # Whether arrays of several dimensions may have ``intrinsics.U32_LIMIT`` elements or more: their places have 64 bits.
+    index64: bool = False
     # Whether it was read off the disk as a whole; and why it could not be kept there, where it could not.
     from_disk: bool = field(default=False, compare=False)
     unkept: str = field(default="", compare=False)

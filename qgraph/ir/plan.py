@@ -13,11 +13,11 @@ from typing import Literal
 from qgraph.ir.program import Branch, Loop, NodeRecord, Program, Task
 from qgraph.operations.intrinsics import LINE_WORDS, SPREAD
 from qgraph.source import Span
-from qgraph.stack import roomy
+from qgraph.stack import with_large_frame_stack
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedUnroll:
     """The copies of a body that runs a known number of times: all but one kernel of it, which counts once a turn behind them.
 
     Copy ``u`` has nothing to do where no more than ``u`` iterations are left: a loop that does not run long has ``few``. On
@@ -95,7 +95,7 @@ class Unrolling:
     turns: int
     guards: int
     number: int
-    counted: Counted | None = None
+    counted: CountedUnroll | None = None
     spread: int = 0
     kernels: int = 0
 
@@ -190,7 +190,7 @@ class Node:
     what: NodeRecord | None = None
     copies: int = 1
     carried: tuple[tuple[int, int], ...] = ()
-    counted: Counted | None = None
+    counted: CountedUnroll | None = None
     note: str = ""
 
     @property
@@ -260,7 +260,7 @@ class OneBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class IndependentSections:
     """Two tasks that touch one array and have no order for it: whatever the sizes, these accesses reach no common element.
 
     ``earlier`` and ``later`` are the names of the tasks, ``line`` is that of the earlier one.
@@ -289,7 +289,7 @@ class GraphPlan:
     regions: tuple[Region, ...]
     one_block: OneBlock | None = None
     # Of two tasks that touch one array without an order: their names, and what each does there.
-    apart: tuple[Apart, ...] = ()
+    apart: tuple[IndependentSections, ...] = ()
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -382,7 +382,7 @@ class GraphPlan:
         """The nodes that must finish before node ``index`` starts."""
         return tuple(before for before, after in self.edges if after == index)
 
-    @roomy
+    @with_large_frame_stack
     def __str__(self) -> str:
         program = self.program
         counts = f"{len(self.tasks)} tasks, {len(self.nodes)} nodes, {len(self.edges)} edges"
@@ -431,7 +431,7 @@ class GraphPlan:
         return lines
 
     def _effect_lines(self, task: Task) -> list[str]:
-        reads, writes = (", ".join(self.said(names)) for names in (task.effects.reads, task.effects.writes))
+        reads, writes = (", ".join(self.slot_text(names)) for names in (task.effects.reads, task.effects.writes))
         lines = [f"reads {reads or 'nothing'}; writes {writes or 'nothing'}"]
         if task.verdict is not None:
             where = f" (line {task.verdict.span.line})" if task.verdict.span is not None else ""
@@ -439,13 +439,13 @@ class GraphPlan:
         lines += [str(each) for each in self.apart if each.later == task.name]
         return [*lines, task.note] if task.note else lines
 
-    def said(self, names: Iterable[str]) -> list[str]:
+    def slot_text(self, names: Iterable[str]) -> list[str]:
         """How the user writes what effects call ``names``, sorted. What decides a loop or branch has no name there."""
         paths = {leaf.name: leaf.path for leaf in self.program.arrays_and_scalars}
         # A slot is called `_name_number`.
         return sorted({paths.get(name) or name.strip("_").rpartition("_")[0] or name for name in names})
 
-    @roomy
+    @with_large_frame_stack
     def to_dot(self) -> str:
         """The graph in Graphviz' language: while nodes are clusters that hold their bodies."""
         lines = [f'digraph "{self.program.name}" {{', "  node [shape=box, fontname=monospace]; compound=true;"]

@@ -21,19 +21,19 @@ _ARRAY_WORDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ReservedNames:
     """The names of a function so far: all identifiers, and what those stand for that its iterations do not assign."""
 
     names: frozenset[str]
     meanings: Mapping[str, object]
 
     @classmethod
-    def by(cls, task: Task, others: Iterable[str] = ()) -> Taken:
+    def by(cls, task: Task, others: Iterable[str] = ()) -> ReservedNames:
         """What ``task`` takes, besides ``others``, which mean the same in every task."""
         return cls(frozenset(others) | identifiers(task), _meanings(task))
 
-    def __or__(self, other: Taken) -> Taken:
-        return Taken(self.names | other.names, {**self.meanings, **other.meanings})
+    def __or__(self, other: ReservedNames) -> ReservedNames:
+        return ReservedNames(self.names | other.names, {**self.meanings, **other.meanings})
 
 
 def identifiers(task: Task) -> frozenset[str]:
@@ -52,7 +52,7 @@ def own_names(task: Task) -> frozenset[str]:
     return frozenset(own | {task.index_tuple}) - {""}
 
 
-def apart_from(task: Task, taken: Taken, known: Mapping[str, str] | None = None) -> tuple[Task, dict[str, str]]:
+def apart_from(task: Task, taken: ReservedNames, known: Mapping[str, str] | None = None) -> tuple[Task, dict[str, str]]:
     """``task`` with other names where ``taken`` has them for something else, and which became which.
 
     ``known`` are names that are replaced whatever ``taken`` says: variables that are the same in both.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from qgraph.ir.artifacts import TILE_HEIGHT, CpuPlan, CudaPlan, SimulatedKernel, SimulatorPlan, TaskCode
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
 from qgraph.ir.program import Function
-from qgraph.lowering.cache.artifact_cache import Saved
-from qgraph.lowering.cache.structural_key import meaning
+from qgraph.lowering.cache.artifact_cache import ArtifactCache
+from qgraph.lowering.cache.memory_key import structural_key
 from qgraph.lowering.codegen.generated_names import Dtypes
 from qgraph.lowering.codegen.task_codegen import CUDA_MODULE
 from qgraph.lowering.graph.single_block import entry_of
@@ -19,14 +19,14 @@ from qgraph.lowering.numba_backend.gc_pause import garbage_kept, search
 from qgraph.lowering.ptx import link
 from qgraph.lowering.ptx.ptx_rewrite import parameters_kept
 from qgraph.options import Options
-from qgraph.stack import roomy
+from qgraph.stack import with_large_frame_stack
 
 # Imported where something is compiled: what comes off the disk shall not wait for it.
 if TYPE_CHECKING:
-    from qgraph.lowering.ptx.background_link import Beside
+    from qgraph.lowering.ptx.compile_threads import CompileThreads
 
 
-@roomy
+@with_large_frame_stack
 def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     """One function for the whole kernel; ``KernelTypeError`` where Numba cannot compile it."""
     from qgraph.lowering.codegen.cpu_codegen import control_function
@@ -45,23 +45,25 @@ def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     )
 
 
-@roomy
+@with_large_frame_stack
 def compile_ptx(
     plan: GraphPlan,
     capability: tuple[int, int],
     options: Options,
     dtypes: Dtypes | None = None,
     without: Set[str] = frozenset(),
-    saved: Saved | None = None,
+    saved: ArtifactCache | None = None,
 ) -> tuple[dict[str, TaskCode], dict[str, str]]:
     """The kernel of every task as PTX, by task name. ``dtypes`` are the types of kernel scalars, if they are known.
 
     Tasks named in ``without`` are left out; those that ``saved`` has are not compiled.
     """
-    from qgraph.lowering.ptx.background_link import Beside
+    from qgraph.lowering.ptx.compile_threads import CompileThreads
 
-    with Beside(None) as beside:
-        return _all_ptx(plan, capability, options, dtypes or _scalar_types(plan), without, saved, beside, far=False)
+    with CompileThreads(None) as compile_threads:
+        return _all_ptx(
+            plan, capability, options, dtypes or _scalar_types(plan), without, saved, compile_threads, index64=False
+        )
 
 
 def _all_ptx(
@@ -70,12 +72,12 @@ def _all_ptx(
     options: Options,
     dtypes: Dtypes,
     without: Set[str],
-    saved: Saved | None,
-    beside: Beside,
+    saved: ArtifactCache | None,
+    compile_threads: CompileThreads,
     *,
-    far: bool,
+    index64: bool,
 ) -> tuple[dict[str, TaskCode], dict[str, str]]:
-    """As ``compile_ptx``; ``beside`` links the texts, too."""
+    """As ``compile_ptx``; ``compile_threads`` links the texts, too."""
     from qgraph.lowering.codegen.cuda_codegen import Kernels
     from qgraph.lowering.codegen.single_block_codegen import block_code
 
@@ -93,7 +95,17 @@ def _all_ptx(
                 waits_last = node.index in row
                 twin = compiled.setdefault((_twin(code, function), waits_last), code)
                 if twin is code:
-                    texts[name] = _ptx(plan, code, function, capability, options, saved, beside, far=far, waits_last=waits_last)
+                    texts[name] = _ptx(
+                        plan,
+                        code,
+                        function,
+                        capability,
+                        options,
+                        saved,
+                        compile_threads,
+                        index64=index64,
+                        waits_last=waits_last,
+                    )
                     search()
                 else:
                     texts[name] = texts[twin.entry]
@@ -101,7 +113,7 @@ def _all_ptx(
         if plan.has_block:
             code, function = block_code(plan, "numba.cuda", dtypes)
             wide = replace(options, block_size=BLOCK_THREADS)
-            texts[code.entry] = _ptx(plan, code, function, capability, wide, saved, beside, far=far)
+            texts[code.entry] = _ptx(plan, code, function, capability, wide, saved, compile_threads, index64=index64)
             codes[code.entry] = code
     known: dict[Callable[[], str], str] = {}
     for text in texts.values():
@@ -113,7 +125,7 @@ def _all_ptx(
 def _twin(code: TaskCode, function: Function) -> object:
     """What decides the kernel's machine code: equal for loops that say the same of other arrays."""
     parameters = tuple((parameter.kind, parameter.type, parameter.name in code.constant) for parameter in code.parameters)
-    return meaning(function), parameters
+    return structural_key(function), parameters
 
 
 def _scalar_types(plan: GraphPlan) -> dict[str, str]:
@@ -122,20 +134,20 @@ def _scalar_types(plan: GraphPlan) -> dict[str, str]:
     return scalar_types(plan.program)
 
 
-@roomy
+@with_large_frame_stack
 def compile_cuda(
-    plan: GraphPlan, capability: tuple[int, int], options: Options, *, far: bool = False, read: bool = True
+    plan: GraphPlan, capability: tuple[int, int], options: Options, *, index64: bool = False, read: bool = True
 ) -> CudaPlan:
-    """All tasks linked to one cubin, with the device runtime where the toolkit has it; ``far`` is what ``CudaPlan`` says.
+    """All tasks linked to one cubin, with the device runtime where the toolkit has it; ``index64`` is what ``CudaPlan`` says.
 
     What the disk has is not compiled again, nor is it looked for unless ``read``; what it lacks is kept there. So whatever
-    decides the code must come with the arguments, and be in the keys that ``Saved`` makes of them.
+    decides the code must come with the arguments, and be in the keys that ``ArtifactCache`` makes of them.
     """
-    saved = Saved(plan, capability, options, far=far, read=read)
+    saved = ArtifactCache(plan, capability, options, index64=index64, read=read)
     known = saved.plan()
     if known is not None:
         return known
-    from qgraph.lowering.ptx.background_link import Beside
+    from qgraph.lowering.ptx.compile_threads import CompileThreads
 
     dtypes = saved.types()
     if dtypes is None:
@@ -145,15 +157,15 @@ def compile_cuda(
     # In a graph, loops such as fills and copies are no kernels.
     filled = {node.task.name for node in plan.nodes if node.task is not None and node.what is not None and options.graph}
     device_runtime = link.device_runtime_path() is not None
-    with Beside(lambda: link.Linking(capability, device_runtime=device_runtime)) as beside:
-        codes, texts = _all_ptx(plan, capability, options, dtypes, filled, saved, beside, far=far)
-        cubin = beside.cubin()
+    with CompileThreads(lambda: link.CubinLinker(capability, device_runtime=device_runtime)) as compile_threads:
+        codes, texts = _all_ptx(plan, capability, options, dtypes, filled, saved, compile_threads, index64=index64)
+        cubin = compile_threads.cubin()
     block = entry_of(plan.program) if plan.has_block else ""
     kept = {code.entry: parameters_kept(texts[name]) for name, code in codes.items()}
-    return saved.keep_plan(CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes, block, kept, far))
+    return saved.keep_plan(CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes, block, kept, index64))
 
 
-@roomy
+@with_large_frame_stack
 def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     """The kernels of all tasks for Numba's simulator; ``BackendError`` if Numba was imported without it."""
     from qgraph.lowering.codegen.cuda_codegen import Kernels
@@ -182,10 +194,10 @@ def _ptx(
     function: Function,
     capability: tuple[int, int],
     options: Options,
-    saved: Saved | None,
-    beside: Beside,
+    saved: ArtifactCache | None,
+    compile_threads: CompileThreads,
     *,
-    far: bool,
+    index64: bool,
     waits_last: bool = False,
 ) -> Callable[[], str]:
     """What waits for the PTX of a task, to be called once."""
@@ -197,19 +209,19 @@ def _ptx(
         # Blocks of tiles are no smaller than one.
         "launch_bound": max(options.block_size, TILE_HEIGHT) if options.block_size is not None else None,
         "constant": tuple(parameter.name in code.constant for parameter in code.parameters),
-        "far": far,
+        "index64": index64,
         "waits_last": waits_last,
     }
     known = saved.ptx(code, function, settings) if saved is not None else None
     if known is not None:
-        beside.link(lambda: known)
+        compile_threads.link(lambda: known)
         return lambda: known
     from qgraph.lowering.numba_backend import cuda as numba_cuda
     from qgraph.lowering.numba_backend.types import numba_type
 
     types = tuple(numba_type(parameter, plan.program.float_type) for parameter in code.parameters)
     complete = replace(function, names={**function.names, CUDA_MODULE: numba_cuda.cuda_module()})
-    text = beside.begin(numba_cuda.compile_ptx(complete, types, entry=code.entry, **settings))
+    text = compile_threads.begin(numba_cuda.compile_ptx(complete, types, entry=code.entry, **settings))
 
     def kept() -> str:
         found = text()

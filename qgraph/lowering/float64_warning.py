@@ -8,7 +8,7 @@ from qgraph.ir.program import Program, Task
 from qgraph.lowering.codegen.generated_names import Dtypes
 from qgraph.lowering.codegen.task_codegen import task_names
 from qgraph.lowering.numba_backend import cpu
-from qgraph.lowering.scalar_types import Noted
+from qgraph.lowering.scalar_types import NotedTypes
 from qgraph.source import Span
 
 _WIDE = ("float64", "complex128")
@@ -26,7 +26,7 @@ def doubles(program: Program, tasks: Sequence[Task], dtypes: Dtypes) -> tuple[Sp
     """
     if program.float_type == "float64":
         return ()
-    known = Noted(program)
+    known = NotedTypes(program)
     known.types = {name: cpu.dtype_type(dtype) for name, dtype in dtypes.items()}
     lines = set()
     for task in tasks:

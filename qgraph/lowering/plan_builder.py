@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
-from qgraph.ir.plan import Apart, GraphPlan, Node, Region, task_label
+from qgraph.ir.plan import GraphPlan, IndependentSections, Node, Region, task_label
 from qgraph.ir.program import (
     Branch,
     Effects,
@@ -32,10 +32,10 @@ from qgraph.nodes.kind import Planned, statement_kind
 from qgraph.nodes.registry import LOOPS
 from qgraph.polyhedral.array_sections import Section
 from qgraph.source import Span
-from qgraph.stack import roomy
+from qgraph.stack import with_large_frame_stack
 
 
-@roomy
+@with_large_frame_stack
 def build_plan(program: Program, *, fuse: bool = False, one_block: bool = False) -> GraphPlan:
     """The graph of ``program``, bodies of device loops included.
 
@@ -76,7 +76,7 @@ class _Builder:
         self.nodes: list[Node] = []
         self.edges: list[tuple[int, int]] = []
         self.regions: list[tuple[int | None, list[int]]] = []
-        self.apart: list[Apart] = []
+        self.apart: list[IndependentSections] = []
 
     def region(self, statements: tuple[Statement, ...], parent: int | None, condition: Task | None) -> int:
         """Add a region for ``statements``, and behind them the condition of the loop whose body it is."""
@@ -110,11 +110,11 @@ class _Builder:
         if not isinstance(statement, TaskStatement):
             yield self._conditional(region, statement), control_effects(statement)
 
-    def _apart(self, before: int, after: int, first: Section, second: Section) -> Apart:
+    def _apart(self, before: int, after: int, first: Section, second: Section) -> IndependentSections:
         earlier, later = self.nodes[before].task, self.nodes[after].task
         assert earlier is not None
         assert later is not None
-        return Apart(earlier.name, later.name, earlier.span.line, first.text, second.text)
+        return IndependentSections(earlier.name, later.name, earlier.span.line, first.text, second.text)
 
     def _kernel(self, region: int, task: Task) -> int:
         index = len(self.nodes)

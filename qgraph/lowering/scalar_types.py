@@ -17,7 +17,7 @@ from qgraph.ir.artifacts import Parameter
 from qgraph.ir.program import NUMBER, SCALAR_DTYPES, Cast, Function, Program, Slot, Task
 from qgraph.lowering.codegen.generated_names import HANDLE, NOTED
 from qgraph.lowering.codegen.task_codegen import make_function, replace_continue
-from qgraph.lowering.intrinsics.number_typing import NumberError, join, plain
+from qgraph.lowering.intrinsics.type_promotion import NumberError, join, plain
 from qgraph.lowering.numba_backend import cpu
 from qgraph.lowering.numba_backend.types import numba_type
 from qgraph.operations import intrinsics
@@ -32,7 +32,7 @@ def scalar_types(program: Program, *, matches: bool = False) -> dict[str, str]:
     Raises:
         KernelTypeError: a value is no number, or two of them have no common type; a `match` on a float.
     """
-    noted = Noted(program)
+    noted = NotedTypes(program)
     waiting = tasks = [
         task
         for task in program.tasks()
@@ -62,7 +62,7 @@ def assigned_slots(task: Task) -> Iterable[Slot]:
         yield from (variable.slot for variable in reduction.variables if variable.slot is not None)
 
 
-class Noted:
+class NotedTypes:
     """The types noted so far, and where."""
 
     def __init__(self, program: Program) -> None:

@@ -124,10 +124,10 @@ class HostCall(StatementKind):
     def in_graph(self, node: Node, owner: Owner) -> GraphNode:
         """One of the two nodes, which share the numbers."""
 
-        def passed() -> _Passed:
+        def passed() -> _CallbackData:
             numbers = Numbers(self, owner.reader)
             pinned = owner.pinned(max(1, numbers.words))
-            return _Passed(numbers, pinned, CalledFunction(self, numbers, pinned.words, owner.errors()))
+            return _CallbackData(numbers, pinned, CalledFunction(self, numbers, pinned.words, owner.errors()))
 
         shared = owner.once(self.name, passed)
         return NumbersNode(node, owner, shared) if node.kind == "memcpy" else CallbackNode(node, owner, shared)
@@ -292,7 +292,7 @@ def c_data(call: HostCall) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Passed:
+class _CallbackData:
     """The numbers of a host call, where they go, and the function. They must outlive the graphs."""
 
     numbers: Numbers
@@ -303,7 +303,7 @@ class _Passed:
 class NumbersNode(GraphNode):
     """Copies the scratch words that a host call reads to page-locked memory."""
 
-    def __init__(self, node: Node, owner: Owner, passed: _Passed) -> None:
+    def __init__(self, node: Node, owner: Owner, passed: _CallbackData) -> None:
         super().__init__(node, owner)
         self._source = owner.scratch + passed.numbers.first * WORD
         self._pinned = passed.pinned
@@ -330,7 +330,7 @@ class NumbersNode(GraphNode):
 class CallbackNode(GraphNode):
     """Calls the function of a host call."""
 
-    def __init__(self, node: Node, owner: Owner, passed: _Passed) -> None:
+    def __init__(self, node: Node, owner: Owner, passed: _CallbackData) -> None:
         super().__init__(node, owner)
         self._function = passed.function
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from qgraph.ir.plan import Node
 from qgraph.ir.program import Program, Task
-from qgraph.nodes.box import Box, BoxNode, Rows, arrays_of, places_of, store_of, whole_axes
 from qgraph.nodes.kind import GraphNode, Owner
+from qgraph.nodes.memory_region import MemRegion, MemRegionNode, Rows, arrays_of, places_of, store_of, whole_axes
 
 
 @dataclass(frozen=True, slots=True)
-class Memcpy(Box):
+class Memcpy(MemRegion):
     """Copy as many elements of ``source``, from ``source_starts`` on."""
 
     name = "memcpy"
@@ -55,7 +55,7 @@ class Memcpy(Box):
         return MemcpyNode(node, owner, self) if owner.in_graphs else None
 
 
-class MemcpyNode(BoxNode):
+class MemcpyNode(MemRegionNode):
     """Copies a box from one array to another."""
 
     def __init__(self, node: Node, owner: Owner, box: Memcpy) -> None:

@@ -10,15 +10,15 @@ import numpy as np
 
 from qgraph.ir.plan import Node
 from qgraph.ir.program import Program, Task
-from qgraph.nodes.box import Box, BoxNode, Rows, Store, store_of, whole_axes
 from qgraph.nodes.kind import GraphNode, Owner
+from qgraph.nodes.memory_region import MemRegion, MemRegionNode, Rows, Store, store_of, whole_axes
 
 # The widest element that a memset writes, in bytes.
 _WIDEST = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Memset(Box):
+class Memset(MemRegion):
     """Repeat ``value``, of ``size`` bytes, in the box."""
 
     name = "memset"
@@ -89,7 +89,7 @@ def _converted(number: bool | int | float | complex, dtype: np.dtype) -> bytes |
     return element.tobytes() if rounded_once or complex(element) == complex(number) else None
 
 
-class MemsetNode(BoxNode):
+class MemsetNode(MemRegionNode):
     """Fills a box with a pattern of 1, 2 or 4 bytes."""
 
     def __init__(self, node: Node, owner: Owner, box: Memset) -> None:

@@ -23,7 +23,7 @@ def _binary() -> Iterator[Operation]:
         typing=lambda rules, code: rules.no_booleans(code.add, "+"),
         interval=intervals.corners(operator.add),
         integers_of_integers=True,
-        reassociable=intrinsics.loose_add,
+        reassociable=intrinsics.reassociable_add,
     )
     yield Operation(
         functions=(operator.sub, operator.isub),
@@ -33,7 +33,7 @@ def _binary() -> Iterator[Operation]:
         typing=lambda rules, code: rules.no_booleans(code.subtract, "-"),
         interval=intervals.corners(operator.sub),
         integers_of_integers=True,
-        reassociable=intrinsics.loose_subtract,
+        reassociable=intrinsics.reassociable_subtract,
     )
     yield Operation(
         functions=(operator.mul, operator.imul),
@@ -43,7 +43,7 @@ def _binary() -> Iterator[Operation]:
         typing=lambda rules, code: rules.bits(code.multiply),
         interval=intervals.corners(operator.mul),
         integers_of_integers=True,
-        reassociable=intrinsics.loose_multiply,
+        reassociable=intrinsics.reassociable_multiply,
     )
     yield Operation(
         functions=(operator.truediv, operator.itruediv),

@@ -35,7 +35,7 @@ def _builtins() -> Iterator[Operation]:
         integers=_least,
         interval=intervals.corners(min),
         takes_ambiguous=True,
-        reassociable=intrinsics.loose_min,
+        reassociable=intrinsics.reassociable_min,
     )
     yield Operation(
         functions=(builtins.max,),
@@ -45,7 +45,7 @@ def _builtins() -> Iterator[Operation]:
         integers=_greatest,
         interval=intervals.corners(max),
         takes_ambiguous=True,
-        reassociable=intrinsics.loose_max,
+        reassociable=intrinsics.reassociable_max,
     )
     yield Operation(
         functions=(builtins.abs,),

@@ -41,11 +41,11 @@ def trip_count(start: int, stop: int, step: int) -> int:
     return 0
 
 
-# No loop variable that `at_least` speaks of reaches this: sums and differences with small constants do not overflow.
+# No loop variable that `assume_ge` speaks of reaches this: sums and differences with small constants do not overflow.
 INDEX_LIMIT = 1 << 62
 
 
-def at_least(value: int, _bound: int) -> int:
+def assume_ge(value: int, _bound: int) -> int:
     """``value``, which the compiler may take to be no less than a constant, itself not negative, and below ``INDEX_LIMIT``.
 
     It then drops the test whether ``value``, or its sum with a small constant, is an index that counts from the end.
@@ -64,11 +64,11 @@ def remainder(value: int, size: int) -> int:
 
 
 # Numbers below this have 32 bits.
-SHORT_LIMIT = 1 << 31
+U32_LIMIT = 1 << 31
 
 
-def short(value: int) -> int:
-    """``value``, which is not negative and below ``SHORT_LIMIT``: its products take fewer instructions."""
+def assume_u32(value: int) -> int:
+    """``value``, which is not negative and below ``U32_LIMIT``: its products take fewer instructions."""
     return value
 
 
@@ -100,7 +100,7 @@ def in_place(value: Any, element: Any) -> Any:
     return value
 
 
-def wrapped(index: int, size: int) -> int:
+def wrap_index(index: int, size: int) -> int:
     """``index``, or where it is negative what it means in a dimension of ``size``: views are indexed as Python indexes.
 
     What is computed of it does not overflow, whatever the type of ``index``.
@@ -183,27 +183,27 @@ def match_subject(value: int) -> int:
     return value
 
 
-def loose_add(a: Any, b: Any) -> Any:
+def reassociable_add(a: Any, b: Any) -> Any:
     """``a + b``, one of many whose order the compiler may choose."""
     return a + b
 
 
-def loose_subtract(a: Any, b: Any) -> Any:
+def reassociable_subtract(a: Any, b: Any) -> Any:
     """``a - b``, one of many whose order the compiler may choose."""
     return a - b
 
 
-def loose_multiply(a: Any, b: Any) -> Any:
+def reassociable_multiply(a: Any, b: Any) -> Any:
     """``a * b``, one of many whose order the compiler may choose."""
     return a * b
 
 
-def loose_min(a: Any, b: Any) -> Any:
+def reassociable_min(a: Any, b: Any) -> Any:
     """``min(a, b)``, one of many whose order the compiler may choose; a nan may win or lose."""
     return min(a, b)
 
 
-def loose_max(a: Any, b: Any) -> Any:
+def reassociable_max(a: Any, b: Any) -> Any:
     """``max(a, b)``, one of many whose order the compiler may choose; a nan may win or lose."""
     return max(a, b)
 

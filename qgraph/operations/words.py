@@ -25,8 +25,8 @@ def _atomics() -> Iterator[Operation]:
 
 
 def _indices() -> Iterator[Operation]:
-    yield Operation(functions=(intrinsics.at_least,), intrinsic=lambda code: code.bound_word(assume=True))
-    yield Operation(functions=(intrinsics.wrapped,), typing=lambda rules, code: rules.of_indices(code.wrapped))
+    yield Operation(functions=(intrinsics.assume_ge,), intrinsic=lambda code: code.bound_word(assume=True))
+    yield Operation(functions=(intrinsics.wrap_index,), typing=lambda rules, code: rules.of_indices(code.wrap_index))
     yield Operation(
         functions=(intrinsics.trip_count,),
         typing=lambda rules, code: rules.of_indices(code.trip_count),
@@ -34,7 +34,7 @@ def _indices() -> Iterator[Operation]:
     )
     yield Operation(functions=(intrinsics.quotient,), intrinsic=lambda code: code.division_word("quotient"))
     yield Operation(functions=(intrinsics.remainder,), intrinsic=lambda code: code.division_word("remainder"))
-    yield Operation(functions=(intrinsics.short,), intrinsic=lambda code: code.short_word())
+    yield Operation(functions=(intrinsics.assume_u32,), intrinsic=lambda code: code.assume_u32_word())
 
 
 def _numbers() -> Iterator[Operation]:
@@ -49,29 +49,29 @@ def _numbers() -> Iterator[Operation]:
 
 def _reassociable() -> Iterator[Operation]:
     yield Operation(
-        functions=(intrinsics.loose_add,),
-        typing=lambda rules, code: rules.no_booleans(code.loose(code.add), "+"),
+        functions=(intrinsics.reassociable_add,),
+        typing=lambda rules, code: rules.no_booleans(code.reassociable(code.add), "+"),
         interval=intervals.corners(operator.add),
     )
     yield Operation(
-        functions=(intrinsics.loose_subtract,),
-        typing=lambda rules, code: rules.no_booleans(code.loose(code.subtract), "-"),
+        functions=(intrinsics.reassociable_subtract,),
+        typing=lambda rules, code: rules.no_booleans(code.reassociable(code.subtract), "-"),
         interval=intervals.corners(operator.sub),
     )
     yield Operation(
-        functions=(intrinsics.loose_multiply,),
-        typing=lambda rules, code: rules.bits(code.loose(code.multiply)),
+        functions=(intrinsics.reassociable_multiply,),
+        typing=lambda rules, code: rules.bits(code.reassociable(code.multiply)),
         interval=intervals.corners(operator.mul),
     )
     yield Operation(
-        functions=(intrinsics.loose_min,),
-        typing=lambda rules, code: rules.one_of_two(code.loose_extreme(largest=False)),
+        functions=(intrinsics.reassociable_min,),
+        typing=lambda rules, code: rules.one_of_two(code.reassociable_extreme(largest=False)),
         interval=intervals.corners(min),
         takes_ambiguous=True,
     )
     yield Operation(
-        functions=(intrinsics.loose_max,),
-        typing=lambda rules, code: rules.one_of_two(code.loose_extreme(largest=True)),
+        functions=(intrinsics.reassociable_max,),
+        typing=lambda rules, code: rules.one_of_two(code.reassociable_extreme(largest=True)),
         interval=intervals.corners(max),
         takes_ambiguous=True,
     )

@@ -364,11 +364,11 @@ def test_indices_around_a_variable_that_counts_down_or_in_steps(check, hi, lo, s
     check(backwards, lambda: (poisoned(14), np.arange(14.0), hi, lo, step))
 
 
-def constant_starts(near, far, below, table, n):
+def constant_starts(near, index64, below, table, n):
     for i in range(n):
         near[i] = table[i - 1] + 10 * table[i - 3]
     for i in range(1, n):
-        far[i - 2] = table[i - 2] - table[-i]
+        index64[i - 2] = table[i - 2] - table[-i]
     for i in range(-3, 3):
         below[i] = table[i + 1] + 10 * table[i - 1]
 

@@ -68,7 +68,7 @@ def moved(x, y):
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "float16", "int32", "float32", "int64", "complex128"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_arrays_that_are_far_take_other_code(order, dtype, monkeypatch):
-    monkeypatch.setattr(kernel_parameters, "_FAR", 5000)
+    monkeypatch.setattr(kernel_parameters, "_INDEX64_FROM", 5000)
     kernel = qgraph.kernel(backend="cuda")(moved)
     for number, shape in enumerate([(3, 5), (70, 71), (71, 71), (5000, 3), (4, 9)]):
         x, y = (np.random.default_rng(seed).integers(0, 3, shape).astype(dtype, order) for seed in (number, number + 10))

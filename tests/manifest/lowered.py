@@ -22,7 +22,7 @@ from qgraph.lowering.numba_backend import cpu, cuda
 from qgraph.lowering.numba_backend.dead_zero_fills import Library
 from qgraph.lowering.scalar_types import scalar_types
 from qgraph.specialisation import Specialisation
-from qgraph.stack import roomy
+from qgraph.stack import with_large_frame_stack
 from tests.manifest.entries import Entry
 from tests.manifest.texts import Lines, described, digest, function_text, llvm_text, plan_text, record_text, type_text
 
@@ -49,7 +49,7 @@ class _Stopped(BaseException):
     """LLVM's text is there: neither optimisation nor machine code is wanted."""
 
 
-@roomy
+@with_large_frame_stack
 def lowered(specialisation: Specialisation, known: set[object]) -> Lowered | None:
     """The texts of a specialisation; None if one of its name and source is in ``known``, where it is put."""
     file, kernel, types = _name_of(specialisation)

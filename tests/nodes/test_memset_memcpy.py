@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.nodes.box import Rows, rows_of
+from qgraph.nodes.memory_region import Rows, rows_of
 from qgraph.nodes.memset import _converted
 from qgraph.runtime.values.array_view import view_of_host
 

@@ -22,7 +22,7 @@ import numpy as np
 import qgraph
 from benchmarks import chains
 from qgraph.errors import CudaError
-from qgraph.ir.artifacts import LETS_FIRST, LETS_LATER, WAITS_LAST, CudaPlan, slots_dtype
+from qgraph.ir.artifacts import TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST, CudaPlan, slots_dtype
 from qgraph.ir.program import ArrayType
 from qgraph.lowering.compile import compile_simulator
 from qgraph.lowering.numba_backend import cuda
@@ -31,7 +31,7 @@ from qgraph.runtime.driver import arena
 from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.driver import memory as cuda_memory
 from qgraph.runtime.driver import stream as cuda_stream
-from qgraph.runtime.driver.driver import FarArrays
+from qgraph.runtime.driver.driver import NeedsIndex64
 from qgraph.runtime.executors import base, graph_exec_cache, relaunch, resources
 from qgraph.runtime.executors import graph as cuda_graph
 from qgraph.runtime.executors import unrolled as cuda_unrolled
@@ -39,7 +39,7 @@ from qgraph.runtime.graph import graph_builder, kernel_parameters, kernels, laun
 from qgraph.runtime.native import native_launch
 from qgraph.runtime.values.array_view import view_of_host
 from qgraph.runtime.values.host_values import HostValues
-from qgraph.runtime.values.pending_errors import Kept
+from qgraph.runtime.values.pending_errors import PendingErrors
 from qgraph.runtime.values.prepared_call import Call
 from qgraph.runtime.values.struct_formats import FORMATS
 from tests.loop_kernels import COUNTED, trading
@@ -277,7 +277,7 @@ class Device:
     ordinal, epoch, context_id, multiprocessors, capability = 0, 1, 77, 4, (9, 0)
 
     def __init__(self):
-        self.kept = Kept()
+        self.kept = PendingErrors()
         self.made = {}
 
     def alive(self, epoch):
@@ -347,14 +347,14 @@ class Kernel:
 
     executables = cuda_unrolled.CudaUnrollingExecutable
 
-    def __init__(self, function, *args, far=False, capability=(9, 0), **options):
+    def __init__(self, function, *args, index64=False, capability=(9, 0), **options):
         self.kernel = qgraph.kernel(function)
         plan = self.kernel.plan(*args)
         compiled = compile_simulator(plan)
         driver.plan, driver.kernels = compiled, compiled.kernels
         self.plan = plan
         self.host_values = HostValues(plan.program).of
-        made = CudaPlan(plan, compiled.codes, {}, b"", capability, True, compiled.dtypes, far=far)
+        made = CudaPlan(plan, compiled.codes, {}, b"", capability, True, compiled.dtypes, index64=index64)
         self.executable = self.executables(made, Device(), block_size=8, **options)
 
     def __call__(self, *args, stream=0):
@@ -572,7 +572,7 @@ def is_closed(run):
         raise AssertionError("a closed executable was launched")
 
 
-class Again:
+class ReplayCode:
     """One call of a kernel again and again; ``looked`` counts the launches that were not just those of the driver."""
 
     def __init__(self, kernel, *args):
@@ -723,23 +723,23 @@ def copied(x, y):
             y[i, j] = x[i, j]
 
 
-def far():
+def index64():
     """Arrays with more elements than the code can tell apart are refused before anything runs."""
-    kernel_parameters._FAR = 20
+    kernel_parameters._INDEX64_FROM = 20
     kernel = Plain(copied, np.ones((4, 4)), np.zeros((4, 4)))
     kernel.agrees(np.ones((4, 4)), np.zeros((4, 4)))
     x, y = np.ones((4, 5)), np.full((4, 5), 7.0)
     for _ in range(2):
         try:
             kernel(x, y)
-        except FarArrays:
+        except NeedsIndex64:
             pass
         else:
             raise AssertionError("it ran")
     assert (y == 7).all()
     kernel.agrees(np.ones((4, 4)), np.zeros((4, 4)))
-    assert not kernel.executable.plan.far
-    kernel = Plain(copied, x, y, far=True)
+    assert not kernel.executable.plan.index64
+    kernel = Plain(copied, x, y, index64=True)
     kernel.agrees(x, y)
     kernel.agrees(np.ones((4, 4)), np.zeros((4, 4)))
 
@@ -814,8 +814,8 @@ def rows():
 
     true = [(0, 3), (2, 3)]
     # 32 blocks of 8 threads fill the device.
-    in_row = sorted([*true, (0, 1), (1, 2)]), [LETS_LATER, LETS_FIRST | WAITS_LAST, LETS_FIRST | WAITS_LAST, 0]
-    at_once = true, [LETS_LATER, 0, LETS_FIRST, 0]
+    in_row = sorted([*true, (0, 1), (1, 2)]), [TRIGGERS_LATER, TRIGGERS_FIRST | WAITS_LAST, TRIGGERS_FIRST | WAITS_LAST, 0]
+    at_once = true, [TRIGGERS_LATER, 0, TRIGGERS_FIRST, 0]
     kernel = Plain(independent, *sets(5))
     assert kernel.plan.row == (0, 1, 2)
     for n in (5, 1, 80, 5):
@@ -835,14 +835,14 @@ def rows():
     # One that comes after all of them and does not fit beside them starts when they have ended, but they start early.
     kernel = Plain(independent, *sets(5))
     kernel.agrees(*sets(5)[:3], np.arange(400.0), 2.0)
-    assert looks(kernel)[1] == [LETS_LATER, LETS_FIRST | WAITS_LAST, WAITS_LAST, 0]
+    assert looks(kernel)[1] == [TRIGGERS_LATER, TRIGGERS_FIRST | WAITS_LAST, WAITS_LAST, 0]
     # The last has nobody behind it.
     kernel = Plain(two, *sets(5)[:2])
     kernel.agrees(*sets(5)[:2])
-    assert looks(kernel) == ([(0, 1)], [LETS_LATER, WAITS_LAST])
+    assert looks(kernel) == ([(0, 1)], [TRIGGERS_LATER, WAITS_LAST])
     kernel = Plain(chains.independent(10), *(np.arange(3.0) for _ in range(10)), 2.0)
     kernel.agrees(*(np.arange(3.0) for _ in range(10)), 3.0)
-    assert looks(kernel)[1] == [LETS_LATER, *[LETS_FIRST | WAITS_LAST] * 8, WAITS_LAST]
+    assert looks(kernel)[1] == [TRIGGERS_LATER, *[TRIGGERS_FIRST | WAITS_LAST] * 8, WAITS_LAST]
     # What shares scratch memory with a graph that may still run does not change its graph.
     kernel = Plain(summed_beside, *sets(5)[:2])
     kernel.agrees(*sets(5)[:2])
@@ -991,7 +991,7 @@ def kept_until_closed():
 
 def repeated():
     kernel = Kernel(do_while, *arguments(do_while, 3), unrolled=False)
-    again, executable = Again(kernel, *arguments(do_while, 3)), kernel.executable
+    again, executable = ReplayCode(kernel, *arguments(do_while, 3)), kernel.executable
     for looks in (1, 1, 0, 0):
         again(2, looks=looks)
     # Another call in between, another stream, another context, another thread; each is looked at, and the one after.
@@ -1026,7 +1026,7 @@ def repeated():
 def repeated_and_adapted():
     """Which graph is launched is looked at each time."""
     kernel = Kernel(do_while, *arguments(do_while, 3))
-    again = Again(kernel, *arguments(do_while, 3))
+    again = ReplayCode(kernel, *arguments(do_while, 3))
     # Before anything is known; the first of each length, the change (which is prepared first), and then again.
     for turns, looks, unrolled in (
         *((2, 1, False), (2, 1, False), (2, 0, False)),

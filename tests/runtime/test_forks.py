@@ -173,7 +173,7 @@ CUDA = """
     import qgraph
     from qgraph import specialisation
     from qgraph.runtime.driver import driver as cuda_driver
-    from qgraph.runtime.values.prepared_call import Again
+    from qgraph.runtime.values.prepared_call import ReplayCode
 
     class Executable:
         path, reason, nodes, argument_updates, rebuilds, replays = "cuda-graph", "", 1, 0, 0, 0
@@ -184,7 +184,7 @@ CUDA = """
             made.asked.append("close")
 
     def again(executable, call, variant, held):
-        return Again((), {"go": executable.launch}, lambda arrays: ["numbers = go(None)"])
+        return ReplayCode((), {"go": executable.launch}, lambda arrays: ["numbers = go(None)"])
 
     specialisation._EXECUTABLES["cuda"] = lambda plan, variant, far: (cuda_driver.device(variant.device), Executable())[1]
     specialisation._AGAIN["cuda"] = again

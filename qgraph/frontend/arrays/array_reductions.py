@@ -8,7 +8,7 @@ import numpy as np
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.arrays.array_statements import Elements, at_place
-from qgraph.frontend.inference.dtypes import element_type
+from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import rank, reduction
 from qgraph.frontend.names.program_builder import ADDED

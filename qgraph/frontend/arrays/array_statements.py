@@ -19,12 +19,12 @@ from qgraph import language
 from qgraph.errors import DataRaceError, KernelSyntaxError, KernelTypeError
 from qgraph.frontend.arrays.shape_checks import Lengths
 from qgraph.frontend.arrays.views import Seen, size_of, view_of
-from qgraph.frontend.inference.dtypes import element_type
+from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import ONE, ZERO, element, word
 from qgraph.frontend.inference.ranks import is_elementwise, known, new_array, rank
-from qgraph.frontend.names.bindings import Along, Binding, LeafRef, RangeRef, Value, ViewRef
-from qgraph.frontend.names.program_builder import ADDED, SHARED, Unit
+from qgraph.frontend.names.bindings import Binding, LeafRef, RangeRef, Value, ViewAxis, ViewRef
+from qgraph.frontend.names.program_builder import ADDED, SHARED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import bind_value, evaluated
 from qgraph.frontend.statements.region import Region, task_statements
@@ -329,7 +329,7 @@ class Elements:
         names = tuple(unit.host_value(size, span, "size", text=as_written(node)).id for size in sizes)
         leaf = Leaf(unit.array_name("copy"), "a copy of the right side", ArrayType(view.leaf.type.dtype, len(names), "C"))
         unit.add_temporary(Temporary(leaf, names, span), tuple(sizes))
-        along = tuple(Along(axis, ZERO, ONE, old.count) for axis, old in enumerate(view.along))
+        along = tuple(ViewAxis(axis, ZERO, ONE, old.count) for axis, old in enumerate(view.along))
         return self.at(ViewRef(leaf, {}, along), node)
 
     def _reaches(self, view: ViewRef, code: ast.expr, place: ast.expr) -> bool:
@@ -349,7 +349,7 @@ class _Zeros(ast.NodeTransformer):
         return ast.copy_location(ast.Constant(0), node) if node.id in self._names else node
 
 
-def may_share(unit: Unit, first: Leaf, second: Leaf) -> bool:
+def may_share(unit: ProgramBuilder, first: Leaf, second: Leaf) -> bool:
     """Whether two arrays may have memory in common."""
     names = frozenset({first.name, second.name})
     same = unit.same.get(first.name, first.name) == unit.same.get(second.name, second.name)

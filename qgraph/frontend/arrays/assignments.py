@@ -16,9 +16,9 @@ from qgraph.frontend.inference.host_expressions import binding, settled
 from qgraph.frontend.inference.ranks import is_in_place, rank
 from qgraph.frontend.names.bindings import (
     Binding,
-    Gone,
     HostExpr,
     LeafRef,
+    Poisoned,
     RangeRef,
     ScalarRef,
     SlotRef,
@@ -447,7 +447,7 @@ def _once(region: Region, scope: Scope, bound: Binding, value: ast.expr) -> ast.
 def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
     """A name that means something at the start of a loop's body, or a branch, means the same in each iteration."""
     before = scope.entry.get(name.id)
-    if before is None or isinstance(before, Gone) or same(before, bound) or _both_arrays(scope, name, bound):
+    if before is None or isinstance(before, Poisoned) or same(before, bound) or _both_arrays(scope, name, bound):
         return
     raise KernelSyntaxError(
         f"`{as_written(name)}` is bound again inside a device loop or branch, to something that is no number",

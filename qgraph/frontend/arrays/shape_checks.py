@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from qgraph.errors import ArgumentError
 from qgraph.frontend.arrays.views import computed
 from qgraph.frontend.inference.indexing import ONE, ZERO, placed
-from qgraph.frontend.names.bindings import Num
+from qgraph.frontend.names.bindings import Extent
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region
 from qgraph.ir.program import Fault
@@ -31,16 +31,18 @@ class Lengths:
         exact: a length of 1 is not repeated, as in ``np.dot``.
     """
 
-    def __init__(self, region: Region, scope: Scope, nums: Sequence[Num], texts: Sequence[str], *, exact: bool = False) -> None:
+    def __init__(
+        self, region: Region, scope: Scope, nums: Sequence[Extent], texts: Sequence[str], *, exact: bool = False
+    ) -> None:
         self._region = region
         self._scope = scope
         self._nums = list(nums)
         self._texts = list(texts)
         self._exact = exact
         # By axis and length, what an index is multiplied with: 0 where a length of 1 is repeated.
-        self._factors: dict[tuple[int, str], Num] = {}
+        self._factors: dict[tuple[int, str], Extent] = {}
         self._tests: list[ast.expr] = []
-        self._guarded: Num | None = None
+        self._guarded: Extent | None = None
 
     def __len__(self) -> int:
         return len(self._nums)
@@ -50,7 +52,7 @@ class Lengths:
         """The source of the operand that has the last axis."""
         return self._texts[-1]
 
-    def index(self, axis: int, length: Num, variable: ast.expr, node: ast.expr) -> ast.expr:
+    def index(self, axis: int, length: Extent, variable: ast.expr, node: ast.expr) -> ast.expr:
         """The index along ``axis`` into the operand ``node``, of this ``length``, for the loop's ``variable``."""
         wanted = self._nums[axis]
         if length.constant == 1 and wanted.constant != 1 and not self._exact:
@@ -66,7 +68,7 @@ class Lengths:
         factor = self._factors[key]
         return variable if factor.constant == 1 else ast.BinOp(variable, ast.Mult(), copied(factor.code))
 
-    def join(self, axis: int, lengths: Sequence[tuple[Num, str]], node: ast.expr) -> None:
+    def join(self, axis: int, lengths: Sequence[tuple[Extent, str]], node: ast.expr) -> None:
         """Let ``axis`` be of the length that NumPy gives the operands together, which are ``lengths`` long."""
         several = [(length, text) for length, text in lengths if length.constant != 1 or self._exact]
         if not several:
@@ -83,7 +85,7 @@ class Lengths:
         if len(rest) > 1:
             self._texts[axis] = as_written(node)
 
-    def settled(self, node: ast.AST) -> list[Num]:
+    def settled(self, node: ast.AST) -> list[Extent]:
         """The lengths of the loop, once all operands were compared; none where the device finds that one does not fit."""
         if not self._tests:
             return self._nums
@@ -92,7 +94,7 @@ class Lengths:
             self._guarded = computed(self._region, self._scope, length, node)
         return [self._guarded, *self._nums[1:]]
 
-    def need_elements(self, node: ast.expr, *, by_device: bool) -> list[Num]:
+    def need_elements(self, node: ast.expr, *, by_device: bool) -> list[Extent]:
         """Check that there are elements, as for a maximum; gives the lengths that the device has to look at.
 
         ``by_device``: among them those that the host knows, where only the device knows whether the statement runs.
@@ -116,7 +118,7 @@ class Lengths:
         note = f"{self._difference(axis, node)!r} % ({first}, {second})"
         self._check_on_host(ast.parse(f"{first} == {second}", mode="eval").body, node, note, _HINT)
 
-    def _compared_by_device(self, axis: int, length: Num, node: ast.expr) -> Num:
+    def _compared_by_device(self, axis: int, length: Extent, node: ast.expr) -> Extent:
         wanted = self._nums[axis]
         same = _compare(length, ast.Eq(), wanted)
         test = same if self._exact else ast.BoolOp(ast.Or(), [same, _compare(length, ast.Eq(), ONE)])
@@ -136,13 +138,13 @@ class Lengths:
     def _check_on_host(self, test: ast.expr, node: ast.expr, note: str, hint: str) -> None:
         self._region.unit.host_value(placed(test, node), self._scope.span(node), "shape", text=hint, note=note)
 
-    def _check_on_device(self, test: ast.expr, found: str, hint: str, details: Sequence[Num], node: ast.expr) -> None:
+    def _check_on_device(self, test: ast.expr, found: str, hint: str, details: Sequence[Extent], node: ast.expr) -> None:
         fault = Fault(ArgumentError, self._scope.span(node), found, hint, len(details))
         codes = [placed(detail.code, node) for detail in details]
         self._region.run(self._scope).check(self._scope, placed(test, node), fault, codes, node)
 
 
-def _surely_same(first: Num, second: Num) -> bool:
+def _surely_same(first: Extent, second: Extent) -> bool:
     if ast.unparse(first.code) == ast.unparse(second.code):
         return True
     if first.bounds is None or second.bounds is None or first.bounds[0] != second.bounds[0]:
@@ -152,11 +154,11 @@ def _surely_same(first: Num, second: Num) -> bool:
     return sizes[0] is not None and sizes[0] == sizes[1]
 
 
-def _comparable(first: Num, second: Num) -> bool:
+def _comparable(first: Extent, second: Extent) -> bool:
     return _surely_same(first, second) or (first.host is not None and second.host is not None)
 
 
-def _compare(left: Num, op: ast.cmpop, right: Num) -> ast.expr:
+def _compare(left: Extent, op: ast.cmpop, right: Extent) -> ast.expr:
     return ast.Compare(copied(left.code), [op], [copied(right.code)])
 
 

@@ -24,8 +24,8 @@ from qgraph.frontend.inference.indexing import (
     word,
 )
 from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, known, new_array, parts_of, rank
-from qgraph.frontend.names.bindings import Along, HostExpr, LeafRef, Num, Value, ViewRef
-from qgraph.frontend.names.program_builder import SHARED, Unit
+from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, Value, ViewAxis, ViewRef
+from qgraph.frontend.names.program_builder import SHARED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.statements.inlining import bind_value
@@ -38,7 +38,7 @@ _Bounds = tuple[ast.expr | None, ast.expr | None, ast.expr | None]
 
 
 # Slices of which only the device knows the bounds, as written, with the size that clips them: each is computed once.
-Seen = dict[tuple[str, str], tuple[Num, Num]]
+Seen = dict[tuple[str, str], tuple[Extent, Extent]]
 
 
 def view_of(region: Region, scope: Scope, node: ast.expr, *, keep: bool = False, seen: Seen | None = None) -> ViewRef:
@@ -53,21 +53,21 @@ def view_of(region: Region, scope: Scope, node: ast.expr, *, keep: bool = False,
     return _Viewer(region, scope, keep, {} if seen is None else seen).view(node)
 
 
-def size_of(unit: Unit, leaf: Leaf, axis: int) -> ast.expr:
+def size_of(unit: ProgramBuilder, leaf: Leaf, axis: int) -> ast.expr:
     """The size of a dimension of an array, as the host computes it."""
     host_name = unit.host_name(leaf)
     extents = unit.extents.get(host_name)
     return ast.parse(f"{host_name}.shape[{axis}]", mode="eval").body if extents is None else copied(extents[axis])
 
 
-def computed(region: Region, scope: Scope, value: ast.expr, node: ast.AST) -> Num:
+def computed(region: Region, scope: Scope, value: ast.expr, node: ast.AST) -> Extent:
     """An integer that one thread computes now, under a name that means the same everywhere."""
     name = f"{SHARED}at{len(region.unit.slots)}"
     for child in ast.walk(value):
         if isinstance(child, ast.expr) and not hasattr(child, "lineno"):
             ast.copy_location(child, node)
     region.run(scope).assign(scope, name, value)
-    return Num(placed(ast.Name(name, ast.Load()), node), None)
+    return Extent(placed(ast.Name(name, ast.Load()), node), None)
 
 
 class _Viewer:
@@ -99,13 +99,13 @@ class _Viewer:
 
     def _whole(self, leaf: Leaf) -> ViewRef:
         assert isinstance(leaf.type, ArrayType)
-        return ViewRef(leaf, {}, tuple(Along(axis, ZERO, ONE, self._size(leaf, axis)) for axis in range(leaf.type.ndim)))
+        return ViewRef(leaf, {}, tuple(ViewAxis(axis, ZERO, ONE, self._size(leaf, axis)) for axis in range(leaf.type.ndim)))
 
-    def _size(self, leaf: Leaf, axis: int) -> Num:
+    def _size(self, leaf: Leaf, axis: int) -> Extent:
         name = f"{SHARED}{leaf.name}.shape[{axis}]"
         size = self._unit.sizes.setdefault(name, HostExpr(size_of(self._unit, leaf, axis)))
         self._scope.bind(name, size)
-        return Num(ast.Name(name, ast.Load()), size.expr)
+        return Extent(ast.Name(name, ast.Load()), size.expr)
 
     def _select(self, base: ViewRef, node: ast.Subscript) -> ViewRef:
         parts = self._expanded(base, node)
@@ -113,7 +113,7 @@ class _Viewer:
         left = list(base.along)
         for part in parts:
             if is_new_axis(self._scope, part):
-                along.append(Along(-1, ZERO, ONE, ONE))
+                along.append(ViewAxis(-1, ZERO, ONE, ONE))
             elif isinstance(part, ast.Slice):
                 along.append(self._sliced(left.pop(0), part))
             else:
@@ -138,7 +138,7 @@ class _Viewer:
 
     # --- one index ---
 
-    def _fix(self, fixed: dict[int, ast.expr], base: Along, part: ast.expr) -> None:
+    def _fix(self, fixed: dict[int, ast.expr], base: ViewAxis, part: ast.expr) -> None:
         """One element of a dimension."""
         bound = known(self._scope, part)
         wrong = isinstance(part, (ast.Compare, ast.BoolOp)) or (isinstance(part, ast.Constant) and type(part.value) is not int)
@@ -159,10 +159,10 @@ class _Viewer:
             if constant is not None:
                 inside = index if constant >= 0 else code_of(base.count, ast.Add(), number(constant))
             else:
-                inside = self._word(intrinsics.wrapped, index, base.count.code)
+                inside = self._word(intrinsics.wrap_index, index, base.count.code)
             index = join(base.start.code, ast.Add(), join(inside, ast.Mult(), base.step.code))
         elif natural and constant_of(part) is None and not self._keep:
-            index = self._word(intrinsics.at_least, index, ast.Constant(0))
+            index = self._word(intrinsics.assume_ge, index, ast.Constant(0))
         fixed[base.axis] = placed(index, part)
 
     def _reads_array(self, part: ast.expr) -> bool:
@@ -170,7 +170,7 @@ class _Viewer:
             isinstance(child, (ast.Subscript, ast.Call)) for child in ast.walk(part)
         )
 
-    def _held(self, part: ast.expr) -> Num:
+    def _held(self, part: ast.expr) -> Extent:
         """An integer of the user's as it is now, under a name that means the same everywhere."""
         constant = constant_of(part)
         if constant is not None:
@@ -180,22 +180,22 @@ class _Viewer:
             return self._host(host, part)
         name = f"{SHARED}{len(self._unit.slots)}_{part.lineno}_{part.col_offset}"
         self._scope.bind(name, bind_value(self._region, self._scope, part))
-        return Num(placed(ast.Name(name, ast.Load()), part), None)
+        return Extent(placed(ast.Name(name, ast.Load()), part), None)
 
-    def _host(self, host: ast.expr, node: ast.expr) -> Num:
+    def _host(self, host: ast.expr, node: ast.expr) -> Extent:
         """The result of a host expression; ``node`` is what the user wrote."""
         host = ast.fix_missing_locations(ast.copy_location(host, node))
         value = self._unit.host_value(host, self._scope.span(node), text=as_written(node))
         name = f"{SHARED}{value.id}"
         self._scope.bind(name, HostExpr(host, value.id))
-        return Num(placed(ast.Name(name, ast.Load()), node), host)
+        return Extent(placed(ast.Name(name, ast.Load()), node), host)
 
     def _word(self, function: object, *arguments: ast.expr) -> ast.expr:
         return word(self._scope, function, *arguments)
 
     # --- one slice ---
 
-    def _sliced(self, base: Along, part: ast.Slice) -> Along:
+    def _sliced(self, base: ViewAxis, part: ast.Slice) -> ViewAxis:
         written = (part.lower, part.upper, part.step)
         bounds: _Bounds = tuple(None if is_none(bound) else bound for bound in written)  # type: ignore[assignment]
         lower, upper, step = bounds
@@ -214,10 +214,10 @@ class _Viewer:
         else:
             start, count = self._on_device(base.count, lower, upper, by, part)
         if base.axis < 0:
-            return Along(-1, ZERO, ONE, count)
-        return Along(base.axis, plus(base.start, times(start, base.step)), times(base.step, by), count)
+            return ViewAxis(-1, ZERO, ONE, count)
+        return ViewAxis(base.axis, plus(base.start, times(start, base.step)), times(base.step, by), count)
 
-    def _step(self, step: ast.expr) -> Num:
+    def _step(self, step: ast.expr) -> Extent:
         constant = constant_of(step)
         if constant == 0:
             raise ArgumentError("the step of a slice is 0", self._scope.span(step), hint="a slice needs a step other than 0")
@@ -233,11 +233,11 @@ class _Viewer:
         value = self._unit.host_value(host, self._scope.span(step), "step", text=as_written(step))
         name = f"{SHARED}{value.id}"
         self._scope.bind(name, HostExpr(host, value.id))
-        return Num(placed(ast.Name(name, ast.Load()), step), host)
+        return Extent(placed(ast.Name(name, ast.Load()), step), host)
 
     def _on_host(
-        self, size: Num, bounds: Sequence[ast.expr | None], hosts: Sequence[ast.expr | None], by: Num, part: ast.Slice
-    ) -> tuple[Num, Num]:
+        self, size: Extent, bounds: Sequence[ast.expr | None], hosts: Sequence[ast.expr | None], by: Extent, part: ast.Slice
+    ) -> tuple[Extent, Extent]:
         """The start of a slice that the host knows, and its length. The start of an empty slice does not matter."""
         lower, upper = (None if bound is None else constant_of(bound) for bound in bounds)
         assert size.host is not None
@@ -258,8 +258,8 @@ class _Viewer:
         return self._host(ast.parse(start, mode="eval").body, part), length
 
     def _on_device(
-        self, size: Num, lower: ast.expr | None, upper: ast.expr | None, by: Num, part: ast.Slice
-    ) -> tuple[Num, Num]:
+        self, size: Extent, lower: ast.expr | None, upper: ast.expr | None, by: Extent, part: ast.Slice
+    ) -> tuple[Extent, Extent]:
         """The same where a bound is read on the device: clipped there, as ``slice.indices`` does."""
         step = by.constant
         if step is None:
@@ -286,25 +286,27 @@ class _Viewer:
             stop = self._scalar(self._word(min, upper, most.code), upper)
         return self._counted(key, start, stop, step, size, part)
 
-    def _counted(self, key: tuple[str, str], start: Num, stop: Num, step: int, size: Num, part: ast.Slice) -> tuple[Num, Num]:
+    def _counted(
+        self, key: tuple[str, str], start: Extent, stop: Extent, step: int, size: Extent, part: ast.Slice
+    ) -> tuple[Extent, Extent]:
         count = self._word(intrinsics.trip_count, start.code, stop.code, ast.Constant(step))
         length = self._scalar(count, part)
         found = start, length if self._keep else replace(length, bounds=(key[0], size))
         self._seen[key] = found
         return found
 
-    def _clipped(self, bound: ast.expr | None, size: Num, least: Num, most: Num, missing: Num) -> Num:
+    def _clipped(self, bound: ast.expr | None, size: Extent, least: Extent, most: Extent, missing: Extent) -> Extent:
         if bound is None:
             return missing
         if least.constant == 0 and not self._keep and is_natural(self._scope, bound):
             # Beyond the end the slice is empty, and then its start does not matter: the race analysis sees it as written.
-            return Num(bound, None)
+            return Extent(bound, None)
         held = self._scalar(self._word(operator.index, bound), bound).code
-        wrapped = self._word(intrinsics.wrapped, held, size.code)
+        wrapped = self._word(intrinsics.wrap_index, held, size.code)
         clipped = self._word(min, self._word(max, wrapped, least.code), most.code)
         return self._scalar(clipped, bound)
 
-    def _scalar(self, value: ast.expr, node: ast.AST) -> Num:
+    def _scalar(self, value: ast.expr, node: ast.AST) -> Extent:
         return computed(self._region, self._scope, value, node)
 
 

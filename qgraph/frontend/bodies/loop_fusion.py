@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from qgraph.frontend.dependence.access_collector import collect
-from qgraph.frontend.dependence.loop_verdict import Crossing, crossing
+from qgraph.frontend.dependence.loop_verdict import LoopCarriedConflict, crossing
 from qgraph.frontend.facts.loop_facts import Access, Accesses, LoopFacts
 from qgraph.frontend.names.definite_assignment import names_assigned
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.program import (
     NUMBER,
     ArrayType,
@@ -34,7 +34,7 @@ from qgraph.ir.program import (
     effects_of,
     tasks_of,
 )
-from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, Taken, apart_from, identifiers, nodes_of, words_of
+from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, identifiers, nodes_of, words_of
 from qgraph.polyhedral.array_sections import Section
 from qgraph.source import copied
 
@@ -45,13 +45,15 @@ _STRENGTH = ("assumed", "dependent", "asserted", "independent")
 
 
 @dataclass(frozen=True, slots=True)
-class _Not:
+class _Refusal:
     """Why two loops are not joined."""
 
     reason: str
 
 
-def join_loops(unit: Unit, aliases: Iterable[tuple[str, str]], statements: Sequence[Statement]) -> tuple[Statement, ...]:
+def join_loops(
+    unit: ProgramBuilder, aliases: Iterable[tuple[str, str]], statements: Sequence[Statement]
+) -> tuple[Statement, ...]:
     """``statements`` with neighbouring loops joined, in bodies of device loops and branches too.
 
     Statements between two loops go before or behind both, where they have nothing to do with one of them.
@@ -65,7 +67,7 @@ def join_loops(unit: Unit, aliases: Iterable[tuple[str, str]], statements: Seque
 
 
 class _Joiner:
-    def __init__(self, unit: Unit, aliases: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, unit: ProgramBuilder, aliases: Iterable[tuple[str, str]]) -> None:
         self._unit = unit
         self._leaves = unit.leaves
         # By name of a leaf: all leaves that share memory with it.
@@ -108,7 +110,7 @@ class _Joiner:
                 if between is None:
                     joined = self._join(earlier.task, task)
                 else:
-                    joined = _Not(f"what line {_line(done[between])} does comes between them")
+                    joined = _Refusal(f"what line {_line(done[between])} does comes between them")
                 if isinstance(joined, Task):
                     rest = [done[each] for each in range(position + 1, len(done)) if each not in first]
                     done[position:] = [*(done[each] for each in reversed(first)), TaskStatement(joined), *rest]
@@ -130,18 +132,18 @@ class _Joiner:
 
     # --- two loops ---
 
-    def _join(self, first: Task, second: Task) -> Task | _Not:
+    def _join(self, first: Task, second: Task) -> Task | _Refusal:
         """One loop that does what ``first`` and then ``second`` do."""
         facts, later = self._judged[first.name], self._judged[second.name]
         refused = self._cheap_reason(first, second, facts, later)
         body = _without_continue(first.body)
         if refused or body is None:
-            return _Not(refused or "its `continue` ends the iteration")
+            return _Refusal(refused or "its `continue` ends the iteration")
         first = replace(first, body=tuple(body))
         variables = {b.variable: a.variable for a, b in zip(first.axes, second.axes, strict=True)}
         if first.index_tuple and second.index_tuple:
             variables[second.index_tuple] = first.index_tuple
-        renamed, new = apart_from(second, Taken.by(first, self._common), variables)
+        renamed, new = apart_from(second, ReservedNames.by(first, self._common), variables)
         assert not new.keys() & self._leaves.keys()
         joined = _joined(first, renamed, second)
         whole = replace(
@@ -154,7 +156,7 @@ class _Joiner:
         )
         crossed = self._crossing(whole, len(first.body))
         if crossed is not None:
-            return _Not(_words(crossed, {name: old for old, name in new.items()}))
+            return _Refusal(_words(crossed, {name: old for old, name in new.items()}))
         self._judged[joined.name] = whole
         return joined
 
@@ -197,7 +199,7 @@ class _Joiner:
         used: list[Leaf] = [self._leaves[name] for name in identifiers(first) | identifiers(second) if name in self._leaves]
         return words_of(used)
 
-    def _crossing(self, whole: LoopFacts, statements: int) -> Crossing | None:
+    def _crossing(self, whole: LoopFacts, statements: int) -> LoopCarriedConflict | None:
         """Accesses of the first ``statements`` and of the rest that may meet, whichever arrays happen to be the same."""
         found = self._crossing_where(whole, statements)
         for pair in () if found is not None else sorted(self._unit.sometimes_same, key=sorted):
@@ -207,7 +209,7 @@ class _Joiner:
                 found = found or self._crossing_where(replace(whole, same={**whole.same, second: first}), statements)
         return found
 
-    def _crossing_where(self, whole: LoopFacts, statements: int) -> Crossing | None:
+    def _crossing_where(self, whole: LoopFacts, statements: int) -> LoopCarriedConflict | None:
         touched = collect(whole)
         earlier, later = _parts(touched, statements)
         return crossing(earlier, later, touched, whole, self._unit.overlapping)
@@ -350,7 +352,7 @@ def _line(statement: Statement) -> int:
     return statement.task.span.line if isinstance(statement, TaskStatement) else statement.span.line
 
 
-def _words(crossed: Crossing, written: Mapping[str, str]) -> str:
+def _words(crossed: LoopCarriedConflict, written: Mapping[str, str]) -> str:
     """Why loops that cross are not joined; ``written`` are the names of the later one that had to be changed."""
     later, earlier = crossed.later, crossed.earlier
     text = re.sub(r"[A-Za-z_]\w*", lambda name: written.get(name[0], name[0]), later.text)

@@ -24,18 +24,18 @@ from qgraph.frontend.inference.indexing import element, placed
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of, relocate, zero_step_fault
 from qgraph.frontend.inference.ranks import is_ellipsis, parts_of
 from qgraph.frontend.names.bindings import (
-    Along,
     Binding,
     BoundFunc,
-    Gone,
     HostExpr,
     LeafRef,
+    Poisoned,
     Private,
     RangeRef,
     ScalarRef,
     SlotRef,
     StructRef,
     Value,
+    ViewAxis,
     ViewRef,
 )
 from qgraph.frontend.names.call_binding import (
@@ -50,7 +50,7 @@ from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.foreign_calls import by_position, refuse_callee
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.global_table import Names
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.names.static_eval import bind_items, constant_of, is_static_call, known_test, static_items, static_value
 from qgraph.frontend.syntax.parse import SourceFunction
@@ -70,7 +70,7 @@ class Body:
     ``one_thread``: it runs once, and not as the many iterations of a parallel loop.
     """
 
-    def __init__(self, unit: Unit, *, one_thread: bool = True) -> None:
+    def __init__(self, unit: ProgramBuilder, *, one_thread: bool = True) -> None:
         self.unit = unit
         self.one_thread = one_thread
         self.names = Names(taken=unit.leaves)
@@ -194,7 +194,7 @@ class _Rewriter(ast.NodeTransformer):
             return relocate(self._of_host(bound.expr, node), node)
         if isinstance(bound, Value):
             return self._value(bound.value, node)
-        if isinstance(bound, Gone):
+        if isinstance(bound, Poisoned):
             raise self._error(bound.reason, node, bound.hint)
         text = as_written(node)
         words = {StructRef: "a tuple or dataclass", RangeRef: "a range", BoundFunc: "a method"}[type(bound)]
@@ -212,7 +212,7 @@ class _Rewriter(ast.NodeTransformer):
             tried = ast.Subscript(ast.Tuple([ast.Constant(0), expr], ast.Load()), ast.Constant(0), ast.Load())
             unit.host_value(tried, self._scope.span(node), text=as_written(node))
             checked = False
-        found: ast.expr = _OfHost(self, node, checked=checked).visit(copied(expr))
+        found: ast.expr = _HostValueInBody(self, node, checked=checked).visit(copied(expr))
         return found
 
     def _view(self, view: ViewRef, node: ast.expr) -> ast.expr:
@@ -656,7 +656,7 @@ class _Rewriter(ast.NodeTransformer):
         return KernelSyntaxError(found, self._scope.span(node), hint=hint)
 
 
-class _OfHost(ast.NodeTransformer):
+class _HostValueInBody(ast.NodeTransformer):
     """A host expression that is used in a body, as ``written``: its float literals are narrow, and no divisor is 0."""
 
     def __init__(self, rewriter: _Rewriter, written: ast.expr, *, checked: bool) -> None:
@@ -695,7 +695,7 @@ def free_names(nodes: Iterable[ast.AST]) -> set[str]:
     return {child.id for node in nodes for child in ast.walk(node) if isinstance(child, ast.Name)}
 
 
-def _slice(along: Along) -> ast.Slice:
+def _slice(along: ViewAxis) -> ast.Slice:
     """The elements of a dimension that a view has; for one that runs backwards, all from the first on."""
     stop = None
     if is_forward(along):

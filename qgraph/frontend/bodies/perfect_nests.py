@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from qgraph.frontend.inference.host_expressions import host_test
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of
 from qgraph.frontend.names.definite_assignment import names_assigned
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 
@@ -20,7 +20,7 @@ _SHORT = 16
 
 
 def loop_inside(
-    unit: Unit, scope: Scope, body: Sequence[ast.stmt], outer: Collection[str]
+    unit: ProgramBuilder, scope: Scope, body: Sequence[ast.stmt], outer: Collection[str]
 ) -> tuple[ast.For, WrittenAxis] | None:
     """The loop that is all of ``body``, and its range, if that could be an axis beside those of the variables ``outer``.
 

@@ -23,7 +23,7 @@ from qgraph.frontend.facts.loop_facts import Access, Accesses, LoopFacts
 from qgraph.frontend.inference.ranks import parts_of
 from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.names.definite_assignment import names_assigned
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Cast, Effects, Reduction, Slot, Verdict, itemsize
 from qgraph.ir.update_patterns import Combining, Match
 from qgraph.polyhedral.symbolic_integers import Poly
@@ -43,7 +43,7 @@ _CONSTANT = (ast.Constant, ast.Name, ast.UnaryOp, ast.BinOp, ast.Call, ast.opera
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundReductions:
     """The reductions of a loop, its body with their locals, and what the loop touches as the user wrote it."""
 
     reductions: tuple[Reduction, ...]
@@ -66,7 +66,7 @@ class Found:
         return replace(verdict, reason=f"{verdict.reason}; {self.words}")
 
 
-def find_reductions(body: Body, facts: LoopFacts) -> Found | None:
+def find_reductions(body: Body, facts: LoopFacts) -> FoundReductions | None:
     """The reductions of a loop, or None where it has none.
 
     Raises:
@@ -128,7 +128,7 @@ class _Finder(Combining):
 
     # --- judging ---
 
-    def found(self) -> Found | None:
+    def found(self) -> FoundReductions | None:
         touched = collect(self.facts)
         own = {node for match in self.matches for node in match.own}
         stray: dict[str, ast.AST] = {}
@@ -217,7 +217,7 @@ class _Finder(Combining):
                 return "min" if match.operator == "min" or "<" in match.test else "max"
         return ""
 
-    def _made_reductions(self, touched: Accesses) -> Found:
+    def _made_reductions(self, touched: Accesses) -> FoundReductions:
         groups: dict[frozenset[str], list[Match]] = {}
         for match in self.matches:
             groups.setdefault(frozenset(match.keys), []).append(match)
@@ -238,7 +238,7 @@ class _Finder(Combining):
             reductions.append(Reduction(first.operator, variables, span, first.test, at))
         statements = _Locals(self, locals_, ats).block(self.facts.body)
         texts = [self._text(key, places[key]) for match in self.matches for key in match.keys]
-        return Found(
+        return FoundReductions(
             tuple(reductions),
             statements,
             touched,
@@ -352,7 +352,7 @@ class _Locals(ast.NodeTransformer):
         return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [value], []), value)
 
 
-def _is_float(unit: Unit, node: ast.expr) -> bool:
+def _is_float(unit: ProgramBuilder, node: ast.expr) -> bool:
     """Whether an expression of a body is surely a float, by its literals, scalar arguments and arrays."""
     match node:
         case ast.Constant(value=value):

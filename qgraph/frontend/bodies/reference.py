@@ -12,7 +12,7 @@ from qgraph.frontend.names.scope import Globals, Scope
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.language import DoWhile, Func, as_reference
 from qgraph.source import copied
-from qgraph.stack import roomy
+from qgraph.stack import with_large_frame_stack
 
 
 def run_reference(source: SourceFunction, arguments: dict[str, Any]) -> Any:
@@ -34,7 +34,7 @@ def run_reference(source: SourceFunction, arguments: dict[str, Any]) -> Any:
         return _plain(source)(*positional, **keywords)
 
 
-@roomy
+@with_large_frame_stack
 def _plain(source: SourceFunction) -> Callable[..., Any]:
     """The function itself, or where it has a do-while, a copy in which that is a plain loop."""
     scope = Scope(source, {}, Globals())

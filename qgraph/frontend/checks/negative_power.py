@@ -7,7 +7,7 @@ import ast
 import numpy as np
 
 from qgraph.errors import ArgumentError
-from qgraph.frontend.inference.dtypes import element_type
+from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import is_natural
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of

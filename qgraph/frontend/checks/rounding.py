@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from qgraph.frontend.checks.zero_division import assigned, is_range
-from qgraph.frontend.names.bindings import Binding, Gone, HostExpr, LeafRef, Private, ScalarRef, SlotRef, Value, ViewRef
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Poisoned, Private, ScalarRef, SlotRef, Value, ViewRef
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.program import ScalarType
 from qgraph.operations import intrinsics
@@ -22,7 +22,7 @@ _NUMPY: _Owners = frozenset({"numpy"})
 _UNKNOWN: _Owners = frozenset({""})
 
 
-def rounding_word(unit: Unit, scope: Scope, number: ast.expr) -> object:
+def rounding_word(unit: ProgramBuilder, scope: Scope, number: ast.expr) -> object:
     """What rounds ``number`` to some digits: ``round`` as NumPy's numbers have it, or one of ``language``."""
     owners = _Owner(unit, scope).of(number)
     if owners == _NUMPY:
@@ -33,7 +33,7 @@ def rounding_word(unit: Unit, scope: Scope, number: ast.expr) -> object:
 class _Owner:
     """Whose the numbers of a function are: a name is what is assigned to it anywhere."""
 
-    def __init__(self, unit: Unit, scope: Scope) -> None:
+    def __init__(self, unit: ProgramBuilder, scope: Scope) -> None:
         self._unit = unit
         self._scope = scope
         # Names that are being looked at: one that depends on itself is what its other assignments are.
@@ -90,7 +90,7 @@ class _Owner:
         bound = self._scope.names.get(node.id)
         source = self._scope.source
         local = node.id in source.function.__code__.co_varnames
-        if not isinstance(bound, (Private, ScalarRef, Gone)) and not (bound is None and local):
+        if not isinstance(bound, (Private, ScalarRef, Poisoned)) and not (bound is None and local):
             return self._bound(self._scope.lookup(node))
         if node.id in self._seen:
             return frozenset()

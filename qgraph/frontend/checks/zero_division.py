@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from qgraph import language
 from qgraph.errors import ArgumentError
 from qgraph.frontend.inference.indexing import is_natural
-from qgraph.frontend.names.bindings import Binding, Gone, HostExpr, LeafRef, Private, ScalarRef, SlotRef, Value, ViewRef
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Poisoned, Private, ScalarRef, SlotRef, Value, ViewRef
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.program import Fault, ScalarType
@@ -23,7 +23,9 @@ _EXACT = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LSh
 _RANGES = (range, language.ndrange, language.serial, language.parallel)
 
 
-def may_raise(unit: Unit, scope: Scope, op: ast.operator, left: ast.expr, right: ast.expr, *, of_host: bool = False) -> bool:
+def may_raise(
+    unit: ProgramBuilder, scope: Scope, op: ast.operator, left: ast.expr, right: ast.expr, *, of_host: bool = False
+) -> bool:
     """Whether Python integers may be divided by zero, or shifted by a negative number. ``of_host``: the names are leaves."""
     if not isinstance(op, (*_DIVISIONS, *_SHIFTS)) or is_wrong(op, right) is False:
         return False
@@ -41,12 +43,12 @@ def is_wrong(op: ast.operator, right: ast.expr) -> bool | None:
     return value < 0 if isinstance(op, _SHIFTS) else value == 0
 
 
-def raises_itself(unit: Unit, scope: Scope, node: ast.AST) -> bool:
+def raises_itself(unit: ProgramBuilder, scope: Scope, node: ast.AST) -> bool:
     """Whether ``node``, a part of an expression of the host, is such an operation."""
     return isinstance(node, ast.BinOp) and may_raise(unit, scope, node.op, node.left, node.right, of_host=True)
 
 
-def raises_somewhere(unit: Unit, scope: Scope, expr: ast.expr) -> bool:
+def raises_somewhere(unit: ProgramBuilder, scope: Scope, expr: ast.expr) -> bool:
     """Whether an expression of the host has such an operation."""
     return any(raises_itself(unit, scope, node) for node in ast.walk(expr))
 
@@ -69,7 +71,7 @@ def checking_word(op: ast.operator) -> object:
 class _Origins:
     """Where the numbers of an expression come from: a name is what is assigned to it anywhere in the function."""
 
-    def __init__(self, unit: Unit, scope: Scope, of_host: bool) -> None:
+    def __init__(self, unit: ProgramBuilder, scope: Scope, of_host: bool) -> None:
         self._unit = unit
         self._scope = scope
         self._of_host = of_host
@@ -136,7 +138,7 @@ class _Origins:
         source = self._scope.source
         bound = self._scope.names.get(node.id)
         local = node.id in source.function.__code__.co_varnames
-        if isinstance(bound, (Private, ScalarRef, Gone)) or (bound is None and local):
+        if isinstance(bound, (Private, ScalarRef, Poisoned)) or (bound is None and local):
             if node.id in self._seen:
                 return True
             self._seen.add(node.id)

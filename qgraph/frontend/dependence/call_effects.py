@@ -78,17 +78,17 @@ class Caller(Evaluator):
 
     def of_index(self, function: object, arguments: Sequence[Value]) -> Value | None:
         """What the words are that the frontend writes around indices, and ``len``; None for other functions."""
-        if function is intrinsics.at_least:
+        if function is intrinsics.assume_ge:
             return replace(arguments[0], natural=True)
         if any(function is word for word in intrinsics.CHECKED):
             return arguments[0]
-        if function is intrinsics.wrapped:
-            return self.wrapped(arguments[0], arguments[1].poly)
+        if function is intrinsics.wrap_index:
+            return self.wrap_index(arguments[0], arguments[1].poly)
         if function is len and len(arguments) == 1:
             return self.length(arguments[0])
         return None
 
-    def wrapped(self, index: Value, size: Poly | None) -> Value:
+    def wrap_index(self, index: Value, size: Poly | None) -> Value:
         """An index that counts from the end where it is negative, if it is known which."""
         if index.natural or self.is_natural(index.poly):
             return replace(index, natural=True)

@@ -28,7 +28,7 @@ NOTHING_WRITTEN = "it writes no array"
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class Dependence:
     """Two accesses of which one writes, it first, and what the dependence test said of them."""
 
     write: Access
@@ -114,7 +114,7 @@ def _distinct(accesses: Sequence[Access], same: Mapping[str, str]) -> list[Acces
     return found
 
 
-def relate(facts: LoopFacts, axes: Sequence[Variable], first: Access, second: Access) -> Meeting:
+def relate(facts: LoopFacts, axes: Sequence[Variable], first: Access, second: Access) -> Dependence:
     """What is known of two accesses to one array in two iterations; the one that writes comes first in the answer."""
     if not first.writes or (second.kind == "write" and first.kind != "write"):
         first, second = second, first
@@ -122,7 +122,7 @@ def relate(facts: LoopFacts, axes: Sequence[Variable], first: Access, second: Ac
     answer = answer_to(_question(facts, axes, first, second))
     if answer.condition and not sure:
         answer = UNDECIDED
-    return Meeting(first, second, answer)
+    return Dependence(first, second, answer)
 
 
 def _question(facts: LoopFacts, axes: Sequence[Variable], first: Access, second: Access) -> Question:
@@ -150,7 +150,7 @@ def always_apart(first: Access, second: Access, touched: Accesses, facts: LoopFa
 
 
 @dataclass(frozen=True, slots=True)
-class Crossing:
+class LoopCarriedConflict:
     """Accesses of an earlier and a later loop over one range, the element of which one iteration each may be another's."""
 
     earlier: Access
@@ -165,7 +165,7 @@ def crossing(
     touched: Accesses,
     facts: LoopFacts,
     overlapping: Set[frozenset[str]],
-) -> Crossing | None:
+) -> LoopCarriedConflict | None:
     """The first accesses by which an iteration of one loop may touch what another iteration of the other writes.
 
     None where there are none: then each iteration of the later loop may follow at once on that of the earlier one. Updates
@@ -180,13 +180,13 @@ def crossing(
             if len(memories) == 1:
                 answer = relate(facts, touched.variables, first, second).answer
                 if not answer.never:
-                    return Crossing(first, second, bool(answer.condition))
+                    return LoopCarriedConflict(first, second, bool(answer.condition))
             elif any(memories == {facts.same.get(name, name) for name in pair} for pair in overlapping):
-                return Crossing(first, second, False)
+                return LoopCarriedConflict(first, second, False)
     return None
 
 
-def _shared_updates(meetings: Sequence[Meeting]) -> tuple[Access, ...]:
+def _shared_updates(meetings: Sequence[Dependence]) -> tuple[Access, ...]:
     """Updates that may touch what another iteration updates, each statement once, in program order."""
     found: dict[int, Access] = {}
     for meeting in meetings:
@@ -199,7 +199,7 @@ def _shared_updates(meetings: Sequence[Meeting]) -> tuple[Access, ...]:
     return tuple(sorted(found.values(), key=lambda access: (access.span.file, access.span.line, access.span.column)))
 
 
-def _collisions(meetings: Sequence[Meeting]) -> frozenset[frozenset[object]]:
+def _collisions(meetings: Sequence[Dependence]) -> frozenset[frozenset[object]]:
     """The pairs of accesses, an atomic of the author's among them, that two iterations may do to one element."""
     return frozenset(
         frozenset((id(access.node), access.call) for access in (meeting.write, meeting.other))
@@ -212,7 +212,7 @@ def _collisions(meetings: Sequence[Meeting]) -> frozenset[frozenset[object]]:
 
 
 def _verdict(
-    facts: LoopFacts, accesses: Accesses, meetings: Sequence[Meeting], atomics: Sequence[Access]
+    facts: LoopFacts, accesses: Accesses, meetings: Sequence[Dependence], atomics: Sequence[Access]
 ) -> tuple[Verdict, tuple[Race, ...]]:
     if facts.asserted:
         return Verdict("asserted", f"the author wrote `{facts.text}`", facts.span), ()
@@ -235,7 +235,7 @@ def _verdict(
     return Verdict("independent", NOTHING_WRITTEN, facts.span), ()
 
 
-def _races(facts: LoopFacts, accesses: Accesses, meetings: Sequence[Meeting]) -> tuple[Race, ...]:
+def _races(facts: LoopFacts, accesses: Accesses, meetings: Sequence[Dependence]) -> tuple[Race, ...]:
     """The conflicts that are sure for some values, each condition once; an error where it is for all."""
     # What meets itself says most: the element does not vary with the loop.
     met = sorted((meeting for meeting in meetings if meeting.answer.condition), key=lambda each: each.write is not each.other)
@@ -248,7 +248,7 @@ def _races(facts: LoopFacts, accesses: Accesses, meetings: Sequence[Meeting]) ->
     return tuple(races.values())
 
 
-def _both(meeting: Meeting) -> tuple[tuple[str, Span], ...]:
+def _both(meeting: Dependence) -> tuple[tuple[str, Span], ...]:
     """The accesses that may meet, as messages tell them."""
     write, other = meeting.write, meeting.other
     places: tuple[tuple[str, Span], ...] = ((f"`{write.text}` is {_done(write)} here", write.span),)
@@ -274,7 +274,7 @@ def _way_out(facts: LoopFacts) -> str:
     return ways
 
 
-def _doubt(meeting: Meeting) -> tuple[str, Span]:
+def _doubt(meeting: Dependence) -> tuple[str, Span]:
     """Why nothing was proved, and the line that decides it."""
     pair = (meeting.write, meeting.other)
     for access in pair:
@@ -295,7 +295,7 @@ def _done(access: Access) -> str:
     return {"read": "read", "write": "written"}.get(access.kind, "updated")
 
 
-def _race(facts: LoopFacts, accesses: Accesses, meeting: Meeting) -> Race:
+def _race(facts: LoopFacts, accesses: Accesses, meeting: Dependence) -> Race:
     write, other = meeting.write, meeting.other
     words = facts.text.strip()
     if write is other:
@@ -331,7 +331,7 @@ def _uses(access: Access) -> str:
     return {"read": "reads", "write": "writes"}.get(access.kind, "updates")
 
 
-def _hint(meeting: Meeting, accesses: Accesses, words: str) -> str:
+def _hint(meeting: Dependence, accesses: Accesses, words: str) -> str:
     write = meeting.write
     order = f"to run the iterations in order, use `qgraph.serial({words})`"
     if not _varies_with_all(write, accesses.variables):

@@ -16,11 +16,11 @@ from typing import Any
 
 from qgraph.frontend.facts.abstract_values import (
     UNKNOWN,
-    Cut,
+    EllipsisIndex,
     Env,
     Index,
-    Part,
-    Rest,
+    SlicedDimension,
+    SliceIndex,
     Subscript,
     Value,
     View,
@@ -337,7 +337,9 @@ class Evaluator(ABC):
             return self.env[name]
         if self.frame.call is None and name in self.facts.ndim:
             return Value(
-                views=frozenset({View(name, tuple(Part(ZERO, size, whole=True) for size in self.facts.extents(name)))})
+                views=frozenset(
+                    {View(name, tuple(SlicedDimension(ZERO, size, whole=True) for size in self.facts.extents(name)))}
+                )
             )
         if name in self.frame.locals:
             return UNKNOWN
@@ -416,7 +418,7 @@ class Evaluator(ABC):
         """The shape of a view, where it is known."""
         if view.dims is None or view.vague:
             return None
-        return [dim.count for dim in view.dims if isinstance(dim, Part)]
+        return [dim.count for dim in view.dims if isinstance(dim, SlicedDimension)]
 
     def load(self, node: ast.Subscript) -> Value:
         """A subscript that is read."""
@@ -459,7 +461,7 @@ class Evaluator(ABC):
                 found.append(self.cut(part))
                 continue
             if is_ellipsis(part):
-                found.append(Rest())
+                found.append(EllipsisIndex())
                 continue
             value = self.expression(part)
             self.record_all(value, "read", part)
@@ -478,7 +480,7 @@ class Evaluator(ABC):
         poly = value.invariant
         return Index(poly, not value.natural and not self.is_natural(poly))
 
-    def cut(self, part: ast.Slice) -> Cut:
+    def cut(self, part: ast.Slice) -> SliceIndex:
         """A slice between brackets; its bounds are read."""
         bounds: list[Poly | None] = []
         known = True
@@ -488,7 +490,7 @@ class Evaluator(ABC):
             bounds.append(None if absent else value.invariant)
             known = known and (absent or value.invariant is not None)
         step = 1 if bounds[2] is None else bounds[2].constant
-        return Cut(bounds[0], bounds[1], step or 1, known and bool(step))
+        return SliceIndex(bounds[0], bounds[1], step or 1, known and bool(step))
 
     def select(self, view: View, indices: Sequence[Subscript] | None) -> View:
         """``view[indices]``: each index goes to the next dimension that the view still has."""
@@ -497,18 +499,18 @@ class Evaluator(ABC):
         if indices is None:
             return replace(view, vague=True)
         dims = list(view.dims)
-        free = [at for at, dim in enumerate(dims) if isinstance(dim, Part)]
-        rests = [at for at, index in enumerate(indices) if isinstance(index, Rest)]
+        free = [at for at, dim in enumerate(dims) if isinstance(dim, SlicedDimension)]
+        rests = [at for at, index in enumerate(indices) if isinstance(index, EllipsisIndex)]
         if rests:
             more = len(free) - (len(indices) - 1)
-            indices = [*indices[: rests[0]], *(Cut(),) * more, *indices[rests[0] + 1 :]]
+            indices = [*indices[: rests[0]], *(SliceIndex(),) * more, *indices[rests[0] + 1 :]]
         if len(indices) > len(free):
             return View(view.array, None)
         vague_ = False
         for at, index in zip(free, indices, strict=False):
             dim = dims[at]
-            assert isinstance(dim, Part)
-            if isinstance(index, Cut):
+            assert isinstance(dim, SlicedDimension)
+            if isinstance(index, SliceIndex):
                 part = kept(dim, index, self.is_natural)
                 dims[at] = part or dim
                 vague_ = vague_ or part is None
@@ -516,7 +518,7 @@ class Evaluator(ABC):
                 dims[at] = self.within(dim, index)
         return View(view.array, tuple(dims), vague=vague_)
 
-    def within(self, dim: Part, index: Index) -> Index:
+    def within(self, dim: SlicedDimension, index: Index) -> Index:
         """An index of a part as one of the array's own dimension."""
         poly = index.poly
         if poly is None:

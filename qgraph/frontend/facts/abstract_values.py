@@ -40,7 +40,7 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SlicedDimension:
     """A dimension that a view keeps: elements ``start + step * t`` for ``0 <= t < count``."""
 
     start: Poly
@@ -51,7 +51,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class SliceIndex:
     """A slice between brackets: None where nothing stands."""
 
     start: Poly | None = None
@@ -61,17 +61,17 @@ class Cut:
     known: bool = True
 
 
-class Rest:
+class EllipsisIndex:
     """``...`` between brackets."""
 
 
-Dim = Index | Part
-Subscript = Index | Cut | Rest
+Dim = Index | SlicedDimension
+Subscript = Index | SliceIndex | EllipsisIndex
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All or part of an array: ``dims`` has one entry a dimension of the leaf; the view keeps those that are a ``Part``.
+    """All or part of an array. ``dims`` has one entry a dimension of the leaf; the view keeps each ``SlicedDimension``.
 
     ``vague``: some part of that, it is not known which, nor how many dimensions it has. ``dims`` None: anywhere.
     """
@@ -83,7 +83,7 @@ class View:
     @property
     def is_element(self) -> bool:
         """Whether it is one element: no dimension is left."""
-        return self.dims is not None and not self.vague and not any(isinstance(dim, Part) for dim in self.dims)
+        return self.dims is not None and not self.vague and not any(isinstance(dim, SlicedDimension) for dim in self.dims)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ def first_unknown(view: View) -> View:
         return view
     dims = list(view.dims)
     for at, dim in enumerate(dims):
-        if isinstance(dim, Part):
+        if isinstance(dim, SlicedDimension):
             dims[at] = Index(None)
             return View(view.array, tuple(dims))
     return view
@@ -228,11 +228,11 @@ def is_integral(poly: Poly | None) -> bool:
     return poly is not None and all(symbol.kind not in ("device", "ticket") for symbol in symbols_of([poly]))
 
 
-def kept(dim: Part, cut: Cut, is_natural: Callable[[Poly], bool]) -> Part | None:
+def kept(dim: SlicedDimension, cut: SliceIndex, is_natural: Callable[[Poly], bool]) -> SlicedDimension | None:
     """The part that a slice of a dimension is; None where it is not known which. ``is_natural`` tells signs of integers."""
     if not cut.known:
         return None
-    if cut == Cut():
+    if cut == SliceIndex():
         return dim
     # As slice.indices does: backwards, what comes before the first element is -1.
     low, high = (ZERO, dim.count) if cut.step > 0 else (Poly.const(-1), dim.count - ONE)
@@ -245,7 +245,7 @@ def kept(dim: Part, cut: Cut, is_natural: Callable[[Poly], bool]) -> Part | None
     length = floor_div((stop - start if cut.step > 0 else start - stop) + by - ONE, by)
     if not is_natural(length):
         length = maximum(length, ZERO)
-    return Part(dim.start + Poly.const(dim.step) * start, length, dim.step * cut.step)
+    return SlicedDimension(dim.start + Poly.const(dim.step) * start, length, dim.step * cut.step)
 
 
 def _clipped(bound: Poly, count: Poly, low: Poly, high: Poly, is_natural: Callable[[Poly], bool]) -> Poly | None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of
-from qgraph.frontend.names.bindings import Binding, Gone, HostExpr, LeafRef, RangeRef, ScalarRef, SlotRef, Value, ViewRef
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, Value, ViewRef
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of, is_static_call, known_test
 from qgraph.ir.program import ScalarType
@@ -25,13 +25,13 @@ _FUNCTIONS: tuple[object, ...] = (
 _SHAPES = ("shape", "ndim", "size")
 
 
-def host_expression(unit: Unit, scope: Scope, node: ast.expr) -> ast.expr | None:
+def host_expression(unit: ProgramBuilder, scope: Scope, node: ast.expr) -> ast.expr | None:
     """``node`` over leaf names, or None where it needs the device (or cannot be computed at all)."""
     result = _Host(unit, scope).visit(copied(node))
     return None if result is None else ast.fix_missing_locations(result)
 
 
-def host_test(unit: Unit, scope: Scope, node: ast.expr) -> ast.expr | None:
+def host_test(unit: ProgramBuilder, scope: Scope, node: ast.expr) -> ast.expr | None:
     """``node`` over leaf names where the host knows it exactly: a condition on integers, which cannot fail; else None."""
     known = host_expression(unit, scope, node)
     return known if known is not None and _is_exact(unit, known) else None
@@ -50,7 +50,7 @@ def _is_extent(node: ast.Attribute | ast.Subscript) -> bool:
     return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
 
 
-def _is_exact(unit: Unit, node: ast.AST) -> bool:
+def _is_exact(unit: ProgramBuilder, node: ast.AST) -> bool:
     """Whether an expression of the host is made of integers, and computed by it as by the device."""
     match node:
         case ast.Constant(value=value):
@@ -77,7 +77,7 @@ _OF_INTEGERS = (*_EXACT, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShi
 _TO_INTEGERS = (int, len, math.floor, math.ceil, math.trunc)
 
 
-def _is_integer(unit: Unit, node: ast.AST) -> bool:
+def _is_integer(unit: ProgramBuilder, node: ast.AST) -> bool:
     """Whether an expression of the host is surely an integer, in Python."""
     match node:
         case ast.Constant(value=value):
@@ -102,7 +102,7 @@ def _is_integer(unit: Unit, node: ast.AST) -> bool:
     return False
 
 
-def _is_rounded(unit: Unit, node: ast.AST) -> bool:
+def _is_rounded(unit: ProgramBuilder, node: ast.AST) -> bool:
     """Whether floats have a part in a number: the device computes with those of F. An array gives its extents alone."""
     if isinstance(node, ast.Name) and node.id in unit.leaves:
         type_ = unit.leaves[node.id].type
@@ -112,7 +112,7 @@ def _is_rounded(unit: Unit, node: ast.AST) -> bool:
     return isinstance(node, ast.Div) or any(_is_rounded(unit, child) for child in ast.iter_child_nodes(node))
 
 
-def _may_wrap(unit: Unit, node: ast.AST) -> bool:
+def _may_wrap(unit: ProgramBuilder, node: ast.AST) -> bool:
     """Whether the host may find another integer than the device, with its 64 bits: of products, or of NumPy's scalars."""
     leaves = [unit.leaves[child.id].type for child in ast.walk(node) if isinstance(child, ast.Name) and child.id in unit.leaves]
     scalars = [kind for kind in leaves if isinstance(kind, ScalarType)]
@@ -120,12 +120,12 @@ def _may_wrap(unit: Unit, node: ast.AST) -> bool:
     return any(grows or (not kind.weak and kind.dtype not in ("int64", "bool")) for kind in scalars)
 
 
-def _runs_at_once(unit: Unit) -> bool:
+def _runs_at_once(unit: ProgramBuilder) -> bool:
     """Whether what is laid out now surely runs, where the host knows it: a func may be given what one path computes."""
     return unit.surely_runs and len(unit.calling) <= 1
 
 
-def settled(unit: Unit, scope: Scope, bound: Binding, value: ast.expr) -> Binding:
+def settled(unit: ProgramBuilder, scope: Scope, bound: Binding, value: ast.expr) -> Binding:
     """``bound``, which ``value`` gets a name for: an integer that host and device may compute in two ways is computed once."""
     if not isinstance(bound, HostExpr) or bound.name or not _is_integer(unit, bound.expr):
         return bound
@@ -134,7 +134,7 @@ def settled(unit: Unit, scope: Scope, bound: Binding, value: ast.expr) -> Bindin
     return HostExpr(bound.expr, unit.host_value(bound.expr, scope.span(value), text=as_written(value)).id)
 
 
-def _is_harmless(unit: Unit, node: ast.AST) -> bool:
+def _is_harmless(unit: ProgramBuilder, node: ast.AST) -> bool:
     """Whether the host can compute a number on a path that is not taken, too: nothing in it fails, or is infinite."""
     match node:
         case ast.Constant(value=value):
@@ -163,7 +163,7 @@ def _is_harmless(unit: Unit, node: ast.AST) -> bool:
 _LARGE = 1e30
 
 
-def integer_of_host(unit: Unit, scope: Scope, node: ast.Call | ast.BinOp) -> HostExpr | None:
+def integer_of_host(unit: ProgramBuilder, scope: Scope, node: ast.Call | ast.BinOp) -> HostExpr | None:
     """What stands for `int(n * 0.3)` and `n * m` wherever they are written: one integer, which the host computes; else None.
 
     The device would compute with the digits of F, and wrap at 64 bits.
@@ -181,10 +181,10 @@ def integer_of_host(unit: Unit, scope: Scope, node: ast.Call | ast.BinOp) -> Hos
     return found if isinstance(found, HostExpr) and found.name else None
 
 
-def binding(unit: Unit, scope: Scope, value: ast.expr) -> Binding | None:
+def binding(unit: ProgramBuilder, scope: Scope, value: ast.expr) -> Binding | None:
     """What ``value`` is without the device: an argument, a constant, a range, a number of the host; None for other values."""
     bound = scope.static(value)
-    if isinstance(bound, Gone):
+    if isinstance(bound, Poisoned):
         raise KernelSyntaxError(bound.reason, scope.span(value), hint=bound.hint)
     if isinstance(bound, (ScalarRef, SlotRef)):
         # Another name for it would see what is assigned to it later.
@@ -201,7 +201,7 @@ def binding(unit: Unit, scope: Scope, value: ast.expr) -> Binding | None:
     return HostExpr(known) if _runs_at_once(unit) or not _is_integer(unit, known) or not _is_rounded(unit, known) else None
 
 
-def surely_runs(unit: Unit, scope: Scope, node: ast.For) -> bool:
+def surely_runs(unit: ProgramBuilder, scope: Scope, node: ast.For) -> bool:
     """Whether the bounds of a loop are constants, and it has at least one iteration.
 
     Raises:
@@ -214,7 +214,7 @@ def surely_runs(unit: Unit, scope: Scope, node: ast.For) -> bool:
     return all(_has_iterations(unit, found.scope, axis) for axis in axes)
 
 
-def _has_iterations(unit: Unit, scope: Scope, axis: WrittenAxis) -> bool:
+def _has_iterations(unit: ProgramBuilder, scope: Scope, axis: WrittenAxis) -> bool:
     parts = [host_expression(unit, scope, part) for part in (axis.start, axis.stop, axis.step)]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts) or any(isinstance(child, (ast.Name, ast.Div)) for part in known for child in ast.walk(part)):
@@ -226,7 +226,7 @@ def _has_iterations(unit: Unit, scope: Scope, axis: WrittenAxis) -> bool:
 class _Host:
     """One handler a node type; None as soon as some part is not known to the host."""
 
-    def __init__(self, unit: Unit, scope: Scope) -> None:
+    def __init__(self, unit: ProgramBuilder, scope: Scope) -> None:
         self._unit = unit
         self._scope = scope
 

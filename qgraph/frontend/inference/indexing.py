@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from qgraph.frontend.names.bindings import Along, LeafRef, Num, SlotRef, Value, ViewRef
+from qgraph.frontend.names.bindings import Extent, LeafRef, SlotRef, Value, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import SHARED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
@@ -13,9 +13,9 @@ from qgraph.operations import intrinsics
 from qgraph.source import copied, standing_for
 
 
-def number(value: int) -> Num:
+def number(value: int) -> Extent:
     """A known integer."""
-    return Num(ast.Constant(value), ast.Constant(value))
+    return Extent(ast.Constant(value), ast.Constant(value))
 
 
 ZERO, ONE = number(0), number(1)
@@ -44,22 +44,22 @@ def element(view: ViewRef, indices: Sequence[ast.expr], scope: Scope, node: ast.
     return standing_for(placed(ast.Subscript(ast.Name(name, ast.Load()), inside, ast.Load()), node), node)
 
 
-def _index(scope: Scope, along: Along, index: ast.expr, *, natural: bool) -> ast.expr:
+def _index(scope: Scope, along: ViewAxis, index: ast.expr, *, natural: bool) -> ast.expr:
     start, step = along.start.constant, along.step.constant
     if not natural:
         constant = constant_of(index)
         if constant is not None and constant < 0:
             index = code_of(along.count, ast.Add(), number(constant))
         elif constant is None and not (start == 0 and step == 1 and is_whole(along)):
-            index = word(scope, intrinsics.wrapped, index, along.count.code)
+            index = word(scope, intrinsics.wrap_index, index, along.count.code)
     moved = join(along.start.code, ast.Add(), join(index, ast.Mult(), along.step.code))
     if start is not None and start >= 0 and step is not None and step > 0:
         return moved
     # Whatever is inside the view is inside the array, and so not negative.
-    return word(scope, intrinsics.at_least, moved, ast.Constant(0))
+    return word(scope, intrinsics.assume_ge, moved, ast.Constant(0))
 
 
-def is_whole(along: Along) -> bool:
+def is_whole(along: ViewAxis) -> bool:
     """Whether the view has all of the dimension, so that negative indices mean the same."""
     code = along.count.code
     return isinstance(code, ast.Name) and code.id.endswith(f".shape[{along.axis}]")
@@ -108,21 +108,21 @@ def join(left: ast.expr, op: ast.operator, right: ast.expr) -> ast.expr:
     return copied(left) if b == 1 else ast.BinOp(copied(left), op, copied(right))
 
 
-def code_of(left: Num, op: ast.operator, right: Num) -> ast.expr:
+def code_of(left: Extent, op: ast.operator, right: Extent) -> ast.expr:
     """The code of a sum or product."""
     return join(left.code, op, right.code)
 
 
-def _both(left: Num, op: ast.operator, right: Num) -> Num:
+def _both(left: Extent, op: ast.operator, right: Extent) -> Extent:
     host = None if left.host is None or right.host is None else join(left.host, op, right.host)
-    return Num(code_of(left, op, right), host)
+    return Extent(code_of(left, op, right), host)
 
 
-def plus(left: Num, right: Num) -> Num:
+def plus(left: Extent, right: Extent) -> Extent:
     """The sum of two integers."""
     return _both(left, ast.Add(), right)
 
 
-def times(left: Num, right: Num) -> Num:
+def times(left: Extent, right: Extent) -> Extent:
     """The product of two integers."""
     return _both(left, ast.Mult(), right)

@@ -16,7 +16,7 @@ import numpy as np
 
 from qgraph.frontend.inference.ranks import parts_of
 from qgraph.frontend.names.definite_assignment import names_assigned
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.program import ArrayType, Branch, Loop, Statement, Task, TaskStatement
 from qgraph.source import copied
 
@@ -24,12 +24,12 @@ from qgraph.source import copied
 _MOST = 1 << 30
 
 
-def with_inner_lengths(unit: Unit, statements: Sequence[Statement]) -> tuple[Statement, ...]:
+def with_inner_lengths(unit: ProgramBuilder, statements: Sequence[Statement]) -> tuple[Statement, ...]:
     """``statements`` with ``Task.inner_length`` of their parallel loops, those in device loops and branches too."""
     return tuple(_with_lengths(unit, statement) for statement in statements)
 
 
-def _with_lengths(unit: Unit, statement: Statement) -> Statement:
+def _with_lengths(unit: ProgramBuilder, statement: Statement) -> Statement:
     match statement:
         case TaskStatement(task=task):
             length = _length(unit, task)
@@ -41,7 +41,7 @@ def _with_lengths(unit: Unit, statement: Statement) -> Statement:
     return statement
 
 
-def _length(unit: Unit, task: Task) -> str | None:
+def _length(unit: ProgramBuilder, task: Task) -> str | None:
     """The name of the host value; None where sharing would not make neighbours of what is read, or nobody knows."""
     # Values of all iterations are combined in blocks of another shape, and joined loops may have several loops inside.
     if len(task.axes) != 1 or task.on_device or task.reductions or task.joined:
@@ -124,7 +124,7 @@ class _Read:
     last: ast.expr
 
 
-def _reads(unit: Unit, loop: ast.For) -> Iterator[_Read]:
+def _reads(unit: ProgramBuilder, loop: ast.For) -> Iterator[_Read]:
     for statement in loop.body:
         for node in ast.walk(statement):
             if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
@@ -166,7 +166,7 @@ def _names(node: ast.AST) -> frozenset[str]:
 # --- what the host knows -----------------------------------------------------------------------------------------------
 
 
-def _known_length(unit: Unit, inner: InnerLoop) -> ast.expr | None:
+def _known_length(unit: ProgramBuilder, inner: InnerLoop) -> ast.expr | None:
     start, stop = _on_host(unit, inner.start), _on_host(unit, inner.stop)
     if start is None or stop is None:
         return None
@@ -174,7 +174,7 @@ def _known_length(unit: Unit, inner: InnerLoop) -> ast.expr | None:
     return ast.parse(text, mode="eval").body
 
 
-def _on_host(unit: Unit, node: ast.expr) -> ast.expr | None:
+def _on_host(unit: ProgramBuilder, node: ast.expr) -> ast.expr | None:
     """A bound in a body as an expression of the host: Python integers, and their sums and products, which cannot fail."""
     values: Mapping[str, str] = {value.name: value.source for value in unit.host_values}
     match node:

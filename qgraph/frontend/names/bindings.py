@@ -59,7 +59,7 @@ class HostExpr:
 
 
 @dataclass(frozen=True, slots=True)
-class Num:
+class Extent:
     """An integer of a view. ``code`` has names that mean the same wherever the view is known.
 
     ``host``: the same over leaf names, or None where only the device knows it. ``bounds``: for the length of a slice of which
@@ -68,7 +68,7 @@ class Num:
 
     code: ast.expr
     host: ast.expr | None
-    bounds: tuple[str, Num] | None = None
+    bounds: tuple[str, Extent] | None = None
 
     @property
     def constant(self) -> int | None:
@@ -77,13 +77,13 @@ class Num:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Along:
+class ViewAxis:
     """A dimension of a view: ``count`` elements of dimension ``axis`` of the array, ``start`` first; axis -1 for a new one."""
 
     axis: int
-    start: Num
-    step: Num
-    count: Num
+    start: Extent
+    step: Extent
+    count: Extent
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +92,7 @@ class ViewRef:
 
     leaf: Leaf
     fixed: Mapping[int, ast.expr]
-    along: tuple[Along, ...]
+    along: tuple[ViewAxis, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Private:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Poisoned:
     """A name that has no value here any more, and why. ``number``: it is a number wherever it has one."""
 
     reason: str
@@ -145,7 +145,7 @@ class Gone:
 
 
 Binding = (
-    LeafRef | StructRef | Value | BoundFunc | HostExpr | RangeRef | SlotRef | ScalarRef | Private | Gone | ViewRef | Ranked
+    LeafRef | StructRef | Value | BoundFunc | HostExpr | RangeRef | SlotRef | ScalarRef | Private | Poisoned | ViewRef | Ranked
 )
 
 

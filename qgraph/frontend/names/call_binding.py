@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.names.bindings import Along, Binding, BoundFunc, LeafRef, ScalarRef, SlotRef, StructRef, Value, ViewRef
+from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, ScalarRef, SlotRef, StructRef, Value, ViewAxis, ViewRef
 from qgraph.frontend.names.definite_assignment import names_assigned
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_value
 from qgraph.frontend.syntax.parse import SourceFunction
@@ -54,7 +54,7 @@ def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | Value | N
     return result
 
 
-def refuse_recursion(unit: Unit, func: object, scope: Scope, node: ast.AST) -> None:
+def refuse_recursion(unit: ProgramBuilder, func: object, scope: Scope, node: ast.AST) -> None:
     """Raise for a function that is being inlined already."""
     if func in unit.calling:
         name = getattr(func, "__name__", "the function")
@@ -95,7 +95,7 @@ def is_slice(view: ViewRef) -> bool:
     return axes == sorted(axes) and -1 not in axes and all(map(is_forward, view.along))
 
 
-def is_forward(along: Along) -> bool:
+def is_forward(along: ViewAxis) -> bool:
     """Whether a dimension of a view surely has the order of the array's."""
     return (along.step.constant or 0) >= 1
 

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from qgraph.frontend.names.bindings import Binding, Gone, ScalarRef
-from qgraph.frontend.names.program_builder import ADDED, Unit
+from qgraph.frontend.names.bindings import Binding, Poisoned, ScalarRef
+from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.source import standing_for
 
 __all__ = ["ADDED", "Frame", "Structure", "occurrences"]
@@ -56,7 +56,7 @@ class Structure:
 class Frame:
     """A kernel, or one call of a func whose statements became the kernel's."""
 
-    def __init__(self, unit: Unit, tree: ast.FunctionDef) -> None:
+    def __init__(self, unit: ProgramBuilder, tree: ast.FunctionDef) -> None:
         self.unit = unit
         # The values that each name is assigned.
         self.values: dict[str, list[ast.expr]] = {}
@@ -116,7 +116,7 @@ class Frame:
 
     def result(self, name: str, bound: Binding | None) -> Binding | None:
         """What the result ``name`` is at the function's end: each path has assigned it, so it is a scalar if it is a number."""
-        return self.scalar(name) if isinstance(bound, Gone) and bound.number else bound
+        return self.scalar(name) if isinstance(bound, Poisoned) and bound.number else bound
 
     def scalar(self, name: str) -> ScalarRef:
         """The kernel scalar ``name``: one slot, whatever the number of assignments."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from qgraph.frontend.facts.abstract_values import Cut, Part, arithmetic, compared, kept
+from qgraph.frontend.facts.abstract_values import SlicedDimension, SliceIndex, arithmetic, compared, kept
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.program import ArrayType, Leaf
 from qgraph.polyhedral.symbolic_integers import (
@@ -182,7 +182,7 @@ class HostIntegers:
                     or any(b is None and not _is_none(e) for b, e in zip(bounds, (lower, upper), strict=True))
                 ):
                     return None
-                part = kept(Part(ZERO, count), Cut(bounds[0], bounds[1], step), _is_natural)
+                part = kept(SlicedDimension(ZERO, count), SliceIndex(bounds[0], bounds[1], step), _is_natural)
                 return None if part is None else part.count
         return None
 

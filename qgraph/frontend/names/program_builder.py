@@ -24,7 +24,7 @@ SHARED = f"{ADDED}{ADDED}"
 Check = Literal["", "step", "max_iter", "same", "size", "shape"]
 
 
-class Unit:
+class ProgramBuilder:
     """Mutable while the frontend runs, and gone with it: the Program holds what it collected."""
 
     def __init__(

@@ -18,7 +18,7 @@ import numpy as np
 from qgraph import language
 from qgraph.captured_state import is_known, numba_function
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.names.bindings import Binding, BoundFunc, Gone, HostExpr, LeafRef, StructRef, Value
+from qgraph.frontend.names.bindings import Binding, BoundFunc, HostExpr, LeafRef, Poisoned, StructRef, Value
 from qgraph.ir.program import ArrayType, StructType
 from qgraph.source import Span, as_written, copied
 
@@ -273,7 +273,7 @@ class _Substitution(ast.NodeTransformer):
         bound = self._scope.static(node)
         if bound is None:
             return None
-        if isinstance(bound, Gone):
+        if isinstance(bound, Poisoned):
             raise KernelSyntaxError(bound.reason, self._scope.span(node), hint=bound.hint)
         name = f"v{len(self.values)}"
         self.values[name] = _as_object(bound, as_written(node))

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qgraph.errors import KernelSyntaxError, KernelTypeError
-from qgraph.frontend.names.bindings import Binding, Gone, LeafRef, StructRef, ViewRef
+from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, StructRef, ViewRef
 from qgraph.frontend.names.definite_assignment import names_assigned, names_bound_again, needed_before
 from qgraph.frontend.names.function_frame import ADDED
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.task_builder import get_slot
@@ -22,20 +22,20 @@ from qgraph.ir.program import Leaf
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ArrayBindings:
     """The arrays of names that a region binds again, as they are at its start."""
 
     names: dict[str, Leaf]
 
 
-def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stmt]], node: ast.stmt) -> Places:
+def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stmt]], node: ast.stmt) -> ArrayBindings:
     """Prepare for a region made of ``blocks``, of which each may run: names of arrays that they bind again get slots."""
     assigned = {name for block in blocks for name in names_bound_again(block)}
     bound_again = sorted(name for name in assigned if _is_array(scope, name) or isinstance(scope.names.get(name), ViewRef))
     needed = {name for block in blocks for name in needed_before(block, bound_again)} if bound_again else set()
     for name in bound_again:
         if name not in needed:
-            scope.names[name] = Gone(
+            scope.names[name] = Poisoned(
                 f"`{name}` is an array that a loop or branch binds again", scope.span(node), "use another name after it"
             )
     moving = [name for name in bound_again if name in needed and _is_array(scope, name)]
@@ -46,7 +46,7 @@ def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stm
         if len(candidates) > 1 or not _may_move(scope, names, leaves):
             leaves = _make_selections(region, scope, names, leaves, node)
         places |= dict(zip(names, leaves, strict=True))
-    return Places(places)
+    return ArrayBindings(places)
 
 
 def _may_move(scope: Scope, names: Sequence[str], leaves: Sequence[Leaf]) -> bool:
@@ -76,13 +76,13 @@ def _by_type(scope: Scope, names: list[str]) -> list[list[str]]:
     return list(groups.values())
 
 
-def _candidates(unit: Unit, leaf: Leaf) -> tuple[str, ...]:
+def _candidates(unit: ProgramBuilder, leaf: Leaf) -> tuple[str, ...]:
     """The arrays of the caller that ``leaf`` may be."""
     selection = unit.selections.get(leaf.name)
     return (leaf.name,) if selection is None else selection.leaves
 
 
-def put_back(region: Region, scope: Scope, places: Places, node: ast.stmt) -> None:
+def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt) -> None:
     """At the end of the region: move the slots, so that each name stands for its array again.
 
     Raises:
@@ -114,7 +114,7 @@ def put_back(region: Region, scope: Scope, places: Places, node: ast.stmt) -> No
     region.run(scope).rotate(targets, values, [get_slot(slot) for slot in values], node)
     for name, bound in scope.names.items():
         if name not in places.names and not name.startswith(ADDED) and before & _arrays_of(bound):
-            scope.names[name] = Gone(
+            scope.names[name] = Poisoned(
                 f"`{name}` was bound in a loop or branch in which its array changes places",
                 scope.span(node),
                 "bind it again after the loop or branch",
@@ -123,7 +123,7 @@ def put_back(region: Region, scope: Scope, places: Places, node: ast.stmt) -> No
         scope.names[name] = LeafRef(leaf)
 
 
-def _arranged(unit: Unit, scope: Scope, after: frozenset[str], before: frozenset[str]) -> frozenset[str]:
+def _arranged(unit: ProgramBuilder, scope: Scope, after: frozenset[str], before: frozenset[str]) -> frozenset[str]:
     """The arrays that ``after`` are in some order, as far as an inner region had slots of its own for some of ``before``."""
     assert scope.frame is not None
     for made, outer in reversed(scope.frame.arranged.items()):

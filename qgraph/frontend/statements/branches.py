@@ -11,7 +11,7 @@ from qgraph.frontend.inference.host_expressions import host_test
 from qgraph.frontend.inference.indexing import placed
 from qgraph.frontend.names.bindings import Value
 from qgraph.frontend.names.function_frame import ADDED
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.array_swaps import arrays_that_move, put_back
 from qgraph.frontend.statements.condition_tasks import decide, decide_test
@@ -56,7 +56,7 @@ def if_statement(region: Region, scope: Scope, node: ast.If) -> None:
     merge(scope, scopes if node.orelse else [*scopes, scope.inner({})], span)
 
 
-def _by_host(unit: Unit, test: ast.expr, span: Span) -> ast.expr:
+def _by_host(unit: ProgramBuilder, test: ast.expr, span: Span) -> ast.expr:
     chosen = placed(ast.IfExp(test, ast.Constant(1), ast.Constant(0)), test)
     assert isinstance(chosen, ast.expr)
     return unit.host_value(chosen, span, text=as_written(test))

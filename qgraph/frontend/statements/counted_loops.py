@@ -12,7 +12,7 @@ from qgraph.frontend.inference.host_expressions import host_expression, surely_r
 from qgraph.frontend.inference.iteration_space import LoopCall, WrittenAxis, loop_call, ranges_of
 from qgraph.frontend.names.bindings import SlotRef
 from qgraph.frontend.names.function_frame import ADDED
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.condition_tasks import decide_test, unless_broken
 from qgraph.frontend.statements.task_builder import as_index, get_slot, locate, set_slot, small_task, trip_source
@@ -36,7 +36,7 @@ class CountedLoop:
     entered: Slot | None
 
 
-def counted_loop(unit: Unit, scope: Scope, node: ast.For, span: Span, broke: ast.expr | None) -> CountedLoop:
+def counted_loop(unit: ProgramBuilder, scope: Scope, node: ast.For, span: Span, broke: ast.expr | None) -> CountedLoop:
     """The loop of ``for t in serial(range(...))`` or ``for i, j in serial(ndrange(...))``, which ends where ``broke`` is true.
 
     Raises:
@@ -84,7 +84,7 @@ def _targets(scope: Scope, target: ast.expr, axes: int) -> list[str]:
 class _Counter:
     """The statements of both tasks. What only the device knows of the bounds is read once, at the entry."""
 
-    def __init__(self, unit: Unit, scope: Scope, found: LoopCall, variables: list[Slot]) -> None:
+    def __init__(self, unit: ProgramBuilder, scope: Scope, found: LoopCall, variables: list[Slot]) -> None:
         self.variables = variables
         self.decided = unit.slot("again")
         self._unit = unit

@@ -12,7 +12,7 @@ from qgraph.frontend.desugar.tuple_select import with_choices
 from qgraph.frontend.inference.host_expressions import binding, host_expression, settled
 from qgraph.frontend.inference.iteration_space import LoopCall, refuse_array
 from qgraph.frontend.inference.ranks import rank, reduction
-from qgraph.frontend.names.bindings import Binding, Gone, LeafRef, RangeRef, ScalarRef, SlotRef, StructRef, Value
+from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, StructRef, Value
 from qgraph.frontend.names.call_binding import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.foreign_calls import refuse_own_code
@@ -111,7 +111,7 @@ def result_of(scope: Scope, structure: Structure, node: ast.AST) -> Binding:
         assert scope.frame is not None
         bound = scope.frame.result(structure.name, scope.names.get(structure.name))
         assert bound is not None, "every path to the end assigns what is returned"
-        if isinstance(bound, Gone):
+        if isinstance(bound, Poisoned):
             raise KernelSyntaxError(
                 f"{scope.source.name}() returns an array from a loop or branch, and only a call decides which",
                 scope.source.span,

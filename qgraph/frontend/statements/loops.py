@@ -12,10 +12,10 @@ from qgraph.frontend.bodies.name_resolution import Body, is_do_while
 from qgraph.frontend.desugar.break_continue import LoopBody, assign, lower_loop, placed, unless
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.iteration_space import LoopCall, loop_call
-from qgraph.frontend.names.bindings import Binding, Gone, LeafRef, RangeRef, ScalarRef, SlotRef, same
+from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, same
 from qgraph.frontend.names.definite_assignment import names_assigned, read_before
 from qgraph.frontend.names.function_frame import ADDED
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import bind_items, static_items
 from qgraph.frontend.statements.array_swaps import arrays_that_move, put_back
@@ -86,7 +86,7 @@ def _forget(scope: Scope, node: ast.For) -> None:
     for name in names_assigned([node.target, *node.body]):
         if name not in own and isinstance(scope.names.get(name), ScalarRef):
             continue
-        scope.names[name] = Gone(
+        scope.names[name] = Poisoned(
             f"`{name}` is read after the loop that assigns it",
             scope.span(node.target),
             "in a parallel loop each iteration has its own copy; store what is needed later in an array",
@@ -179,7 +179,7 @@ def _do_while(region: Region, scope: Scope, node: ast.While) -> None:
     _else(region, scope, lowered, node)
 
 
-def _arming(unit: Unit, span: Span, decided: Slot, *counters: Slot) -> Task:
+def _arming(unit: ProgramBuilder, span: Span, decided: Slot, *counters: Slot) -> Task:
     """The task before a loop whose body runs at least once: it sets the condition, and counters to 0."""
     body = Body(unit)
     resets = [set_slot(slot, ast.Constant(0)) for slot in counters]
@@ -204,7 +204,7 @@ def _repeated(body: Body, scope: Scope, lowered: LoopBody, test: ast.expr) -> as
     return test if flag is None else unless_broken(body.expression(scope, flag), test)
 
 
-def _unless_failed(unit: Unit, test: ast.expr) -> tuple[tuple[Slot | str, ...], ast.expr]:
+def _unless_failed(unit: ProgramBuilder, test: ast.expr) -> tuple[tuple[Slot | str, ...], ast.expr]:
     """What the condition after an iteration reads, and the condition: false after a fault, which the loop might wait for."""
     if not unit.fails:
         return (), test
@@ -233,14 +233,16 @@ def _after(scope: Scope, inner: Scope, node: ast.For | ast.While, *, surely: boo
 def _refuse_stale(scope: Scope, inner: Scope, node: ast.For | ast.While) -> None:
     """A name that the body gives another meaning, for which there is no slot, cannot be read by the next iteration."""
     changed = [
-        name for name, bound in inner.entry.items() if not isinstance(bound, Gone) and not same(inner.names.get(name), bound)
+        name
+        for name, bound in inner.entry.items()
+        if not isinstance(bound, Poisoned) and not same(inner.names.get(name), bound)
     ]
     for name in read_before(node.body, changed):
         found = inner.names[name]
         raise KernelSyntaxError(
             f"`{name}` is read in this loop before it is bound again, which the next iteration would see",
-            found.span if isinstance(found, Gone) else scope.span(names_assigned(node.body)[name][0]),
-            hint=found.hint if isinstance(found, Gone) else "only numbers can change from one iteration to the next",
+            found.span if isinstance(found, Poisoned) else scope.span(names_assigned(node.body)[name][0]),
+            hint=found.hint if isinstance(found, Poisoned) else "only numbers can change from one iteration to the next",
         )
 
 
@@ -306,7 +308,7 @@ def _keep_variable(
     del scope.names[last]
 
 
-def _do_while_arguments(unit: Unit, scope: Scope, call: ast.Call) -> tuple[Leaf, ast.Name | None]:
+def _do_while_arguments(unit: ProgramBuilder, scope: Scope, call: ast.Call) -> tuple[Leaf, ast.Name | None]:
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}
     unknown = [keyword for keyword in keywords if keyword not in ("flag", "max_iter")]
     if unknown:

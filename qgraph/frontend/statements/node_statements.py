@@ -8,7 +8,7 @@ import numpy as np
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.inference.ranks import rank
-from qgraph.frontend.names.bindings import Gone, LeafRef, ScalarRef, StructRef, Value
+from qgraph.frontend.names.bindings import LeafRef, Poisoned, ScalarRef, StructRef, Value
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import evaluated
@@ -67,7 +67,7 @@ class _Call:
                 return bound.leaf
             case Value():
                 return ConstantType(bound.value)
-            case Gone():
+            case Poisoned():
                 return KernelSyntaxError(bound.reason, self.span(node), hint=bound.hint)
         return None
 

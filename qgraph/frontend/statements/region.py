@@ -11,10 +11,10 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import is_do_while
 from qgraph.frontend.inference.iteration_space import loop_call
 from qgraph.frontend.inference.ranks import rank, reduction, stores_slice
-from qgraph.frontend.names.bindings import Binding, BoundFunc, Gone, LeafRef, Ranked, ScalarRef, StructRef, Value, ViewRef
+from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, Poisoned, Ranked, ScalarRef, StructRef, Value, ViewRef
 from qgraph.frontend.names.call_binding import bind_call
 from qgraph.frontend.names.definite_assignment import names_assigned
-from qgraph.frontend.names.program_builder import ADDED, Unit
+from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
 from qgraph.frontend.statements.serial_runs import SerialRun
@@ -41,7 +41,9 @@ class Region:
     Consecutive statements for one thread are collected in a run, which becomes one task as soon as another kind follows.
     """
 
-    def __init__(self, unit: Unit, handlers: Mapping[type[ast.stmt], Handler], arrays: ArrayWords, depth: int = 0) -> None:
+    def __init__(
+        self, unit: ProgramBuilder, handlers: Mapping[type[ast.stmt], Handler], arrays: ArrayWords, depth: int = 0
+    ) -> None:
         self.unit = unit
         self.arrays = arrays
         self.depth = depth
@@ -93,7 +95,7 @@ class Region:
 # --- which statements need a region ------------------------------------------------------------------------------------
 
 
-def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
+def needs_region(unit: ProgramBuilder, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
     """Whether something under ``nodes`` is more than one thread's work.
 
     That is a loop over a range, a device loop, a call with one, an array that is made, an array or a tuple that gets another
@@ -106,7 +108,7 @@ def needs_region(unit: Unit, scope: Scope, nodes: Iterable[ast.AST]) -> bool:
     return any((isinstance(each, LeafRef) and each.is_array) or isinstance(each, (StructRef, ViewRef)) for each in bound)
 
 
-def _is_parallel(unit: Unit, scope: Scope, node: ast.AST) -> bool:
+def _is_parallel(unit: ProgramBuilder, scope: Scope, node: ast.AST) -> bool:
     if isinstance(node, ast.While):
         return is_do_while(scope, node.test)
     if isinstance(node, ast.For):
@@ -171,7 +173,7 @@ def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | Value | None
     return None
 
 
-def callee_needs_region(unit: Unit, scope: Scope, node: ast.Call) -> bool:
+def callee_needs_region(unit: ProgramBuilder, scope: Scope, node: ast.Call) -> bool:
     """Whether a call is of a func with kernel-level loops."""
     found = callee(scope, node)
     if found is None or found[0] in unit.calling:
@@ -219,10 +221,10 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
         first = found[0]
         if first is not None and all(other == first for other in found[1:]):
             scope.names[name] = first
-        elif any(isinstance(other, Gone) for other in found):
-            scope.names[name] = next(other for other in found if isinstance(other, Gone))
+        elif any(isinstance(other, Poisoned) for other in found):
+            scope.names[name] = next(other for other in found if isinstance(other, Poisoned))
         elif all(other is not None for other in found):
-            scope.names[name] = Gone(
+            scope.names[name] = Poisoned(
                 f"{text} does not mean the same on each path that leads here",
                 span,
                 "only numbers can: use it in the branches",
@@ -230,7 +232,7 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
             )
         else:
             number = all(other is None or isinstance(other, ScalarRef) for other in found)
-            scope.names[name] = Gone(
+            scope.names[name] = Poisoned(
                 f"{text} may be read before it is assigned", span, "assign it on every path that leads here", number
             )
 

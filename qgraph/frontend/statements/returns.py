@@ -12,7 +12,7 @@ from qgraph.frontend.desugar.break_continue import LOOPS, assign, placed, unless
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import Binding, StructRef, Value
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import callee, quietly_static
 from qgraph.source import as_written, standing_for
@@ -102,13 +102,13 @@ def made_structure(scope: Scope, value: ast.expr) -> tuple[type, dict[str, ast.e
     return cls, {field: given[field] for field in fields}
 
 
-def returns_structure(unit: Unit, scope: Scope, node: ast.Call) -> bool:
+def returns_structure(unit: ProgramBuilder, scope: Scope, node: ast.Call) -> bool:
     """Whether a call is of a func that returns a tuple, a named tuple or a dataclass."""
     structure = _structure_of_call(unit, scope, node)
     return structure is not None and structure.cls is not None
 
 
-def _structure_of_call(unit: Unit, scope: Scope, node: ast.Call) -> Structure | None:
+def _structure_of_call(unit: ProgramBuilder, scope: Scope, node: ast.Call) -> Structure | None:
     found = callee(scope, node)
     if found is None or found[0] in unit.calling:
         return None

@@ -9,10 +9,10 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.dependence.access_collector import collect
 from qgraph.frontend.inference.host_expressions import surely_runs
-from qgraph.frontend.names.bindings import Gone, ScalarRef
+from qgraph.frontend.names.bindings import Poisoned, ScalarRef
 from qgraph.frontend.names.definite_assignment import check_private, names_assigned, needed_before, surely_assigned
 from qgraph.frontend.names.function_frame import Frame
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.task_builder import facts_of_statements, get_slot, sections_of, selected, set_slot
 from qgraph.ir.program import FAULTS, ArrayType, Effects, Fault, Slot, Task
@@ -22,7 +22,7 @@ from qgraph.source import Span, as_written
 class SerialRun:
     """A task for one thread under construction; statements are added in program order."""
 
-    def __init__(self, unit: Unit, file: str) -> None:
+    def __init__(self, unit: ProgramBuilder, file: str) -> None:
         self.file = file
         self._unit = unit
         self._body = Body(unit)
@@ -179,22 +179,22 @@ def _frame(scope: Scope) -> Frame:
     return scope.frame
 
 
-def _unassigned(scope: Scope, name: str, node: ast.stmt) -> Gone:
+def _unassigned(scope: Scope, name: str, node: ast.stmt) -> Poisoned:
     if isinstance(node, ast.For) and name in names_assigned([node.target]):
         return without_iterations(scope, name, node)
-    return Gone(f"`{name}` may be read before it is assigned", scope.span(node), "assign it on every path before this line")
+    return Poisoned(f"`{name}` may be read before it is assigned", scope.span(node), "assign it on every path before this line")
 
 
-def without_iterations(scope: Scope, name: str, node: ast.For) -> Gone:
+def without_iterations(scope: Scope, name: str, node: ast.For) -> Poisoned:
     """What the variable ``name`` of a serial loop is after it, where the loop may have no iteration."""
     reason = f"`{name}` may be read before it is assigned"
-    return Gone(reason, scope.span(node.target), "an empty loop leaves it without a value: assign it before the loop too")
+    return Poisoned(reason, scope.span(node.target), "an empty loop leaves it without a value: assign it before the loop too")
 
 
 def _check_number(scope: Scope, name: str, node: ast.stmt) -> None:
     """A name that is an array, a tuple or a function here cannot become a number."""
     bound = scope.names.get(name)
-    if bound is None or isinstance(bound, (ScalarRef, Gone)):
+    if bound is None or isinstance(bound, (ScalarRef, Poisoned)):
         return
     place = names_assigned([node])[name][0]
     raise KernelSyntaxError(
@@ -213,7 +213,7 @@ def _check_targets(scope: Scope, node: ast.stmt) -> None:
         while isinstance(base, ast.Subscript) and scope.static(base) is None:
             base = base.value
         bound = scope.static(base)
-        if isinstance(bound, Gone):
+        if isinstance(bound, Poisoned):
             raise KernelSyntaxError(bound.reason, scope.span(base), hint=bound.hint)
         if _has_slice(child.slice):
             of_no_axes = getattr(getattr(getattr(bound, "leaf", None), "type", None), "ndim", None) == 0

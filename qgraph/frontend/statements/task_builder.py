@@ -23,7 +23,7 @@ from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ra
 from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.names.bindings import LeafRef
 from qgraph.frontend.names.definite_assignment import check_private, names_assigned, names_bound_again
-from qgraph.frontend.names.program_builder import Unit
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.program import SLOTS, Axis, Effects, Function, ScalarType, Selection, Slot, Task
@@ -38,7 +38,7 @@ _ATOMIC_TYPES = (*_ATOMIC_INTEGERS, "float32", "float64")
 _COMPLEX_HINT = "keep real and imaginary parts in two arrays of floats, or let qgraph.serial run the iterations in order"
 
 
-def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) -> tuple[Task | None, Task]:
+def parallel_task(unit: ProgramBuilder, scope: Scope, node: ast.For, *, declared: bool) -> tuple[Task | None, Task]:
     """The task of a parallel loop, and before it, where its bounds are read from memory that it writes, one that saves them.
 
     Raises:
@@ -120,7 +120,7 @@ def parallel_task(unit: Unit, scope: Scope, node: ast.For, *, declared: bool) ->
     return save, task
 
 
-def _integers(unit: Unit, body: Body) -> dict[str, Any]:
+def _integers(unit: ProgramBuilder, body: Body) -> dict[str, Any]:
     """What is known of the integers in a body, for its ``LoopFacts``."""
     host = unit.host_integers
     serial = unit.serial_variables(body.scalars)
@@ -138,7 +138,7 @@ _MOST_SECTIONS = 8
 
 
 def sections_of(
-    unit: Unit, facts: LoopFacts, touched: loop_facts.Accesses, more: Effects, code: Iterable[ast.AST]
+    unit: ProgramBuilder, facts: LoopFacts, touched: loop_facts.Accesses, more: Effects, code: Iterable[ast.AST]
 ) -> dict[str, tuple[Section, ...]]:
     """The parts of arrays that a statement touches; ``more`` is what it reads besides, anywhere in it."""
     chosen = {name for selection in selected(unit, code) for name in (selection.local, *selection.leaves)}
@@ -162,7 +162,7 @@ class _Nest:
     """
 
     def __init__(
-        self, unit: Unit, scope: Scope, body: Body, facts: LoopFacts, judgement: Judgement, carried: Sequence[str]
+        self, unit: ProgramBuilder, scope: Scope, body: Body, facts: LoopFacts, judgement: Judgement, carried: Sequence[str]
     ) -> None:
         self._unit = unit
         self._scope = scope
@@ -215,7 +215,7 @@ class _Nest:
         return True
 
 
-def _judge_all(unit: Unit, facts: LoopFacts) -> Judgement:
+def _judge_all(unit: ProgramBuilder, facts: LoopFacts) -> Judgement:
     """The judgement that holds whichever arrays happen to be the same: names that change places may be."""
     judgement = judge(facts)
     arrays = {access.array for access in judgement.accesses.all}
@@ -228,7 +228,7 @@ def _judge_all(unit: Unit, facts: LoopFacts) -> Judgement:
 
 
 def small_task(
-    unit: Unit,
+    unit: ProgramBuilder,
     role: Literal["enter", "condition", "bounds", "decide", "start"],
     span: Span,
     body: Body,
@@ -259,7 +259,7 @@ def small_task(
 class _Bounds:
     """The ranges of one loop: computed by the host where possible, else read on the device before the first iteration."""
 
-    def __init__(self, unit: Unit, scope: Scope, body: Body) -> None:
+    def __init__(self, unit: ProgramBuilder, scope: Scope, body: Body) -> None:
         self._unit = unit
         self._scope = scope
         self._body = body
@@ -354,7 +354,7 @@ def as_index(body: Body, bound: ast.expr) -> ast.expr:
     return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [bound], []), bound)
 
 
-def trip_source(unit: Unit, start: ast.expr, stop: ast.expr, step: ast.expr) -> ast.expr:
+def trip_source(unit: ProgramBuilder, start: ast.expr, stop: ast.expr, step: ast.expr) -> ast.expr:
     """An expression for ``len(range(start, stop, step))``, short where start and step are the usual ones."""
     plain = isinstance(start, ast.Constant) and start.value == 0
     # The difference of two NumPy integers is one, and may wrap.
@@ -374,7 +374,7 @@ def trip_source(unit: Unit, start: ast.expr, stop: ast.expr, step: ast.expr) -> 
     return ast.fix_missing_locations(ast.copy_location(trip, stop))
 
 
-def _has_numpy_scalars(unit: Unit, bounds: Iterable[ast.expr]) -> bool:
+def _has_numpy_scalars(unit: ProgramBuilder, bounds: Iterable[ast.expr]) -> bool:
     """Whether a NumPy scalar is in these expressions of the host, passed or compiled in."""
     for node in (child for bound in bounds for child in ast.walk(bound) if isinstance(child, ast.Name)):
         leaf = unit.leaves.get(node.id)
@@ -385,7 +385,7 @@ def _has_numpy_scalars(unit: Unit, bounds: Iterable[ast.expr]) -> bool:
     return False
 
 
-def _targets(unit: Unit, scope: Scope, target: ast.expr, axes: int) -> tuple[list[str], str]:
+def _targets(unit: ProgramBuilder, scope: Scope, target: ast.expr, axes: int) -> tuple[list[str], str]:
     """The variable of each axis, and the name of the index tuple where the target is not unpacked."""
     if isinstance(target, ast.Name):
         name = unit.local_name(target.id)
@@ -436,7 +436,7 @@ def _refuse_whole_arrays(scope: Scope, statements: list[ast.stmt]) -> None:
             )
 
 
-def _refuse_partial_overlap(unit: Unit, touched: tuple[Access, ...], span: Span) -> None:
+def _refuse_partial_overlap(unit: ProgramBuilder, touched: tuple[Access, ...], span: Span) -> None:
     arrays = {access.array for access in touched}
     written = {access.array: access for access in touched if access.writes}
     for pair in unit.overlapping:
@@ -452,12 +452,12 @@ def _refuse_partial_overlap(unit: Unit, touched: tuple[Access, ...], span: Span)
             )
 
 
-def touched_by(unit: Unit, body: Body, statements: list[ast.stmt], span: Span) -> loop_facts.Accesses:
+def touched_by(unit: ProgramBuilder, body: Body, statements: list[ast.stmt], span: Span) -> loop_facts.Accesses:
     """The array elements that statements of one thread read and write."""
     return collect(facts_of_statements(unit, body, statements, span))
 
 
-def facts_of_statements(unit: Unit, body: Body, statements: list[ast.stmt], span: Span) -> LoopFacts:
+def facts_of_statements(unit: ProgramBuilder, body: Body, statements: list[ast.stmt], span: Span) -> LoopFacts:
     """Statements of one thread, as a loop of one iteration."""
     return LoopFacts(
         axes=(),
@@ -473,7 +473,7 @@ def facts_of_statements(unit: Unit, body: Body, statements: list[ast.stmt], span
     )
 
 
-def _make_atomic(unit: Unit, body: Body, statements: list[ast.stmt], colliding: Iterable[Access]) -> None:
+def _make_atomic(unit: ProgramBuilder, body: Body, statements: list[ast.stmt], colliding: Iterable[Access]) -> None:
     """Turn colliding updates into atomics, in the body and in the device functions that it calls."""
     updates = {id(access.node): access for access in colliding}
     if not updates:
@@ -545,7 +545,7 @@ def _update_parts(node: ast.AST) -> tuple[ast.Subscript, ast.expr]:
     return target, operands[0] if operands else node.value.args[0]
 
 
-def selected(unit: Unit, nodes: Iterable[ast.AST]) -> tuple[Selection, ...]:
+def selected(unit: ProgramBuilder, nodes: Iterable[ast.AST]) -> tuple[Selection, ...]:
     """The arrays under ``nodes`` that a slot selects."""
     used = free_names(nodes)
     return tuple(selection for name, selection in unit.selections.items() if name in used)

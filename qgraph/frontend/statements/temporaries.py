@@ -9,7 +9,7 @@ import numpy as np
 from qgraph.errors import KernelSyntaxError, KernelTypeError
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.ranks import rank
-from qgraph.frontend.names.bindings import Gone, LeafRef, StructRef, Value, ViewRef
+from qgraph.frontend.names.bindings import LeafRef, Poisoned, StructRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region, made_array
@@ -133,7 +133,7 @@ def delete(region: Region, scope: Scope, node: ast.stmt) -> None:
     temporaries = {temporary.leaf.name for temporary in region.unit.temporaries}
     for target in node.targets:
         bound = scope.names.get(target.id) if isinstance(target, ast.Name) else None
-        if isinstance(bound, Gone):
+        if isinstance(bound, Poisoned):
             raise KernelSyntaxError(bound.reason, scope.span(target), also=(("here", bound.span),), hint=bound.hint)
         if not isinstance(bound, LeafRef) or bound.leaf.name not in temporaries:
             raise KernelSyntaxError(
@@ -142,7 +142,7 @@ def delete(region: Region, scope: Scope, node: ast.stmt) -> None:
                 hint="`del` frees what qgraph.empty and its kin made; leave other names alone, they end with the kernel",
             )
         assert isinstance(target, ast.Name)
-        scope.names[target.id] = Gone(
+        scope.names[target.id] = Poisoned(
             f"`{target.id}` is used after `{as_written(node)}` has freed it", scope.span(node), "delete it after its last use"
         )
 

@@ -22,7 +22,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.syntax.unsupported_syntax import reject
 from qgraph.frontend.syntax.walrus import purity, without_walrus
 from qgraph.source import Span
-from qgraph.stack import roomy
+from qgraph.stack import with_large_frame_stack
 
 
 class ClosureNamespace(Mapping[str, object]):
@@ -154,7 +154,7 @@ class SourceFunction:
         return Span(self.file, tree.lineno, tree.col_offset, tree.lineno, end)
 
 
-@roomy
+@with_large_frame_stack
 def parse(function: Callable[..., Any], word: str) -> SourceFunction:
     """The source of ``function``, checked against the table of rejected syntax.
 

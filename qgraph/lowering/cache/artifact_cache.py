@@ -18,8 +18,8 @@ from qgraph.ir.artifacts import CudaPlan, Parameter, TaskCode
 from qgraph.ir.plan import GraphPlan
 from qgraph.ir.program import ArrayType, Function, ScalarType, Task
 from qgraph.lowering.cache.disk_cache import Entry, Store, store
-from qgraph.lowering.cache.fingerprint import Unstable, digest, plan_text, task_text, types_text
-from qgraph.lowering.cache.toolchain_fingerprint import Stamp, confirm, stamps, toolchain_text, unchanged
+from qgraph.lowering.cache.disk_key import Unstable, digest, plan_text, task_text, types_text
+from qgraph.lowering.cache.toolchain_key import Stamp, confirm, stamps, toolchain_text, unchanged
 from qgraph.lowering.ptx import link
 from qgraph.lowering.ptx.ptx_rewrite import canonical
 from qgraph.options import Options
@@ -27,13 +27,13 @@ from qgraph.options import Options
 Result = TypeVar("Result")
 
 
-class Saved:
+class ArtifactCache:
     """The cache as one compilation sees it. Where it is off, nothing is found and nothing is kept."""
 
     def __init__(
-        self, plan: GraphPlan, capability: tuple[int, int], options: Options, *, far: bool = False, read: bool = True
+        self, plan: GraphPlan, capability: tuple[int, int], options: Options, *, index64: bool = False, read: bool = True
     ) -> None:
-        self._plan, self._capability, self._options, self._far = plan, capability, options, far
+        self._plan, self._capability, self._options, self._index64 = plan, capability, options, index64
         self._store: Store | None = store()
         # Without reading, what is compiled takes the place of what the disk has.
         self._reads = read
@@ -120,7 +120,7 @@ class Saved:
     # --- keys ----------------------------------------------------------------------------------------------------------
 
     def _plan_key(self) -> str:
-        return self._key("plan", self._plan, lambda: [repr(asdict(self._options)), repr(self._far), plan_text(self._plan)])
+        return self._key("plan", self._plan, lambda: [repr(asdict(self._options)), repr(self._index64), plan_text(self._plan)])
 
     def _types_key(self) -> str:
         return self._key("types", self._plan, lambda: [types_text(self._plan.program)])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from qgraph.ir.program import Task
-from qgraph.lowering.codegen.cooperative_rows import IDEMPOTENT, STARTS, Shared, parts_of, stored_in
+from qgraph.lowering.codegen.cooperative_rows import IDEMPOTENT, STARTS, CooperativeLoop, parts_of, stored_in
 from qgraph.lowering.codegen.generated_names import CASTS, Dtypes, generated, indented
 from qgraph.lowering.codegen.reductions import applied
 from qgraph.lowering.codegen.task_codegen import prologue, replace_continue, unravel
@@ -34,7 +34,7 @@ def lane_names() -> dict[str, object]:
     return {**words, "_wide": CASTS["int64"], "_word": CASTS["uint32"]}
 
 
-def by_lanes(task: Task, shared: Shared, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
+def with_row_threads(task: Task, shared: CooperativeLoop, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
     """Threads along x have an iteration together, and those along y one each: with one along x as it was written.
 
     All lanes of a warp meet in the shuffles, so those behind the last iteration repeat that one, without its inner loop, and
@@ -47,7 +47,7 @@ def by_lanes(task: Task, shared: Shared, counts: Sequence[ast.expr], dtypes: Dty
         f"if _cuda.blockDim.x == 1:\n"
         f"    if _t >= {count}: return\n"
         f"if {count} <= 0: return\n"
-        f"_t = _at_least(_min(_t, {count} - 1), 0)"
+        f"_t = _assume_ge(_min(_t, {count} - 1), 0)"
     )
     assert isinstance(alone, ast.If)
     alone.body += [*copied(start), *replace_continue(copied(list(task.body))), ast.Return()]
@@ -55,7 +55,7 @@ def by_lanes(task: Task, shared: Shared, counts: Sequence[ast.expr], dtypes: Dty
     assert isinstance(first, ast.If)
     first.body = replace_continue(copied(after))
     return [
-        *generated("_t = _at_least(_wide(_cuda.blockIdx.x) * _cuda.blockDim.y + _cuda.threadIdx.y, 0)"),
+        *generated("_t = _assume_ge(_wide(_cuda.blockIdx.x) * _cuda.blockDim.y + _cuda.threadIdx.y, 0)"),
         alone,
         empty,
         *generated("_place = _t"),
@@ -67,12 +67,12 @@ def by_lanes(task: Task, shared: Shared, counts: Sequence[ast.expr], dtypes: Dty
     ]
 
 
-def _shares(loop: ast.For, shared: Shared) -> list[ast.stmt]:
+def _shares(loop: ast.For, shared: CooperativeLoop) -> list[ast.stmt]:
     """Each lane combines its share of the inner iterations, and then they combine what they have."""
     assert isinstance(loop.target, ast.Name)
     assert isinstance(loop.iter, ast.Call)
     variable, (first, stop, _) = loop.target.id, loop.iter.args
-    lanes = [_Lane(name, operator) for name, operator in shared.accumulators.items()]
+    lanes = [_Accumulator(name, operator) for name, operator in shared.accumulators.items()]
     lines = [
         "_lanes = _wide(_cuda.blockDim.x)",
         f"_inside = _wide({ast.unparse(first)}) + _cuda.threadIdx.x",
@@ -104,19 +104,19 @@ def _shares(loop: ast.For, shared: Shared) -> list[ast.stmt]:
     return statements
 
 
-def _turn(variable: str, body: Sequence[ast.stmt], lanes: Sequence[_Lane]) -> list[ast.stmt]:
+def _turn(variable: str, body: Sequence[ast.stmt], lanes: Sequence[_Accumulator]) -> list[ast.stmt]:
     """Several of a lane's inner iterations. One that has fewer repeats the last one, and forgets what comes of it.
 
     So no load waits for a branch, and what no other load decides is loaded for all of them before anything waits for it.
     """
     often = _AT_ONCE if sum(1 for statement in body for _ in ast.walk(statement)) <= _LIGHT else 1
-    early = _Early(variable, stored_in(body))
+    early = _HoistedLoads(variable, stored_in(body))
     body = [early.visit(each) for each in copied(list(body))]
     first: list[ast.stmt] = []
     then: list[ast.stmt] = []
     for part in range(often):
         names = {variable: f"_k{part}", **{name: f"{name}_{part}" for name in early.loads}}
-        first += generated(f"_k{part} = _at_least(_wide(_min(_inside, _stop - 1)), 0)\n_at{part} = _inside\n_inside += _lanes")
+        first += generated(f"_k{part} = _assume_ge(_wide(_min(_inside, _stop - 1)), 0)\n_at{part} = _inside\n_inside += _lanes")
         loads = [ast.Assign([ast.Name(name, ast.Store())], load) for name, load in early.loads.items()]
         first += [_Renamed(names).visit(load) for load in copied(loads)]
         then += generated(f"{variable} = _k{part}")
@@ -126,7 +126,7 @@ def _turn(variable: str, body: Sequence[ast.stmt], lanes: Sequence[_Lane]) -> li
     return [*first, *then]
 
 
-class _Early(ast.NodeTransformer):
+class _HoistedLoads(ast.NodeTransformer):
     """Takes out loads that every inner iteration does, at places that its number alone decides; ``loads`` are by new name."""
 
     def __init__(self, variable: str, stored: frozenset[str]) -> None:
@@ -168,7 +168,7 @@ def _is_natural(node: ast.expr) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lane:
+class _Accumulator:
     """An accumulator: what a lane has of it is ``local``, and what it had, or another one has, is ``other``."""
 
     name: str

@@ -17,9 +17,9 @@ from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import ArrayType, Program, ScalarType, Task
 from qgraph.ir.update_patterns import Combining
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
-from qgraph.lowering.codegen.purity import Looking, looking_at, names_stored
+from qgraph.lowering.codegen.purity import PurityAnalysis, names_stored, purity_analysis
 from qgraph.lowering.codegen.task_codegen import operations
-from qgraph.operations.intrinsics import SHORT_LIMIT
+from qgraph.operations.intrinsics import U32_LIMIT
 
 # To combine a value once more changes nothing: of these, all lanes start from what the accumulator is. Of the others they start
 # from what changes nothing, since its type is not known here.
@@ -30,7 +30,7 @@ _LEAVES = (ast.Return, ast.Break, ast.Continue)
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class CooperativeLoop:
     """The loop that lanes share: its accumulators, each with the operator that combines values in it.
 
     ``narrow``: its bounds have 32 bits.
@@ -41,13 +41,13 @@ class Shared:
     narrow: bool
 
 
-def shared_loop(program: Program, task: Task) -> Shared | None:
+def shared_loop(program: Program, task: Task) -> CooperativeLoop | None:
     """How the lanes of a group share the loop inside ``task``; None where there is none that they can."""
     # Bins have a use for the whole block.
     if not task.inner_length or bins_of(program, task):
         return None
     before, loop, after = parts_of(task.body)
-    looking = looking_at(program, task)
+    looking = purity_analysis(program, task)
     inside = [*before, *loop.body]
     # Lanes repeat what is before the loop, and what is after it one of them does.
     if looking.inside(before) is None or looking.inside(loop.body) is None or not after:
@@ -69,14 +69,14 @@ def shared_loop(program: Program, task: Task) -> Shared | None:
         return None
     assert isinstance(loop.iter, ast.Call)
     types = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
-    return Shared(loop.lineno, accumulators, all(_is_narrow(bound, types) for bound in loop.iter.args))
+    return CooperativeLoop(loop.lineno, accumulators, all(_is_narrow(bound, types) for bound in loop.iter.args))
 
 
 def _is_narrow(bound: ast.expr, types: Mapping[str, ArrayType | ScalarType]) -> bool:
     """Whether a bound has 32 bits whatever the arguments are."""
     match bound:
         case ast.Constant(value=int(value)):
-            return 0 <= value < SHORT_LIMIT
+            return 0 <= value < U32_LIMIT
         case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape")):
             type_ = types.get(name)
             return isinstance(type_, ArrayType) and type_.ndim > 1
@@ -170,7 +170,7 @@ class _Accumulators(Combining):
 
 
 def _disturbed(
-    program: Program, task: Task, looking: Looking, before: Sequence[ast.stmt], loop: ast.For, carried: frozenset[str]
+    program: Program, task: Task, looking: PurityAnalysis, before: Sequence[ast.stmt], loop: ast.For, carried: frozenset[str]
 ) -> bool:
     """Whether what decides where lanes read is itself read where iterations write, or not known.
 

@@ -16,8 +16,8 @@ from qgraph.lowering.codegen.reductions import (
     chunk_partials,
     cpu_finish,
     identities,
-    loose_sums,
     numbered,
+    reassociable_sums,
     reduction_names,
 )
 from qgraph.lowering.codegen.task_codegen import (
@@ -59,7 +59,7 @@ def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[
     bins = bins_of(program, task)
     head = _statements(_PLACE if task.axes[:-1] or bins else _PLACE_IN_ROW)
     number = _statements(f"{NUMBER} = {'_row * _cols + ' if task.axes[:-1] else ''}_t") if numbered(task) else []
-    iteration, loose = loose_sums(task, task.body, dtypes)
+    iteration, loose = reassociable_sums(task, task.body, dtypes)
     bounds = {axis.variable: start for axis in task.axes if (start := _constant_bound(axis)) is not None}
     first = _statements("\n".join(identities(task, dtypes)))
 
@@ -130,7 +130,7 @@ def _loops(task: Task, bounds: Mapping[str, int], iteration: Sequence[ast.stmt])
 
 def _told(axes: Sequence[Axis], bounds: Mapping[str, int]) -> list[ast.stmt]:
     names = [axis.variable for axis in axes if axis.variable in bounds]
-    return _statements("\n".join(f"{name} = _at_least({name}, {bounds[name]})" for name in names))
+    return _statements("\n".join(f"{name} = _assume_ge({name}, {bounds[name]})" for name in names))
 
 
 def _constant_bound(axis: Axis) -> int | None:

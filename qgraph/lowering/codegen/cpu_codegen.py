@@ -25,7 +25,7 @@ from qgraph.ir.program import (
     function_tree,
     tasks_of,
 )
-from qgraph.lowering.cache.structural_key import meaning
+from qgraph.lowering.cache.memory_key import structural_key
 from qgraph.lowering.codegen.cpu_chunks import chunk_function, finish_function
 from qgraph.lowering.codegen.generated_names import HANDLE, SLOTS, Dtypes, dtype_of, place_at, slot_place, slots_name
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
@@ -99,7 +99,7 @@ class _Kernel:
 
 def _says(parameters: Sequence[Parameter], function: Function) -> object:
     """What decides the code of a function: equal for those that say the same of other arrays of the same types."""
-    return meaning(function), tuple((parameter.kind, parameter.type) for parameter in parameters)
+    return structural_key(function), tuple((parameter.kind, parameter.type) for parameter in parameters)
 
 
 def _runs(statements: Sequence[Statement], size: Callable[[Sequence[Statement]], int]) -> list[list[Statement]]:

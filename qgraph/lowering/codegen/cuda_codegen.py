@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from qgraph.ir.artifacts import COPIED, SEVERAL, TILE_HEIGHT, TILE_ROWS, WARP, Parameter, TaskCode
+from qgraph.ir.artifacts import COARSENING, COPIED, TILE_HEIGHT, TILE_ROWS, WARP, Parameter, TaskCode
 from qgraph.ir.plan import GraphPlan, Node, Unrolling
 from qgraph.ir.program import NUMBER, Counter, Function, Loop, Program, Selection, Task
-from qgraph.ir.renaming import Taken, apart_from
-from qgraph.lowering.codegen.cooperative_codegen import by_lanes, lane_names
+from qgraph.ir.renaming import ReservedNames, apart_from
+from qgraph.lowering.codegen.cooperative_codegen import lane_names, with_row_threads
 from qgraph.lowering.codegen.cooperative_rows import shared_loop
 from qgraph.lowering.codegen.generated_names import Dtypes
 from qgraph.lowering.codegen.generated_names import generated as _statements
@@ -37,7 +37,7 @@ from qgraph.lowering.codegen.task_codegen import (
     unravel,
 )
 from qgraph.lowering.codegen.tiling import turns
-from qgraph.lowering.codegen.unrolling import TURN, entering, guard, stepping, telling, turned
+from qgraph.lowering.codegen.unrolling import TURN, emit_counter_step, emit_guard_store, entering, guard, stepping
 from qgraph.source import copied
 
 # As in ``TaskCode``.
@@ -90,11 +90,11 @@ class Kernels:
             if unrolling.counted is not None:
                 counter = self._counter(unrolling)
                 if unrolling.counted.node == node.index:
-                    around = functools.partial(turned, unrolling=unrolling, counter=counter)
+                    around = functools.partial(emit_counter_step, unrolling=unrolling, counter=counter)
                 else:
                     node, variables = stepping(node, counter)
                     head += variables
-            node = _with_decision(node, lambda task: telling(task, unrolling))
+            node = _with_decision(node, lambda task: emit_guard_store(task, unrolling))
             code, function = _code(program, node, self._cuda, self._dtypes, head, arrays, around)
         assert task is not None
         return replace(code, task=task), function
@@ -166,10 +166,10 @@ def _code(
         body = _in_tiles(task, counts, dtypes) if plane == "tiles" else _by_rows(task, counts, dtypes, several=several)
     elif shared is not None:
         names |= lane_names()
-        body = by_lanes(task, shared, counts, dtypes)
+        body = with_row_threads(task, shared, counts, dtypes)
     else:
         body = _several(task, counts, dtypes) if several else _one_thread(task, counts, dtypes)
-    how = _How(
+    how = _ThreadMapping(
         counts=() if task.on_device or not counts else (tuple(_name_of(count) for count in counts),),
         several=several,
         plane=plane,
@@ -182,7 +182,7 @@ def _code(
 
 
 @dataclass(frozen=True, slots=True)
-class _How:
+class _ThreadMapping:
     """How threads lie over the iterations of a kernel; as in ``TaskCode``."""
 
     counts: tuple[tuple[str, ...], ...]
@@ -195,7 +195,7 @@ class _How:
 
 
 def _finished(
-    program: Program, node: Node, body: Sequence[ast.stmt], names: Mapping[str, object], how: _How
+    program: Program, node: Node, body: Sequence[ast.stmt], names: Mapping[str, object], how: _ThreadMapping
 ) -> tuple[TaskCode, Function]:
     """The kernel of ``node`` around its ``body``."""
     task = node.task
@@ -229,11 +229,11 @@ def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Se
     names: dict[str, object] = {**BUILTINS, CUDA_MODULE: cuda}
     body = [*head, *_statements("_t = _cuda.grid(1)")]
     common = {leaf.name for leaf in program.arrays_and_scalars} | {value.name for value in program.host_values}
-    taken = Taken(frozenset(), {})
+    taken = ReservedNames(frozenset(), {})
     counts = []
     for each in (task, *node.beside):
         part = apart_from(_stores_last(program, node, each), taken)[0]
-        taken |= Taken.by(part, common)
+        taken |= ReservedNames.by(part, common)
         names |= task_names(part, dtypes)
         extents = [axis.count for axis in part.axes]
         counts.append(tuple(map(_name_of, extents)))
@@ -244,7 +244,7 @@ def _beside(program: Program, node: Node, cuda: object, dtypes: Dtypes, head: Se
         iteration = replace_continue(copied(list(part.body)))
         mine.body = [*prologue(part, dtypes), *unravel(part, "_t", part.axes), *iteration, ast.Return()]
         body += lines
-    return _finished(program, node, body, names, _How(tuple(counts)))
+    return _finished(program, node, body, names, _ThreadMapping(tuple(counts)))
 
 
 def _call(program: Program, task: Task, dtypes: Dtypes) -> tuple[ast.stmt, Function]:
@@ -292,7 +292,7 @@ def _is_light(task: Task) -> bool:
 
 
 def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
-    """One iteration a thread on a grid that has enough of them; else ``SEVERAL``, a block apart so that accesses coalesce.
+    """One iteration a thread on a grid that has enough of them; else ``COARSENING``, a block apart so that accesses coalesce.
 
     The loads of all of them start before the first store, which one iteration a thread cannot fill memory with. The body is
     there twice: for threads with all of their iterations, and for one iteration or those that are left.
@@ -303,17 +303,17 @@ def _several(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast
         "if _cuda.gridsize(1) < _n:\n"
         "    _across = _cuda.threadIdx.x\n"
         "    _step = _cuda.blockDim.x\n"
-        f"    _first = (_first - _across) * {SEVERAL} + _across\n"
-        f"    if _first + _step * {SEVERAL - 1} < _n:\n"
-        f"        for _part in _range({SEVERAL}):\n"
-        "            _t = _at_least(_first + _part * _step, 0)\n"
+        f"    _first = (_first - _across) * {COARSENING} + _across\n"
+        f"    if _first + _step * {COARSENING - 1} < _n:\n"
+        f"        for _part in _range({COARSENING}):\n"
+        "            _t = _assume_ge(_first + _part * _step, 0)\n"
         "        return\n"
-        f"    _stop = _min(_n, _first + _step * {SEVERAL})\n"
+        f"    _stop = _min(_n, _first + _step * {COARSENING})\n"
         "else:\n"
         "    _step = _n\n"
         "    _stop = _n\n"
         "while _first < _stop:\n"
-        "    _t = _at_least(_first, 0)\n"
+        "    _t = _assume_ge(_first, 0)\n"
         "    _first += _step"
     )
     assert isinstance(choice, ast.If)
@@ -335,7 +335,7 @@ def _loop_in(whole: ast.stmt) -> ast.For:
 def _by_rows(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several: bool) -> list[ast.stmt]:
     """A column of the last axis for each thread, and one row of the others together: no division for the last two axes.
 
-    ``several``: on a grid that has not enough threads for all rows, each has ``SEVERAL`` neighbouring rows, whose loads start
+    ``several``: on a grid with too few threads for all rows, each has ``COARSENING`` neighbouring rows, whose loads start
     together. The body is there twice then: for threads with all of their rows, and for one row or those that are left.
     Extents have 32 bits, and so have indices of two axes.
     """
@@ -344,17 +344,17 @@ def _by_rows(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several:
     # Numbers of a launch have 32 bits, and so have sums and products of them.
     row = "(_cuda.blockIdx.z * _cuda.gridDim.y + _cuda.blockIdx.y) * _cuda.blockDim.y + _cuda.threadIdx.y"
     if len(others) > 1:
-        row = "_at_least(_cuda.grid(2)[1] + _cuda.gridsize(2)[1] * _cuda.blockIdx.z, 0)"
+        row = "_assume_ge(_cuda.grid(2)[1] + _cuda.gridsize(2)[1] * _cuda.blockIdx.z, 0)"
     head = _statements(
-        "_column = _short(_cuda.blockIdx.x * _cuda.blockDim.x + _cuda.threadIdx.x)\n"
-        f"if _column >= _short({ast.unparse(last)}): return\n"
-        f"_row = {row if len(others) > 1 else f'_short({row})'}"
+        "_column = _assume_u32(_cuda.blockIdx.x * _cuda.blockDim.x + _cuda.threadIdx.x)\n"
+        f"if _column >= _assume_u32({ast.unparse(last)}): return\n"
+        f"_row = {row if len(others) > 1 else f'_assume_u32({row})'}"
     )
     # In 32 bits where that is certain: in a short kernel each instruction counts.
     all_rows, short = "_cuda.gridsize(2)[1] * _cuda.gridDim.z", ""
     if len(others) == 1:
-        rows, short = f"_short({rows})", "_short"
-        all_rows = "_short(_cuda.gridDim.y * _cuda.blockDim.y * _cuda.gridDim.z)"
+        rows, short = f"_assume_u32({rows})", "_assume_u32"
+        all_rows = "_assume_u32(_cuda.gridDim.y * _cuda.blockDim.y * _cuda.gridDim.z)"
     (across,) = _statements(f"{task.axes[-1].variable} = {affine(task.axes[-1], '_column')}")
     iteration = [*unravel(task, "_at", task.axes[:-1], narrow=True), across, *index_tuple(task), *task.body]
     if not several:
@@ -363,17 +363,17 @@ def _by_rows(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several:
         return [*head, inside, *prologue(task, dtypes), *at, *replace_continue(copied(iteration))]
     choice, rest = _statements(
         f"if {all_rows} < {rows}:\n"
-        f"    _row = {short}(_row * {SEVERAL})\n"
-        f"    if _row + {SEVERAL - 1} < {rows}:\n"
-        f"        for _part in _range({SEVERAL}):\n"
-        "            _at = _at_least(_row + _part, 0)\n"
+        f"    _row = {short}(_row * {COARSENING})\n"
+        f"    if _row + {COARSENING - 1} < {rows}:\n"
+        f"        for _part in _range({COARSENING}):\n"
+        "            _at = _assume_ge(_row + _part, 0)\n"
         "        return\n"
         "    _step = 1\n"
         "else:\n"
         # One row: the next one is past the end.
         f"    _step = {rows}\n"
         f"while _row < {rows}:\n"
-        "    _at = _at_least(_row, 0)\n"
+        "    _at = _assume_ge(_row, 0)\n"
         f"    _row = {short}(_row + _step)"
     )
     assert isinstance(choice, ast.If)
@@ -384,22 +384,22 @@ def _by_rows(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes, *, several:
 
 
 def _in_tiles(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
-    """A column of the last of two axes for each thread, and ``SEVERAL`` rows of the first, ``TILE_HEIGHT`` apart.
+    """A column of the last of two axes for each thread, and ``COARSENING`` rows of the first, ``TILE_HEIGHT`` apart.
 
     So the threads of a warp have neighbouring columns and neighbouring rows. Extents have 32 bits.
     """
     rows, columns = map(ast.unparse, counts)
     shift = TILE_HEIGHT.bit_length() - 1
     head = _statements(
-        f"_column = _short(_cuda.blockIdx.x * (_cuda.blockDim.x >> {shift}) + (_cuda.threadIdx.x >> {shift}))\n"
+        f"_column = _assume_u32(_cuda.blockIdx.x * (_cuda.blockDim.x >> {shift}) + (_cuda.threadIdx.x >> {shift}))\n"
         "_row = (_cuda.blockIdx.z * _cuda.gridDim.y + _cuda.blockIdx.y) * "
         f"{TILE_ROWS} + (_cuda.threadIdx.x & {TILE_HEIGHT - 1})\n"
-        "_row = _short(_row)\n"
+        "_row = _assume_u32(_row)\n"
         f"if _column >= {columns}: return"
     )
     whole, rest = _statements(
         f"if _row + {TILE_ROWS - TILE_HEIGHT} < {rows}:\n"
-        f"    for _part in _range({SEVERAL}):\n"
+        f"    for _part in _range({COARSENING}):\n"
         f"        _at = _row + _part * {TILE_HEIGHT}\n"
         "    return\n"
         f"while _row < {rows}:\n"
@@ -416,7 +416,7 @@ def _in_tiles(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[as
 
 def _one_thread(task: Task, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
     """One thread an iteration; threads past the end return before they read anything."""
-    guard = _statements(f"_t = _at_least(_cuda.grid(1), 0)\nif _t >= {product(counts)}: return")
+    guard = _statements(f"_t = _assume_ge(_cuda.grid(1), 0)\nif _t >= {product(counts)}: return")
     body = replace_continue(copied(list(task.body)))
     return [*guard, *prologue(task, dtypes), *unravel(task, "_t", task.axes), *body]
 

@@ -54,7 +54,7 @@ def _is_positive(node: ast.expr) -> bool:
 
 
 def _natural(node: ast.expr) -> ast.expr:
-    call = ast.Call(ast.Name("_at_least", ast.Load()), [node, ast.Constant(0)], [])
+    call = ast.Call(ast.Name("_assume_ge", ast.Load()), [node, ast.Constant(0)], [])
     for child in (call, call.func, call.args[1]):
         ast.copy_location(child, node)
     return call

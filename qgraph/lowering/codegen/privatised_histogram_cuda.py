@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.ir.artifacts import SEVERAL
+from qgraph.ir.artifacts import COARSENING
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import ArrayType, Program, Task, itemsize
 from qgraph.lowering.codegen.generated_names import ELEMENT_CASTS, generated, indented, shared_arrays
@@ -88,7 +88,9 @@ def _note(plan: GraphPlan, node: Node) -> str:
     bins = bins_of(plan.program, node.task) if node.task is not None and not node.beside else ()
     if not bins:
         return ""
-    return f"collisions in shared memory, up to {bins[0].most} elements: {', '.join(plan.said(each.array for each in bins))}"
+    return (
+        f"collisions in shared memory, up to {bins[0].most} elements: {', '.join(plan.slot_text(each.array for each in bins))}"
+    )
 
 
 def _updates(task: Task) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -195,16 +197,16 @@ def strided(iteration: Sequence[ast.stmt], *, several: bool) -> list[ast.stmt]:
     """Iterations ``_first``, ``_first + _stride`` and so on before ``_n``; with ``several``, so many at once."""
     # Not a range: the compiler would count its iterations by a division, and copy the body some times more. The variable is
     # changed first, because the body may go on with the next iteration anywhere.
-    (rest,) = generated("while _first < _n:\n    _t = _at_least(_first, 0)\n    _first += _stride")
+    (rest,) = generated("while _first < _n:\n    _t = _assume_ge(_first, 0)\n    _first += _stride")
     assert isinstance(rest, ast.While)
     rest.body += copied(list(iteration))
     if not several:
         return [rest]
     (whole,) = generated(
-        f"while _first + {SEVERAL - 1} * _stride < _n:\n"
-        f"    for _part in _range({SEVERAL}):\n"
-        "        _t = _at_least(_first + _part * _stride, 0)\n"
-        f"    _first += {SEVERAL} * _stride"
+        f"while _first + {COARSENING - 1} * _stride < _n:\n"
+        f"    for _part in _range({COARSENING}):\n"
+        "        _t = _assume_ge(_first + _part * _stride, 0)\n"
+        f"    _first += {COARSENING} * _stride"
     )
     assert isinstance(whole, ast.While)
     part = whole.body[0]

@@ -32,7 +32,7 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class PurityAnalysis:
     """Looks at the code of one function.
 
     ``numbers`` are the names that hold a number or a tuple of numbers, ``globals`` what the other names mean, ``indices`` the
@@ -122,7 +122,7 @@ class Looking:
         if key not in self.called:
             # Not understood while it is looked at: so a function that called itself would come to an end.
             self.called[key] = None
-            inside = Looking(arrays, frozenset(numbers), function.names, {}, self.called)
+            inside = PurityAnalysis(arrays, frozenset(numbers), function.names, {}, self.called)
             self.called[key] = inside.inside(function.tree.body)
         found = self.called[key]
         return None if found is None else found | read
@@ -138,7 +138,7 @@ class Looking:
             found |= reads
         return found
 
-    def with_names_of(self, body: Sequence[ast.stmt]) -> Looking:
+    def with_names_of(self, body: Sequence[ast.stmt]) -> PurityAnalysis:
         """The same, with those names that ``body`` assigns which hold numbers wherever they are assigned."""
         nodes = [child for statement in body for child in ast.walk(statement)]
         bindings = [binding for node in nodes for binding in _bindings(node)]
@@ -158,7 +158,7 @@ class Looking:
 _QUIET = (ast.Assign, ast.AugAssign, ast.Return, ast.If, ast.For, ast.While, ast.Pass, ast.Break, ast.Continue, ast.Expr)
 
 
-def looking_at(program: Program, task: Task) -> Looking:
+def purity_analysis(program: Program, task: Task) -> PurityAnalysis:
     """What looks at the body of a loop."""
     types = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
     arrays = {name: Array(frozenset({name}), type_.ndim) for name, type_ in types.items() if isinstance(type_, ArrayType)}
@@ -167,7 +167,7 @@ def looking_at(program: Program, task: Task) -> Looking:
     numbers = {axis.variable for axis in task.axes} | {name for name, _ in task.scalars} | (types.keys() - arrays.keys())
     numbers |= {value.name for value in program.host_values} | ({task.index_tuple} - {""})
     indices = {task.index_tuple: len(task.axes)} if task.index_tuple else {}
-    return Looking(arrays, frozenset(numbers), task.names, indices).with_names_of(task.body)
+    return PurityAnalysis(arrays, frozenset(numbers), task.names, indices).with_names_of(task.body)
 
 
 def names_stored(statement: ast.stmt) -> frozenset[str]:

@@ -296,7 +296,7 @@ def cpu_finish(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
     return generated("\n".join(lines))
 
 
-def loose_sums(task: Task, body: Sequence[ast.stmt], dtypes: Dtypes) -> tuple[list[ast.stmt], dict[str, object]]:
+def reassociable_sums(task: Task, body: Sequence[ast.stmt], dtypes: Dtypes) -> tuple[list[ast.stmt], dict[str, object]]:
     """The body with sums, products and extremes of floats in whatever order vectorises, and the globals that this needs."""
     locals_ = {
         reduction.variables[0].local
@@ -307,11 +307,11 @@ def loose_sums(task: Task, body: Sequence[ast.stmt], dtypes: Dtypes) -> tuple[li
         return list(body), {}
     words = (each.reassociable for each in OPERATIONS.all)
     names: dict[str, object] = {f"_{word.__name__}": word for word in words if word is not None}
-    return [_Loose(locals_, task.names).visit(copied(statement)) for statement in body], names
+    return [_Reassociable(locals_, task.names).visit(copied(statement)) for statement in body], names
 
 
-class _Loose(ast.NodeTransformer):
-    """``s + e`` of a local to a call of ``loose_add``, ``min(s, e)`` to one of ``loose_min``."""
+class _Reassociable(ast.NodeTransformer):
+    """``s + e`` of a local to a call of ``reassociable_add``, ``min(s, e)`` to one of ``reassociable_min``."""
 
     def __init__(self, locals_: set[str], names: Mapping[str, object]) -> None:
         self._locals = locals_

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from qgraph.ir.program import Program, Task
-from qgraph.lowering.codegen.purity import Looking, Reads, looking_at, names_stored
+from qgraph.lowering.codegen.purity import PurityAnalysis, Reads, names_stored, purity_analysis
 from qgraph.source import copied
 
 # The most values that wait in registers.
@@ -28,7 +28,7 @@ def with_stores_last(program: Program, task: Task, changing: Iterable[str]) -> T
     """
     pairs = {(one, other) for pair in program.aliases for one, other in (pair, pair[::-1])}
     found = frozenset(changing).union(*pairs)
-    rewriter = _Rewriter(looking_at(program, task), pairs, found)
+    rewriter = _Rewriter(purity_analysis(program, task), pairs, found)
     body = rewriter.block(task.body)
     return replace(task, body=tuple(body)) if rewriter.count else task
 
@@ -61,7 +61,7 @@ class _Run:
 class _Rewriter:
     """Rewrites the blocks of one body; ``count`` is how many stores it has moved."""
 
-    def __init__(self, looking: Looking, pairs: Set[tuple[str, str]], changing: Reads) -> None:
+    def __init__(self, looking: PurityAnalysis, pairs: Set[tuple[str, str]], changing: Reads) -> None:
         self._looking = looking
         self._pairs = pairs
         self._changing = changing

@@ -40,7 +40,7 @@ BUILTINS = {
     "_range": range,
     "_min": min,
     "_max": max,
-    "_at_least": intrinsics.at_least,
+    "_assume_ge": intrinsics.assume_ge,
     "_peek": intrinsics.peek,
     "_peek_spread": intrinsics.peek_spread,
     "_spread": intrinsics.spread,
@@ -48,7 +48,7 @@ BUILTINS = {
     "_set_condition": intrinsics.set_condition,
     "_quotient": intrinsics.quotient,
     "_remainder": intrinsics.remainder,
-    "_short": intrinsics.short,
+    "_assume_u32": intrinsics.assume_u32,
 }
 
 
@@ -137,7 +137,7 @@ def unravel(
     tuple_too: bool = True,
     narrow: bool = False,
 ) -> list[ast.stmt]:
-    """Loop variables from one linear index, last axis fastest; ``narrow``: all extents are below ``SHORT_LIMIT``."""
+    """Loop variables from one linear index, last axis fastest; ``narrow``: all extents are below ``U32_LIMIT``."""
     extents = [ast.unparse(count) for count in (counts or [axis.count for axis in axes])]
     lines = []
     for position, axis in enumerate(axes):
@@ -147,7 +147,7 @@ def unravel(
         if position:
             value = f"_remainder({value}, {extents[position]})"
         if narrow:
-            value = f"_short({value})"
+            value = f"_assume_u32({value})"
         lines.append(f"{axis.variable} = {affine(axis, value)}")
     result = _statements("\n".join(lines))
     return [*result, *index_tuple(task)] if tuple_too and len(axes) == len(task.axes) else result

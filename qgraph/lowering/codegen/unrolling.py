@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from qgraph.ir.plan import Counted, GraphPlan, Node, Unrolling
+from qgraph.ir.plan import CountedUnroll, GraphPlan, Node, Unrolling
 from qgraph.ir.program import MANY, Counter, Effects, Loop, Slot, Task
 from qgraph.lowering.codegen.generated_names import COPY, GUARD, HANDLE, NEXT, PEEKS, SLOTS, TOLD, WHOLE, generated
 from qgraph.lowering.graph.dependencies import places_of, reduced, touched_places
@@ -112,7 +112,7 @@ _FEW = 8
 _LONGEST_PERIOD = 16
 
 
-def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) -> Counted | None:
+def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) -> CountedUnroll | None:
     """How a loop counts of which the host, or the device at its entry, knows how long it runs; None for any other.
 
     So nothing but its condition may touch what that writes; but iterations may read a variable that grows by steps. Names of
@@ -154,7 +154,7 @@ def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) 
     )
     carried = _carried(plan, node, others, places)
     few = min(copies, _periods(_FEW, states))
-    return Counted(counting.index, loop.counter.left.index, copies, carried, arrays, len(states), whole, few)
+    return CountedUnroll(counting.index, loop.counter.left.index, copies, carried, arrays, len(states), whole, few)
 
 
 def _periods(copies: int, states: Sequence[object]) -> int:
@@ -268,7 +268,7 @@ def stepping(node: Node, counter: Counter) -> tuple[Node, list[ast.stmt]]:
     return replace(node, task=task), generated("\n".join(lines))
 
 
-def turned(body: Sequence[ast.stmt], unrolling: Unrolling, counter: Counter) -> list[ast.stmt]:
+def emit_counter_step(body: Sequence[ast.stmt], unrolling: Unrolling, counter: Counter) -> list[ast.stmt]:
     """What the kernel that counts does in place of its ``body``: that of all iterations of a turn, where it is behind copies.
 
     All iterations of a turn are done at once, but of the last turn the last one, and those in which names of arrays would not
@@ -316,7 +316,7 @@ def _decide(handle: str, test: str) -> str:
     return f"_set_condition({SLOTS.name}, 0, {handle}, 1 if {test} else 0)"
 
 
-def telling(task: Task, unrolling: Unrolling) -> Task:
+def emit_guard_store(task: Task, unrolling: Unrolling) -> Task:
     """The condition task of an unrolled loop: it counts iterations, and tells the next copy whether there is one more."""
     *others, last = copied(list(task.body))
     assert isinstance(last, ast.Expr)

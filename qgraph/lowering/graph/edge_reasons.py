@@ -31,7 +31,7 @@ def _conflicts(plan: GraphPlan, earlier: Node, later: Node, places: dict[str, fr
     ):
         theirs = touched_places(others, places)
         touched = (name for name in names - {TURN} if touched_places((name,), places) & theirs)
-        found = [each for each in plan.said(touched) if each not in seen]
+        found = [each for each in plan.slot_text(touched) if each not in seen]
         seen.update(found)
         if found:
             yield f"{verb} {', '.join(found)}, which n{earlier.index} {did}"

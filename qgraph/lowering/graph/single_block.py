@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from qgraph.captured_state import numba_function
-from qgraph.ir.artifacts import REDUCTION_BLOCK, SEVERAL
+from qgraph.ir.artifacts import COARSENING, REDUCTION_BLOCK
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan, OneBlock
 from qgraph.ir.program import Branch, Function, Loop, NodeStatement, Program, Statement, Task
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, nodes_of, words_of
 from qgraph.nodes.kind import statement_kind
 
 # A light loop inside a device loop: a few iterations a thread take about as long as a node of a loop's body does.
-_IN_DEVICE_LOOP = SEVERAL * BLOCK_THREADS
+_IN_DEVICE_LOOP = COARSENING * BLOCK_THREADS
 # In a kernel without device loops a node costs less: one iteration a thread.
 _IN_LINE = BLOCK_THREADS
 # Where an iteration may take long: no more than what the graph runs as one block, too.

@@ -1,7 +1,7 @@
 """Where the elements of arrays are, on CUDA: an integer for each axis, and no more code than that takes.
 
 Those of several dimensions are found with numbers of 32 bits: those of 64 take two instructions each. So an array must have
-fewer than ``intrinsics.SHORT_LIMIT`` elements; kernels for larger ones are compiled as ``far``, and find them as Numba does.
+fewer than ``intrinsics.U32_LIMIT`` elements; kernels for larger ones are compiled with ``index64``, as Numba does it.
 Numba's own code serves slices as well, and takes arrays apart through memory. On one axis NVVM makes the same of it, but both
 take longer.
 """
@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from qgraph.lowering.intrinsics.number_llvm import Emitter, types
-from qgraph.lowering.intrinsics.number_typing import Emitted
+from qgraph.lowering.intrinsics.type_promotion import Emitted
 
 if TYPE_CHECKING:
     _Context = Any
@@ -26,20 +26,20 @@ else:
 _SHORT = ir.IntType(32)
 
 
-class Places(_Context):
-    """Mixin of a Numba target context. ``far`` is to be set when a compilation begins."""
+class ElementAddressing(_Context):
+    """Mixin of a Numba target context. ``index64`` is to be set when a compilation begins."""
 
-    far = False
+    index64 = False
 
     def get_function(self, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
         """Numba's hook: the code of a call, or of a subscript."""
         emit = _SUBSCRIPTS.get(getattr(fn, "typing_key", None))
-        if emit is not None and _is_element(sig, self.far):
+        if emit is not None and _is_element(sig, self.index64):
             return Emitted(self, emit, sig)
         return super().get_function(fn, sig, _firstcall)
 
 
-def _is_element(sig: Any, far: bool) -> bool:
+def _is_element(sig: Any, index64: bool) -> bool:
     """Whether a subscript has an integer for each axis, and the axes lie one after the other in memory."""
     array, index, *_ = sig.args
     if not isinstance(array, types.Array) or array.layout not in ("C", "F"):
@@ -47,7 +47,7 @@ def _is_element(sig: Any, far: bool) -> bool:
     if array.ndim == 1:
         return isinstance(index, types.Integer)
     return (
-        not far
+        not index64
         and isinstance(index, types.BaseTuple)
         and 1 < array.ndim == len(index.types)
         and all(isinstance(item, types.Integer) for item in index.types)

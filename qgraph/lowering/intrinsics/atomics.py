@@ -8,10 +8,10 @@ from typing import Any
 from llvmlite import ir
 
 from qgraph import language
-from qgraph.lowering.intrinsics.intrinsic import CodeWord, element
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic, element
 from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
 from qgraph.lowering.intrinsics.number_llvm import Emitter, is_float, is_signed, less, types
-from qgraph.lowering.intrinsics.number_typing import is_number, plain
+from qgraph.lowering.intrinsics.type_promotion import is_number, plain
 from qgraph.operations import intrinsics
 from qgraph.operations.combinations import BY_ATOMIC
 
@@ -28,9 +28,9 @@ def _keeps(function: Any) -> str:
     return BY_ATOMIC[function][0].keeps if function in BY_ATOMIC else ""
 
 
-def atomic_word(function: Any) -> CodeWord:
+def atomic_word(function: Any) -> Intrinsic:
     """The Numba type of one of ``language.ATOMICS``."""
-    return CodeWord(function.__name__, _atomic_typer(function), _atomic_emitter(function))
+    return Intrinsic(function.__name__, _atomic_typer(function), _atomic_emitter(function))
 
 
 def _atomic_typer(function: Any) -> Callable[[Any, tuple[Any, ...]], Any]:
@@ -63,7 +63,7 @@ def _atomic_typer(function: Any) -> Callable[[Any, tuple[Any, ...]], Any]:
     return typer
 
 
-def split_word(function: Any) -> CodeWord:
+def split_word(function: Any) -> Intrinsic:
     """The Numba type of one of ``intrinsics.SPLIT``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
@@ -86,7 +86,7 @@ def split_word(function: Any) -> CodeWord:
             builder.atomic_rmw("add", high_place, more, "monotonic")
         return context.get_dummy_value()
 
-    return CodeWord(function.__name__, typer, emit)
+    return Intrinsic(function.__name__, typer, emit)
 
 
 def _check_dtype(context: Any, function: Any, dtype: Any) -> None:

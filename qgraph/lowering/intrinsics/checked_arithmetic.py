@@ -8,15 +8,15 @@ from typing import Any
 
 from llvmlite import ir
 
-from qgraph.lowering.intrinsics.intrinsic import CodeWord
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic
 from qgraph.lowering.intrinsics.number_llvm import is_signed, types
-from qgraph.lowering.intrinsics.number_typing import is_integral, plain
+from qgraph.lowering.intrinsics.type_promotion import is_integral, plain
 
 # Where the address of the elements stands in Numba's record of an array.
 _DATA = 4
 
 
-def power_word() -> CodeWord:
+def power_word() -> Intrinsic:
     """The Numba type of ``intrinsics.power``."""
     # By the types of base and exponent, what computes the power.
     operators: dict[tuple[Any, ...], Any] = {}
@@ -38,10 +38,10 @@ def power_word() -> CodeWord:
         word, plainly = operators[kinds]
         return context.get_function(word, plainly)(builder, args[:2])
 
-    return CodeWord("power", typer, emit)
+    return Intrinsic("power", typer, emit)
 
 
-def divisor_word(name: str) -> CodeWord:
+def divisor_word(name: str) -> Intrinsic:
     """The Numba type of ``intrinsics.divisor`` and ``intrinsics.shift_count``, or of ``intrinsics.step``, which is an int64."""
     is_step = name == "step"
 
@@ -62,7 +62,7 @@ def divisor_word(name: str) -> CodeWord:
                 return builder.select(is_wrong, ir.Constant(value.type, 1 << 62), value)
         return value
 
-    return CodeWord(name, typer, emit)
+    return Intrinsic(name, typer, emit)
 
 
 def _note_where(builder: Any, wrong: ir.Value, noted: ir.Value, number: ir.Value, slots: ir.Value, failed: ir.Value) -> None:

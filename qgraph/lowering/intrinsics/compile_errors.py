@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
-from qgraph.compat import numba_messages as said
+from qgraph.compat import numba_messages as messages
 from qgraph.errors import KernelTypeError
 from qgraph.ir.program import Function
 from qgraph.source import Span
@@ -57,7 +57,7 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
     except (NotImplementedError, AssertionError) as error:
         text = ": ".join(part for part in (type(error).__name__, str(error)) if part)
         span = _span(error, _functions(function, called))
-        if str(error) == said.NO_HALF:
+        if str(error) == messages.NO_HALF:
             raise KernelTypeError("the CPU cannot compute with float16", span, hint="use np.float32") from error
         raise KernelTypeError(f"{_INTERNAL}: {text}", span, hint=_INTERNAL_HINT) from error
 
@@ -72,7 +72,7 @@ def _functions(function: Function, called: Sequence[object]) -> tuple[Function, 
 
 
 def _hint(found: str) -> str:
-    if said.WITHOUT_AXES.search(found):
+    if messages.WITHOUT_AXES.search(found):
         return _HINT_ELEMENT
     if _ARRAY_AS_SCALAR.search(found) or found.endswith(_STORED):
         return _HINT_ARRAY
@@ -86,35 +86,35 @@ def of_own_code(call: str, error: BaseException) -> str:
 
 def sentence(error: BaseException) -> str:
     """The essential sentence of a Numba error."""
-    text = said.COLOUR.sub("", str(error.args[0]) if error.args else "")
-    text = said.LITERAL.sub(r"\1", text)
-    if any(words in text for words in said.NEW_ARRAY):
+    text = messages.COLOUR.sub("", str(error.args[0]) if error.args else "")
+    text = messages.LITERAL.sub(r"\1", text)
+    if any(words in text for words in messages.NEW_ARRAY):
         return "what is called here makes a new array, which CUDA kernels cannot: write a loop instead"
     own = _OWN_CODE.search(text)
     if own:
         return own[0]
-    if any(words in text for words in said.LACKING):
+    if any(words in text for words in messages.LACKING):
         return "Numba has no code for a part of this line with the types of its values"
-    inner = said.INNER.findall(text)
-    match = said.NO_MATCH.search(text)
+    inner = messages.INNER.findall(text)
+    match = messages.NO_MATCH.search(text)
     if inner:
         return str(inner[-1]).strip()
     if match:
         call = _call(match["type"], match["call"])
-        stored = said.ARRAY_STORED.fullmatch(call)
+        stored = messages.ARRAY_STORED.fullmatch(call)
         return f"{stored['value']} {_STORED}" if stored else f"no implementation of {call} for these types"
-    match = said.INVALID.search(text)
+    match = messages.INVALID.search(text)
     if match:
         return f"{_name(match['type'])} cannot be called with {match['args']}"
     lines = (line.strip() for line in text.splitlines())
-    useful = [line for line in lines if line and not line.startswith(said.NOISE)]
+    useful = [line for line in lines if line and not line.startswith(messages.NOISE)]
     return useful[0] if useful else f"Numba cannot compile this ({type(error).__name__})"
 
 
 def _unknown_global(error: BaseException, functions: Sequence[Function]) -> str | None:
     """What to say of a function that Numba has not got: its own name, not the one that generated code has for it."""
-    text = said.COLOUR.sub("", str(error))
-    match = said.UNTYPED.search(text)
+    text = messages.COLOUR.sub("", str(error))
+    match = messages.UNTYPED.search(text)
     if match is None or _OWN_CODE.search(text):
         return None
     for function in functions:
@@ -127,7 +127,7 @@ def _unknown_global(error: BaseException, functions: Sequence[Function]) -> str 
 
 
 def _name(type_text: str) -> str:
-    match = said.TYPE_NAME.search(type_text)
+    match = messages.TYPE_NAME.search(type_text)
     # Operators have the names of Python's functions, of which those that are keywords end with an underscore.
     return match["name"].rstrip("_") if match else type_text
 
@@ -164,7 +164,7 @@ def _line_span(file: str, line: int) -> Span:
 
 
 def _places(error: BaseException) -> Iterator[tuple[str, int]]:
-    for match in said.PLACE.finditer(said.FIRST_LINE.sub("", said.COLOUR.sub("", str(error)))):
+    for match in messages.PLACE.finditer(messages.FIRST_LINE.sub("", messages.COLOUR.sub("", str(error)))):
         file, line = (match["file"], match["line"]) if match["file"] else (match["at"], match["at_line"])
         yield file, int(line)
     place = getattr(error, "loc", None)

@@ -11,13 +11,13 @@ from numba.core.datamodel import default_manager, models
 
 from qgraph.lowering.intrinsics.ambiguous_integers import bare
 from qgraph.lowering.intrinsics.number_llvm import Emitter, types
-from qgraph.lowering.intrinsics.number_typing import is_number, plain
+from qgraph.lowering.intrinsics.type_promotion import is_number, plain
 
 _Callable: Any = types.Callable
 _Opaque: Any = types.Opaque
 
 
-class CodeWord(_Callable, _Opaque):
+class Intrinsic(_Callable, _Opaque):
     """A function type with one typing function and one emitter."""
 
     def __init__(self, name: str, typer: Callable[[Any, tuple[Any, ...]], Any], emit: Emitter) -> None:
@@ -44,7 +44,7 @@ class CodeWord(_Callable, _Opaque):
         return (self._identity, sig.args)
 
 
-default_manager.register(CodeWord, models.OpaqueModel)
+default_manager.register(Intrinsic, models.OpaqueModel)
 
 
 def element(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:

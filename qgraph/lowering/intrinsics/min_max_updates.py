@@ -11,7 +11,7 @@ from typing import Any
 from llvmlite import ir
 
 from qgraph.lowering.intrinsics.number_llvm import is_float, is_signed, less, types
-from qgraph.lowering.intrinsics.number_typing import plain
+from qgraph.lowering.intrinsics.type_promotion import plain
 
 
 def check_kept(context: Any, item: Any, dtype: Any, keeps: str) -> None:

@@ -46,7 +46,7 @@ def multiply(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.V
     return (builder.fmul if is_float(sig.return_type) else builder.mul)(*args)
 
 
-def loose(emit: Emitter) -> Emitter:
+def reassociable(emit: Emitter) -> Emitter:
     """A float operation that LLVM may reorder with its like."""
 
     def emit_loose(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
@@ -347,7 +347,7 @@ minimum, maximum = _extreme_of_two(largest=False, nan_wins=True), _extreme_of_tw
 fmin, fmax = _extreme_of_two(largest=False, nan_wins=False), _extreme_of_two(largest=True, nan_wins=False)
 
 
-def loose_extreme(*, largest: bool) -> Emitter:
+def reassociable_extreme(*, largest: bool) -> Emitter:
     """``min`` or ``max`` of two, without a word on nan and the sign of zero: LLVM vectorises it."""
     exact = builtin_max if largest else builtin_min
 
@@ -401,8 +401,8 @@ def _trip_count(builder: ir.IRBuilder, start: ir.Value, stop: ir.Value, step: ir
     return builder.select(builder.and_(moves, ahead), count, zero)
 
 
-def wrapped(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """``intrinsics.wrapped``: an index, ``size`` more where it is negative."""
+def wrap_index(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``intrinsics.wrap_index``: an index, ``size`` more where it is negative."""
     index, size = args
     negative = builder.icmp_signed("<", index, ir.Constant(index.type, 0))
     return builder.select(negative, builder.add(index, size), index)

@@ -9,29 +9,29 @@ from typing import Any
 from qgraph.lowering.intrinsics import (
     atomics,
     checked_arithmetic,
-    graph_intrinsics,
     number_llvm,
     typing_rules,
     value_intrinsics,
     warp_shuffles,
+    while_condition,
 )
-from qgraph.lowering.intrinsics.number_typing import Meaning
+from qgraph.lowering.intrinsics.type_promotion import TypingRule
 from qgraph.operations.table import OPERATIONS
 
-_MODULES = (atomics, checked_arithmetic, graph_intrinsics, value_intrinsics, warp_shuffles)
+_MODULES = (atomics, checked_arithmetic, while_condition, value_intrinsics, warp_shuffles)
 _INTRINSICS = SimpleNamespace(
     **{name: value for module in _MODULES for name, value in vars(module).items() if name.endswith("_word")}
 )
 
 
-def _typed() -> Mapping[int, tuple[object, Meaning]]:
+def _typed() -> Mapping[int, tuple[object, TypingRule]]:
     rules = [each for each in OPERATIONS.all if each.typing is not None]
     made = [(each, each.typing(typing_rules, number_llvm)) for each in rules if each.typing is not None]
     return {id(function): (function, rule) for each, rule in made for function in (*each.functions, *each.ufuncs)}
 
 
 # By identity, so that an alias works and a shadowed name is honest. The values are kept alive beside their ids.
-MEANINGS = _typed()
+TYPING_RULES = _typed()
 
 
 def intrinsic_types() -> dict[int, Any]:

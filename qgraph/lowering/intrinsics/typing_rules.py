@@ -15,13 +15,14 @@ from qgraph.lowering.intrinsics import number_llvm as code
 from qgraph.lowering.intrinsics.ambiguous_integers import one_of
 from qgraph.lowering.intrinsics.long_ranges import LONG_RANGE, long_range
 from qgraph.lowering.intrinsics.number_llvm import Emitter, types
-from qgraph.lowering.intrinsics.number_typing import (
+from qgraph.lowering.intrinsics.rounded_floats import Rounded, meeting, refusal
+from qgraph.lowering.intrinsics.type_promotion import (
     Alias,
     Choice,
     NumberError,
     NumberTyping,
+    PythonImpl,
     Rule,
-    Spelling,
     fits,
     half_made,
     is_integral,
@@ -29,11 +30,10 @@ from qgraph.lowering.intrinsics.number_typing import (
     join_all,
     plain,
 )
-from qgraph.lowering.intrinsics.rounded_floats import Rounded, meeting, refusal
 
 # Operations that are another Python function for complex numbers, and that are compiled from one.
 otherwise = Alias
-spelled = Spelling
+spelled = PythonImpl
 
 _Types = tuple[Any, ...]
 

@@ -9,15 +9,15 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.np.arrayobj import populate_array
 
-from qgraph.lowering.intrinsics.intrinsic import CodeWord, check_scalar
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar
 from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
 from qgraph.lowering.intrinsics.number_llvm import types
-from qgraph.lowering.intrinsics.number_typing import plain
 from qgraph.lowering.intrinsics.rounded_floats import Rounded, refusal
+from qgraph.lowering.intrinsics.type_promotion import plain
 from qgraph.operations import intrinsics
 
 
-def cast_word(dtype: Any, keeps: str = "") -> CodeWord:
+def cast_word(dtype: Any, keeps: str = "") -> Intrinsic:
     """The Numba type of a ``program.Cast`` to the Numba number ``dtype``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
@@ -34,10 +34,10 @@ def cast_word(dtype: Any, keeps: str = "") -> CodeWord:
             return nearest(context, builder, sig.args[0], dtype, args[0], keeps)
         return context.cast(builder, args[0], sig.args[0], sig.return_type)
 
-    return CodeWord(f"as_{dtype}", typer, emit)
+    return Intrinsic(f"as_{dtype}", typer, emit)
 
 
-def match_word() -> CodeWord:
+def match_word() -> Intrinsic:
     """The Numba type of ``intrinsics.match_subject``: an integer as it is, a typing error for anything else."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
@@ -49,10 +49,10 @@ def match_word() -> CodeWord:
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         return context.cast(builder, args[0], sig.args[0], sig.return_type)
 
-    return CodeWord("match_subject", typer, emit)
+    return Intrinsic("match_subject", typer, emit)
 
 
-def division_word(name: str) -> CodeWord:
+def division_word(name: str) -> Intrinsic:
     """The Numba type of ``intrinsics.quotient`` or ``intrinsics.remainder``: unsigned."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
@@ -61,11 +61,11 @@ def division_word(name: str) -> CodeWord:
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         return (builder.udiv if name == "quotient" else builder.urem)(*args)
 
-    return CodeWord(name, typer, emit)
+    return Intrinsic(name, typer, emit)
 
 
-def short_word() -> CodeWord:
-    """The Numba type of ``intrinsics.short``: no code that is left, once LLVM knows that the higher bits are zero."""
+def assume_u32_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.assume_u32``: no code that is left, once LLVM knows that the higher bits are zero."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         return context.make_signature(types.intp, types.intp)
@@ -73,11 +73,11 @@ def short_word() -> CodeWord:
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         return builder.zext(builder.trunc(args[0], ir.IntType(32)), args[0].type)
 
-    return CodeWord("short", typer, emit)
+    return Intrinsic("assume_u32", typer, emit)
 
 
-def bound_word(*, assume: bool) -> CodeWord:
-    """The Numba type of ``intrinsics.at_least``: no code; with ``assume`` an assumption that LLVM may use."""
+def bound_word(*, assume: bool) -> Intrinsic:
+    """The Numba type of ``intrinsics.assume_ge``: no code; with ``assume`` an assumption that LLVM may use."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         value = plain(args[0])
@@ -92,10 +92,10 @@ def bound_word(*, assume: bool) -> CodeWord:
             builder.call(function, [builder.icmp_unsigned("<", value, ir.Constant(value.type, intrinsics.INDEX_LIMIT))])
         return value
 
-    return CodeWord("at_least", typer, emit)
+    return Intrinsic("assume_ge", typer, emit)
 
 
-def empty_word(name: Literal["empty_sum", "empty_product"]) -> CodeWord:
+def empty_word(name: Literal["empty_sum", "empty_product"]) -> Intrinsic:
     """The Numba type of ``intrinsics.empty_sum`` or ``intrinsics.empty_product``."""
     number = -0.0 if name == "empty_sum" else 1.0
 
@@ -121,10 +121,10 @@ def empty_word(name: Literal["empty_sum", "empty_product"]) -> CodeWord:
         wide = context.get_constant(types.float32, number) if half else context.get_constant(types.int64, int(number))
         return context.cast(builder, wide, types.float32 if half else types.int64, kind)
 
-    return CodeWord(name, typer, emit)
+    return Intrinsic(name, typer, emit)
 
 
-def stack_word() -> CodeWord:
+def stack_word() -> Intrinsic:
     """The Numba type of ``intrinsics.stack_array``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
@@ -147,4 +147,4 @@ def stack_word() -> CodeWord:
         )
         return made._getvalue()
 
-    return CodeWord("stack_array", typer, emit)
+    return Intrinsic("stack_array", typer, emit)

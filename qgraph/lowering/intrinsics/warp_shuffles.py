@@ -8,12 +8,12 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from qgraph.lowering.intrinsics.intrinsic import CodeWord, check_scalar
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar
 from qgraph.lowering.intrinsics.number_llvm import types
-from qgraph.lowering.intrinsics.number_typing import plain
+from qgraph.lowering.intrinsics.type_promotion import plain
 
 
-def across_word() -> CodeWord:
+def across_word() -> Intrinsic:
     """The Numba type of ``intrinsics.across``: shuffles of the 32-bit words that a number of any type has."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
@@ -30,7 +30,7 @@ def across_word() -> CodeWord:
         result.real, result.imag = (_shuffled(builder, part, offset) for part in (number.real, number.imag))
         return result._getvalue()
 
-    return CodeWord("across", typer, emit)
+    return Intrinsic("across", typer, emit)
 
 
 def _shuffled(builder: Any, value: ir.Value, offset: ir.Value) -> ir.Value:

@@ -31,12 +31,12 @@ from numba.np.numpy_support import from_dtype
 from qgraph import forks
 from qgraph.compat import numba
 from qgraph.ir.program import Cast, Function, ParallelFunction, SeparateFunction
-from qgraph.lowering.cache.structural_key import meaning
+from qgraph.lowering.cache.memory_key import structural_key
 from qgraph.lowering.intrinsics.compile_errors import kernel_errors
-from qgraph.lowering.intrinsics.intrinsic import CodeWord, check_scalar
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar
 from qgraph.lowering.intrinsics.number_llvm import types
-from qgraph.lowering.intrinsics.number_typing import NumberTarget, NumberTyping, Session, plain, python_function
-from qgraph.lowering.intrinsics.operation_code import MEANINGS, intrinsic_types
+from qgraph.lowering.intrinsics.operation_code import TYPING_RULES, intrinsic_types
+from qgraph.lowering.intrinsics.type_promotion import NumberTarget, NumberTyping, Session, plain, python_function
 from qgraph.lowering.intrinsics.value_intrinsics import cast_word
 from qgraph.lowering.numba_backend.cpu_call_wrapper import Wrapper, start_threads
 from qgraph.lowering.numba_backend.dead_zero_fills import Library
@@ -53,7 +53,7 @@ MAX_LATELY = 64
 class _Typing(NumberTyping, Context):
     """Numba's CPU typing with qgraph's number rules."""
 
-    meanings = MEANINGS
+    typing_rules = TYPING_RULES
     typing_error = TypingError
     make_signature = staticmethod(signature)
     special: Mapping[int, Any]
@@ -176,7 +176,7 @@ class Recorder:
     note: Callable[[Any], Any]
 
 
-def _recorder_word(recorder: Recorder) -> CodeWord:
+def _recorder_word(recorder: Recorder) -> Intrinsic:
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         (item,) = args
         check_scalar(context, item)
@@ -185,7 +185,7 @@ def _recorder_word(recorder: Recorder) -> CodeWord:
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         raise AssertionError("code with a recorder is only typed")
 
-    return CodeWord("scalar", typer, emit)
+    return Intrinsic("scalar", typer, emit)
 
 
 def dtype_type(dtype: str) -> Any:
@@ -312,7 +312,7 @@ def compile_control(
     typing = _COMPILERS.get(float_type)
     start_threads()
     with global_compiler_lock:
-        key = meaning(control), tuple(argument_types), watched, float_type, fastmath
+        key = structural_key(control), tuple(argument_types), watched, float_type, fastmath
         if key not in _COMPILERS.lately:
             _COMPILERS.lately[key] = _compile_control(typing, control, argument_types, watched, fastmath), control
         _COMPILERS.lately.move_to_end(key)
@@ -390,7 +390,7 @@ def _set_environments(target: Any, session: Session) -> None:
 # --- parallel calls ---------------------------------------------------------------------------------------------------
 
 
-def _parallel_word(parallel: ParallelFunction) -> CodeWord:
+def _parallel_word(parallel: ParallelFunction) -> Intrinsic:
     """The Numba type of a ``ParallelFunction``: ``f(chunks, *args)``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
@@ -405,7 +405,7 @@ def _parallel_word(parallel: ParallelFunction) -> CodeWord:
         _emit_parallel(context, builder, _Callee(context, function, callee), args)
         return context.get_dummy_value()
 
-    return CodeWord(parallel.function.name, typer, emit)
+    return Intrinsic(parallel.function.name, typer, emit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,18 +25,18 @@ from qgraph.captured_state import looked_up, numba_function
 from qgraph.compat import numba_cuda
 from qgraph.compat.numpy import as_before_2_5
 from qgraph.errors import BackendError
-from qgraph.ir.artifacts import LETS_FIRST, LETS_LATER, PROGRAMMATIC, WAITS_LAST
+from qgraph.ir.artifacts import PROGRAMMATIC, TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST
 from qgraph.ir.program import Cast, Function
 from qgraph.lowering.codegen.generated_names import slots_name
-from qgraph.lowering.intrinsics.array_addressing import Places
+from qgraph.lowering.intrinsics.array_addressing import ElementAddressing
 from qgraph.lowering.intrinsics.compile_errors import kernel_errors, place_of
-from qgraph.lowering.intrinsics.graph_intrinsics import (
+from qgraph.lowering.intrinsics.number_llvm import types
+from qgraph.lowering.intrinsics.operation_code import TYPING_RULES, intrinsic_types
+from qgraph.lowering.intrinsics.type_promotion import NumberTarget, NumberTyping, Session, python_function
+from qgraph.lowering.intrinsics.value_intrinsics import cast_word
+from qgraph.lowering.intrinsics.while_condition import (
     PEEKED,
 )
-from qgraph.lowering.intrinsics.number_llvm import types
-from qgraph.lowering.intrinsics.number_typing import NumberTarget, NumberTyping, Session, python_function
-from qgraph.lowering.intrinsics.operation_code import MEANINGS, intrinsic_types
-from qgraph.lowering.intrinsics.value_intrinsics import cast_word
 from qgraph.lowering.numba_backend.gc_pause import garbage_kept
 from qgraph.lowering.numba_backend.registry_cache import RefreshedOnce, ResolvedOnce, SearchedOnce
 from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Extents, Threads
@@ -105,7 +105,7 @@ def _make_compiler(float_type: str) -> _Compiler:
     from numba.cuda.typing.templates import signature
 
     class Typing(NumberTyping, ResolvedOnce, RefreshedOnce, CUDATypingContext):
-        meanings = MEANINGS
+        typing_rules = TYPING_RULES
         typing_error = TypingError
         make_signature = staticmethod(signature)
 
@@ -120,7 +120,7 @@ def _make_compiler(float_type: str) -> _Compiler:
                 return self._words.setdefault(id(value), cast_word(from_dtype(np.dtype(value.dtype)), value.keeps))
             return self.special.get(id(value))
 
-    class Target(Places, NumberTarget, SearchedOnce, CUDATargetContext):
+    class Target(ElementAddressing, NumberTarget, SearchedOnce, CUDATargetContext):
         libdevice = True
         # Numba has a setting for all of a process. Here no references are counted, see `cuda_lower`.
         enable_nrt = False
@@ -189,19 +189,19 @@ def _nvvm_options(fastmath: bool) -> dict[str, Any]:
 
 # What a kernel does first where it can start before those that it depends on have ended: it lets others start, before or
 # after it has waited itself.
-_START = f"{{ .reg .pred %early; setp.eq.u32 %early, $0, {LETS_FIRST}; @%early griddepcontrol.launch_dependents; }}"
+_START = f"{{ .reg .pred %early; setp.eq.u32 %early, $0, {TRIGGERS_FIRST}; @%early griddepcontrol.launch_dependents; }}"
 _WAIT = (
-    f"{{ .reg .pred %late; griddepcontrol.wait; setp.eq.u32 %late, $0, {LETS_LATER}; "
+    f"{{ .reg .pred %late; griddepcontrol.wait; setp.eq.u32 %late, $0, {TRIGGERS_LATER}; "
     "@%late griddepcontrol.launch_dependents; }"
 )
 # The same where it may depend on none of those: then it waits last of all, so that it does not end before them.
 _START_IN_ROW = (
-    f"{{ .reg .pred %early; .reg .b32 %bit; and.b32 %bit, $0, {LETS_FIRST}; setp.ne.u32 %early, %bit, 0; "
+    f"{{ .reg .pred %early; .reg .b32 %bit; and.b32 %bit, $0, {TRIGGERS_FIRST}; setp.ne.u32 %early, %bit, 0; "
     "@%early griddepcontrol.launch_dependents; }"
 )
 _WAIT_IN_ROW = (
     f"{{ .reg .pred %first, %late; setp.lt.u32 %first, $0, {WAITS_LAST}; @%first griddepcontrol.wait; "
-    f"setp.eq.u32 %late, $0, {LETS_LATER}; @%late griddepcontrol.launch_dependents; }}"
+    f"setp.eq.u32 %late, $0, {TRIGGERS_LATER}; @%late griddepcontrol.launch_dependents; }}"
 )
 _WAIT_LAST = "griddepcontrol.wait;"
 
@@ -224,7 +224,7 @@ def compile_ptx(
     entry: str,
     launch_bound: int | None,
     constant: Sequence[bool] = (),
-    far: bool = False,
+    index64: bool = False,
     waits_last: bool = False,
 ) -> Callable[[], str]:
     """What gives the PTX of one kernel, whose only visible name is ``entry``. The same text in every process for one source.
@@ -239,7 +239,7 @@ def compile_ptx(
         capability: the compute capability to compile for.
         launch_bound: the most threads a block will have, if that is fixed.
         constant: for each argument, whether it is an array that nothing changes while the kernel runs.
-        far: whether arrays of several dimensions may have ``intrinsics.SHORT_LIMIT`` elements or more.
+        far: whether arrays of several dimensions may have ``intrinsics.U32_LIMIT`` elements or more.
         waits_last: whether it may be told to wait for earlier kernels when it is done, and not before.
 
     Raises:
@@ -255,7 +255,7 @@ def compile_ptx(
         python = python_function(function)
         compiler.typing.session = session
         compiler.typing.fresh = compiler.target.fresh = False
-        compiler.target.far = far
+        compiler.target.index64 = index64
         # These belong to the flags that they were compiled with.
         compiler.target.cached_internal_func.clear()
         compiler.typing.resolve_for(flags)

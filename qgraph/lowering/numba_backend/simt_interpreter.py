@@ -97,7 +97,7 @@ class Threads:
 
     def _answers(self, said: Mapping[_Index, Any]) -> dict[_Index, Any]:
         """What each thread is told at a barrier: how all have voted, or what another one has."""
-        if not any(isinstance(told, _Shown) for told in said.values()):
+        if not any(isinstance(told, _Shuffled) for told in said.values()):
             return dict.fromkeys(said, int(any(said.values())))
         numbers = {lane.x + lane.y * self.blockDim.x: told for lane, told in said.items()}
         # A shuffle asks all threads of a warp, which a block of the simulator stands for.
@@ -106,7 +106,7 @@ class Threads:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _Shuffled:
     """What a thread shows in a shuffle, and how far away the one is whose value it wants."""
 
     value: Any
@@ -128,7 +128,7 @@ class Barriers(ast.NodeTransformer):
     """
 
     SHOWN: ClassVar[str] = "_qgraph_shown"
-    NAMES: ClassVar[dict[str, object]] = {SHOWN: _Shown}
+    NAMES: ClassVar[dict[str, object]] = {SHOWN: _Shuffled}
 
     def __init__(self, cuda: object, names: Mapping[str, object]) -> None:
         self._modules = {name for name, value in names.items() if value is cuda}

@@ -38,7 +38,7 @@ def library_path(name: str) -> str:
     return str(pathfinder.load_nvidia_dynamic_lib(name).abs_path)
 
 
-class Linking:
+class CubinLinker:
     """A cubin in the making. nvJitLink compiles each text when it is added, and leaves Python to other threads meanwhile."""
 
     def __init__(self, capability: tuple[int, int], *, device_runtime: bool = True) -> None:
@@ -105,8 +105,8 @@ class Linking:
 
 
 def link(ptx_texts: Sequence[str], capability: tuple[int, int], *, device_runtime: bool = True) -> bytes:
-    """Link PTX texts, at least one, to one cubin; arguments and errors are those of ``Linking``."""
-    linking = Linking(capability, device_runtime=device_runtime)
+    """Link PTX texts, at least one, to one cubin; arguments and errors are those of ``CubinLinker``."""
+    linking = CubinLinker(capability, device_runtime=device_runtime)
     try:
         for text in ptx_texts:
             linking.add(text)

@@ -15,8 +15,8 @@ from typing import Any, Literal, NoReturn
 
 import numpy
 
-from qgraph.compat import cupy, torch
 from qgraph.compat.cpython import pointer_in
+from qgraph.compat.framework_streams import cupy_stream_function, torch_stream
 from qgraph.errors import ArgumentError
 from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.native.stream_guard import asker
@@ -190,12 +190,12 @@ stream_finder_of: Callable[[type], Callable[[Any], StreamFinder | None] | None] 
 def _torch_stream(value: Any) -> StreamFinder | None:
     if not value.is_cuda:
         return None
-    return torch.current_stream(sys.modules["torch"], value.get_device())
+    return torch_stream(sys.modules["torch"], value.get_device())
 
 
 def _cupy_stream(value: Any) -> StreamFinder | None:
     # What CuPy itself launches on; the public accessor takes twice as long.
-    capsule = cupy.current_stream_function()
+    capsule = cupy_stream_function()
     if capsule is not None:
         try:
             return asker(pointer_in(capsule, b"intptr_t (void)"))

@@ -27,7 +27,7 @@ from qgraph.runtime.arguments.flatten import HIGHEST, LOWEST, WEAK, Arguments, f
 from qgraph.runtime.native import identity_guard
 from qgraph.runtime.native.tensor_guard import look_at
 from qgraph.runtime.values.array_view import ArrayView
-from qgraph.runtime.values.prepared_call import CHANGED, Again, Value
+from qgraph.runtime.values.prepared_call import CHANGED, ReplayCode, Value
 
 
 class _Source:
@@ -329,7 +329,7 @@ def _read_event(source: _Source, name: str, value: object) -> str:
 
 def repeater(
     values: Sequence[object],
-    call: Again,
+    call: ReplayCode,
     *,
     conditions: Sequence[str],
     done: Sequence[str],

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from qgraph import forks
 from qgraph.errors import BackendError, CudaError
 from qgraph.forks import WAYS_OUT, in_child
-from qgraph.runtime.values.pending_errors import Kept
+from qgraph.runtime.values.pending_errors import PendingErrors
 
 try:
     from cuda.bindings import driver as _bindings
@@ -54,11 +54,11 @@ class ContextLost(CudaError):  # noqa: N818 - what happened, to be answered by a
     """The primary context was reset from outside: modules, graphs and memory are gone, and their owner builds them again."""
 
 
-class FarArrays(CudaError):  # noqa: N818 - what happened, to be answered by a rebuild
+class NeedsIndex64(CudaError):  # noqa: N818 - what happened, to be answered by a rebuild
     """An array of several dimensions has more elements than the code can tell apart; nothing ran."""
 
 
-class Closed(CudaError):  # noqa: N818 - what happened, to be answered by a rebuild
+class ExecutableClosed(CudaError):  # noqa: N818 - what happened, to be answered by a rebuild
     """Another thread closed the executable before this launch had its lock: its kernel let go of it, and builds another."""
 
 
@@ -119,7 +119,7 @@ class DeviceContext:
     def __init__(self, ordinal: int) -> None:
         self.ordinal = ordinal
         # What host functions on a thread of the driver raised.
-        self.kept = Kept()
+        self.kept = PendingErrors()
         self._waits_at_exit = False
         # Whether this is a child process, and the context its parent's.
         self._left_behind = False

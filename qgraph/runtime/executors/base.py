@@ -16,21 +16,21 @@ from qgraph.ir.program import WORD
 from qgraph.nodes.kind import GraphNode
 from qgraph.runtime.driver.arena import Arena
 from qgraph.runtime.driver.device_errors import DeviceFaults
-from qgraph.runtime.driver.driver import Closed, ContextLost, DeviceContext, call, driver
+from qgraph.runtime.driver.driver import ContextLost, DeviceContext, ExecutableClosed, call, driver
 from qgraph.runtime.driver.memory import Buffer, PinnedWords, copy_out, fill
 from qgraph.runtime.driver.stream import LASTING, refuse_capture
 from qgraph.runtime.executors.graph_exec_cache import KEEP_AFTER
-from qgraph.runtime.executors.relaunch import Ready, Repeat, again, stop
+from qgraph.runtime.executors.relaunch import PreparedLaunch, Relaunch, again, stop
 from qgraph.runtime.executors.resources import Resources
 from qgraph.runtime.executors.single_block import BlockForm
 from qgraph.runtime.graph.graph_builder import RawGraph
 from qgraph.runtime.graph.kernel_parameters import Parameters
-from qgraph.runtime.graph.kernels import KernelNode, KernelSetting, LoadedCode
+from qgraph.runtime.graph.kernels import KernelContext, KernelNode, LoadedCode
 from qgraph.runtime.graph.node_updates import patch_kernels
-from qgraph.runtime.graph.nodes import OtherNodes
+from qgraph.runtime.graph.nodes import NonKernelNodes
 from qgraph.runtime.native.native_launch import Counter
 from qgraph.runtime.values.array_view import ArrayView
-from qgraph.runtime.values.prepared_call import Again, Call
+from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from qgraph.runtime.values.results import ResultReader
 from qgraph.runtime.values.temporaries import Temporaries
 
@@ -82,7 +82,7 @@ class CudaExecutable(ABC):
         self._lock = threading.Lock()
         self._token: object = None
         # The last launch of the long way, where it can be repeated as it is.
-        self._ready: Ready | None = None
+        self._ready: PreparedLaunch | None = None
         self._launched = False
         self._block: BlockForm | None = None
         device.free_retired()
@@ -150,13 +150,13 @@ class CudaExecutable(ABC):
         ]
         self._set_row(self._row_edges(plan))
 
-    def _make_others(self, scratch: int) -> OtherNodes:
+    def _make_others(self, scratch: int) -> NonKernelNodes:
         plan, in_graphs = self.plan, self._in_graphs
-        return OtherNodes(plan.plan, plan.dtypes, self.device, scratch, in_graphs=in_graphs, one_graph=self._one_graph)
+        return NonKernelNodes(plan.plan, plan.dtypes, self.device, scratch, in_graphs=in_graphs, one_graph=self._one_graph)
 
     def _make_kernels(self, plan: CudaPlan, loaded: LoadedCode, block_size: int | None) -> None:
         host_index = {value.name: index for index, value in enumerate(plan.plan.program.host_values)}
-        setting = self._setting = KernelSetting(loaded, self._parameters, self.device, block_size, host_index)
+        setting = self._setting = KernelContext(loaded, self._parameters, self.device, block_size, host_index)
         loops = self._handle_loops(plan.plan)
         for node in plan.plan.nodes:
             if node.task is not None and node.index not in self._others.nodes:
@@ -224,7 +224,7 @@ class CudaExecutable(ABC):
     def _run(self, stream: int) -> None:
         """Launch with the parameters as they are; called with the context current and the lock held."""
 
-    def launch(self, request: Call, repeat: Repeat | None = None) -> tuple[Any, ...] | None:
+    def launch(self, request: Call, repeat: Relaunch | None = None) -> tuple[Any, ...] | None:
         """Run with these arguments, in the order of their stream. The caller keeps the arrays alive until they are used.
 
         Gives the numbers that the kernel returns, for which it waits; None if it returns nothing. ``repeat`` stands for a call
@@ -260,14 +260,14 @@ class CudaExecutable(ABC):
                 if pushed:
                     self.device.pop()
 
-    def again(self, request: Call, find_stream: Callable[[], int]) -> Again:
+    def again(self, request: Call, find_stream: Callable[[], int]) -> ReplayCode:
         """How these arguments run once more, on the stream that ``find_stream`` gives then; raises as ``launch`` does.
 
         It is a launch. Where the last one was the same, or such calls take turns, only the driver's launch is left of it.
         """
         return again(self, request, find_stream)
 
-    def _make_ready(self, repeat: Repeat, stream: int, came_back: bool) -> None:
+    def _make_ready(self, repeat: Relaunch, stream: int, came_back: bool) -> None:
         # To make it takes a while, so not at the first time.
         if came_back:
             ready = self._ready = self._repeatable(stream)
@@ -278,11 +278,11 @@ class CudaExecutable(ABC):
         if repeat.changes > KEEP_AFTER:
             self._keep(repeat, stream)
 
-    def _repeatable(self, stream: int) -> Ready | None:
+    def _repeatable(self, stream: int) -> PreparedLaunch | None:
         """The launch that just ran, where the same again would be one graph launch."""
         return None
 
-    def _keep(self, repeat: Repeat, stream: int) -> None:  # noqa: B027 - only one graph can have a second executable
+    def _keep(self, repeat: Relaunch, stream: int) -> None:  # noqa: B027 - only one graph can have a second executable
         """Let ``repeat``, which just ran, have a graph of its own, where it can."""
 
     def _stop_repeating(self) -> None:
@@ -352,7 +352,7 @@ class CudaExecutable(ABC):
         if pushed:
             self.device.pop()
         if self._resources.released:
-            raise Closed("this executable was closed")
+            raise ExecutableClosed("this executable was closed")
         raise ContextLost("the CUDA context was reset after this executable was built")
 
     def _patch(self, request: Call) -> None:

@@ -14,7 +14,7 @@ from qgraph.ir.program import NodeStatement
 from qgraph.nodes.kind import statement_kind
 from qgraph.runtime.values.array_view import ArrayView, changed_in_place
 from qgraph.runtime.values.deferred_errors import FaultReader
-from qgraph.runtime.values.prepared_call import CHANGED, Again, Call
+from qgraph.runtime.values.prepared_call import CHANGED, Call, ReplayCode
 from qgraph.runtime.values.results import ResultReader, reader_of
 from qgraph.runtime.values.temporaries import Temporaries
 
@@ -79,7 +79,7 @@ class CpuExecutable:
         self._scratch.give(views)
         return numbers
 
-    def again(self, call: Call, *, held: bool) -> Again | None:
+    def again(self, call: Call, *, held: bool) -> ReplayCode | None:
         """How to run ``call`` once more; None where it cannot.
 
         The compiled code looks whether the arrays that it is given are those of ``call`` in type, layout, writeability,
@@ -94,9 +94,9 @@ class CpuExecutable:
         # The address is a number to the compiled code: who has the names has the words, and what they are about.
         names = {**found.names, "words": words, "about": about}
         if not held:
-            return Again(arrays, names, found.statements)
+            return ReplayCode(arrays, names, found.statements)
         mine = {f"array{number}": array for number, array in enumerate(arrays)}
-        return Again((), {**names, **mine, "changed": changed_in_place}, lambda _arrays: found.statements(list(mine)))
+        return ReplayCode((), {**names, **mine, "changed": changed_in_place}, lambda _arrays: found.statements(list(mine)))
 
     def _plain_arrays(self, call: Call) -> list[np.ndarray] | None:
         """The arrays that the compiled code takes, in order; None where a call needs more than them."""
@@ -106,7 +106,7 @@ class CpuExecutable:
         arrays = [view.host for view in views if view.host is view.owner and type(view.host) is np.ndarray]
         return arrays if len(arrays) == len(views) else None
 
-    def _straight(self, call: Call, arrays: Sequence[np.ndarray], address: int, otherwise: str) -> Again:
+    def _straight(self, call: Call, arrays: Sequence[np.ndarray], address: int, otherwise: str) -> ReplayCode:
         """``call`` once more, in straight-line code: in a short call every look-up counts.
 
         ``otherwise`` is the statement for arrays that are not as the words at ``address`` say.
@@ -146,7 +146,7 @@ class CpuExecutable:
                 *give,
             ]
 
-        return Again(arrays, names, statements)
+        return ReplayCode(arrays, names, statements)
 
     def close(self) -> None:
         """Nothing to free: the code lives as long as its plan."""

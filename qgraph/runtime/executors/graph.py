@@ -10,13 +10,13 @@ from qgraph.ir.artifacts import CudaPlan
 from qgraph.ir.plan import GraphPlan
 from qgraph.runtime.driver.driver import DeviceContext, driver, failure, outside_captures
 from qgraph.runtime.executors.base import CudaExecutable
-from qgraph.runtime.executors.graph_exec_cache import KeptGraphs
-from qgraph.runtime.executors.relaunch import GraphLaunch, Ready, Repeat, make_ready
+from qgraph.runtime.executors.graph_exec_cache import GraphExecCache
+from qgraph.runtime.executors.relaunch import GraphLaunch, PreparedLaunch, Relaunch, make_ready
 from qgraph.runtime.executors.single_block import BlockForm
 from qgraph.runtime.graph.graph_builder import GraphInstance, Layout, RawGraph, add_node, node_of_task
 from qgraph.runtime.graph.kernels import KernelNode
-from qgraph.runtime.graph.launch_serialiser import Turns
-from qgraph.runtime.graph.node_updates import Patches
+from qgraph.runtime.graph.launch_serialiser import LaunchSerialiser
+from qgraph.runtime.graph.node_updates import NodeUpdates
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.prepared_call import Call
 
@@ -48,10 +48,10 @@ class CudaGraphExecutable(CudaExecutable):
         return frozenset(itertools.pairwise(plan.plan.row)) if plan.waits_inside else frozenset()
 
     def _build(self) -> None:
-        self._patches = Patches([*self._kernels.values()])
+        self._patches = NodeUpdates([*self._kernels.values()])
         # A graph with conditional nodes takes turns with those of others.
         decides = any(node.control is not None for node in self.plan.plan.nodes)
-        self._launch_graph = self.device.once(Turns).launch if decides else driver.cuGraphLaunch
+        self._launch_graph = self.device.once(LaunchSerialiser).launch if decides else driver.cuGraphLaunch
         # The bytes of the memory that the graph takes, in the order of its allocation nodes; None where there is no graph.
         self._sizes: tuple[int, ...] | None = None
         self._instance = self._begin()
@@ -182,14 +182,14 @@ class CudaGraphExecutable(CudaExecutable):
     def _raw(self) -> RawGraph:
         return RawGraph(self._instance.graph, self._instance.executable)
 
-    def _repeatable(self, stream: int) -> Ready | None:
+    def _repeatable(self, stream: int) -> PreparedLaunch | None:
         block = self._block
         if block is not None and block.chosen:
             return make_ready(stream, GraphLaunch(self._context_id, block.executable, driver.cuGraphLaunch, self._repeats))
         executable, settled = self._running()
         return make_ready(stream, GraphLaunch(self._context_id, executable, self._launch_graph, self._repeats, settled))
 
-    def _keep(self, repeat: Repeat, stream: int) -> None:
+    def _keep(self, repeat: Relaunch, stream: int) -> None:
         if not self._keeps or (self._block is not None and self._block.chosen):
             return
         kept = self._resources.kept
@@ -198,7 +198,7 @@ class CudaGraphExecutable(CudaExecutable):
             if self._instance.exclusive or self._others.nodes or not self._arena.empty:
                 return
             shared = self.plan.plan.scratch_words > 0
-            kept = self._resources.kept = KeptGraphs(self._instance, [*self._kernels.values()], shared=shared)
+            kept = self._resources.kept = GraphExecCache(self._instance, [*self._kernels.values()], shared=shared)
         what = GraphLaunch(self._context_id, self._instance.executable, self._launch_graph, self._repeats)
         kept.keep(repeat, stream, what)
 

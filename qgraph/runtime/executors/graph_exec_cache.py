@@ -11,7 +11,7 @@ from typing import Any
 from qgraph.errors import CudaError
 from qgraph.runtime.driver.driver import call, driver, outside_captures
 from qgraph.runtime.driver.stream import LASTING
-from qgraph.runtime.executors.relaunch import GraphLaunch, Ready, Repeat, can_repeat, make_ready, stop
+from qgraph.runtime.executors.relaunch import GraphLaunch, PreparedLaunch, Relaunch, can_repeat, make_ready, stop
 from qgraph.runtime.graph.graph_builder import GraphInstance
 from qgraph.runtime.graph.kernels import KernelNode
 from qgraph.runtime.graph.node_updates import patch_in
@@ -25,12 +25,12 @@ MAX_KEPT = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Entry:
-    repeat: weakref.ref[Repeat]
+    repeat: weakref.ref[Relaunch]
     executable: Any
-    ready: Ready
+    ready: PreparedLaunch
 
 
-class KeptGraphs:
+class GraphExecCache:
     """Those of one executable. Every method but ``__init__`` is called with its lock held and the context current.
 
     Where they share scratch memory, all launches must follow one another: those of one stream, from one thread, do. The first
@@ -49,11 +49,11 @@ class KeptGraphs:
         self._ended = False
 
     @property
-    def readies(self) -> list[Ready]:
+    def readies(self) -> list[PreparedLaunch]:
         """What can be launched past the lock."""
         return [entry.ready for entry in self._entries]
 
-    def keep(self, repeat: Repeat, stream: int, what: GraphLaunch) -> None:
+    def keep(self, repeat: Relaunch, stream: int, what: GraphLaunch) -> None:
         """Make ``repeat``, whose arguments the kernels have, ready to run a graph of its own; where it cannot, do nothing.
 
         ``what`` is how that of all calls is launched.

@@ -23,7 +23,7 @@ from qgraph.runtime.driver.stream import LEGACY, Event
 from qgraph.runtime.executors.base import CudaExecutable
 from qgraph.runtime.graph.graph_builder import GraphInstance, add_edges, add_node, segments_of
 from qgraph.runtime.graph.kernels import KernelNode
-from qgraph.runtime.graph.unrolled_bodies import GraphOfForm, add_copies, body_of, followed_in
+from qgraph.runtime.graph.unrolled_bodies import VariantGraph, add_copies, body_of, followed_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class CudaHostLoopExecutable(CudaExecutable):
         self._last_stream: int | None = None
         # By node, the loops of which it launches several iterations at once; and the graphs for that, by node and half.
         self._unrolled = {each.node: each for each in plan.plan.unrolled if as_graphs}
-        self._batches: dict[tuple[int, int], GraphOfForm] = {}
+        self._batches: dict[tuple[int, int], VariantGraph] = {}
         self._reasons = (reason, f"{reason}, and launches iterations ahead where loops run long")
         if not as_graphs:
             self.path = "cuda-stream"
@@ -195,7 +195,7 @@ class CudaHostLoopExecutable(CudaExecutable):
         call(driver.cuGraphLaunch, batch.instance.executable, stream)
         self._flags[half].fetch(self._slot_pointer(slot), stream)
 
-    def _make_batch(self, unrolling: Unrolling, half: int) -> GraphOfForm:
+    def _make_batch(self, unrolling: Unrolling, half: int) -> VariantGraph:
         plan, parameters = self.plan.plan, self._parameters
         nodes = body_of(plan, unrolling)
         numbers = range(half * unrolling.copies, (half + 1) * unrolling.copies)
@@ -211,7 +211,7 @@ class CudaHostLoopExecutable(CudaExecutable):
             self._resources.graphs.append(instance)
             add_copies(instance.graph, plan, unrolling, copies, waits_inside=waits_inside)
             instance.instantiate(kernels)
-        return GraphOfForm(instance, kernels, followed)
+        return VariantGraph(instance, kernels, followed)
 
     def _resize(self, host: tuple[int, ...]) -> None:
         super()._resize(host)

@@ -20,7 +20,7 @@ from qgraph.runtime.driver.stream import LASTING
 from qgraph.runtime.native import native_launch
 from qgraph.runtime.native.machine_code import new_words
 from qgraph.runtime.native.native_launch import Counter
-from qgraph.runtime.values.prepared_call import Again, Call
+from qgraph.runtime.values.prepared_call import Call, ReplayCode
 
 _ONE_AT_A_TIME: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 # Between two looks at whether another thread is done: it calls the driver, which may wait for room in its queue.
@@ -51,7 +51,7 @@ class GraphLaunch:
     settled: Callable[[], bool] | None = None
 
 
-class Ready(ABC):
+class PreparedLaunch(ABC):
     """A launch that is ready to be repeated: an executable graph that has the arguments of one call, on the same stream.
 
     Attributes:
@@ -81,7 +81,7 @@ class Ready(ABC):
         """Let it not be launched any more. Who holds the lock does."""
 
 
-class _Checked(Ready):
+class _Checked(PreparedLaunch):
     """What Python looks at, and whatever launches.
 
     Args:
@@ -152,7 +152,7 @@ class _Checked(Ready):
             self.close()
 
 
-class _Direct(Ready):
+class _Direct(PreparedLaunch):
     """What machine code looks at and launches: the same, but that no Python runs in between."""
 
     __slots__ = ("_launch", "_words")
@@ -187,24 +187,24 @@ class _Direct(Ready):
         self._words[native_launch.OPEN] = 0
 
 
-class Repeated(Protocol):
+class Relaunchable(Protocol):
     """An executable whose launches can be repeated."""
 
-    def launch(self, request: Call, repeat: Repeat | None = None) -> tuple[Any, ...] | None:
+    def launch(self, request: Call, repeat: Relaunch | None = None) -> tuple[Any, ...] | None:
         """Run, nothing assumed; makes ``repeat`` ready where it can."""
 
 
-class Repeat:
+class Relaunch:
     """A call that comes back; it holds no array, so whoever lets it run knows that they are alive.
 
     Attributes:
-        go: ``Ready.go`` of what can be repeated; gives None where nothing can.
+        go: ``PreparedLaunch.go`` of what can be repeated; gives None where nothing can.
         changes: how often it came when the executable had the arguments of another call.
     """
 
     __slots__ = ("__weakref__", "_owner", "_request", "changes", "go")
 
-    def __init__(self, owner: Repeated, request: Call) -> None:
+    def __init__(self, owner: Relaunchable, request: Call) -> None:
         self._owner = owner
         self._request = request.without_owners()
         self.go: Callable[[int], Any] = _not_ready
@@ -225,7 +225,7 @@ def can_repeat() -> bool:
     return _ONE_AT_A_TIME
 
 
-def make_ready(stream: int, what: GraphLaunch) -> Ready | None:
+def make_ready(stream: int, what: GraphLaunch) -> PreparedLaunch | None:
     """What lets this thread launch a graph on ``stream`` again, in whose context it is; None where there is no short way."""
     if not _ONE_AT_A_TIME:
         return None
@@ -235,7 +235,7 @@ def make_ready(stream: int, what: GraphLaunch) -> Ready | None:
     return _Checked(stream, what, _OFTEN if plain else None)
 
 
-def stop(launches: Iterable[Ready]) -> None:
+def stop(launches: Iterable[PreparedLaunch]) -> None:
     """Let nobody repeat these launches from here on; called with the executable's lock held."""
     for ready in launches:
         # Who was busy before that still launches. Who is busy after it finds that it may not any more.
@@ -256,17 +256,17 @@ else:
 """.splitlines()
 
 
-def again(owner: Repeated, request: Call, find_stream: Callable[[], int]) -> Again:
+def again(owner: Relaunchable, request: Call, find_stream: Callable[[], int]) -> ReplayCode:
     """How ``request`` runs once more, on the stream that ``find_stream`` gives then; raises as a launch does.
 
     Where its last launch can be repeated, nothing but the driver's is left of it.
     """
-    names = {"repeat": Repeat(owner, request), "find_stream": find_stream, "refused": _refused}
+    names = {"repeat": Relaunch(owner, request), "find_stream": find_stream, "refused": _refused}
 
     def statements(_arrays: Sequence[str]) -> list[str]:
         return _STATEMENTS
 
-    return Again((), names, statements)
+    return ReplayCode((), names, statements)
 
 
 def _refused(code: int) -> CudaError:

@@ -7,10 +7,10 @@ from qgraph.runtime.driver.arena import Arena
 from qgraph.runtime.driver.device_errors import DeviceFaults
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, outside_captures
 from qgraph.runtime.driver.memory import Buffer, PinnedWords
-from qgraph.runtime.executors.graph_exec_cache import KeptGraphs
+from qgraph.runtime.executors.graph_exec_cache import GraphExecCache
 from qgraph.runtime.graph.graph_builder import GraphInstance
 from qgraph.runtime.graph.kernels import LoadedCode
-from qgraph.runtime.graph.nodes import OtherNodes
+from qgraph.runtime.graph.nodes import NonKernelNodes
 
 
 class Resources:
@@ -37,15 +37,15 @@ class Resources:
         self.released = False
         self.graphs: list[GraphInstance] = []
         # Graphs that keep the arguments of some calls, where there are any.
-        self.kept: KeptGraphs | None = None
+        self.kept: GraphExecCache | None = None
         self.code: LoadedCode | None = None
         self.scratch: Buffer | None = None
         self.arena: Arena | None = None
         self.pinned: PinnedWords | None = None
-        self.others: OtherNodes | None = None
+        self.others: NonKernelNodes | None = None
         self.faults: DeviceFaults | None = None
         # What else there is to free.
-        self.more: list[OtherNodes | PinnedWords] = []
+        self.more: list[NonKernelNodes | PinnedWords] = []
 
     def release(self) -> None:
         """Free everything, after the launches in flight; never raises. Nothing happens the second time."""

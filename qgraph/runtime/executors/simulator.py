@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from qgraph import forks
-from qgraph.ir.artifacts import SEVERAL, WARP, Parameter, SimulatorPlan, TaskCode, slots_dtype
+from qgraph.ir.artifacts import COARSENING, WARP, Parameter, SimulatorPlan, TaskCode, slots_dtype
 from qgraph.ir.program import Branch, Loop
 from qgraph.nodes.kind import Readers, kind_of
-from qgraph.runtime.graph.launch_shapes import Shape, by_lanes, by_rows, in_tiles
+from qgraph.runtime.graph.launch_shapes import Shape, by_rows, in_tiles, threads_per_row
 from qgraph.runtime.values.array_view import ArrayView, view_of_host
 from qgraph.runtime.values.deferred_errors import FaultReader
 from qgraph.runtime.values.prepared_call import Call
@@ -144,17 +144,17 @@ class SimulatorExecutable:
             return Shape(-(-sum(-(-extent // WARP) * WARP for extent in extents) // _BLOCK), _BLOCK)
         (count,) = extents
         if code.reduces:
-            return Shape(min(max(1, -(-count // (_BLOCK * (SEVERAL if code.several else 1)))), _STRIDED_GRID), _BLOCK)
+            return Shape(min(max(1, -(-count // (_BLOCK * (COARSENING if code.several else 1)))), _STRIDED_GRID), _BLOCK)
         if code.lanes:
-            return by_lanes(count, call.host[self._hosts[code.lanes]], _BLOCK, _BLOCK)
-        several = code.several and count > _BLOCK * SEVERAL
+            return threads_per_row(count, call.host[self._hosts[code.lanes]], _BLOCK, _BLOCK)
+        several = code.several and count > _BLOCK * COARSENING
         if code.plane and count:
             axes = [call.host[self._hosts[name]] for name in code.counts[0]]
             tiles = code.plane == "tiles"
-            shape = in_tiles(axes, _BLOCK) if tiles else by_rows(axes, _BLOCK, SEVERAL if several else 1)
+            shape = in_tiles(axes, _BLOCK) if tiles else by_rows(axes, _BLOCK, COARSENING if several else 1)
             down = -(-shape.blocks_down // _STRIDED_GRID)
             return shape if down == 1 else shape._replace(blocks_down=down, times=_STRIDED_GRID)
-        return Shape(-(-count // (_BLOCK * SEVERAL if several else _BLOCK)), _BLOCK)
+        return Shape(-(-count // (_BLOCK * COARSENING if several else _BLOCK)), _BLOCK)
 
     def _arguments(self, code: TaskCode, call: Call, scratch: _Scratch) -> list[object]:
         arguments: list[object] = []

@@ -17,15 +17,15 @@ from qgraph.runtime.executors.graph import CudaGraphExecutable
 from qgraph.runtime.graph.graph_builder import GraphInstance, Layout, RawGraph, add_conditional, new_condition
 from qgraph.runtime.graph.kernel_parameters import Parameters
 from qgraph.runtime.graph.kernels import KernelNode
-from qgraph.runtime.graph.nodes import OtherNodes
-from qgraph.runtime.graph.unrolled_bodies import GraphOfForm, add_copies, add_counted_copies, followed_in
+from qgraph.runtime.graph.nodes import NonKernelNodes
+from qgraph.runtime.graph.unrolled_bodies import VariantGraph, add_copies, add_counted_copies, followed_in
 
 # Blocks of a grid from which on it takes a while to do nothing, as copies behind the end of a loop do, and to look whether that
 # is so: most blocks start when others have ended.
 _SMALL = 128
 
 
-class CopiesLayout(Layout):
+class UnrolledLayout(Layout):
     """A graph with copies of bodies: of those of all unrolled loops, or of those that the plain graph needs.
 
     Those are the bodies of counted loops in which names of arrays change places: each copy has its arrays as parameters.
@@ -40,7 +40,7 @@ class CopiesLayout(Layout):
         plan: GraphPlan,
         kernels: Mapping[int, KernelNode],
         variants: Mapping[int, KernelNode],
-        others: OtherNodes,
+        others: NonKernelNodes,
         programmatic: Set[tuple[int, int]],
         parameters: Parameters,
         *,
@@ -150,9 +150,9 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         self._runs: Form = "plain"
         self._judged: tuple[list[int], Form] | None = None
         self._large = False
-        self._graphs: dict[Form, GraphOfForm] = {}
+        self._graphs: dict[Form, VariantGraph] = {}
         # The nodes besides kernels of each graph but the plain one.
-        self._more_others: list[OtherNodes] = []
+        self._more_others: list[NonKernelNodes] = []
         self._loops = plan.plan.unrolled
         self._counts = any(each.counted is not None for each in self._loops)
         forms: tuple[Form, ...] = ("plain", "many", "few") if self._counts else ("plain", "many")
@@ -168,8 +168,8 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
     def _complete(self) -> None:
         self._graphs["plain"] = self._make_graph("plain", self._instance, self._others)
 
-    def _make_graph(self, form: Form, instance: GraphInstance, others: OtherNodes) -> GraphOfForm:
-        layout = CopiesLayout(
+    def _make_graph(self, form: Form, instance: GraphInstance, others: NonKernelNodes) -> VariantGraph:
+        layout = UnrolledLayout(
             self.plan.plan,
             self._kernels,
             self._variants(),
@@ -182,7 +182,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         self._let_start_early_at_first(layout.followed)
         layout.fill(instance.graph, instance.graph, 0)
         instance.instantiate([*layout.kernels, *others.nodes.values()])
-        return GraphOfForm(instance, layout.kernels, layout.followed)
+        return VariantGraph(instance, layout.kernels, layout.followed)
 
     def _variants(self) -> dict[int, KernelNode]:
         """The kernels of copies that are others than those of their nodes, with the same shapes."""

@@ -13,7 +13,7 @@ from qgraph.runtime.driver.driver import DeviceContext, call, driver, driver_ver
 from qgraph.runtime.driver.memory import Buffer, copy_in, copy_out
 from qgraph.runtime.graph.graph_builder import GraphInstance, add_conditional, connect, new_condition
 from qgraph.runtime.graph.kernels import LoadedCode
-from qgraph.runtime.graph.launch_serialiser import Turns
+from qgraph.runtime.graph.launch_serialiser import LaunchSerialiser
 
 _TURNS = 5
 _NOTE = "probe"
@@ -164,7 +164,7 @@ def _run(context: DeviceContext, cubin: bytes, *, branches: bool) -> tuple[int, 
         try:
             _TestGraph(instance.graph, code, counters).fill(branches)
             instance.instantiate(())
-            call(context.once(Turns).launch, instance.executable, 0)
+            call(context.once(LaunchSerialiser).launch, instance.executable, 0)
             call(driver.cuStreamSynchronize, 0)
             copy_out(counters, ctypes.addressof(memory), _COUNTERS.size)
             return _COUNTERS.unpack(memory.raw)

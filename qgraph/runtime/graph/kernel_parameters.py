@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from qgraph.errors import ArgumentError
-from qgraph.ir.artifacts import LETS_FIRST, LETS_LATER, WAITS_LAST, CudaPlan, Parameter, TaskCode, slots_dtype
+from qgraph.ir.artifacts import TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST, CudaPlan, Parameter, TaskCode, slots_dtype
 from qgraph.ir.plan import UNROLLED, Form, Unrolling
 from qgraph.ir.program import FAULT_WORDS, FAULTS, TURNS, ArrayType, Leaf, ScalarType, itemsize
-from qgraph.operations.intrinsics import SHORT_LIMIT
-from qgraph.runtime.driver.driver import FarArrays
+from qgraph.operations.intrinsics import U32_LIMIT
+from qgraph.runtime.driver.driver import NeedsIndex64
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.struct_formats import FORMATS
 
@@ -32,7 +32,7 @@ _PEEKS = 1024
 _GUARDING = ("guard", "next", "copy", "peeks")
 
 # Elements from which on an array of several dimensions is far (``CudaPlan``).
-_FAR = SHORT_LIMIT
+_INDEX64_FROM = U32_LIMIT
 
 # Words of an array before its shape: meminfo and parent (always 0), number of elements, itemsize, address.
 _SIZE = 2
@@ -155,7 +155,7 @@ class Parameters:
 
     def __init__(self, plan: CudaPlan, slots_pointer: int, faults_pointer: int = 0, turns_pointer: int = 0) -> None:
         program = plan.plan.program
-        self._far = plan.far
+        self._index64 = plan.index64
         self._float_type = program.float_type
         self._places: dict[tuple[str, str], _Place] = {}
         self._arrays: list[_ArrayLeaf] = []
@@ -263,7 +263,7 @@ class Parameters:
             late = unrolling.counted is not None or kernel.index in unrolling.leaders
         else:
             late = kernel.index % _AHEAD == 0 and kernel.index not in self._behind
-        what = (LETS_LATER if late else LETS_FIRST) if early else 0
+        what = (TRIGGERS_LATER if late else TRIGGERS_FIRST) if early else 0
         what |= WAITS_LAST if kernel.index in self._behind else 0
         self._integers[self._early_words[kernel.form][kernel.index]] = what
 
@@ -334,7 +334,7 @@ class Parameters:
 
         Raises:
             ArgumentError: a number or a shape does not fit.
-            FarArrays: an array is too large for this code.
+            NeedsIndex64: an array is too large for this code.
         """
         for array in self._arrays:
             view = values[array.index]
@@ -365,13 +365,13 @@ class Parameters:
         # The mask first, here and everywhere: should anything interrupt, the next launch patches the kernels.
         self.changed |= array.users
         shape, strides, pointer = view.shape, view.strides, view.pointer
-        if len(shape) > 1 and max(shape) >= SHORT_LIMIT:
-            found = f"{array.path} has the shape {shape}, and on cuda extents of several dimensions are below {SHORT_LIMIT}"
+        if len(shape) > 1 and max(shape) >= U32_LIMIT:
+            found = f"{array.path} has the shape {shape}, and on cuda extents of several dimensions are below {U32_LIMIT}"
             raise ArgumentError(found, hint="pass an array of one dimension, or parts of it")
         head = (0, 0, math.prod(shape), view.dtype.itemsize, pointer)
         # Unknown, should an interrupt come before they are noted.
         array.shape = None
-        if len(shape) > 1 and head[2] >= _FAR and not self._far:
-            raise FarArrays(f"{array.path} has {head[2]} elements")
+        if len(shape) > 1 and head[2] >= _INDEX64_FROM and not self._index64:
+            raise NeedsIndex64(f"{array.path} has {head[2]} elements")
         array.layout.pack_into(self._bytes, array.offset, *head, *shape, *strides)
         array.pointer, array.shape, array.strides = pointer, shape, strides

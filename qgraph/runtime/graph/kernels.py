@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from qgraph.errors import ArgumentError, CudaError
-from qgraph.ir.artifacts import REDUCTION_BLOCK, SEVERAL, WARP, TaskCode
+from qgraph.ir.artifacts import COARSENING, REDUCTION_BLOCK, WARP, TaskCode
 from qgraph.ir.plan import Form
 from qgraph.ir.program import MAX_PARTIALS
-from qgraph.operations.intrinsics import SHORT_LIMIT
+from qgraph.operations.intrinsics import U32_LIMIT
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, outside_captures
 from qgraph.runtime.graph.kernel_parameters import Parameters
-from qgraph.runtime.graph.launch_shapes import MAX_GRID, MAX_GRID_DOWN, Shape, by_lanes, by_rows, in_tiles
+from qgraph.runtime.graph.launch_shapes import MAX_GRID, MAX_GRID_DOWN, Shape, by_rows, in_tiles, threads_per_row
 
 DEFAULT_BLOCK_SIZE = 256
 _RESIDENT_THREADS = 2048  # of one multiprocessor, at most
@@ -90,7 +90,7 @@ class KernelNode:
         *("form", "function", "handle", "index", "launch", "pointers", "shape"),
     )
 
-    def __init__(self, index: int, code: TaskCode, bit: int, loop: int | None, setting: KernelSetting) -> None:
+    def __init__(self, index: int, code: TaskCode, bit: int, loop: int | None, setting: KernelContext) -> None:
         self.index = index
         self.code = code
         self.bit = bit
@@ -111,7 +111,7 @@ class KernelNode:
         self._counts = tuple(tuple(setting.host_index[name] for name in names) for names in code.counts)
         self._inside = setting.host_index[code.lanes] if code.lanes else None
         # From here on each thread of a light loop has several iterations: the device stays full.
-        self._many = setting.device.multiprocessors * _RESIDENT_THREADS * SEVERAL
+        self._many = setting.device.multiprocessors * _RESIDENT_THREADS * COARSENING
         # What the parameter of this meaning is.
         self.early = False
         self.executable: Any = None
@@ -154,10 +154,10 @@ class KernelNode:
         # Fewer blocks have fewer partial results to combine.
         several = self.code.several and (self.code.reduces or threads >= self._many)
         if self.code.plane:
-            return self._over_plane([host[index] for index in self._counts[0]], SEVERAL if several else 1)
+            return self._over_plane([host[index] for index in self._counts[0]], COARSENING if several else 1)
         if self._inside is not None:
-            return self._checked(by_lanes(max(threads, 1), host[self._inside], self.block), threads)
-        share = self.block * SEVERAL if several else self.block
+            return self._checked(threads_per_row(max(threads, 1), host[self._inside], self.block), threads)
+        share = self.block * COARSENING if several else self.block
         grid = -(-threads // share) if threads > 0 else 1
         if self.code.reduces:
             return Shape(min(grid, self._most), self.block)
@@ -170,8 +170,8 @@ class KernelNode:
 
     def _over_plane(self, extents: Sequence[int], share: int) -> Shape:
         shape = in_tiles(extents, self.block) if self.code.plane == "tiles" else by_rows(extents, self.block, share)
-        if max(extents) >= SHORT_LIMIT:
-            raise self._too_long(f"an axis of this loop has {max(extents)} iterations, and may have {SHORT_LIMIT - 1}")
+        if max(extents) >= U32_LIMIT:
+            raise self._too_long(f"an axis of this loop has {max(extents)} iterations, and may have {U32_LIMIT - 1}")
         if shape.blocks > MAX_GRID or shape.times > MAX_GRID_DOWN:
             raise self._too_long(f"this loop has {math.prod(extents)} iterations, more than a launch holds")
         return shape
@@ -187,7 +187,7 @@ class KernelNode:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelSetting:
+class KernelContext:
     """What the kernels of one executable share: their code, their parameters, and how launch shapes are chosen."""
 
     code: LoadedCode

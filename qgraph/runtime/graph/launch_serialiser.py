@@ -16,7 +16,7 @@ from qgraph.runtime.driver.stream import DEFAULT_STREAM, LEGACY, Event
 from qgraph.runtime.native.native_launch import ONE_DEFAULT
 
 
-class Turns:
+class LaunchSerialiser:
     """Whose turn it is on a device; get it with ``device.once(Turns)``.
 
     On the default stream, which is there always, one launch follows another by itself. The end of any other launch is marked

@@ -66,7 +66,7 @@ def in_tiles(extents: Sequence[int], threads: int) -> Shape:
     return Shape(-(-columns // across), across * TILE_HEIGHT, -(-down // times), 1, times)
 
 
-def by_lanes(iterations: int, inside: int, threads: int, warp: int = WARP) -> Shape:
+def threads_per_row(iterations: int, inside: int, threads: int, warp: int = WARP) -> Shape:
     """The shape for a loop of which neighbouring threads share each iteration: x along the one, y along all.
 
     Args:

@@ -30,7 +30,7 @@ def _patch(executable: Any, kernel: KernelNode) -> None:
         raise failure(code, "cuGraphExecKernelNodeSetParams")
 
 
-class Patches:
+class NodeUpdates:
     """Patches the kernels of one executable again and again.
 
     Where the same ones come twice in a row they mostly come again: machine code patches them from then on.

@@ -16,7 +16,7 @@ from qgraph.runtime.values.results import reader_of
 T = TypeVar("T")
 
 
-class OtherNodes:
+class NonKernelNodes:
     """All nodes of a plan that are no kernels and decide nothing, and their owner (``nodes.kind.Owner``).
 
     Args:

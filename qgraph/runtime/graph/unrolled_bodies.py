@@ -9,7 +9,7 @@ from typing import Any
 from qgraph.ir.plan import GraphPlan, Unrolling
 from qgraph.runtime.graph.graph_builder import GraphInstance, add_node, connect
 from qgraph.runtime.graph.kernels import KernelNode
-from qgraph.runtime.graph.node_updates import Patches
+from qgraph.runtime.graph.node_updates import NodeUpdates
 
 # Each kernel, copies once, with those that wait for it inside.
 Followed = Sequence[tuple[KernelNode, Sequence[KernelNode]]]
@@ -63,17 +63,17 @@ def followed_in(first: Mapping[int, KernelNode], edges: Iterable[tuple[int, int]
 
 
 @dataclass(slots=True, eq=False)
-class GraphOfForm:
+class VariantGraph:
     """A graph of the executable beside others; ``stale`` is the mask of kernels whose parameters it does not have yet."""
 
     instance: GraphInstance
     kernels: Sequence[KernelNode]
     followed: Followed = ()
     stale: int = 0
-    _patches: Patches = field(init=False)
+    _patches: NodeUpdates = field(init=False)
 
     def __post_init__(self) -> None:
-        self._patches = Patches(self.kernels)
+        self._patches = NodeUpdates(self.kernels)
 
     def bring_up_to_date(self) -> None:
         """Patch what is stale."""

@@ -14,7 +14,7 @@ class Source(Protocol):
         """The exception, which is then forgotten; None if there is none."""
 
 
-class Kept:
+class PendingErrors:
     """The first exception of work on a device, until somebody waits and is told. Safe from several threads.
 
     Host functions bring theirs; ``watch`` adds a source that is looked at where somebody waits.

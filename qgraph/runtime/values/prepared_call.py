@@ -17,7 +17,7 @@ CHANGED: Any = object()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Again:
+class ReplayCode:
     """How a call runs once more, as code to write into a function: to call one takes as long as to run a short loop.
 
     Args:
@@ -31,13 +31,13 @@ class Again:
     names: Mapping[str, Any]
     statements: Callable[[Sequence[str]], list[str]]
 
-    def within(self, name: str, manager: object) -> Again:
+    def within(self, name: str, manager: object) -> ReplayCode:
         """The same inside of a context manager, which the code calls ``name``."""
 
         def statements(arrays: Sequence[str]) -> list[str]:
             return [f"with {name}:", *(f"    {line}" for line in self.statements(arrays))]
 
-        return Again(self.arrays, {**self.names, name: manager}, statements)
+        return ReplayCode(self.arrays, {**self.names, name: manager}, statements)
 
 
 @dataclass(slots=True, eq=False)

@@ -23,9 +23,9 @@ from numba.core import types
 
 import qgraph
 from qgraph.ir.program import Function
-from qgraph.lowering.cache import toolchain_fingerprint
-from qgraph.lowering.cache.artifact_cache import Saved
-from qgraph.lowering.cache.fingerprint import Unstable, _Writer
+from qgraph.lowering.cache import toolchain_key
+from qgraph.lowering.cache.artifact_cache import ArtifactCache
+from qgraph.lowering.cache.disk_key import Unstable, _Writer
 from qgraph.lowering.compile import compile_ptx
 from qgraph.options import Options
 from tests.lowering.cached_kernels import PLAIN, SOURCE
@@ -74,12 +74,12 @@ def arguments(dtype=np.float32):
 
 def keys(plan, capability=(9, 0), options=Options()):
     """The keys of a plan, of its types, and of its tasks."""
-    saved = Saved(plan, capability, options)
+    saved = ArtifactCache(plan, capability, options)
     dtypes = {slot.name: "float32" for slot in plan.program.slots}
     nodes = [node for node in plan.nodes if node.task is not None]
     tasks = []
 
-    class Keys(Saved):
+    class Keys(ArtifactCache):
         """Notes the keys that are asked for, and has everything."""
 
         def ptx(self, code, function, settings):
@@ -255,12 +255,12 @@ INSTALLED = (
 
 
 def test_versions_are_part_of_the_keys(tmp_path):
-    here = toolchain_fingerprint._distributions([folder(tmp_path / "a", *INSTALLED), str(tmp_path / "nowhere")])
+    here = toolchain_key._distributions([folder(tmp_path / "a", *INSTALLED), str(tmp_path / "nowhere")])
     assert here == ["llvmlite 0.50.0", "numba 0.68.0", "numba_cuda 0.30.4"]
     newer = folder(
         tmp_path / "b", *INSTALLED[:-1], "llvmlite-0.50.1.dist-info", "nvidia_nvjitlink-13.5.dist-info", "other-1.dist-info"
     )
-    assert toolchain_fingerprint._distributions([newer]) == [
+    assert toolchain_key._distributions([newer]) == [
         "llvmlite 0.50.1",
         "numba 0.68.0",
         "numba_cuda 0.30.4",
@@ -272,48 +272,48 @@ def test_compilers_without_a_version_are_not_trusted(tmp_path):
     installed = folder(tmp_path / "a", *INSTALLED)
     checkout = folder(tmp_path / "b", "numba")
     with pytest.raises(Unstable, match="numba in .*b, which tells no version"):
-        toolchain_fingerprint._distributions([checkout, installed])
-    toolchain_fingerprint._distributions([installed, checkout])
+        toolchain_key._distributions([checkout, installed])
+    toolchain_key._distributions([installed, checkout])
     scripts = tmp_path / "bin"
     scripts.mkdir()
     (scripts / "numba").touch()
-    assert toolchain_fingerprint._distributions([str(scripts), installed]) == toolchain_fingerprint._distributions([installed])
+    assert toolchain_key._distributions([str(scripts), installed]) == toolchain_key._distributions([installed])
     with pytest.raises(Unstable, match="llvmlite, which is nowhere"):
-        toolchain_fingerprint._distributions([folder(tmp_path / "c", *INSTALLED[:-2])])
+        toolchain_key._distributions([folder(tmp_path / "c", *INSTALLED[:-2])])
 
 
 def test_compilers_that_came_another_way_are_not_trusted():
-    modules = {name: sys.modules.get(name, SimpleNamespace(__version__="?")) for name in toolchain_fingerprint._COMPILERS}
+    modules = {name: sys.modules.get(name, SimpleNamespace(__version__="?")) for name in toolchain_key._COMPILERS}
     with pytest.raises(Unstable, match="which is not the installed one"):
-        toolchain_fingerprint.confirm({**modules, "numba": SimpleNamespace(__version__="0.1")})
+        toolchain_key.confirm({**modules, "numba": SimpleNamespace(__version__="0.1")})
 
 
 def test_settings_of_numba_and_the_toolkit_are_part_of_the_keys(monkeypatch, tmp_path):
-    found = {toolchain_fingerprint.toolchain_text()}
+    found = {toolchain_key.toolchain_text()}
     for name in ("NUMBA_OPT", "CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"):
         with monkeypatch.context() as patch:
             patch.setenv(name, "elsewhere")
-            found.add(toolchain_fingerprint.toolchain_text())
+            found.add(toolchain_key.toolchain_text())
     monkeypatch.chdir(tmp_path)
-    found.add(toolchain_fingerprint.toolchain_text())
+    found.add(toolchain_key.toolchain_text())
     (tmp_path / ".numba_config.yaml").write_text("opt: 1")
-    found.add(toolchain_fingerprint.toolchain_text())
+    found.add(toolchain_key.toolchain_text())
     assert len(found) == 6
     monkeypatch.setenv("QGRAPH_UNKNOWN", "1")
-    assert toolchain_fingerprint.toolchain_text() in found
+    assert toolchain_key.toolchain_text() in found
 
 
 def test_our_own_source_is_part_of_the_keys(monkeypatch, tmp_path):
-    files = {line.split()[0] for line in toolchain_fingerprint._own_source()}
+    files = {line.split()[0] for line in toolchain_key._own_source()}
     assert {"lowering/numba_backend/cuda.py", "lowering/intrinsics/atomics.py", "language.py", "ir/program.py"} <= files
-    here = toolchain_fingerprint._installed(tuple(sys.path))
-    monkeypatch.setattr(toolchain_fingerprint, "_own_source", lambda: ["words.py 0"])
-    monkeypatch.setattr(toolchain_fingerprint, "_installed", toolchain_fingerprint._installed.__wrapped__)
-    assert toolchain_fingerprint._installed(tuple(sys.path)) != here
+    here = toolchain_key._installed(tuple(sys.path))
+    monkeypatch.setattr(toolchain_key, "_own_source", lambda: ["words.py 0"])
+    monkeypatch.setattr(toolchain_key, "_installed", toolchain_key._installed.__wrapped__)
+    assert toolchain_key._installed(tuple(sys.path)) != here
 
 
 def test_a_numba_that_somebody_extended_is_not_trusted():
-    assert toolchain_fingerprint._extended_by(sys.modules) == []
+    assert toolchain_key._extended_by(sys.modules) == []
     from numba.core.typing.templates import builtin_registry
     from numba.extending import overload
 
@@ -323,9 +323,9 @@ def test_a_numba_that_somebody_extended_is_not_trusted():
     count = len(builtin_registry.functions)
     overload(word)(lambda: None)
     try:
-        assert toolchain_fingerprint._extended_by(sys.modules) == [__name__.partition(".")[0]]
+        assert toolchain_key._extended_by(sys.modules) == [__name__.partition(".")[0]]
         with pytest.raises(Unstable, match="extensions"):
-            toolchain_fingerprint.toolchain_text()
+            toolchain_key.toolchain_text()
     finally:
         del builtin_registry.functions[count:]
 
@@ -333,14 +333,14 @@ def test_a_numba_that_somebody_extended_is_not_trusted():
 def test_files_that_changed_do_not_count(tmp_path):
     file = tmp_path / "libnvvm.so"
     file.write_bytes(b"one")
-    before = toolchain_fingerprint.stamps([str(file)])
-    assert toolchain_fingerprint.unchanged(before)
+    before = toolchain_key.stamps([str(file)])
+    assert toolchain_key.unchanged(before)
     os.utime(file, ns=(1, 1))
-    assert not toolchain_fingerprint.unchanged(before)
+    assert not toolchain_key.unchanged(before)
     file.write_bytes(b"other")
-    assert not toolchain_fingerprint.unchanged(before)
+    assert not toolchain_key.unchanged(before)
     file.unlink()
-    assert not toolchain_fingerprint.unchanged(before)
+    assert not toolchain_key.unchanged(before)
 
 
 # --- values ------------------------------------------------------------------------------------------------------------
@@ -465,7 +465,7 @@ def test_a_local_name_does_not_hide_a_free_one():
         return found
 
     def of(line, **names):
-        from qgraph.lowering.cache.fingerprint import _names_in
+        from qgraph.lowering.cache.disk_key import _names_in
 
         function = Function("f", tree(line), names, "<f>")
         writer = _Writer(_names_in([function.tree], names))
@@ -489,10 +489,10 @@ import sys
 sys.path[:0] = sys.argv[1:3]
 import numpy as np
 from kernels import kernel
-from qgraph.lowering.cache.artifact_cache import Saved
+from qgraph.lowering.cache.artifact_cache import ArtifactCache
 from qgraph.options import Options
 plan = kernel.plan(np.zeros(8, np.float32), np.zeros(8, np.float32), 3)
-saved = Saved(plan, (9, 0), Options())
+saved = ArtifactCache(plan, (9, 0), Options())
 print(saved._plan_key(), saved._types_key(), list({*"abcdefghijk"}))
 """
 

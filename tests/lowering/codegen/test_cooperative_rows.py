@@ -12,9 +12,9 @@ from qgraph.ir.program import Function
 from qgraph.lowering.codegen.cuda_codegen import Kernels
 from qgraph.lowering.codegen.generated_names import GUARD, NEXT, SLOTS, generated
 from qgraph.lowering.codegen.task_codegen import parameters_of
-from qgraph.lowering.intrinsics.number_typing import python_function
+from qgraph.lowering.intrinsics.type_promotion import python_function
 from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Threads
-from qgraph.runtime.graph.launch_shapes import by_lanes
+from qgraph.runtime.graph.launch_shapes import threads_per_row
 from qgraph.source import copied
 
 CUDA = object()
@@ -61,7 +61,7 @@ def launch(lanes, groups, dtype=np.int32, first=0):
     ((_, code, function),) = Kernels(plan, CUDA, {}).of(plan.nodes[0])
     assert code.lanes
     threads = Threads()
-    words = {"_wide": int, "_at_least": strictly_at_least, "_word": word}
+    words = {"_wide": int, "_assume_ge": strictly_at_least, "_word": word}
     names = {**function.names, "_cuda": threads, **words, **Barriers.NAMES}
     tree = Barriers(CUDA, {**function.names, "_cuda": CUDA}).visit(copied(function.tree))
     kernel = python_function(Function(function.name, tree, names, function.file))
@@ -123,14 +123,14 @@ def test_a_group_without_an_iteration_reads_no_inner_one():
 )
 def test_lanes_follow_the_length(inside, threads, lanes):
     for iterations in (1, 7, 1000):
-        shape = by_lanes(iterations, inside, threads)
+        shape = threads_per_row(iterations, inside, threads)
         assert (shape.threads, shape.threads_down) == (lanes, threads // lanes)
         assert shape.blocks == -(-iterations // shape.threads_down)
         assert (shape.blocks_down, shape.times) == (1, 1)
 
 
 def test_what_no_launch_holds_is_not_shared():
-    assert by_lanes(2**31 * 16, 1000, 256).threads == 1
+    assert threads_per_row(2**31 * 16, 1000, 256).threads == 1
 
 
 def test_loads_of_a_lane_are_on_the_way_together():

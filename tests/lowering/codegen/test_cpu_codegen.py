@@ -74,7 +74,7 @@ def copies(start: str, body: str, step: str = "1") -> str:
 def test_a_constant_start_is_told_to_the_compiler(start, step, bound):
     text = copies(start, "a[i] = b[i - 1]", step)
     assert text.count("for ") == 1
-    assert f"_at_least(i, {bound})" in text
+    assert f"_assume_ge(i, {bound})" in text
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_a_constant_start_is_told_to_the_compiler(start, step, bound):
 def test_a_start_that_may_be_negative_is_looked_at(start, step):
     text = copies(start, "a[i] = b[i - 2]", step)
     assert text.count("for ") == 2
-    assert text.count("_at_least(i, 2)") == 1
+    assert text.count("_assume_ge(i, 2)") == 1
 
 
 @pytest.mark.parametrize(("start", "body"), [("-3", "a[i] = 1"), ("lo", "for k in range(n): a[i] += k"), ("lo", "a[0] = i")])
 def test_no_second_copy_where_it_is_of_no_use(start, body):
     text = copies(start, body)
     assert text.count("for _t") == 1
-    assert "_at_least" not in text
+    assert "_assume_ge" not in text

@@ -19,10 +19,10 @@ def told(code: str) -> str:
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ("a[i] = b[k % 8]", "a[i] = b[_at_least(k % 8, 0)]"),
-        ("a[i, k % 8 + 1] = 0", "a[i, _at_least(k % 8, 0) + 1] = 0"),
-        ("a[i] += c[k % c.shape[0]]", "a[i] += c[_at_least(k % _at_least(c.shape[0], 0), 0)]"),
-        ("a[b[i % 4] % 2] = 1", "a[_at_least(b[_at_least(i % 4, 0)] % 2, 0)] = 1"),
+        ("a[i] = b[k % 8]", "a[i] = b[_assume_ge(k % 8, 0)]"),
+        ("a[i, k % 8 + 1] = 0", "a[i, _assume_ge(k % 8, 0) + 1] = 0"),
+        ("a[i] += c[k % c.shape[0]]", "a[i] += c[_assume_ge(k % _assume_ge(c.shape[0], 0), 0)]"),
+        ("a[b[i % 4] % 2] = 1", "a[_assume_ge(b[_assume_ge(i % 4, 0)] % 2, 0)] = 1"),
     ],
 )
 def test_remainders_of_extents_and_positive_constants_are_natural(code, expected):

@@ -12,7 +12,7 @@ import pytest
 
 import qgraph
 from qgraph.lowering.codegen.cuda_codegen import Kernels
-from qgraph.lowering.codegen.purity import looking_at
+from qgraph.lowering.codegen.purity import purity_analysis
 from qgraph.lowering.codegen.store_sinking import with_stores_last
 
 A, B, C, D = (np.zeros(8) for _ in range(4))
@@ -183,7 +183,7 @@ def test_what_stays(function):
 def test_an_index_that_the_value_assigns():
     program, task = task_of(two_fields, A, B, C)
     body = ast.parse("a[k] += (k := i)\nb[i] += c[i]").body
-    assert looking_at(program, replace(task, body=tuple(body))).numbers >= {"k"}
+    assert purity_analysis(program, replace(task, body=tuple(body))).numbers >= {"k"}
     new = replace(task, body=tuple(body))
     assert with_stores_last(program, new, task.effects.writes) is new
 
@@ -339,7 +339,7 @@ def test_functions_that_only_read_may_stand_between(function, moves):
 
 def test_statements_that_may_do_more():
     program, task = task_of(two_fields, A, B, C)
-    looking = looking_at(program, task)
+    looking = purity_analysis(program, task)
     assert looking.inside(ast.parse("k = a[i]\nif k > 0:\n    k += b[i]\nreturn k").body) == {"a", "b"}
     for text in ("assert a[i] > 0", "k = a[i]\ndel k", "with i: pass", "c[i] = a[i]", "k = a", "k, *n = i", "i.real = 0"):
         assert looking.inside(ast.parse(text).body) is None
@@ -414,8 +414,8 @@ def numbers(a, b, n):
 
 def test_which_names_are_numbers():
     program, task = task_of(numbers, np.zeros((8, 2)), np.zeros((8, 2)), 3)
-    assert looking_at(program, task).numbers >= {"i", "t", "u", "v", "w", "n"}
-    assert not looking_at(program, task).numbers & {"a", "b", "r", "p"}
+    assert purity_analysis(program, task).numbers >= {"i", "t", "u", "v", "w", "n"}
+    assert not purity_analysis(program, task).numbers & {"a", "b", "r", "p"}
 
 
 def test_stores_are_last_in_the_ptx():

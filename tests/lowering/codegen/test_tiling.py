@@ -30,7 +30,7 @@ def places(rows, columns, threads=256):
             blockDim=SimpleNamespace(x=shape.threads),
             gridDim=SimpleNamespace(y=shape.blocks_down),
         )
-        names = {"_cuda": cuda, "_short": int, "_range": range, "_at_least": max}
+        names = {"_cuda": cuda, "_assume_u32": int, "_range": range, "_assume_ge": max}
         exec(code.source, names)
         found = Recorder()
         given = {"x": found, "y": {}, "_early": 0, **named}

@@ -16,7 +16,7 @@ from qgraph.errors import CudaError
 from qgraph.lowering.compile import compile_cuda
 from qgraph.lowering.intrinsics import array_addressing
 from qgraph.options import Options
-from qgraph.runtime.driver.driver import FarArrays
+from qgraph.runtime.driver.driver import NeedsIndex64
 
 # Products of 64 bits.
 WIDE = re.compile(r"\b(mul|mad)\.lo\.[su]64")
@@ -41,20 +41,20 @@ def planes(x, y):
         streamed(x, y, i, j)
 
 
-def compiled(function, *args, far):
+def compiled(function, *args, index64):
     pytest.importorskip("cuda.bindings")
-    return compile_cuda(qgraph.kernel(function).plan(*args), (9, 0), Options(), far=far)
+    return compile_cuda(qgraph.kernel(function).plan(*args), (9, 0), Options(), index64=index64)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", ["float32", "complex128", "bool"])
 def test_products_are_short_unless_arrays_are_far(order, dtype):
     x, y = (np.zeros((3, 4), dtype, order) for _ in range(2))
-    for far in (False, True, False):
-        found = compiled(moved, x, y, far=far)
-        assert found.far == far
+    for index64 in (False, True, False):
+        found = compiled(moved, x, y, index64=index64)
+        assert found.index64 == index64
         (ptx,) = found.ptx.values()
-        assert bool(WIDE.search(ptx)) == far, ptx
+        assert bool(WIDE.search(ptx)) == index64, ptx
 
 
 def from_both_ends(x, y, z, u, alone):
@@ -68,26 +68,26 @@ def from_both_ends(x, y, z, u, alone):
 def test_places_on_one_axis_are_numbas(dtype, monkeypatch):
     x, y, z = np.zeros(3, dtype), np.zeros(3, "complex128"), np.zeros(6, np.int16)[::2]
     args = (x, y, z, np.zeros(3, np.uint64), np.zeros(()))
-    ours = compiled(from_both_ends, *args, far=False).ptx
-    assert compiled(from_both_ends, *args, far=True).ptx == ours
+    ours = compiled(from_both_ends, *args, index64=False).ptx
+    assert compiled(from_both_ends, *args, index64=True).ptx == ours
     asked = []
-    monkeypatch.setattr(array_addressing, "_is_element", lambda sig, far: bool(asked.append(sig)))
-    assert compiled(from_both_ends, *args, far=False).ptx == ours
+    monkeypatch.setattr(array_addressing, "_is_element", lambda sig, index64: bool(asked.append(sig)))
+    assert compiled(from_both_ends, *args, index64=False).ptx == ours
     assert asked
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_so_are_products_of_strides(order):
     x, y = (np.zeros((8, 4, 5), np.float32, order) for _ in range(2))
-    for far in (False, True):
-        (ptx,) = compiled(planes, x, y, far=far).ptx.values()
+    for index64 in (False, True):
+        (ptx,) = compiled(planes, x, y, index64=index64).ptx.values()
         # Else NVVM multiplies numbers of 64 bits, and cuts the product.
-        assert bool(WIDE.search(ptx)) == far, ptx
+        assert bool(WIDE.search(ptx)) == index64, ptx
 
 
 def test_strided_arrays_have_strides_of_64_bits():
     x, y = (np.zeros((3, 10), np.float32)[:, ::2] for _ in range(2))
-    (ptx,) = compiled(moved, x, y, far=False).ptx.values()
+    (ptx,) = compiled(moved, x, y, index64=False).ptx.values()
     assert WIDE.search(ptx)
 
 
@@ -99,7 +99,7 @@ def test_a_kernel_is_compiled_again_for_arrays_that_are_far(monkeypatch):
     x, y = np.ones((2, 2)), np.zeros((2, 2))
     kernel(x, y)
     latest = kernel._latest
-    kernel._recover(FarArrays("x has many elements"), latest.variant)
+    kernel._recover(NeedsIndex64("x has many elements"), latest.variant)
     assert latest.executable is None
     # Another one of the same types, as after an eviction, needs not find it out again.
     kernel._specialisations.clear()
@@ -110,10 +110,10 @@ def test_a_kernel_is_compiled_again_for_arrays_that_are_far(monkeypatch):
         assert (y[1] == 2).all()
         assert kernel.stats.compilations == 2
         assert built == [False, True]
-        assert kernel._latest.far
+        assert kernel._latest.index64
         # What was built so stays.
-        kernel._recover(FarArrays("x has many elements"), kernel._latest.variant)
+        kernel._recover(NeedsIndex64("x has many elements"), kernel._latest.variant)
         assert kernel._latest.executable is not None, number
-    for error in (CudaError("something else"), FarArrays("arrays of nobody knows what")):
+    for error in (CudaError("something else"), NeedsIndex64("arrays of nobody knows what")):
         with pytest.raises(CudaError, match=str(error)):
             kernel._recover(error)

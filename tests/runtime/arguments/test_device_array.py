@@ -21,7 +21,7 @@ from qgraph.runtime.arguments.device_array import DeviceArray, empty, to_device
 from qgraph.runtime.driver import driver
 from qgraph.runtime.values.aliasing import alias_pattern
 from qgraph.runtime.values.array_view import ArrayView
-from qgraph.runtime.values.pending_errors import Kept
+from qgraph.runtime.values.pending_errors import PendingErrors
 
 
 class PlayedDevice:
@@ -33,7 +33,7 @@ class PlayedDevice:
         self.epoch = 1
         self.waits = 0
         self.live = 0
-        self.kept = Kept()
+        self.kept = PendingErrors()
 
     @contextmanager
     def activate(self) -> Iterator[None]:

@@ -24,7 +24,7 @@ from qgraph.runtime.arguments.guards import Reader, key_maker, numbers_among, re
 from qgraph.runtime.native import tensor_guard
 from qgraph.runtime.values.aliasing import alias_pattern
 from qgraph.runtime.values.array_view import ArrayView, view_of_host
-from qgraph.runtime.values.prepared_call import CHANGED, Again
+from qgraph.runtime.values.prepared_call import CHANGED, ReplayCode
 
 
 class Pair(NamedTuple):
@@ -367,7 +367,7 @@ def test_reader_reads_memory_that_moved():
 
 def unchanged(values):
     """Whether later values would run a call with these again."""
-    call = Again((), {}, lambda _arrays: ["pass"])
+    call = ReplayCode((), {}, lambda _arrays: ["pass"])
     run = repeater(values, call, conditions=[], done=["return None"], names={})
     return lambda later: run is not None and run(later) is not CHANGED
 

@@ -12,7 +12,7 @@ import qgraph
 from qgraph import specialisation
 from qgraph.runtime.arguments import streams
 from qgraph.runtime.values.array_view import ArrayView
-from qgraph.runtime.values.prepared_call import Again, Call
+from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from tests.running_again import function_of
 
 
@@ -36,7 +36,7 @@ def test_the_streams_of_a_repeated_call_are_looked_at_each_time(ordered, first):
     view = ArrayView(array.ctypes.data, array.shape, array.strides, array.dtype, False, 0, Foreign(), stream=7)
     variant = SimpleNamespace(arrays=(0,), device=0, streams=streams)
     executable = SimpleNamespace(
-        again=lambda call, find: Again((), {"run": lambda: ordered.append(find())}, lambda _arrays: ["numbers = run()"])
+        again=lambda call, find: ReplayCode((), {"run": lambda: ordered.append(find())}, lambda _arrays: ["numbers = run()"])
     )
     with qgraph.stream(first):
         run = function_of(specialisation._again_on_cuda(executable, Call((view,), ()), variant, False))

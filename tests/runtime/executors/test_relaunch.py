@@ -16,13 +16,13 @@ import pytest
 
 import qgraph
 from qgraph.errors import CudaError
-from qgraph.runtime.driver.driver import Closed
+from qgraph.runtime.driver.driver import ExecutableClosed
 from qgraph.runtime.executors import base, relaunch
 from qgraph.runtime.executors.relaunch import GraphLaunch, again, make_ready, stop
 from qgraph.runtime.native import native_launch
 from qgraph.runtime.native.machine_code import MachineCode
 from qgraph.runtime.native.native_launch import Counter
-from qgraph.runtime.values.prepared_call import Again, Call
+from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from tests.running_again import function_of
 
 CONTEXT, GRAPH = 7, 1234
@@ -497,9 +497,9 @@ def test_what_another_thread_closed_is_built_again(bound):
         # As if it came between the look at the executable and its lock.
         if specialisation.executable is plainly:
             specialisation.close()
-        raise Closed("this executable was closed")
+        raise ExecutableClosed("this executable was closed")
 
-    again_ = Again((), {"run": evicted}, lambda _arrays: ["numbers = run()"])
+    again_ = ReplayCode((), {"run": evicted}, lambda _arrays: ["numbers = run()"])
     plainly.launch, plainly.again = evicted, lambda _call, held: again_
     if bound:
         run = kernel.bind(x).launch
@@ -523,12 +523,12 @@ def test_an_executable_that_was_closed_meanwhile_is_not_launched(monkeypatch):
             raise AssertionError
 
         def _enter(self):
-            raise Closed("this executable was closed")
+            raise ExecutableClosed("this executable was closed")
 
     executable = object.__new__(Executable)
     executable._lock, executable._ready, executable._context_id = threading.Lock(), None, CONTEXT
     executable._resources = types.SimpleNamespace(kept=None, release=lambda: None)
     executable._finalizer = types.SimpleNamespace(detach=lambda: None)
     executable.close()
-    with pytest.raises(Closed):
+    with pytest.raises(ExecutableClosed):
         executable.launch(call())

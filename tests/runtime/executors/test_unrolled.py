@@ -24,7 +24,7 @@ from tests.processes import agrees_on_the_simulator
         "rows_in_turn",
         "rows_interrupted",
         "rows_refused",
-        "far",
+        "index64",
         "repeated_and_adapted",
         "interrupted",
         "counted",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.driver import stream as cuda_stream
 from qgraph.runtime.graph import launch_serialiser
-from qgraph.runtime.graph.launch_serialiser import Turns
+from qgraph.runtime.graph.launch_serialiser import LaunchSerialiser
 
 DEFAULT = (0, 1)
 
@@ -93,7 +93,7 @@ def test_one_after_another(launches):
     with pytest.MonkeyPatch.context() as patch:
         driver = Driver()
         patched(patch, driver)
-        turns = Turns(Device())
+        turns = LaunchSerialiser(Device())
         for stream, what in launches:
             if what == "new stream" and stream > 1:
                 # Another one, with the handle of one that is gone; what that had may still run.
@@ -118,7 +118,7 @@ def test_launches_of_a_signal_handler(launches):
     with pytest.MonkeyPatch.context() as patch:
         driver = Driver()
         patched(patch, driver)
-        turns = Turns(Device())
+        turns = LaunchSerialiser(Device())
 
         def interrupt(handlers):
             if handlers:
@@ -142,7 +142,7 @@ def test_default_streams_of_threads(monkeypatch):
     driver = Driver()
     patched(monkeypatch, driver)
     monkeypatch.setattr(launch_serialiser, "ONE_DEFAULT", False)
-    turns = Turns(Device())
+    turns = LaunchSerialiser(Device())
     for _ in range(3):
         turns.launch("graph", 0)
         # Another thread.
@@ -153,7 +153,7 @@ def test_default_streams_of_threads(monkeypatch):
 def test_a_launch_that_fails_marks_nothing(monkeypatch):
     driver = Driver()
     patched(monkeypatch, driver)
-    turns = Turns(Device())
+    turns = LaunchSerialiser(Device())
     turns.launch("graph", 5)
     before = dict(driver.events)
     monkeypatch.setattr(driver, "cuGraphLaunch", lambda executable, stream: (900,), raising=False)

@@ -10,7 +10,7 @@ import pytest
 
 from qgraph.errors import CudaError
 from qgraph.runtime.graph import node_updates
-from qgraph.runtime.graph.node_updates import Patches, patch_kernels
+from qgraph.runtime.graph.node_updates import NodeUpdates, patch_kernels
 from qgraph.runtime.native import native_launch
 
 
@@ -67,7 +67,7 @@ class Executable(int):
 
 def test_machine_code_patches_what_comes_again(driver):
     executable = Executable(7)
-    patches = Patches(kernels(70, executable))
+    patches = NodeUpdates(kernels(70, executable))
     mask = (1 << 70) - 1 - (1 << 3)
     expected = [(7, 100 + index, 1000 + index) for index in range(70) if index != 3]
     for turn in range(4):
@@ -81,7 +81,7 @@ def test_any_masks_of_any_executables(driver):
     order = random.Random(3)
     executables = [Executable(7), Executable(7), Executable(8)]
     nodes = {id(executable): kernels(9, executable) for executable in executables}
-    every = [Patches(nodes[id(executable)]) for executable in executables]
+    every = [NodeUpdates(nodes[id(executable)]) for executable in executables]
     for _ in range(300):
         which, changed = order.randrange(3), order.choice([1, 0b101, (1 << 9) - 1, 1 << 8])
         driver.patched.clear()
@@ -96,7 +96,7 @@ def test_any_masks_of_any_executables(driver):
 def test_the_executable_was_made_anew(driver):
     first = Executable(7)
     mine = kernels(2, first)
-    patches = Patches(mine)
+    patches = NodeUpdates(mine)
     for _ in range(3):
         patches.patch(first, 3)
     second = Executable(7)
@@ -109,7 +109,7 @@ def test_the_executable_was_made_anew(driver):
 
 
 def test_no_executable_yet(driver):
-    patches = Patches(kernels(2, None))
+    patches = NodeUpdates(kernels(2, None))
     for _ in range(3):
         patches.patch(None, 3)
     assert driver.patched == []
@@ -118,7 +118,7 @@ def test_no_executable_yet(driver):
 @pytest.mark.parametrize("before", [0, 2])
 def test_the_first_failure_ends_it(driver, before):
     executable = Executable(7)
-    patches = Patches(kernels(4, executable))
+    patches = NodeUpdates(kernels(4, executable))
     for _ in range(before):
         patches.patch(executable, 15)
     driver.patched.clear()

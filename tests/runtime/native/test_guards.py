@@ -12,7 +12,7 @@ import pytest
 
 from qgraph.runtime.arguments.guards import repeater
 from qgraph.runtime.native import identity_guard, stream_guard
-from qgraph.runtime.values.prepared_call import CHANGED, Again
+from qgraph.runtime.values.prepared_call import CHANGED, ReplayCode
 
 
 class Thing:
@@ -115,7 +115,7 @@ def test_an_array_that_cannot_be_held_weakly(looks, monkeypatch):
         __slots__ = ("__weakref__",)
 
     for cls in (Weak, Slots):
-        again = repeater((cls(),), Again((), {}, lambda _: ["pass"]), conditions=[], done=["return None"], names={})
+        again = repeater((cls(),), ReplayCode((), {}, lambda _: ["pass"]), conditions=[], done=["return None"], names={})
         # Of such an object nobody can tell whether it is another one in the same place.
         assert (again is None) is (cls is Slots)
 
@@ -127,7 +127,7 @@ def test_an_event_made_anew_in_the_same_object():
         __cuda_event__ = 7
 
     event, other = Event(), Event()
-    again = repeater((event,), Again((), {}, lambda _: ["pass"]), conditions=[], done=["return None"], names={})
+    again = repeater((event,), ReplayCode((), {}, lambda _: ["pass"]), conditions=[], done=["return None"], names={})
     assert again((event,)) is not CHANGED
     assert again((other,)) is CHANGED
     event.__cuda_event__ = 8
@@ -137,7 +137,7 @@ def test_an_event_made_anew_in_the_same_object():
 def test_functions_of_one_text_have_their_own_objects():
     a, b = np.zeros(3), np.zeros(3)
     one, two = (
-        repeater((x,), Again((), {}, lambda _: ["pass"]), conditions=[], done=["return None"], names={}) for x in (a, b)
+        repeater((x,), ReplayCode((), {}, lambda _: ["pass"]), conditions=[], done=["return None"], names={}) for x in (a, b)
     )
     assert one.__code__ is two.__code__
     assert one((a,)) is not CHANGED
@@ -151,7 +151,7 @@ def test_none_is_no_function_that_is_gone(looks, monkeypatch):
     monkeypatch.setattr(identity_guard, "can_look", lambda: looks)
 
     def unchanged(*values):
-        again = repeater(values, Again((), {}, lambda _: ["pass"]), conditions=[], done=["return None"], names={})
+        again = repeater(values, ReplayCode((), {}, lambda _: ["pass"]), conditions=[], done=["return None"], names={})
         return lambda *later: again(later) is not CHANGED
 
     def made(x):
@@ -169,7 +169,7 @@ def test_none_is_no_function_that_is_gone(looks, monkeypatch):
 def test_an_array_and_its_attributes(looks, monkeypatch):
     monkeypatch.setattr(identity_guard, "can_look", lambda: looks)
     x, y = np.zeros((2, 3)), np.zeros(4)
-    call = Again((), {}, lambda _: ["pass"])
+    call = ReplayCode((), {}, lambda _: ["pass"])
     again = repeater((x, y), call, conditions=[], done=["return None"], names={})
     assert again((x, y)) is not CHANGED
     for others in ((y, x), (x, y.copy()), (x, None), (None, y), (x, 3)):

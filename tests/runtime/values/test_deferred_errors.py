@@ -8,7 +8,7 @@ import pytest
 from qgraph.errors import ArgumentError, BoundsError
 from qgraph.ir.program import Fault
 from qgraph.runtime.values.deferred_errors import FaultReader
-from qgraph.runtime.values.pending_errors import Kept
+from qgraph.runtime.values.pending_errors import PendingErrors
 from qgraph.source import Span
 
 PLACE = Span("nowhere.py", 3, 4, 3, 9)
@@ -43,7 +43,7 @@ class Source:
 
 
 def test_whoever_waits_is_told_what_sources_found():
-    kept, source, other = Kept(), Source(), Source()
+    kept, source, other = PendingErrors(), Source(), Source()
     kept.watch(source)
     kept.watch(other)
     with pytest.raises(LookupError, match="first") as caught:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from qgraph import forks
-from qgraph.lowering.ptx.link import Linking
+from qgraph.lowering.ptx.link import CubinLinker
 
 # Seconds. A thread that comes back from NVVM waits so long for Python's lock; it does so several times a kernel.
 _SOON = 0.0005
@@ -45,19 +45,19 @@ class _Switching:
 _SWITCHING = _Switching()
 
 
-class Beside:
+class CompileThreads:
     """A thread for NVVM, and one for nvJitLink, which takes the texts in the order in which they were begun.
 
     Where the block of ``with`` raises, what was not begun yet is given up.
     """
 
-    def __init__(self, linking: Callable[[], Linking] | None) -> None:
+    def __init__(self, linking: Callable[[], CubinLinker] | None) -> None:
         """``linking`` is what the texts are added to, or None where they are not linked; the thread makes it."""
         self._compiler = ThreadPoolExecutor(1, "qgraph-nvvm")
         self._linker = ThreadPoolExecutor(1, "qgraph-nvjitlink")
         self._make = linking
         # Of the linking thread, until that has ended.
-        self._linking: Linking | None = None
+        self._linking: CubinLinker | None = None
         self._added: list[Future[None]] = []
 
     def __enter__(self) -> Self:

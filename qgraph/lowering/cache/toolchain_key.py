@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.compat import numba
-from qgraph.lowering.cache.fingerprint import Unstable, digest
+from qgraph.lowering.cache.disk_key import Unstable, digest
 
 # What compiles a task, as folders of Python's path.
 _COMPILERS = ("numba", "numba_cuda", "llvmlite")

@@ -9,19 +9,19 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from qgraph.ir.program import WORD
-from qgraph.lowering.intrinsics.intrinsic import CodeWord, element
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic, element
 from qgraph.lowering.intrinsics.number_llvm import types
 from qgraph.operations.intrinsics import LINE_WORDS, MOST, SPREAD
 
 
-def host_word() -> CodeWord:
+def host_word() -> Intrinsic:
     """The Numba type of ``intrinsics.call_host``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         data = args[1] if isinstance(args[1], types.Array) else types.uint64
         return context.make_signature(types.int32, types.uint64, data)
 
-    return CodeWord("call_host", typer, _call_host)
+    return Intrinsic("call_host", typer, _call_host)
 
 
 def _call_host(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
@@ -37,13 +37,13 @@ def _call_host(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -
     return ir.Constant(result, 0)
 
 
-def condition_word() -> CodeWord:
+def condition_word() -> Intrinsic:
     """The Numba type of ``intrinsics.set_condition``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         return context.make_signature(types.none, args[0], types.intp, types.uint64, types.intp)
 
-    return CodeWord("set_condition", typer, _set_condition)
+    return Intrinsic("set_condition", typer, _set_condition)
 
 
 def _set_condition(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
@@ -75,7 +75,7 @@ _PEEK = (
 )
 
 
-def peek_word() -> CodeWord:
+def peek_word() -> Intrinsic:
     """The Numba type of ``intrinsics.peek``: a load that no compiler moves, and that asks no cache of one multiprocessor."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
@@ -86,7 +86,7 @@ def peek_word() -> CodeWord:
         load = ir.FunctionType(ir.IntType(64), [word.type])
         return builder.asm(load, _PEEK, "=&l,l", [word], True)
 
-    return CodeWord("peek", typer, emit)
+    return Intrinsic("peek", typer, emit)
 
 
 _PEEK_SPREAD = (
@@ -100,7 +100,7 @@ _PEEK_SPREAD = (
 )
 
 
-def peek_spread_word() -> CodeWord:
+def peek_spread_word() -> Intrinsic:
     """The Numba type of ``intrinsics.peek_spread``. All is in 32 bits: in a short kernel each instruction counts."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
@@ -111,10 +111,10 @@ def peek_spread_word() -> CodeWord:
         load = ir.FunctionType(ir.IntType(32), [word.type, args[2].type, args[1].type])
         return builder.asm(load, _PEEK_SPREAD, "=&r,l,r,r", [word, args[2], args[1]], True)
 
-    return CodeWord("peek_spread", typer, emit)
+    return Intrinsic("peek_spread", typer, emit)
 
 
-def spread_word() -> CodeWord:
+def spread_word() -> Intrinsic:
     """The Numba type of ``intrinsics.spread``: stores in a row, which take less time than a loop."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
@@ -128,10 +128,10 @@ def spread_word() -> CodeWord:
             builder.store(number, builder.gep(first, [ir.Constant(ir.IntType(64), LINE_WORDS * line)]))
         return context.get_dummy_value()
 
-    return CodeWord("spread", typer, emit)
+    return Intrinsic("spread", typer, emit)
 
 
-def is_over_word() -> CodeWord:
+def is_over_word() -> Intrinsic:
     """The Numba type of ``intrinsics.is_over``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
@@ -144,7 +144,7 @@ def is_over_word() -> CodeWord:
             builder.store(builder.trunc(builder.load(_word_at(context, builder, sig, args)), seen.type), found)
         return builder.icmp_signed("<=", builder.load(found), number)
 
-    return CodeWord("is_over", typer, emit)
+    return Intrinsic("is_over", typer, emit)
 
 
 def _word_at(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:

@@ -141,7 +141,7 @@ def result_type(name: Callable[..., Any], *dtypes: object, float_type: str = "fl
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.target_extension import target_override
 
-    from qgraph.lowering.intrinsics.number_typing import Session
+    from qgraph.lowering.intrinsics.type_promotion import Session
     from qgraph.lowering.numba_backend import cpu
 
     typing = cpu._COMPILERS.get(float_type)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Set
 
-from qgraph.captured_state import CompiledIn, Same, numba_function
+from qgraph.captured_state import CompiledIn, Identity, numba_function
 from qgraph.ir.program import Cast, Function, ParallelFunction, SeparateFunction
 
 
-def meaning(function: Function) -> Hashable:
+def structural_key(function: Function) -> Hashable:
     """The statements of ``function`` with its parameters by position, and what its names stand for, functions included.
 
     Objects stand for themselves, by identity: a meaning says something only while ``function`` is alive. A function that Numba
@@ -58,5 +58,5 @@ def _value(value: object, seen: dict[int, int]) -> Hashable:
     python = numba_function(value)
     if python is not None:
         # Held: what it looked at may be gone when its names are others.
-        return id(value), tuple(Same(found) for _, found in CompiledIn().python(python))
+        return id(value), tuple(Identity(found) for _, found in CompiledIn().python(python))
     return id(value)

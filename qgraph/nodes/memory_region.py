@@ -15,7 +15,7 @@ from qgraph.nodes.kind import GraphNode, LoopKind, Owner
 
 
 @dataclass(frozen=True, slots=True)
-class Box(LoopKind):
+class MemRegion(LoopKind):
     """The part of the C-contiguous array ``target`` that a node writes.
 
     On each axis of the array ``counts`` (a name of a host value, or 1) elements from ``starts`` on.
@@ -50,7 +50,7 @@ class Store:
 
     target: str
     type: ArrayType
-    places: Places
+    places: IndexBox
     value: ast.expr
 
 
@@ -76,14 +76,14 @@ def arrays_of(program: Program) -> dict[str, ArrayType]:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class IndexBox:
     """The elements that an index takes while the loop runs: on each axis of the array the first one, and how many."""
 
     starts: tuple[int, ...]
     counts: tuple[str | int, ...]
 
 
-def places_of(task: Task, index: ast.expr) -> Places | None:
+def places_of(task: Task, index: ast.expr) -> IndexBox | None:
     """The box of elements that ``index`` takes: all loop variables in order, plus constants, and constants between them."""
     parts: Sequence[ast.expr] = index.elts if isinstance(index, ast.Tuple) else [index]
     if isinstance(index, ast.Name) and index.id == task.index_tuple:
@@ -108,7 +108,7 @@ def places_of(task: Task, index: ast.expr) -> Places | None:
             return None
         starts.append(start)
         counts.append(count)
-    return None if axes else Places(tuple(starts), tuple(counts))
+    return None if axes else IndexBox(tuple(starts), tuple(counts))
 
 
 def _along(axes: list[Axis], name: str) -> tuple[int, str | int]:
@@ -121,7 +121,7 @@ def _along(axes: list[Axis], name: str) -> tuple[int, str | int]:
             return -1, 0
 
 
-def whole_axes(program: Program, target: str, places: Places) -> list[bool]:
+def whole_axes(program: Program, target: str, places: IndexBox) -> list[bool]:
     """Which axes of the array are covered from end to end, whatever the arguments."""
     sources: dict[str | int, str] = {value.name: value.source for value in program.host_values}
     extents = [f"max(0, {target}.shape[{axis}])" for axis in range(len(places.counts))]
@@ -172,7 +172,7 @@ def rows_of(view: Any, starts: Sequence[int], counts: Sequence[int], *, joined: 
 # --- in a graph --------------------------------------------------------------------------------------------------------
 
 
-class BoxNode(GraphNode):
+class MemRegionNode(GraphNode):
     """What memset and memcpy nodes have in common.
 
     A node of no size is not legal: it is switched off, and keeps the parameters it had. Some changes cannot be made in an
@@ -182,7 +182,7 @@ class BoxNode(GraphNode):
 
     changes = True
 
-    def __init__(self, node: Node, owner: Owner, box: Box) -> None:
+    def __init__(self, node: Node, owner: Owner, box: MemRegion) -> None:
         super().__init__(node, owner)
         self._placeholder = owner.room()
         self._arrays = tuple(owner.leaves[name] for name in box.arrays)

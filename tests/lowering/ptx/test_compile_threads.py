@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from qgraph.errors import BackendError
-from qgraph.lowering.ptx.background_link import Beside
+from qgraph.lowering.ptx.compile_threads import CompileThreads
 
 
 class Pretended:
@@ -33,7 +33,7 @@ class Pretended:
 
 def test_texts_are_linked_in_order_while_others_are_made():
     linking, going = Pretended(), threading.Event()
-    with Beside(lambda: linking) as beside:
+    with CompileThreads(lambda: linking) as beside:
         first = beside.begin(lambda: (going.wait(10), "a")[1])
         beside.link(lambda: "b")
         last = beside.begin(lambda: "c")
@@ -47,9 +47,9 @@ def test_nothing_to_link_is_no_linker():
     def refused():
         raise AssertionError("made")
 
-    with Beside(refused) as beside:
+    with CompileThreads(refused) as beside:
         assert beside.cubin() == b""
-    with Beside(None) as beside:
+    with CompileThreads(None) as beside:
         assert beside.begin(lambda: "a")() == "a"
 
 
@@ -62,14 +62,14 @@ def test_what_fails_there_is_told_here(text):
             raise BackendError("it does not compile")
         return text
 
-    with Beside(lambda: linking) as beside, pytest.raises(BackendError, match="does not"):
+    with CompileThreads(lambda: linking) as beside, pytest.raises(BackendError, match="does not"):
         beside.begin(finish)
         beside.cubin()
 
 
 def test_threads_give_way_sooner_as_long_as_anybody_compiles():
     usual = sys.getswitchinterval()
-    outer, inner = Beside(None), Beside(None)
+    outer, inner = CompileThreads(None), CompileThreads(None)
     with outer:
         assert sys.getswitchinterval() < usual
         inner.__enter__()
@@ -84,6 +84,6 @@ def test_threads_give_way_as_usual_after_an_interrupt(monkeypatch):
 
     usual = sys.getswitchinterval()
     monkeypatch.setattr(ThreadPoolExecutor, "shutdown", interrupted)
-    with pytest.raises(KeyboardInterrupt), Beside(None):
+    with pytest.raises(KeyboardInterrupt), CompileThreads(None):
         pass
     assert sys.getswitchinterval() == usual

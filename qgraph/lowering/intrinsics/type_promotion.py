@@ -1,7 +1,7 @@
 """Number typing: NumPy 2's rules with weak Python numbers, as mixins for Numba's typing and target contexts.
 
-Numba sees every operator and builtin as a function; here each is a ``Word``, whose ``Rule`` looks at the operand types and
-chooses in which type to compute, and with which code. Where a rule has no opinion (arrays, tuples, strings), Numba's own
+Numba sees every operator and builtin as a function; here each is an ``OperationType``, whose ``Rule`` takes the operand types
+and chooses in which type to compute, and with which code. Where a rule has no opinion (arrays, tuples, strings), Numba's own
 typing goes on. Both Numba's CPU target and numba-cuda's use these: their type objects are the same.
 """
 
@@ -53,7 +53,7 @@ Rule = Callable[["NumberTyping", tuple[Any, ...]], Choice | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class PythonImpl:
     """A word that means a plain Python function, compiled under the same rules."""
 
     function: Callable[..., Any]
@@ -67,7 +67,7 @@ class Alias:
     other: object
 
 
-Meaning = Rule | Spelling | Alias
+TypingRule = Rule | PythonImpl | Alias
 
 # --- joining ----------------------------------------------------------------------------------------------------------
 
@@ -145,10 +145,10 @@ def join_all(items: tuple[Any, ...]) -> Any:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-class Word(_Callable, _Opaque):
+class OperationType(_Callable, _Opaque):
     """The Numba type of an operator, builtin or NumPy function: asks its rule, then Numba (``native``)."""
 
-    def __init__(self, value: object, name: str, meaning: Meaning | None, native: Any) -> None:
+    def __init__(self, value: object, name: str, meaning: TypingRule | None, native: Any) -> None:
         self._identity = object()
         self._value = value
         self._meaning = meaning
@@ -177,7 +177,7 @@ class Word(_Callable, _Opaque):
 
     def _from_meaning(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         meaning = self._meaning
-        if isinstance(meaning, Spelling):
+        if isinstance(meaning, PythonImpl):
             self._check_either(context, args)
             return self._delegate(context, context.function_word(meaning.function), args, kws)
         if isinstance(meaning, Alias):
@@ -321,7 +321,7 @@ def _without_keyword_only(signature: inspect.Signature) -> inspect.Signature:
 
 
 def _other_word(context: Any, other: object) -> Any:
-    if isinstance(other, Spelling):
+    if isinstance(other, PythonImpl):
         return context.function_word(other.function)
     return context.resolve_value_type(other)
 
@@ -388,7 +388,7 @@ class DeviceFunction(_Callable, _Opaque):
         return (self._identity, sig.args)
 
 
-default_manager.register(Word, models.OpaqueModel)
+default_manager.register(OperationType, models.OpaqueModel)
 default_manager.register(DeviceFunction, models.OpaqueModel)
 
 
@@ -430,15 +430,15 @@ else:
 
 
 class NumberTyping(_Context):
-    """Mixin of a Numba typing context. The class that uses it sets ``float_type``, ``meanings`` and ``typing_error``,
+    """Mixin of a Numba typing context. The class that uses it sets ``float_type``, ``typing_rules`` and ``typing_error``,
     and defines ``make_signature``, ``compile_function`` and ``special_word``.
     """
 
     float_type: Any
     # id of a value -> (the value, what it means)
-    meanings: Mapping[int, tuple[object, Meaning]]
+    typing_rules: Mapping[int, tuple[object, TypingRule]]
     session: Session | None = None
-    _words: dict[int, Word]
+    _words: dict[int, OperationType]
 
     @property
     def complex_type(self) -> Any:
@@ -453,7 +453,7 @@ class NumberTyping(_Context):
             return self.complex_type
         if type(value) is tuple and value:
             return types.BaseTuple.from_types(tuple(self.resolve_value_type(item) for item in value))
-        entry = self.meanings.get(id(value))
+        entry = self.typing_rules.get(id(value))
         if entry is not None:
             return self._word(value, entry[1])
         function = _python_function(value)
@@ -466,14 +466,14 @@ class NumberTyping(_Context):
         ours = isinstance(value, np.ufunc) or getattr(value, "__module__", None) == "math"
         return self._word(value, None) if isinstance(found, types.Function) and (ours or numba.overloads(found)) else found
 
-    def _word(self, value: Any, meaning: Meaning | None) -> Word:
+    def _word(self, value: Any, meaning: TypingRule | None) -> OperationType:
         word = self._words.get(id(value))
         if word is None:
             try:
                 native = super().resolve_value_type(value)
             except ValueError:
                 native = None
-            word = self._words[id(value)] = Word(value, value_name(value), meaning, native)
+            word = self._words[id(value)] = OperationType(value, value_name(value), meaning, native)
         return word
 
     def function_word(self, function: Any) -> Any:
@@ -489,7 +489,7 @@ class NumberTyping(_Context):
 
     def resolve_function_type(self, func: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         """Numba's hook: the signature of a call. Adds ``numpy.complex64(real, imaginary)``, which Numba lacks."""
-        if not isinstance(func, DeviceFunction | Word):
+        if not isinstance(func, DeviceFunction | OperationType):
             args = tuple(map(bare, args))
         if any(isinstance(arg, Rounded) for arg in args):
             args = self._of_rounded(func, args)
@@ -511,7 +511,7 @@ class NumberTyping(_Context):
 
     def _of_rounded(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of a call, of which some are ``Rounded``, as the function takes them."""
-        if isinstance(func, DeviceFunction | Word):
+        if isinstance(func, DeviceFunction | OperationType):
             return args
         if isinstance(func, types.NumberClass) and isinstance(func.instance_type, types.Integer):
             raise self.typing_error(refusal(f"{func.instance_type} is made of"))
@@ -565,7 +565,7 @@ class NumberTarget(_Context):
 
     def get_function(self, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
         """Numba's hook: the code of a call."""
-        if isinstance(fn, Word):
+        if isinstance(fn, OperationType):
             found = fn.implementation(sig)
             if isinstance(found, types.Type):
                 return self.get_function(found, sig)
