@@ -1,1 +1,23 @@
-"""Tasks as Python source: chunks for the CPU, kernels for CUDA and the simulator."""
+"""Tasks as Python source: chunks for the CPU, kernels for CUDA and the simulator.
+
+A task becomes a function around the user's statements, with their line numbers. ``task_codegen.py`` has what all backends
+share, ``cuda_codegen.py`` the kernels (which thread has which iteration), ``cpu_codegen.py`` one function for the whole
+kernel whose parallel loops run in chunks (``cpu_chunks.py``); kernels of more than 32 tasks are several functions, as compile
+time is superlinear.
+
+Unrolling (``unrolling.py``): an iteration of a while node costs as much as a few kernels, so one holds up to 8 copies of a
+body. The kernels of a copy begin with a guard: where the scratch word of their parameter ``_guard`` is 0 they return; the
+condition kernel sets the word of the next copy (``_next``). Small grids read the guard before ``griddepcontrol.wait``, large
+ones after it. A loop whose trip count is known at its entry is counted (``CountedUnroll``): up to 64 copies, copy ``u`` exits
+if ``remaining <= u``, and one kernel behind all copies decrements; the counter is replicated over 64 cache lines. On large
+grids it is two while nodes, the first without guards. Arrays that swap names in it need no slot: each copy has its arrays as
+parameters.
+
+Threads per row (``cooperative_codegen.py``): an inner loop that only combines values in private names is shared by a group of
+threads with shuffles, so that their loads are coalesced. How many is decided at each launch (``threads_per_row`` in
+``runtime/graph/launch_shapes.py``); with one, the plain loop runs.
+
+Single block (``single_block_codegen.py``): with ``fuse=True`` the whole program also is one kernel of one block. Barriers
+stand in the control flow alone; conditions are broadcast by ``syncthreads_or``, so that nobody reads a slot that is being
+rewritten.
+"""
