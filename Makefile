@@ -1,6 +1,7 @@
 # Every target does its own set-up: it needs Python >= 3.11 with venv, make, and (for a package without a wheel) a compiler.
 #   make demo       restore a damaged photograph with a solver that iterates inside one launch
-#   make test       the test suite: cpu and compile-only CUDA, then the simulator
+#   make test       most tests: cpu and compile-only CUDA, then the simulator; without THOROUGH below
+#   make test-all   all tests, as CI runs them
 #   make test-gpu   the same tests on the GPU of this machine
 #   make sanitize   tests/gpu under compute-sanitizer: memcheck, then racecheck
 #   make fuzz       random programs against plain Python for SECONDS=600 on BACKEND=cpu (or sim, cuda), with JOBS=1 processes
@@ -39,28 +40,36 @@ endif
 
 PY := $(PATHS) $(INTERPRETER)
 
-.PHONY: demo test test-cpu test-sim test-gpu sanitize fuzz manifest bench lint format clean
+.PHONY: demo test test-all test-gpu sanitize fuzz manifest bench lint format clean
 
 demo: $(READY_DEMO)
 	$(PY) -m examples.inpaint
 
-test: test-cpu test-sim
+# What takes long and rarely fails alone: lengths of code, forks, random programs and nests, whole benchmarks, every number type.
+THOROUGH := $(addprefix tests/,lowering/test_long_code.py features/test_long_code.py runtime/test_forks.py test_benchmarks.py \
+	dependence/test_brute.py lowering/test_specialisations.py properties manifest runtime/executors/test_unrolled.py \
+	runtime/executors/test_host_loop.py examples lowering/test_missing_toolkit.py features/test_number_types.py \
+	features/test_compiled_in.py features/test_lanes.py features/test_either.py)
 
 # Examples and random programs run as users compile them; a quarter of the time of the rest would be LLVM's optimisation of it.
 # OPT=3 optimises everything.
 OPT := 0
 PYTEST = -m pytest -q -n auto --dist worksteal
-
-test-cpu: $(READY_DEV)
-	env -u QGRAPH_BACKEND $(PY) $(PYTEST) tests/examples tests/properties
-	env -u QGRAPH_BACKEND NUMBA_OPT=$(OPT) $(PY) $(PYTEST) tests --ignore=tests/gpu --ignore=tests/examples --ignore=tests/properties
-
+ON_CPU := env -u QGRAPH_BACKEND
 # Numba's simulator is chosen before numba is first imported, so it has a process of its own.
-test-sim: $(READY_DEV)
-	QGRAPH_BACKEND=sim $(PY) $(PYTEST) tests/features tests/examples tests/properties
+ON_SIM := QGRAPH_BACKEND=sim
+
+test: $(READY_DEV)
+	$(ON_CPU) NUMBA_OPT=$(OPT) $(PY) $(PYTEST) tests --ignore=tests/gpu $(addprefix --ignore=,$(THOROUGH))
+	$(ON_SIM) $(PY) $(PYTEST) tests/features $(addprefix --ignore=,$(THOROUGH))
+
+test-all: $(READY_DEV)
+	$(ON_CPU) $(PY) $(PYTEST) tests/examples tests/properties
+	$(ON_CPU) NUMBA_OPT=$(OPT) $(PY) $(PYTEST) tests --ignore=tests/gpu --ignore=tests/examples --ignore=tests/properties
+	$(ON_SIM) $(PY) $(PYTEST) tests/features tests/examples tests/properties
 
 test-gpu: $(READY_DEV)
-	env -u QGRAPH_BACKEND $(PY) -m pytest -q tests/features tests/examples tests/gpu tests/properties
+	$(ON_CPU) $(PY) -m pytest -q tests/features tests/examples tests/gpu tests/properties
 
 # memcheck (of CUDA 13.0) itself loses the context where a graph with a while node of two kernels is launched while earlier
 # launches of it run, `tests/gpu/while_nodes 1 1 1 apart 24 1` for one, which is right without the tool. So under it one launch
