@@ -293,3 +293,15 @@ def test_names_of_the_outer_loop_inside_a_func(check):
 
     kernel = check(twice, lambda: (grid(6, 7), blank(6, 7)))
     assert axes_of(kernel, grid(6, 7), blank(6, 7)) == [2, 2]
+
+
+def sum_of_all(x, total):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            total[()] += x[i, j]
+
+
+def test_a_reduction_over_a_nest_is_told_as_one():
+    first = sum_of_all.__code__.co_firstlineno
+    expected = f"independent: reduction into `total[()]`, the loop inside (line {first + 2}) included (line {first + 3})"
+    assert expected in str(qgraph.kernel(sum_of_all).plan(np.ones((3, 4)), np.zeros(())))

@@ -59,11 +59,11 @@ class FoundReductions:
         for reduction in self.reductions:
             yield from (variable.element for variable in reduction.variables if variable.element is not None)
 
-    def verdict(self, verdict: Verdict) -> Verdict:
-        """The verdict on the rest of the loop, with the reductions in it."""
+    def verdict(self, verdict: Verdict, nested: str) -> Verdict:
+        """The verdict on the rest of the loop, with the reductions in it; ``nested`` tells of inner loops that are axes."""
         if verdict.reason == NOTHING_WRITTEN:
-            return replace(verdict, reason=self.words, span=self.reductions[0].span)
-        return replace(verdict, reason=f"{verdict.reason}; {self.words}")
+            return replace(verdict, reason=self.words + nested, span=self.reductions[0].span)
+        return replace(verdict, reason=f"{verdict.reason}{nested}; {self.words}")
 
 
 def find_reductions(body: Body, facts: LoopFacts) -> FoundReductions | None:

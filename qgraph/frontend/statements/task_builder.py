@@ -92,6 +92,11 @@ def parallel_task(unit: ProgramBuilder, scope: Scope, node: ast.For, *, declared
     effects = Effects(touched.reads, touched.written) | read_for_bounds
     if found is not None:
         effects |= found.effects
+    verdict = judgement.verdict
+    if found is not None:
+        verdict = found.verdict(verdict, nested.text)
+    elif nested.text:
+        verdict = replace(verdict, reason=verdict.reason + nested.text)
     # A scalar that is reduced is loaded only where something else needs it: the bounds of the loop.
     outside = [part for axis in settled for part in (axis.start, axis.step, axis.count)]
     everywhere = [*statements, *outside, *(found.elements if found is not None else ())]
@@ -108,7 +113,7 @@ def parallel_task(unit: ProgramBuilder, scope: Scope, node: ast.For, *, declared
             replace(each, read=each.local in effects.reads, written=each.local in effects.writes)
             for each in selected(unit, everywhere)
         ),
-        verdict=judgement.verdict if found is None else found.verdict(judgement.verdict),
+        verdict=verdict,
         races=judgement.races,
         sections=sections_of(unit, facts, touched, read_for_bounds, everywhere),
         index_tuple=index_tuple,
@@ -170,6 +175,8 @@ class _Nest:
         self._carried = carried
         self.facts = facts
         self.judgement = judgement
+        # What the verdict's reason says of the loops that became axes.
+        self.text = ""
 
     def descend(self, node: ast.For) -> Iterator[tuple[WrittenAxis, str]]:
         """The ranges and variables of the loops that become axes, from the outside in."""
@@ -184,9 +191,7 @@ class _Nest:
             lines.append(str(node.lineno))
             yield axis, self.facts.axes[-1].variable
         if lines:
-            verdict = self.judgement.verdict
-            reason = f"{verdict.reason}, the loop inside (line {', '.join(lines)}) included"
-            self.judgement = replace(self.judgement, verdict=replace(verdict, reason=reason))
+            self.text = f", the loop inside (line {', '.join(lines)}) included"
 
     def _fits(self, node: ast.For, axis: WrittenAxis) -> bool:
         """Whether the loop inside is one more axis; then it is one."""
