@@ -1,4 +1,4 @@
-"""Calls of a kernel that came back: each is known by its arguments, and runs again without anything looked up."""
+"""Dispatch cache of a kernel: repeated calls, found by the identity of their arguments, each with a prepared launch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qgraph.runtime.arguments.backends import DEFAULTS
 from qgraph.runtime.values.prepared_call import Call
 from qgraph.specialisation import Specialisation
 
-# Argument sets that a kernel recognises at a glance.
+# Entries of a kernel's dispatch cache.
 MAX_RECENT = 8
 
 # The specialisation, the call as its executable took it, and what the kernel returned.
@@ -20,18 +20,18 @@ Launched = tuple[Specialisation, Call, Any]
 
 @dataclass(slots=True, eq=False)
 class LastRun:
-    """What a kernel ran last: in a place of its own, where each launch notes it at little cost."""
+    """The specialisation that a kernel ran last."""
 
     specialisation: Specialisation | None = None
 
 
 @dataclass(slots=True, eq=False)
 class CachedCall:
-    """A call that came back."""
+    """A repeated call."""
 
-    # Runs it again, given its arguments, and returns what the kernel returns; ``CHANGED`` where this is another call.
+    # Guard and launch: returns what the kernel returns, or ``CHANGED`` where the guard fails and nothing ran.
     run: Callable[[tuple[Any, ...]], Any]
-    # The one that came after it the last time: itself, or the next of some that take turns.
+    # Its recorded successor, whose guard is tried first after it.
     next: CachedCall | None = None
 
 
@@ -40,7 +40,7 @@ def _no_key(*values: Any) -> None:
 
 
 class DispatchCache:
-    """The calls of one kernel that came back, by key."""
+    """The repeated calls of one kernel, by key."""
 
     __slots__ = ("_calls", "_lock", "_numbers", "_ran", "_seen", "key")
 
@@ -49,9 +49,9 @@ class DispatchCache:
         self._lock = lock
         # The key of a call with these arguments, all positional; None for those that have none.
         self.key: Callable[..., tuple[Any, ...] | None] = _no_key
-        # Which of them are numbers, by whose values keys go.
+        # Which arguments are numbers: keys have their values.
         self._numbers: tuple[int, ...] | None = None
-        # Calls that came lately, and those that came back.
+        # Keys of recent calls, and the calls that were repeated.
         self._seen: dict[tuple[Any, ...], None] = {}
         self._calls: dict[tuple[Any, ...] | None, CachedCall] = {}
 
@@ -60,7 +60,7 @@ class DispatchCache:
         return self._calls.get(key)
 
     def watch_numbers(self, values: tuple[Any, ...]) -> None:
-        """Let keys go by the values of what is a number now."""
+        """Put the values of arguments that are numbers now into keys."""
         from qgraph.runtime.arguments.guards import key_maker, numbers_among
 
         numbers = numbers_among(values)
@@ -68,12 +68,12 @@ class DispatchCache:
             self.key, self._numbers = key_maker(len(values), numbers), numbers
 
     def notice(self, key: tuple[Any, ...] | None, values: tuple[Any, ...], launched: Launched, default: str | None) -> None:
-        """Keep the way to run this very call again, once its arguments came back; ``set_backend`` had chosen ``default``."""
+        """Cache this call when it comes a second time; ``set_backend`` had chosen ``default``."""
         if key is None or len(key) != len(values):
             key = self.key(*values)
             if key is None:
                 return
-        # Watching arguments costs more than one call gains.
+        # A guard costs more to make than one call gains.
         if key in self._seen:
             self._remember(key, values, launched, default)
         else:

@@ -108,8 +108,8 @@ class Kernel(ByName, Introspection):
         # The one used last.
         self._latest: Specialisation | None = None
         self._recent = DispatchCache(self._ran, self._lock)
-        # The one of them that ran last, if nothing else ran since. What came after it is tried before anything else, where a
-        # call's arguments are all there is to look at.
+        # The last cached call, if nothing else ran since; its recorded successor's guard is tried first, if
+        # arguments are all that a guard has to check.
         self._last: CachedCall | None = None
         self._counts = Stats()
         # Until the cache is cleared.

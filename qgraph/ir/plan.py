@@ -20,7 +20,7 @@ from qgraph.stack import with_large_frame_stack
 class CountedUnroll:
     """The copies of a body that runs a known number of times: all but one kernel of it, which counts once a turn behind them.
 
-    Copy ``u`` has nothing to do where no more than ``u`` iterations are left: a loop that does not run long has ``few``. On
+    Copy ``u`` exits if ``remaining <= u``: a loop that does not run long has ``few``. On
     large grids it takes a while to look at that, and to do nothing. There the loop is two while nodes: turns of ``whole``
     copies that look at nothing, as long as more iterations than that are left, and then turns of ``few`` copies that do.
 

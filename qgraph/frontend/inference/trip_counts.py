@@ -1,7 +1,6 @@
-"""Loops inside parallel loops that run along memory: how many iterations they have on average, as far as the host knows.
+"""Uncoalesced inner loops of parallel loops: the mean trip count, as far as the host knows it, picks the threads per row.
 
-A thread that has such a loop for itself reads elements which its neighbours do not read next to it. Lowering may let several
-threads share the loop, and this number says how many: known from its range, as in the product of a dense matrix, or from
+The trip count is known from its range, as in the product of a dense matrix, or from
 the length of an array that all iterations together run through once, as in that of a sparse one.
 """
 

@@ -13,7 +13,7 @@ from typing import Self
 from qgraph import forks
 from qgraph.lowering.ptx.link import CubinLinker
 
-# Seconds. A thread that comes back from NVVM waits so long for Python's lock; it does so several times a kernel.
+# Seconds. A thread that returns from NVVM waits so long for Python's lock; it does so several times a kernel.
 _SOON = 0.0005
 
 

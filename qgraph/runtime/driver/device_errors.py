@@ -1,4 +1,4 @@
-"""What tasks on a device note as wrong: in memory of the host, which kernels write and whoever waits looks at."""
+"""Deferred device errors in page-locked host memory: kernels write them, and synchronisation raises them."""
 
 from __future__ import annotations
 

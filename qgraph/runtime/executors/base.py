@@ -56,7 +56,7 @@ class CudaExecutable(ABC):
     _one_graph = False
     # Whether the graph was begun, and waits for its nodes to know what they work on; and whether it must be begun anew.
     _unfinished = _half_built = False
-    # Whether there may be graphs that keep arguments: not where somebody launches the graph himself.
+    # Whether calls may have graphs of their own: not where the user launches ``graph`` directly.
     _keeps = True
     # Where the whole plan can run as one block: its kernel, and the other graph that is just this kernel.
     _block_kernel: KernelNode | None = None
@@ -193,8 +193,7 @@ class CudaExecutable(ABC):
         self._let_start_early(self._followed)
 
     def _let_start_early(self, followed: Iterable[tuple[KernelNode, Sequence[KernelNode]]]) -> None:
-        # A kernel that starts early takes room: it gains where its blocks fit beside those of the one before it, and loses
-        # where they do not. The next one of a row has something to do meanwhile, and fits.
+        # PDL pays only if both grids are co-resident. In a PDL chain they are.
         for kernel, later in followed:
             fits = kernel.share + sum(each.share for each in later) <= 1
             early = kernel.index in self._heads or (bool(later) and fits)
@@ -228,7 +227,7 @@ class CudaExecutable(ABC):
         """Run with these arguments, in the order of their stream. The caller keeps the arrays alive until they are used.
 
         Gives the numbers that the kernel returns, for which it waits; None if it returns nothing. ``repeat`` stands for a call
-        that comes back: it is made ready to launch the same again by itself, where it can be.
+        that is repeated: its launch is prepared where possible.
 
         Raises:
             ArgumentError: a size or a number does not fit; nothing ran.

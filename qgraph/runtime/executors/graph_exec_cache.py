@@ -1,4 +1,4 @@
-"""Graphs that keep the arguments of calls which take turns, as in double buffering: none is patched when it comes back."""
+"""Executable graphs of alternating calls, as in double buffering: each keeps its arguments, so none is patched."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from qgraph.runtime.graph.graph_builder import GraphInstance
 from qgraph.runtime.graph.kernels import KernelNode
 from qgraph.runtime.graph.node_updates import patch_in
 
-# A call gets a graph of its own when it came so often while the executable had the arguments of another one: to make one takes
-# as long as some patches.
+# Patches after which a call gets an executable of its own: to instantiate one costs as much as several patches.
 KEEP_AFTER = 2
-# Graphs of one executable.
+# Cached graphs of one executable.
 MAX_KEPT = 8
 
 
@@ -31,10 +30,10 @@ class _Entry:
 
 
 class GraphExecCache:
-    """Those of one executable. Every method but ``__init__`` is called with its lock held and the context current.
+    """The graphs of one executable. All methods but ``__init__`` need its lock held and the context current.
 
-    Where they share scratch memory, all launches must follow one another: those of one stream, from one thread, do. The first
-    launch elsewhere ends it for good.
+    With shared scratch memory all launches must be of one stream and thread, which orders them; the first launch elsewhere
+    disables the cache for good.
 
     Args:
         instance: the graph.
@@ -50,7 +49,7 @@ class GraphExecCache:
 
     @property
     def readies(self) -> list[PreparedLaunch]:
-        """What can be launched past the lock."""
+        """The prepared launches."""
         return [entry.ready for entry in self._entries]
 
     def keep(self, repeat: Relaunch, stream: int, what: GraphLaunch) -> None:

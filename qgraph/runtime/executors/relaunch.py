@@ -1,7 +1,7 @@
-"""Launches that ran before, once more: a short way past the lock of an executable, for the thread that ran them.
+"""Lock-free relaunch of a prepared launch, by the thread that made it.
 
-Whoever holds the lock takes this way from the others before anything that they must not see (``stop``). It rests on the order
-in which threads that share the interpreter's lock see each other's assignments; where there is no such lock, it is never open.
+Lock holders call ``stop`` before they change shared state. This relies on the order in which threads under the GIL see each
+other's assignments; without a GIL there is no relaunch.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from qgraph.runtime.native.native_launch import Counter
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
 
 _ONE_AT_A_TIME: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
-# Between two looks at whether another thread is done: it calls the driver, which may wait for room in its queue.
+# Polling interval, in seconds, while another thread is in the driver, which may block on a full queue.
 _PAUSE = 2e-5
-# After so many launches of a ``_Checked`` machine code takes its place, for which a compiler may have to be loaded. That takes
-# a tenth of a second, which this many launches take at least.
+# Launches of a ``_Checked`` after which machine code replaces it. To load the compiler takes 0.1 s, as these launches do.
 _OFTEN = 50_000
 # What the driver says of a stream that is not being captured.
 _NOT_CAPTURED = (0, 0)
@@ -52,7 +51,7 @@ class GraphLaunch:
 
 
 class PreparedLaunch(ABC):
-    """A launch that is ready to be repeated: an executable graph that has the arguments of one call, on the same stream.
+    """A prepared launch: an executable graph with the arguments of one call, on one stream.
 
     Attributes:
         thread: the one that may repeat it.
@@ -78,11 +77,11 @@ class PreparedLaunch(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let it not be launched any more. Who holds the lock does."""
+        """Invalidate it. The caller holds the lock."""
 
 
 class _Checked(PreparedLaunch):
-    """What Python looks at, and whatever launches.
+    """The guard in Python, and any function that launches.
 
     Args:
         stream: the stream of the call.
@@ -108,7 +107,7 @@ class _Checked(PreparedLaunch):
         super().__init__()
         self._stream, self._context, self._executable = stream, what.context, what.executable
         self._launch, self._settled, self._counter, self._left = what.launch, what.settled, what.counter, times
-        # The stream, as the driver's bindings take it without a conversion.
+        # The stream as the bindings' own type, which saves a conversion.
         self._handle = driver.CUstream(stream)
         self._may_be_captured = stream not in LASTING
         self._busy, self._open = False, True
@@ -153,7 +152,7 @@ class _Checked(PreparedLaunch):
 
 
 class _Direct(PreparedLaunch):
-    """What machine code looks at and launches: the same, but that no Python runs in between."""
+    """Guard and launch in machine code."""
 
     __slots__ = ("_launch", "_words")
 
@@ -195,7 +194,7 @@ class Relaunchable(Protocol):
 
 
 class Relaunch:
-    """A call that comes back; it holds no array, so whoever lets it run knows that they are alive.
+    """A repeated call. It holds no array: the caller's guard has shown that they are alive.
 
     Attributes:
         go: ``PreparedLaunch.go`` of what can be repeated; gives None where nothing can.

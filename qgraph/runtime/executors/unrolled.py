@@ -1,8 +1,8 @@
 """A plan with loops that can be unrolled, as several graphs: a plain one, and others for loops of some iterations and of many.
 
-In those a turn of a loop runs several copies of its body, guarded so that those behind the end do nothing. The device tells how
-many iterations the loops had, and the host looks at what it knows of that before each launch. All graphs give the same answers,
-so it does not matter which one runs. They share scratch: that they take turns is seen to where graphs with loops are launched.
+In those an iteration of the while node runs several guarded copies of the body; copies past the end exit. The device reports
+trip counts, which the host reads without waiting before each launch. All graphs give the same answers. They share scratch: the
+launch serialiser orders them.
 """
 
 from __future__ import annotations

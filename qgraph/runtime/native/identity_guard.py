@@ -1,4 +1,4 @@
-"""One look at several objects, some known by weak references, instead of a call or a comparison for each."""
+"""Native identity guard: are these the objects of the cached call? Some are known by weak references."""
 
 from __future__ import annotations
 

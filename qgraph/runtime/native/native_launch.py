@@ -1,6 +1,6 @@
 """Calls of the driver straight from machine code: to go through Python's bindings takes as long as a part of the call itself.
 
-One function looks whether everything is as it was, and launches a graph; another patches many kernel nodes.
+One function checks a guard and launches a graph; another patches many kernel nodes.
 """
 
 from __future__ import annotations

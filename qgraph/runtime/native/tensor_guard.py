@@ -1,4 +1,4 @@
-"""One look at several tensors, instead of a question for each attribute: through the C functions that DLPack 1.3 gives.
+"""Native guard of several tensors, by the C functions of DLPack 1.3 instead of a Python call for each attribute.
 
 DLPack does not tell whether elements are negated when they are read, so each tensor is asked that as well (``is_neg``).
 

@@ -18,7 +18,7 @@ CHANGED: Any = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayCode:
-    """How a call runs once more, as code to write into a function: to call one takes as long as to run a short loop.
+    """Code of a repeated call, to be inlined into a generated function: a Python call costs as much as a short loop.
 
     Args:
         arrays: the arrays of the call that the code is given; it looks at them itself.
