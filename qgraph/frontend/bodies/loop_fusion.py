@@ -1,4 +1,4 @@
-"""Neighbouring loops over one range become one, where each iteration of the later one needs nothing of other iterations.
+"""Loop fusion: neighbouring loops over one range become one where no later iteration needs another one of the earlier loop.
 
 Then the later loop's iteration may follow at once on the earlier one's, in the same thread, and what both touch is read once.
 Anything not proved is not joined, and says why. Loops that share no array stay apart: they can run side by side.

@@ -1,4 +1,4 @@
-"""Powers of integers: only the device may know that an exponent is negative, where Python has no integer to give."""
+"""Integer powers whose exponent may be negative on the device, where Python gives a float."""
 
 from __future__ import annotations
 

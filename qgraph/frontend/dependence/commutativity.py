@@ -1,4 +1,4 @@
-"""Which accesses to one element may be done in any order."""
+"""Commutativity: which updates of one element may be done in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the expressions of a loop's body are, as symbolic integers and views of arrays, and which elements they read.
+"""Symbolic evaluation of a loop's body: expressions as symbolic integers and views of arrays, and the elements they read.
 
 A value that cannot be followed is unknown, and an array that may be reached through it is never lost: it is then accessed
 "somewhere".

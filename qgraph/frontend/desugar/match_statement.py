@@ -1,4 +1,4 @@
-"""`match` on integers: what its cases stand for, and the same as `if` and `elif`; on what is known, the case that is taken."""
+"""`match` on integers as `if` and `elif`; on compile-time constants, the case that is taken."""
 
 from __future__ import annotations
 

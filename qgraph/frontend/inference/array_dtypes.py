@@ -1,4 +1,4 @@
-"""The type of an array expression's elements, where it is known before Numba infers it: NumPy computes it on samples."""
+"""The dtype of an array expression, known before Numba infers types: NumPy computes it on samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements of views as elements of their arrays: integers as code, as short as it goes."""
+"""Elements of views as elements of their arrays: index expressions, folded as far as they go."""
 
 from __future__ import annotations
 

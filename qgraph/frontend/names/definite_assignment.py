@@ -1,4 +1,4 @@
-"""Private names of a parallel loop: each must be assigned on every path of the iteration before it is used."""
+"""Definite assignment: a private name of a parallel loop is assigned on every path of the iteration before it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one Program is being built from: leaves, scratch slots, host values, and the names already taken."""
+"""What one Program is built from: leaves, scratch slots, host values, and reserved names."""
 
 from __future__ import annotations
 

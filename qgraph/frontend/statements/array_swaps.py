@@ -1,4 +1,4 @@
-"""Arrays that change places in a device loop or branch, as in `u, v = v, u`: a slot tells which array a name stands for.
+"""Arrays that swap names in a device loop or branch, as in `u, v = v, u`: a slot holds the index of the array behind a name.
 
 Inside a region a name's array is known relative to the region's start; at its end the slots move so that the next iteration,
 or what follows, finds each name where it was. That must be a permutation: then no two names are ever the same array.

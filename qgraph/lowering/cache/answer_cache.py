@@ -1,4 +1,4 @@
-"""Answers of dependence tests, kept on the disk with compiled code: a process that finds them there imports no isl."""
+"""Disk cache of dependence tests: a process that finds its answers there imports no isl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What decides the machine code of a function: equal meanings are compiled once."""
+"""The key of a function within a process: structurally equal functions are compiled once."""
 
 from __future__ import annotations
 

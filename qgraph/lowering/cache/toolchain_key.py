@@ -1,4 +1,4 @@
-"""Which compiler this is, told without importing it: what every key of the cache begins with.
+"""Versions and settings of the toolchain, found without importing it: the first part of every key on the disk.
 
 Versions are those of installed distributions, read off the folders' names; qgraph itself counts by its own source, since
 that changes between versions too. Libraries that are no Python packages (NVVM, libdevice, nvJitLink) may come from anywhere:

@@ -1,4 +1,4 @@
-"""What threads do that share an iteration (``lane_loops``), as statements around those of the user.
+"""Code of cooperative rows (``cooperative_rows``): the statements of threads that share an iteration, around the user's.
 
 How many share one is decided at each launch (``TaskCode.lanes``); where it is one, the thread runs the plain iteration.
 """

@@ -1,4 +1,4 @@
-"""Loops whose iterations have a loop inside that only adds up: neighbouring threads, the lanes of a warp, share one iteration.
+"""Inner loops that only combine values: several threads per row, lanes of one warp, share an iteration.
 
 Each lane has every so many-th of the inner iterations, so that together they read what lies next to each other, and rows
 of different lengths cost less. Which loops these are is found here; ``lane_source`` writes their code.

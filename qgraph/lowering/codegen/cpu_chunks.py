@@ -1,4 +1,4 @@
-"""Task -> Python: the chunk of a parallel loop, which the CPU's threads share out."""
+"""Task -> Python: one chunk of a parallel loop, as the CPU's threads run it."""
 
 from __future__ import annotations
 

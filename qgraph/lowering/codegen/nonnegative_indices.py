@@ -1,4 +1,4 @@
-"""Indices that never count from the end, by how they are computed: remainders of an extent, or of a positive constant."""
+"""Indices that are never negative by construction: remainders by an extent or by a positive constant."""
 
 from __future__ import annotations
 

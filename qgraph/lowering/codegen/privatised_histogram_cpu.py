@@ -1,4 +1,4 @@
-"""Colliding updates in generated code for the CPU: a chunk collects them in an array of its own, and then adds them up.
+"""Privatised histograms on the CPU: a chunk collects colliding updates in an array of its own, which is added up at its end.
 
 Threads that update the same few elements by atomics wait for each other's cache lines at every iteration.
 """

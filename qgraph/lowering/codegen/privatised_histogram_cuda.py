@@ -1,4 +1,4 @@
-"""Colliding updates in generated CUDA code: a histogram is counted in shared memory, block by block, and then added up.
+"""Privatised histograms on CUDA: a block collects colliding updates in shared memory and adds them to the array at its end.
 
 Atomics on shared memory are many times faster than those that all blocks make on the same few places of global memory. Only
 at run time is it known whether an array is small enough for that, so the kernel has both ways, and the whole block takes one.

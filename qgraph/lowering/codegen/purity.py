@@ -1,4 +1,4 @@
-"""Which arrays the code of a body reads, where that is all it does: numbers are computed, and nothing else happens.
+"""Purity analysis: which arrays an expression reads, where it has no side effect.
 
 What is not understood has no answer here: an array under another name, a part of an array, a function that may write.
 """

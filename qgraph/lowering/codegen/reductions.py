@@ -1,4 +1,4 @@
-"""Reductions in generated code: locals at the identity, and how partial results are combined, always in the same order.
+"""Reductions in generated code: locals start at the identity, partial results combine in a fixed order.
 
 On CUDA the threads of a block combine what they have in shared memory, as a tree; the last block to finish does the same
 with the results of all blocks. On the CPU one thread combines the results of the chunks, in order.

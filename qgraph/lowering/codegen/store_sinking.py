@@ -1,4 +1,4 @@
-"""Bodies of parallel loops whose loads come before their stores, so that a thread waits for memory once.
+"""Store sinking: the loads of a parallel loop's body come before its stores, so that a thread waits for memory once.
 
 An array that a kernel writes is one that anything else may point at, as far as NVVM knows: no load of it passes a store. That
 two arrays are different memory is known here, so here the stores go behind the loads: the value is computed where it was,

@@ -1,4 +1,4 @@
-"""Loops that read along one axis and write along the other, as a transpose does: a warp has a tile, not a part of a row.
+"""Tiling of transposed accesses: a warp has a tile of a loop that reads along one axis and writes along the other.
 
 With a row for a warp, one of the two arrays would be accessed a line apart. With a tile a warp touches a few sectors of each,
 and the warps of a block the rest of these.

@@ -1,4 +1,4 @@
-"""Which loops are unrolled: a turn of a conditional node costs as much as a few kernels, a turn that the host decides more.
+"""Unrolling of device loops: an iteration of a conditional node costs as much as a few kernels, of a host-driven loop more.
 
 So a turn runs several copies of the body. Once the loop is over, the kernels of the copies that are left return at once.
 """

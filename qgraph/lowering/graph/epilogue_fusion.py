@@ -1,4 +1,4 @@
-"""Statements for one thread join a kernel before them, which saves a node: the last thread of that kernel goes on with them.
+"""Epilogue fusion: one-thread statements are run by the last thread of the kernel before them, which saves a node.
 
 So it must have one: a kernel of a single thread, or that of a loop with reductions, where the last block to finish combines.
 """

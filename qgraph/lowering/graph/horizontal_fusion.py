@@ -1,4 +1,4 @@
-"""Loops with no order between them share a kernel: each has threads of its own, whose number tells which loop they run.
+"""Horizontal fusion: independent loops share a kernel; the thread's index says which loop it runs.
 
 Loops that combine values, and those of which only the device knows the extents, keep kernels of their own.
 """

@@ -1,4 +1,4 @@
-"""Whether a whole kernel may run as one block of threads, where barriers do what edges do in the graph, and cost less.
+"""Whether a whole kernel may run as one block of threads, where a barrier replaces an edge and costs less.
 
 One block has one multiprocessor out of more than a hundred, so it pays where launching is what takes the time.
 """

@@ -1,4 +1,4 @@
-"""An integer that is NumPy's, of 8, 16 or 32 bits, or a Python integer, whichever it is: ``max(x[i], 5)``.
+"""The type of an integer that is NumPy's, of 8, 16 or 32 bits, or Python's, depending on values: ``max(x[i], 5)``.
 
 Both are one number of NumPy's type here. CPython's two differ in what comes of them: NumPy's wraps, and takes part in
 promotion. Of the Python integer the range is known, for it comes of literals. So an operation is right where it gives one

@@ -1,4 +1,4 @@
-"""Where the elements of arrays are, on CUDA: an integer for each axis, and no more code than that takes.
+"""Addresses of array elements on CUDA: 32-bit arithmetic where extents allow it.
 
 Those of several dimensions are found with numbers of 32 bits: those of 64 take two instructions each. So an array must have
 fewer than ``intrinsics.U32_LIMIT`` elements; kernels for larger ones are compiled with ``index64``, as Numba does it.

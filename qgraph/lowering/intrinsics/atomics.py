@@ -1,4 +1,4 @@
-"""The words ``atomic_*`` and ``split_*`` of qgraph.language as code for Numba."""
+"""Atomics and split additions as intrinsics."""
 
 from __future__ import annotations
 

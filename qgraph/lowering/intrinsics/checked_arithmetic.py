@@ -1,4 +1,4 @@
-"""Words that note a fault of arithmetic as code for Numba: ``intrinsics.power``, ``divisor``, ``shift_count`` and ``step``."""
+"""Intrinsics that note a fault of arithmetic: ``intrinsics.power``, ``divisor``, ``shift_count`` and ``step``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words as code for Numba: a function type that types its own calls and emits their code, and what such words share."""
+"""Intrinsics for Numba: a function type that types its own calls and emits their LLVM code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Number typing: NumPy 2's rules with weak Python numbers, as mixins for Numba's typing and target contexts.
+"""Type promotion: NumPy 2's rules with weak Python numbers, as mixins for Numba's typing and target contexts.
 
 Numba sees every operator and builtin as a function; here each is an ``OperationType``, whose ``Rule`` takes the operand types
 and chooses in which type to compute, and with which code. Where a rule has no opinion (arrays, tuples, strings), Numba's own

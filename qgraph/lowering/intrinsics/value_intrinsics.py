@@ -1,4 +1,4 @@
-"""Words of qgraph.language that give a value, as code for Numba: conversions, bounds, neutral elements, a thread's memory."""
+"""Intrinsics that give a value: conversions, bounds, identities, a thread's stack memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``intrinsics.across`` as code for Numba: a number of another thread of the warp."""
+"""``intrinsics.across``: a warp shuffle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words between a task and its graph or the host, as code for Numba: conditions, guards of copies, calls of host functions."""
+"""Intrinsics between a task and its graph or the host: conditions of while nodes, guards of unrolled copies, host calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Python calls a kernel's compiled code: at which arrays it looks first, and on which threads it runs.
+"""The Python wrapper of a CPU kernel: guards of its arrays, then the compiled code on Numba's threads.
 
 Numba's own wrapper takes a reference for each array, and its dispatcher finds the type of each argument; both take as long as a
 short loop. Here Python holds the arguments until the call returns, and what a call like the last one must have is known.

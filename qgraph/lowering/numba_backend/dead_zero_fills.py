@@ -1,4 +1,4 @@
-"""Numba's LLVM code without the zeros that are overwritten before anything reads them.
+"""Dead-store elimination of Numba's zero initialisations in LLVM code.
 
 Numba fills each struct that it takes apart, an array's at each subscript, with zeros, twice. To see that nothing reads these,
 LLVM needs time that grows faster than the third power of their number: half a minute for a function of 1,200 subscripts.

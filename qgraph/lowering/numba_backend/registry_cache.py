@@ -1,4 +1,4 @@
-"""Numba's contexts, which look for new declarations in all of its modules whenever a call is new: here once a compilation.
+"""Numba's contexts, refreshed once a compilation: they search all of Numba's modules for new declarations at each new call.
 
 They also try what every function has declared for each call, twice for each function that is compiled: here once.
 """

@@ -1,4 +1,4 @@
-"""The threads of a simulated kernel. They take turns: each runs up to its next barrier, then the next one does.
+"""SIMT interpreter of a simulated kernel: each thread of a block runs to its next barrier, then the next thread does.
 
 Numba's simulator has a Python thread for each, and asks all of them again and again whether they wait. That is slower.
 """

@@ -1,4 +1,4 @@
-"""NVVM and nvJitLink at work beside Numba: both leave Python to other threads meanwhile."""
+"""Threads for NVVM and nvJitLink beside Numba: both release the GIL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names in a PTX text: only its entry is known outside, and the rest belong to the text alone; and its parameters."""
+"""Rewriting PTX: only the entry's name is external, others are local to the text; and its parameters."""
 
 from __future__ import annotations
 

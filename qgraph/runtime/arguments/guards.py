@@ -1,4 +1,4 @@
-"""Short cuts for the arguments of later calls: generated functions of straight-line checks, without loops or look-ups.
+"""Argument guards: generated straight-line functions that recognise the arguments of earlier calls.
 
 A ``Reader`` re-reads the leaves of arguments that have the types of those that ``describe`` saw, and a
 ``repeater`` runs a call again if nothing changed at all; ``key_maker`` finds the one to ask.

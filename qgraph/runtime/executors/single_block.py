@@ -1,4 +1,4 @@
-"""A plan as one block: a graph of one node beside that of the plan, of which one is chosen before each launch.
+"""A plan as one block: a graph of one node beside the plan's graph, one of which is chosen before each launch.
 
 Each of the two has kernels of its own, so a kernel that was not told of a change stays marked as changed until it is launched.
 """

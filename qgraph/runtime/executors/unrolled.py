@@ -1,4 +1,4 @@
-"""A plan with loops that can be unrolled, as several graphs: a plain one, and others for loops of some iterations and of many.
+"""Unrolled device loops: several graphs of one plan, a plain one and those with copies of the bodies.
 
 In those an iteration of the while node runs several guarded copies of the body; copies past the end exit. The device reports
 trip counts, which the host reads without waiting before each launch. All graphs give the same answers. They share scratch: the

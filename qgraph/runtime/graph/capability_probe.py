@@ -1,4 +1,4 @@
-"""Whether loops and branches can run on the device, found out by running some."""
+"""Capability probe: whether conditional nodes work on a device, found out by running some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launches of graphs with conditional nodes, one after another.
+"""Launch serialiser: graphs with conditional nodes on one device run one after another.
 
 Driver 580.159 (CUDA 13.0) loses the whole context to CUDA_ERROR_LAUNCH_FAILED when several conditional nodes run at the same
 time, while nodes among them: three in one graph are enough, and so are two graphs on two streams. It is the driver's fault

@@ -1,4 +1,4 @@
-"""Launch shapes: how many blocks of how many threads a kernel has, and how they lie over the iterations of a loop."""
+"""Launch shapes: grids and blocks, and how threads map to iterations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernel nodes of executable graphs get the parameters that their kernels have now."""
+"""Updates of kernel nodes in executable graphs: the parameters that changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes of an executable that are no kernels and decide nothing, and what they get from it."""
+"""The nodes of an executable that are neither kernels nor conditional, and their owner."""
 
 from __future__ import annotations
 

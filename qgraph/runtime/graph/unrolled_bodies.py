@@ -1,4 +1,4 @@
-"""Copies of the bodies of unrolled loops, and the graphs that hold them beside the plain ones."""
+"""Copies of the bodies of unrolled loops, and the graphs that hold them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stream a library works on, asked through the C function that it asks itself."""
+"""Native guard of a library's current stream, by the C function that the library itself asks."""
 
 from __future__ import annotations
 

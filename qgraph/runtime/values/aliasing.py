@@ -1,4 +1,4 @@
-"""Which arrays of a call share memory. Addresses only: nothing is dereferenced, so device arrays are looked at as well."""
+"""Alias analysis of a call's arrays, by addresses alone: nothing is dereferenced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks noted as wrong, as the errors that it means."""
+"""Faults that tasks noted, as the errors they mean."""
 
 from __future__ import annotations
 

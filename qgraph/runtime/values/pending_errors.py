@@ -1,4 +1,4 @@
-"""What host functions and kernels of a device raised, until somebody waits for it."""
+"""Pending errors of host callbacks and device kernels, until somebody synchronises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops that run in parallel though nothing proves that they may: said once a process, before anything runs."""
+"""Warnings of loops that are assumed to be parallel: once a loop and process, before anything runs."""
 
 from __future__ import annotations
 
