@@ -11,5 +11,5 @@ CUDA_BINDINGS = Library("cuda-bindings", "12.9 to 13.5", CudaError)
 
 
 def with_edge_data(driver: Any, name: str, version: str = "v2") -> Any:
-    """The driver's function that takes edge data: bindings of CUDA 13 have it as ``name``, those of 12 with a ``version`` in it."""
+    """The driver's function that takes edge data: bindings of CUDA 13 have it as ``name``, those of 12 as ``name_version``."""
     return getattr(driver, f"{name}_{version}", None) or CUDA_BINDINGS.part(driver, name)
