@@ -46,7 +46,7 @@ def relax(u, v, tolerance, limit):
     while change > tolerance and turns < limit:
         change = 0.0
         for i in range(1, u.shape[0] - 1):
-            v[i] = 0.5 * (u[i - 1] + u[i + 1])
+            v[i] = 0.25 * u[i - 1] + 0.5 * u[i] + 0.25 * u[i + 1]
             change = max(change, abs(v[i] - u[i]))
         for i in range(1, u.shape[0] - 1):
             u[i] = v[i]
