@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from qgraph.errors import BackendError, CudaError
+from qgraph.errors import BackendError, CudaError, StreamCaptured
 from qgraph.ir.program import GlobalArray, Place
 from qgraph.pickling import not_pickled
 from qgraph.runtime.values.array_view import ArrayView, changed_in_place
@@ -176,7 +176,9 @@ class _Arguments:
         return self._kernel._run(self.values) if self.staged else self._launch_now()
 
     def launch_after(self, error: CudaError) -> Any:
-        """Launch after a failure, where that can be made good; raises it otherwise."""
+        """Launch after a failure, where that can be made good; raises it otherwise. Under capture, add nodes instead."""
+        if isinstance(error, StreamCaptured):
+            return self.specialisation.capture(error.call)
         self.make_good(error)
         return self._launch_now()
 

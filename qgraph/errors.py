@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from qgraph.source import Span
 
 
@@ -85,6 +87,14 @@ class BackendError(QGraphError):
 
 class CudaError(QGraphError):
     """The CUDA driver reported a failure."""
+
+
+class StreamCaptured(CudaError):  # noqa: N818 - what happened, to be answered by nodes in the captured graph
+    """A launch was asked for on a stream that is being captured; nothing ran. ``call`` is what was to run, and where."""
+
+    def __init__(self, call: Any) -> None:
+        super().__init__("a stream is being captured into a graph")
+        self.call = call
 
 
 class PerformanceWarning(UserWarning):

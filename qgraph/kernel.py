@@ -13,7 +13,7 @@ from typing import Any, overload
 
 from qgraph.bound_kernel import Bound
 from qgraph.dispatch_cache import CachedCall, DispatchCache, LastRun, Launched
-from qgraph.errors import CudaError, PerformanceWarning
+from qgraph.errors import CudaError, PerformanceWarning, StreamCaptured
 from qgraph.forks import in_child
 from qgraph.introspection import Introspection
 from qgraph.ir.program import GlobalArray, GlobalArrayFound
@@ -220,6 +220,9 @@ class Kernel(ByName, Introspection):
         call = Call(leaves, specialisation.host_values(leaves), stream)
         try:
             numbers = (specialisation.executable or self._executable(specialisation, stream)).launch(call)
+        except StreamCaptured:
+            specialisation.capture(call)
+            return specialisation, call, None
         except CudaError as error:
             self._recover(error, variant)
             specialisation = self._specialisation(variant, aliases)
@@ -235,7 +238,7 @@ class Kernel(ByName, Introspection):
         """
         from qgraph.runtime.driver.driver import ContextLost, ExecutableClosed, NeedsIndex64
 
-        if isinstance(error, ExecutableClosed):
+        if isinstance(error, ExecutableClosed | StreamCaptured):
             return
         if isinstance(error, NeedsIndex64) and variant is not None:
             with self._lock:

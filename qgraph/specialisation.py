@@ -199,6 +199,12 @@ class Specialisation:
         """
         return _AGAIN[self.variant.backend](executable, call, self.variant, held)
 
+    def capture(self, call: Call) -> None:
+        """Add ``call`` to the CUDA graph that is captured on its stream; the executable, which there is, stays as it is."""
+        from qgraph.runtime.executors.captured import capture
+
+        capture(self.executable, call)  # type: ignore[arg-type]
+
     def close(self) -> None:
         """Free the executable; the next launch builds another."""
         executable = self.abandon()

@@ -10,6 +10,6 @@ from qgraph.errors import CudaError
 CUDA_BINDINGS = Library("cuda-bindings", "12.9 to 13.5", CudaError)
 
 
-def with_edge_data(driver: Any, name: str) -> Any:
-    """The driver's function that takes edge data: bindings of CUDA 12 have it as ``name_v2``, those of CUDA 13 as ``name``."""
-    return getattr(driver, f"{name}_v2", None) or CUDA_BINDINGS.part(driver, name)
+def with_edge_data(driver: Any, name: str, version: str = "v2") -> Any:
+    """The driver's function that takes edge data: bindings of CUDA 13 have it as ``name``, those of 12 as ``name_version``."""
+    return getattr(driver, f"{name}_{version}", None) or CUDA_BINDINGS.part(driver, name)

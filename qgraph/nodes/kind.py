@@ -164,9 +164,11 @@ class GraphNode(ABC):
         handle: its CUgraphNode.
         rejected: the last update could not be made in the executable graph, which must be made again.
         changes: whether ``update`` may change it.
+        off: whether it has nothing to do for the values of the last ``update``.
     """
 
     changes = False
+    off = False
 
     def __init__(self, node: Node, owner: Owner) -> None:
         self.index = node.index

@@ -190,7 +190,6 @@ class MemRegionNode(GraphNode):
         # Where the host's number is, None for one that is 1.
         self._counts = tuple(None if isinstance(count, int) else owner.hosts[count] for count in box.counts)
         self._known: tuple[Any, ...] = ()
-        self._enabled = True
 
     def update(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
         """Take the arrays and sizes of a call."""
@@ -204,8 +203,8 @@ class MemRegionNode(GraphNode):
         if enabled:
             self._set(rows)
             self.rejected = self.executable is None or self._patch() != 0
-        if enabled != self._enabled:
-            self._enabled = enabled
+        if enabled is self.off:
+            self.off = not enabled
             self.instantiated()
         self._known = rows
         return True
@@ -217,7 +216,7 @@ class MemRegionNode(GraphNode):
     def instantiated(self) -> None:
         """Switch it on or off in the executable, which starts with everything on."""
         if self.executable is not None:
-            self.call(self.driver.cuGraphNodeSetEnabled, self.executable, self.handle, int(self._enabled))
+            self.call(self.driver.cuGraphNodeSetEnabled, self.executable, self.handle, int(not self.off))
 
     def run(self, stream: int) -> None:
         """Never: what is launched by itself is a kernel."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import warnings
 from dataclasses import dataclass
@@ -242,91 +241,7 @@ def test_libraries_may_be_mixed_in_one_call(torch, cupy):
     np.testing.assert_array_equal(held.numpy(), 4 * np.arange(50.0))
 
 
-# --- captures -----------------------------------------------------------------------------------------------------------
-
-
-REFUSED = "is being captured into a graph, and a kernel's launch cannot be: nothing ran"
-
-
-def as_before_and_after(run, expected, capture):
-    """``run`` works, is refused while ``capture`` lasts, in each of the ways that a call can take, and works again."""
-    for calls in (0, 1, 5):
-        for _ in range(calls):
-            run()
-        with capture(), pytest.raises(qgraph.CudaError, match=REFUSED):
-            run()
-        run()
-        expected(calls + 1)
-
-
-@pytest.mark.parametrize("bound", [False, True], ids=["called", "bound"])
-def test_torch_does_not_capture_launches(torch, bound):
-    x, y = torch.ones(100, device="cuda"), torch.zeros(100, device="cuda")
-    stream, done = torch.cuda.Stream(), 0
-    # What is not qgraph's is captured, so that the capture is not empty.
-    other = torch.zeros(4, device="cuda")
-
-    @contextlib.contextmanager
-    def capture():
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            other.add_(1)
-            yield
-        graph.replay()
-
-    def expected(calls):
-        nonlocal done
-        done += calls
-        torch.cuda.synchronize()
-        assert torch.equal(y, torch.full_like(y, 2.0 * done))
-
-    k = qgraph.kernel(axpy.__wrapped__)
-    if bound:
-        launch = k.bind(2.0, x, y).launch
-    else:
-        launch = lambda: k(2.0, x, y)  # noqa: E731
-
-    def run():
-        # Calls before the capture are on its stream, too: the short way must not launch there unseen.
-        with torch.cuda.stream(stream):
-            launch()
-
-    torch.cuda.synchronize()
-    as_before_and_after(run, expected, capture)
-    torch.cuda.synchronize()
-    assert torch.equal(other, torch.full_like(other, 3.0))
-
-
-def test_cupy_does_not_capture_launches(cupy):
-    x, y = cupy.ones(100, cupy.float32), cupy.zeros(100, cupy.float32)
-    other = cupy.zeros(4, cupy.float32)
-    stream, done = cupy.cuda.Stream(non_blocking=True), 0
-    cupy.cuda.Device().synchronize()
-
-    @contextlib.contextmanager
-    def capture():
-        with stream:
-            stream.begin_capture()
-            other.__iadd__(1)
-            yield
-            graph = stream.end_capture()
-        graph.launch(stream)
-
-    def expected(calls):
-        nonlocal done
-        done += calls
-        stream.synchronize()
-        assert bool((y == 2.0 * done).all())
-
-    def run():
-        with stream:
-            axpy(2.0, x, y)
-
-    with stream:
-        other.__iadd__(0)
-    as_before_and_after(run, expected, capture)
-    stream.synchronize()
-    assert bool((other == 3).all())
+# --- captures: test_captured.py has the others --------------------------------------------------------------------------
 
 
 def test_nothing_waits_for_a_captured_stream(torch, cupy):
@@ -336,7 +251,7 @@ def test_nothing_waits_for_a_captured_stream(torch, cupy):
     other = torch.zeros(4, device="cuda")
     with torch.cuda.graph(graph):
         other.add_(1)
-        with pytest.raises(qgraph.CudaError, match=REFUSED):
+        with pytest.raises(qgraph.CudaError, match="no other stream can wait for it: nothing ran"):
             axpy(2.0, x, y)
     graph.replay()
     axpy(2.0, x, y)

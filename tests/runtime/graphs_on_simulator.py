@@ -237,6 +237,12 @@ class Driver:
         self.waited.append(("wait", stream))
         return (0,)
 
+    def cuStreamCreate(self, flags):
+        return 0, 0
+
+    def cuStreamDestroy(self, stream):
+        return (0,)
+
     def cuStreamIsCapturing(self, stream):
         return 0, 0
 

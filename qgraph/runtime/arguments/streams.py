@@ -143,7 +143,9 @@ def stage_host_arrays(
         return None
     device = driver.device(variant.device)
     with device.activate():
-        refuse_capture(streams.current())
+        refuse_capture(
+            streams.current(), "arrays of the host cannot be copied meanwhile", "pass arrays on the device: qgraph.asarray(x)"
+        )
     pool = _POOLS.by_device.get(variant.device)
     if pool is None:
         pool = _POOLS.by_device.setdefault(variant.device, StagingPool(device))
@@ -161,7 +163,11 @@ def before_building(device: int, stream: int) -> None:
         CudaError: it is.
     """
     with driver.device(device).activate():
-        refuse_capture(stream)
+        refuse_capture(
+            stream,
+            "the kernel is not compiled for these arguments yet",
+            "call it once before the capture, with arguments of the same types, as libraries warm up before they capture",
+        )
 
 
 def synchronize_all() -> None:

@@ -33,7 +33,6 @@ _ATTRIBUTE_MAJOR = 75
 _ATTRIBUTE_MINOR = 76
 
 _POISONED = "a kernel failed and took its CUDA context with it: look for an index out of bounds, then restart the process"
-_CAPTURED = "a stream is being captured; run the kernel outside the capture"
 _HINTS = {
     2: "free arrays, or use smaller ones",
     214: _POISONED,
@@ -45,8 +44,15 @@ _HINTS = {
     717: _POISONED,
     718: _POISONED,
     719: _POISONED,
-    900: _CAPTURED,
-    905: _CAPTURED,
+    900: "it waits or allocates, which no capture allows: do it before the capture, or after it",
+    901: "an earlier operation broke the capture: end it, and look for the first error",
+    902: "two captures would become one: wait for streams of the same capture only",
+    903: "end the capture on the stream on which it began",
+    904: "let the captured stream wait for all that was forked from it, before the capture ends",
+    905: "a captured stream would wait for work outside the capture: wait for it before the capture begins",
+    906: "the default stream waits for the captured one: capture on a non-blocking stream, or leave the default stream alone",
+    907: "the event was recorded in a capture, and nobody outside can wait for it",
+    908: "end the capture on the thread that began it, or begin it in relaxed mode",
 }
 
 

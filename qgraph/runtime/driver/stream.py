@@ -7,6 +7,8 @@ the device's context current (``with device.activate():``), since a default stre
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from qgraph.errors import ArgumentError, CudaError, QGraphError
@@ -18,6 +20,7 @@ PER_THREAD = 2
 # Handles that mean the same stream as long as its context exists.
 LASTING = frozenset({DEFAULT_STREAM, LEGACY})
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 
 
 def handle_of(stream: object) -> int:
@@ -80,21 +83,25 @@ def is_capturing(stream: int) -> bool:
     return int(call(driver.cuStreamIsCapturing, stream)) != 0
 
 
-def refuse_capture(stream: int) -> None:
-    """Refuse to launch on a stream that is being captured: the capture would keep the arguments that the graph has now.
-
-    Later launches patch arguments in the executable graph, of which whoever replays the capture would see nothing. The default
-    stream is never captured, so nobody asks about it.
+def refuse_capture(stream: int, found: str, hint: str) -> None:
+    """Refuse what cannot be part of a captured graph. The default stream is never captured, so nobody asks about it.
 
     Raises:
-        CudaError: it is being captured.
+        CudaError: ``stream`` is being captured.
     """
     if stream not in LASTING and is_capturing(stream):
-        raise CudaError(
-            f"the stream {stream:#x} is being captured into a graph, and a kernel's launch cannot be: nothing ran",
-            hint="call the kernel before or after the capture (torch.cuda.graph, CuPy's begin_capture): "
-            "each call is one graph launch by itself",
-        )
+        raise CudaError(f"the stream {stream:#x} is being captured into a graph, and {found}: nothing ran", hint=hint)
+
+
+@contextmanager
+def private_stream() -> Iterator[int]:
+    """A stream that is ordered with no other: it may be used while others are captured. At the end its work is done."""
+    made = call(driver.cuStreamCreate, _NON_BLOCKING)
+    try:
+        yield int(made)
+        call(driver.cuStreamSynchronize, made)
+    finally:
+        call(driver.cuStreamDestroy, made)
 
 
 def order_after(stream: int, other: int) -> None:
@@ -105,8 +112,8 @@ def order_after(stream: int, other: int) -> None:
     """
     if _same(stream, other):
         return
-    refuse_capture(stream)
-    refuse_capture(other)
+    for each in (stream, other):
+        refuse_capture(each, "no other stream can wait for it", "pass arrays of one library, on the stream that is captured")
     event = call(driver.cuEventCreate, _NO_TIMING)
     try:
         call(driver.cuEventRecord, event, other)

@@ -3,7 +3,8 @@
 An executable (``base.py``) owns everything its nodes point at. A launch patches the parameters that changed and calls
 ``cuGraphLaunch``; it does not wait. ``graph.py`` is the whole plan as one graph, ``host_loop.py`` segments with the host in
 charge of loops, ``unrolled.py`` several graphs of the same kernels, ``single_block.py`` the choice between the graph and one
-block.
+block. ``captured.py`` adds a plan to a graph that somebody else captures: a launch on a captured stream raises
+``StreamCaptured`` before anything changes, and the kernel answers with an executable of its own for that graph.
 
 Relaunch (``relaunch.py``): a call like the last one, on the same stream and thread, bypasses the lock. It checks the id of
 the current context and launches; lock holders call ``stop`` before they change shared state. The launch is machine code

@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-from qgraph.errors import BackendError, CudaError
+from qgraph.errors import BackendError, CudaError, StreamCaptured
 from qgraph.ir.artifacts import CudaPlan
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
 from qgraph.ir.program import WORD
 from qgraph.nodes.kind import GraphNode
 from qgraph.runtime.driver.arena import Arena
 from qgraph.runtime.driver.device_errors import DeviceFaults
-from qgraph.runtime.driver.driver import ContextLost, DeviceContext, ExecutableClosed, call, driver
+from qgraph.runtime.driver.driver import ContextLost, DeviceContext, ExecutableClosed, driver
 from qgraph.runtime.driver.memory import Buffer, PinnedWords, copy_out, fill
-from qgraph.runtime.driver.stream import LASTING, refuse_capture
+from qgraph.runtime.driver.stream import LASTING, is_capturing, private_stream, refuse_capture
 from qgraph.runtime.executors.graph_exec_cache import KEEP_AFTER
 from qgraph.runtime.executors.relaunch import PreparedLaunch, Relaunch, again, stop
 from qgraph.runtime.executors.resources import Resources
@@ -56,6 +56,8 @@ class CudaExecutable(ABC):
     _one_graph = False
     # Whether the graph was begun, and waits for its nodes to know what they work on; and whether it must be begun anew.
     _unfinished = _half_built = False
+    # Whether it is built while a stream is captured: then nothing may wait for the device.
+    _captured = False
     # Whether calls may have graphs of their own: not where the user launches ``graph`` directly.
     _keeps = True
     # Where the whole plan can run as one block: its kernel, and the other graph that is just this kernel.
@@ -70,6 +72,7 @@ class CudaExecutable(ABC):
     def __init__(self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None, reason: str) -> None:
         self.plan = plan
         self.device = device
+        self.block_size = block_size
         self.reason = reason
         self.nodes = len(plan.plan.nodes)
         # What is told of the plan's graph, while it runs as one block.
@@ -85,7 +88,8 @@ class CudaExecutable(ABC):
         self._ready: PreparedLaunch | None = None
         self._launched = False
         self._block: BlockForm | None = None
-        device.free_retired()
+        if not self._captured:
+            device.free_retired()
         with device.activate():
             self._resources = Resources(device, device.epoch)
             # Of the context in which all of it lives.
@@ -110,12 +114,11 @@ class CudaExecutable(ABC):
         resources = self._resources
         size = plan.plan.scratch_words * WORD
         scratch = resources.scratch = Buffer(self.device, size)
-        fill(scratch, b"\0", size)
         unrolled = plan.plan.unrolled
-        for word in (each.guards for each in unrolled):
-            fill(scratch.pointer + word * WORD, (1).to_bytes(WORD, "little"), 1)
-        # A launch on a non-blocking stream is not ordered after the default stream's fill.
-        call(driver.cuStreamSynchronize, 0)
+        with private_stream() as own:
+            fill(scratch, b"\0", size, own)
+            for each in unrolled:
+                fill(scratch.pointer + each.guards * WORD, (1).to_bytes(WORD, "little"), 1, own)
         faults = plan.plan.program.faults
         resources.faults = DeviceFaults(self.device, faults) if faults else None
         # How many iterations each loop had that can be unrolled; the device writes it, whenever that is.
@@ -233,6 +236,7 @@ class CudaExecutable(ABC):
             ArgumentError: a size or a number does not fit; nothing ran.
             CudaError: the driver refused, or reported the failure of earlier work.
             ContextLost: the primary context was reset; build the executable again.
+            StreamCaptured: the stream is being captured; nothing ran. Later launches change the arguments in this graph.
         """
         with self._lock:
             if self._ready is not None:
@@ -241,8 +245,8 @@ class CudaExecutable(ABC):
             pushed = driver.cuCtxGetId(None)[1] != self._context_id and self._enter()
             try:
                 kept = self._resources.kept
-                if request.stream not in LASTING:
-                    refuse_capture(request.stream)
+                if request.stream not in LASTING and is_capturing(request.stream):
+                    raise StreamCaptured(request)
                 if kept is not None:
                     kept.about_to_launch(request.stream)
                 came_back = self._has(request)
@@ -319,7 +323,7 @@ class CudaExecutable(ABC):
                 raise CudaError("a replay needs a launch before it, which sets the arguments")
             pushed = self._enter()
             try:
-                refuse_capture(stream)
+                refuse_capture(stream, "a replay cannot be part of it", "call the kernel")
                 self._end_keeping()
                 self._run_chosen(stream)
             finally:

@@ -14,7 +14,7 @@ from qgraph.ir.artifacts import COPIED, CudaPlan
 from qgraph.ir.plan import Form, GraphPlan, Node, Unrolling
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.executors.graph import CudaGraphExecutable
-from qgraph.runtime.graph.graph_builder import GraphInstance, Layout, RawGraph, add_conditional, new_condition
+from qgraph.runtime.graph.graph_builder import Ends, GraphInstance, Layout, RawGraph, add_conditional, new_condition
 from qgraph.runtime.graph.kernel_parameters import Parameters
 from qgraph.runtime.graph.kernels import KernelNode
 from qgraph.runtime.graph.nodes import NonKernelNodes
@@ -85,14 +85,14 @@ class UnrolledLayout(Layout):
         self._conditions: dict[int, Any] = {}
         super().__init__(plan, {**firsts[0], **others.nodes}, programmatic, set_handle)
 
-    def fill(self, root: Any, graph: Any, region: int) -> None:
-        """Add a region of the plan, copies included."""
+    def fill(self, root: Any, graph: Any, region: int) -> Ends:
+        """Add a region of the plan, copies included; of these the ends are not told."""
         unrolling = self._bodies.get(region)
         if unrolling is None:
-            super().fill(root, graph, region)
-        else:
-            add = add_copies if unrolling.counted is None else add_counted_copies
-            add(graph, self._plan, unrolling, self._copies, waits_inside=self._waits_inside)
+            return super().fill(root, graph, region)
+        add = add_copies if unrolling.counted is None else add_counted_copies
+        add(graph, self._plan, unrolling, self._copies, waits_inside=self._waits_inside)
+        return [], []
 
     def _condition(self, root: Any, node: Node) -> Any:
         for body in self._whole.keys() & set(node.bodies):

@@ -162,6 +162,10 @@ def node_of_task(plan: GraphPlan) -> dict[str, int]:
     return decided
 
 
+# Of a region: the nodes that come after no other one of it, and those that no other one comes after.
+Ends = tuple[list[Any], list[Any]]
+
+
 class Layout:
     """How the nodes of a plan are put in one graph, bodies of conditional nodes included.
 
@@ -187,8 +191,8 @@ class Layout:
         self._set_handle = set_handle
         self._row = row
 
-    def fill(self, root: Any, graph: Any, region: int) -> None:
-        """Add a region of the plan to ``graph`` (a CUgraph), the root itself or a body below it."""
+    def fill(self, root: Any, graph: Any, region: int) -> Ends:
+        """Add a region of the plan to ``graph`` (a CUgraph), the root itself or a body below it, and give its ends."""
         plan = self._plan
         nodes = [plan.nodes[index] for index in plan.regions[region].nodes]
         conditions = {node.index: self._condition(root, node) for node in nodes if node.control is not None}
@@ -211,6 +215,9 @@ class Layout:
         add_edges(graph, plan.edges, handles, self._programmatic, first)
         if region == 0:
             connect(graph, [(handles[before], handles[after]) for before, after in sorted(self._row)], programmatic=True)
+        later, earlier = {after for _, after in plan.edges}, {before for before, _ in plan.edges}
+        entries = [first.get(index, handle) for index, handle in handles.items() if index not in later]
+        return entries, [handle for index, handle in handles.items() if index not in earlier]
 
     def _before(self, graph: Any, node: Node) -> Any:
         """Add to ``graph`` what runs before a conditional node, and after all that this waits for; None where nothing does."""

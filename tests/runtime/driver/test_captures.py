@@ -1,4 +1,4 @@
-"""Launches on streams that are being captured are refused before anything is patched, built or captured."""
+"""On a captured stream nothing runs, and what cannot be captured is refused before anything is changed or built."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.errors import ArgumentError, CudaError
+from qgraph.errors import ArgumentError, CudaError, StreamCaptured
 from qgraph.runtime.arguments import streams
 from qgraph.runtime.driver import stream as cuda_stream
+from qgraph.runtime.driver.driver import failure
 from qgraph.runtime.driver.stream import handle_of, order_after, refuse_capture
 from qgraph.runtime.executors import base
 from qgraph.runtime.values.prepared_call import Call
@@ -29,32 +30,30 @@ def driver(monkeypatch):
     return made
 
 
-REFUSED = (
-    r"the stream 0x9 is being captured into a graph, and a kernel's launch cannot be: nothing ran\nhelp: call the kernel before"
-)
+REFUSED = r"the stream 0x9 is being captured into a graph, and {}: nothing ran\nhelp: "
+ORDER = REFUSED.format("no other stream can wait for it")
 
 
 @pytest.mark.parametrize("stream", [0, 1, 2, FREE])
 def test_other_streams_are_fine(driver, stream):
-    refuse_capture(stream)
+    refuse_capture(stream, "it cannot", "do not")
 
 
 @pytest.mark.parametrize(
     "use",
     [
-        lambda: refuse_capture(CAPTURED),
         # Neither waits for the other: both would be captured.
         lambda: order_after(FREE, CAPTURED),
         lambda: order_after(CAPTURED, FREE),
         lambda: order_after(CAPTURED, 0),
     ],
 )
-def test_a_captured_stream_is_refused(driver, use):
-    with pytest.raises(CudaError, match=REFUSED):
+def test_no_stream_waits_for_a_captured_one(driver, use):
+    with pytest.raises(CudaError, match=ORDER):
         use()
 
 
-def test_a_launch_is_refused_before_it_patches(driver, monkeypatch):
+def test_a_launch_tells_before_it_patches(driver, monkeypatch):
     class Executable(base.CudaExecutable):
         def __init__(self):
             self._lock, self._ready, self._context_id = threading.Lock(), None, 7
@@ -71,8 +70,10 @@ def test_a_launch_is_refused_before_it_patches(driver, monkeypatch):
 
     monkeypatch.setattr(base, "driver", driver)
     executable = Executable()
-    with pytest.raises(CudaError, match=REFUSED):
-        executable.launch(Call((), (), CAPTURED))
+    call = Call((), (), CAPTURED)
+    with pytest.raises(StreamCaptured) as told:
+        executable.launch(call)
+    assert told.value.call is call
     # It can be used again.
     assert not executable._lock.locked()
 
@@ -91,7 +92,7 @@ def test_nothing_is_built_for_a_captured_stream(driver, monkeypatch):
     specialisation = SimpleNamespace(
         executable=None, build=built, lock=threading.Lock(), variant=SimpleNamespace(device=0, streams=streams, backend="cuda")
     )
-    with pytest.raises(CudaError, match=REFUSED):
+    with pytest.raises(CudaError, match=REFUSED.format("the kernel is not compiled for these arguments yet") + "call it once"):
         k._executable(specialisation, CAPTURED)
 
 
@@ -101,8 +102,16 @@ def test_host_arrays_are_not_copied_on_a_captured_stream(driver, monkeypatch):
     monkeypatch.setattr(streams.driver, "device", lambda ordinal: SimpleNamespace(activate=contextlib.nullcontext))
     array = np.ones(3)
     variant = SimpleNamespace(arrays=(0,), device=0, written=(True,))
-    with pytest.raises(CudaError, match=REFUSED):
+    with pytest.raises(CudaError, match=REFUSED.format("arrays of the host cannot be copied meanwhile")):
         streams.stage_host_arrays(variant, (view_of_host(array, array),), SimpleNamespace(current=lambda: CAPTURED))
+
+
+@pytest.mark.parametrize("code", range(900, 909))
+def test_every_error_of_captures_has_its_hint(code):
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    error = failure(bindings.CUresult(code), "cuStreamEndCapture")
+    assert "CAPTURE" in error.found
+    assert error.hint
 
 
 # --- the protocol of streams --------------------------------------------------------------------------------------------

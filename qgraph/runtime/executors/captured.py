@@ -1,0 +1,103 @@
+"""A compiled plan among the nodes of a graph that somebody else captures: PyTorch, CuPy, or whoever captures a stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from qgraph.errors import CudaError
+from qgraph.ir.plan import GraphPlan
+from qgraph.nodes.join import EmptyNode
+from qgraph.runtime.driver.captures import Capture, GraphLifetime
+from qgraph.runtime.driver.driver import DeviceContext, outside_captures
+from qgraph.runtime.executors.base import CudaExecutable
+from qgraph.runtime.executors.graph import CudaGraphExecutable
+from qgraph.runtime.graph.graph_builder import Layout, connect, node_of_task
+from qgraph.runtime.graph.kernels import KernelNode
+from qgraph.runtime.values.prepared_call import Call
+
+
+def capture(executable: CudaExecutable, call: Call) -> None:
+    """Add ``call`` to the graph that is captured on its stream, as what ``executable`` would run.
+
+    Raises:
+        ArgumentError: a size does not fit; nothing was added.
+        CudaError: the kernel returns numbers or needs the host, and nothing was added; or the driver refused.
+    """
+    plan = executable.plan
+    found = f"the stream {call.stream:#x} is being captured into a graph, and "
+    if plan.plan.program.result is not None:
+        raise CudaError(
+            f"{found}the call would wait for the numbers that the kernel returns: nothing ran",
+            hint="let the kernel write them to an array",
+        )
+    if not isinstance(executable, CudaGraphExecutable) and any(node.control is not None for node in plan.plan.nodes):
+        raise CudaError(
+            f"{found}the host decides loops and branches of this kernel: nothing ran. {executable.reason}",
+            hint="conditional='device' refuses such a kernel as soon as it is built",
+        )
+    # Memory is allocated and code is loaded, which waits for no stream.
+    with outside_captures():
+        reason = "it is part of a graph that was captured"
+        CapturedExecutable(plan, executable.device, block_size=executable.block_size, reason=reason).add_to_capture(call)
+
+
+class CapturedExecutable(CudaExecutable):
+    """The plan in a graph under capture; conditional nodes are nodes like others there (a child graph may not have any).
+
+    It shares nothing with the executable of calls that run, whose arguments change: the captured graph keeps those of its call.
+    """
+
+    path = "cuda-capture"
+    # Its nodes are made when the arguments are known.
+    _unfinished = True
+    _captured = True
+
+    def _handle_loops(self, plan: GraphPlan) -> dict[str, int]:
+        return node_of_task(plan)
+
+    def _build(self) -> None:
+        """There is a graph."""
+
+    def _finish_building(self) -> None:
+        # What no executable could be given is in the nodes as they are made.
+        for node in self._others.nodes.values():
+            node.rejected = False
+
+    def add_to_capture(self, call: Call) -> None:
+        """Add the nodes, with the arguments of ``call``, behind what its stream has now."""
+        with self.device.activate():
+            self._patch(call)
+            self._run(call.stream)
+
+    def _run(self, stream: int) -> None:
+        capture = Capture.on(stream)
+        # Before any node uses what this owns.
+        self.device.once(_CapturedGraphs).keep(self, GraphLifetime(capture.graph))
+        layout = Layout(self.plan.plan, self._present(), self._programmatic, self._parameters.set_handle)
+        first = capture.begin()
+        entries, exits = layout.fill(capture.graph, capture.graph, 0)
+        connect(capture.graph, [(first, entry) for entry in entries], programmatic=False)
+        capture.end(exits or [first])
+
+    def _present(self) -> dict[int, Any]:
+        """The nodes; those that have nothing to do are switched off in an executable, of which there is none: empty ones."""
+        nodes = self.plan.plan.nodes
+        return {
+            index: node if isinstance(node, KernelNode) or not node.off else EmptyNode(nodes[index], self._others)
+            for index, node in self._nodes.items()
+        }
+
+
+@dataclass(slots=True, eq=False)
+class _CapturedGraphs:
+    """The executables in captured graphs of a device: each lives as long as its graph."""
+
+    device: DeviceContext
+    _alive: list[tuple[CapturedExecutable, GraphLifetime]] = field(default_factory=list)
+
+    def keep(self, executable: CapturedExecutable, lifetime: GraphLifetime) -> None:
+        """Keep ``executable``. What those own whose graphs are gone is freed by the next one that is built outside captures."""
+        with self.device.lock:
+            self._alive = [each for each in self._alive if not each[1].over]
+            self._alive.append((executable, lifetime))
