@@ -82,13 +82,13 @@ MUTANTS = (
     ),
     Mutant(
         "integers are compared in the type of the first",
-        "lowering/intrinsics/typing_rules.py",
+        "lowering/numbers/typing_rules.py",
         "return Choice(tuple(map(_exact, args)), types.boolean, emit)",
         "return Choice((_exact(args[0]),) * 2, types.boolean, emit)",
     ),
     Mutant(
         "float16 computes in float16",
-        "lowering/intrinsics/typing_rules.py",
+        "lowering/numbers/typing_rules.py",
         "return types.float32 if joined == types.float16 else joined",
         "return joined",
     ),

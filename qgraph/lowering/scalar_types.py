@@ -17,9 +17,9 @@ from qgraph.ir.artifacts import Parameter
 from qgraph.ir.program import NUMBER, SCALAR_DTYPES, Cast, Function, Program, Slot, Task
 from qgraph.lowering.codegen.generated_names import HANDLE, NOTED
 from qgraph.lowering.codegen.task_codegen import make_function, replace_continue
-from qgraph.lowering.intrinsics.type_promotion import NumberError, join, plain
 from qgraph.lowering.numba_backend import cpu
 from qgraph.lowering.numba_backend.types import numba_type
+from qgraph.lowering.numbers.type_promotion import NumberError, join, plain
 from qgraph.operations import intrinsics
 from qgraph.source import Span, copied
 

@@ -11,9 +11,10 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from qgraph.errors import ArgumentError, DataRaceError, KernelSyntaxError, KernelTypeError
-from qgraph.frontend.bodies.name_resolution import Body, Divisors, free_names
+from qgraph.frontend.bodies.name_resolution import Body, free_names
 from qgraph.frontend.bodies.perfect_nests import loop_inside
 from qgraph.frontend.bodies.reductions import find_reductions
+from qgraph.frontend.bodies.value_resolution import Divisors
 from qgraph.frontend.dependence.access_collector import collect
 from qgraph.frontend.dependence.loop_verdict import Judgement, judge
 from qgraph.frontend.facts import loop_facts

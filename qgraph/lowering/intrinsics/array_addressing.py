@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from qgraph.lowering.intrinsics.number_llvm import Emitter, types
-from qgraph.lowering.intrinsics.type_promotion import Emitted
+from qgraph.lowering.numbers.number_llvm import Emitter, types
+from qgraph.lowering.numbers.type_promotion import Emitted
 
 if TYPE_CHECKING:
     _Context = Any

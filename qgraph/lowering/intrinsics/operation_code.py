@@ -9,13 +9,12 @@ from typing import Any
 from qgraph.lowering.intrinsics import (
     atomics,
     checked_arithmetic,
-    number_llvm,
-    typing_rules,
     value_intrinsics,
     warp_shuffles,
     while_condition,
 )
-from qgraph.lowering.intrinsics.type_promotion import TypingRule
+from qgraph.lowering.numbers import number_llvm, typing_rules
+from qgraph.lowering.numbers.type_promotion import TypingRule
 from qgraph.operations.table import OPERATIONS
 
 _MODULES = (atomics, checked_arithmetic, while_condition, value_intrinsics, warp_shuffles)

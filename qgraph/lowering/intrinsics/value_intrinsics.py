@@ -11,9 +11,9 @@ from numba.np.arrayobj import populate_array
 
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar
 from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
-from qgraph.lowering.intrinsics.number_llvm import types
-from qgraph.lowering.intrinsics.rounded_floats import Rounded, refusal
-from qgraph.lowering.intrinsics.type_promotion import plain
+from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.numbers.rounded_floats import Rounded, refusal
+from qgraph.lowering.numbers.type_promotion import plain
 from qgraph.operations import intrinsics
 
 

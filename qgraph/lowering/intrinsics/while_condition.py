@@ -10,7 +10,7 @@ from numba.core import cgutils
 
 from qgraph.ir.program import WORD
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, element
-from qgraph.lowering.intrinsics.number_llvm import types
+from qgraph.lowering.numbers.number_llvm import types
 from qgraph.operations.intrinsics import LINE_WORDS, MOST, SPREAD
 
 

@@ -32,14 +32,14 @@ from qgraph import forks
 from qgraph.compat import numba
 from qgraph.ir.program import Cast, Function, ParallelFunction, SeparateFunction
 from qgraph.lowering.cache.memory_key import structural_key
-from qgraph.lowering.intrinsics.compile_errors import kernel_errors
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar
-from qgraph.lowering.intrinsics.number_llvm import types
 from qgraph.lowering.intrinsics.operation_code import TYPING_RULES, intrinsic_types
-from qgraph.lowering.intrinsics.type_promotion import NumberTarget, NumberTyping, Session, plain, python_function
 from qgraph.lowering.intrinsics.value_intrinsics import cast_word
 from qgraph.lowering.numba_backend.cpu_call_wrapper import Wrapper, start_threads
 from qgraph.lowering.numba_backend.dead_zero_fills import Library
+from qgraph.lowering.numbers.compile_errors import kernel_errors
+from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.numbers.type_promotion import NumberTarget, NumberTyping, Session, plain, python_function
 
 _I8 = ir.IntType(8)
 _I32 = ir.IntType(32)

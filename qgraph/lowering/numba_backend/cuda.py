@@ -29,10 +29,7 @@ from qgraph.ir.artifacts import PROGRAMMATIC, TRIGGERS_FIRST, TRIGGERS_LATER, WA
 from qgraph.ir.program import Cast, Function
 from qgraph.lowering.codegen.generated_names import slots_name
 from qgraph.lowering.intrinsics.array_addressing import ElementAddressing
-from qgraph.lowering.intrinsics.compile_errors import kernel_errors, place_of
-from qgraph.lowering.intrinsics.number_llvm import types
 from qgraph.lowering.intrinsics.operation_code import TYPING_RULES, intrinsic_types
-from qgraph.lowering.intrinsics.type_promotion import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.intrinsics.value_intrinsics import cast_word
 from qgraph.lowering.intrinsics.while_condition import (
     PEEKED,
@@ -40,6 +37,9 @@ from qgraph.lowering.intrinsics.while_condition import (
 from qgraph.lowering.numba_backend.gc_pause import garbage_kept
 from qgraph.lowering.numba_backend.registry_cache import RefreshedOnce, ResolvedOnce, SearchedOnce
 from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Extents, Threads
+from qgraph.lowering.numbers.compile_errors import kernel_errors, place_of
+from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.numbers.type_promotion import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.ptx import link
 from qgraph.lowering.ptx.ptx_rewrite import canonical, without_results, without_unread_parameters
 from qgraph.operations import intrinsics

@@ -24,8 +24,8 @@ from numba.cuda.core.transforms import canonicalize_cfg
 from numba.cuda.core.typed_passes import AnnotateTypes, IRLegalization, NopythonRewrites, PreLowerStripPhis
 
 from qgraph.compat import numba_cuda
-from qgraph.lowering.intrinsics.number_llvm import types
 from qgraph.lowering.numba_backend.fast_lowering import Lowering
+from qgraph.lowering.numbers.number_llvm import types
 
 _STATEMENTS = (ir.Assign, ir.Branch, ir.Jump, ir.Return, ir.SetItem)
 _EXPRESSIONS = frozenset(

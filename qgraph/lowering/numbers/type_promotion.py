@@ -22,12 +22,12 @@ from numba.np.numpy_support import as_dtype, from_dtype
 from qgraph.captured_state import numba_function
 from qgraph.compat import numba
 from qgraph.ir.program import Function, ParallelFunction
-from qgraph.lowering.intrinsics import ambiguous_integers
-from qgraph.lowering.intrinsics.ambiguous_integers import Either, bare, on_a_path
-from qgraph.lowering.intrinsics.compile_errors import of_own_code
-from qgraph.lowering.intrinsics.long_ranges import LongRange, iterator_of
-from qgraph.lowering.intrinsics.number_llvm import Emitter, half_truth, make_complex, types
-from qgraph.lowering.intrinsics.rounded_floats import Rounded, meeting, refusal
+from qgraph.lowering.numbers import ambiguous_integers
+from qgraph.lowering.numbers.ambiguous_integers import Either, bare, on_a_path
+from qgraph.lowering.numbers.compile_errors import of_own_code
+from qgraph.lowering.numbers.long_ranges import LongRange, iterator_of
+from qgraph.lowering.numbers.number_llvm import Emitter, half_truth, make_complex, types
+from qgraph.lowering.numbers.rounded_floats import Rounded, meeting, refusal
 from qgraph.operations.table import operation
 from qgraph.source import copied
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from llvmlite import ir
 
-from qgraph.lowering.intrinsics import number_llvm as code
-from qgraph.lowering.intrinsics.ambiguous_integers import one_of
-from qgraph.lowering.intrinsics.long_ranges import LONG_RANGE, long_range
-from qgraph.lowering.intrinsics.number_llvm import Emitter, types
-from qgraph.lowering.intrinsics.rounded_floats import Rounded, meeting, refusal
-from qgraph.lowering.intrinsics.type_promotion import (
+from qgraph.lowering.numbers import number_llvm as code
+from qgraph.lowering.numbers.ambiguous_integers import one_of
+from qgraph.lowering.numbers.long_ranges import LONG_RANGE, long_range
+from qgraph.lowering.numbers.number_llvm import Emitter, types
+from qgraph.lowering.numbers.rounded_floats import Rounded, meeting, refusal
+from qgraph.lowering.numbers.type_promotion import (
     Alias,
     Choice,
     NumberError,
