@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from qgraph.errors import BackendError, CudaError, StreamCaptured
-from qgraph.ir.program import GlobalArray, Place
+from qgraph.ir.global_arrays import GlobalArray, Place
 from qgraph.pickling import not_pickled
 from qgraph.runtime.values.array_view import ArrayView, changed_in_place
 from qgraph.runtime.values.prepared_call import Call, ReplayCode

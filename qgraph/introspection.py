@@ -11,8 +11,8 @@ from qgraph import forks
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.explain import Explanation
 from qgraph.frontend.syntax.parse import SourceFunction, parse
+from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, is_array
 from qgraph.ir.plan import GraphPlan
-from qgraph.ir.program import GlobalArray, GlobalArrayFound, is_array
 from qgraph.language import Func
 from qgraph.options import Options
 from qgraph.specialisation import Variant

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,16 +12,16 @@ from typing import Any, overload
 
 from qgraph.bound_kernel import Bound
 from qgraph.dispatch_cache import CachedCall, DispatchCache, LastRun, Launched
-from qgraph.errors import CudaError, PerformanceWarning, StreamCaptured
+from qgraph.errors import CudaError, StreamCaptured
 from qgraph.forks import in_child
 from qgraph.introspection import Introspection
-from qgraph.ir.program import GlobalArray, GlobalArrayFound
+from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound
 from qgraph.options import Options
 from qgraph.pickling import ByName
 from qgraph.runtime.arguments.backends import DEFAULTS, choose
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.prepared_call import CHANGED, Call
-from qgraph.specialisation import Executable, LastLaunch, Specialisation, Variant, forget_code
+from qgraph.specialisation import Executable, LastLaunch, Specialisation, Stats, Variant, forget_code
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
 MAX_SPECIALISATIONS = 64
@@ -31,30 +30,6 @@ MAX_SPECIALISATIONS = 64
 _MAX_READINGS = 8
 
 _KERNELS: weakref.WeakSet[Kernel] = weakref.WeakSet()
-
-
-@dataclass(slots=True)
-class Stats:
-    """What a kernel did so far.
-
-    Attributes:
-        compilations: specialisations compiled; one whose code came off the disk counts too, so that the numbers do not depend
-            on what other processes did.
-        graph_builds: executables built, one a specialisation unless it was evicted, reset or cleared; and on CUDA one each time
-            that a temporary with ``alloc=True`` has another size. The second graph of loops that run long is not counted, nor
-            that of independent loops which have grown.
-        executables: executables alive now.
-        replays: launches.
-        argument_updates: launches that had to patch parameters.
-        evictions: specialisations dropped to stay below the limit.
-    """
-
-    compilations: int = 0
-    graph_builds: int = 0
-    executables: int = 0
-    replays: int = 0
-    argument_updates: int = 0
-    evictions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +174,7 @@ class Kernel(ByName, Introspection):
         streams = variant.streams.Streams(variant.device, views)
         staged = variant.streams.stage_host_arrays(variant, leaves, streams)
         if staged is not None:
-            _warn_staging()
+            variant.streams.warn_staging()
             moved, finish = staged
             with streams:
                 result = self._launch(variant, moved, False, streams.current())[2]
@@ -456,27 +431,6 @@ class Method:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.kernel, name)
         return functools.partial(value, self._owner) if name in ("bind", "reference", "plan", "ptx") else value
-
-
-@dataclass(slots=True)
-class _WarnedOnce:
-    """What was warned of already, once a process."""
-
-    staging: bool = False
-
-
-_SAID = _WarnedOnce()
-
-
-def _warn_staging() -> None:
-    if not _SAID.staging:
-        _SAID.staging = True
-        warnings.warn(
-            "NumPy arrays were passed to the cuda backend: they are copied to the device and back at every call; "
-            "keep them there with qgraph.asarray(x, backend='cuda')",
-            PerformanceWarning,
-            stacklevel=5,
-        )
 
 
 def _leave_graphs_behind() -> None:

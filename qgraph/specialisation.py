@@ -12,8 +12,10 @@ from typing import Any, Protocol
 from qgraph import forks
 from qgraph.errors import ArgumentError, BackendError, PerformanceWarning
 from qgraph.frontend.syntax.parse import SourceFunction
+from qgraph.ir.argument_types import ArrayType, Leaf, Type
+from qgraph.ir.global_arrays import GlobalArray
 from qgraph.ir.plan import GraphPlan
-from qgraph.ir.program import ArrayType, Branch, GlobalArray, Leaf, Loop, Program, Type
+from qgraph.ir.program import Branch, Loop, Program
 from qgraph.options import Options
 from qgraph.runtime.values.aliasing import alias_pattern, overlaps_itself
 from qgraph.runtime.values.host_values import HostValues
@@ -62,6 +64,30 @@ class LastLaunch:
     nodes: int
     path: str
     reason: str
+
+
+@dataclass(slots=True)
+class Stats:
+    """What a kernel did so far.
+
+    Attributes:
+        compilations: specialisations compiled; one whose code came off the disk counts too, so that the numbers do not depend
+            on what other processes did.
+        graph_builds: executables built, one a specialisation unless it was evicted, reset or cleared; and on CUDA one each time
+            that a temporary with ``alloc=True`` has another size. The second graph of loops that run long is not counted, nor
+            that of independent loops which have grown.
+        executables: executables alive now.
+        replays: launches.
+        argument_updates: launches that had to patch parameters.
+        evictions: specialisations dropped to stay below the limit.
+    """
+
+    compilations: int = 0
+    graph_builds: int = 0
+    executables: int = 0
+    replays: int = 0
+    argument_updates: int = 0
+    evictions: int = 0
 
 
 class Variant:

@@ -23,19 +23,9 @@ from qgraph.frontend.statements.inlining import enter_function, pruned
 from qgraph.frontend.statements.region import ArrayWords, Region, task_statements
 from qgraph.frontend.statements.task_builder import set_slot, small_task
 from qgraph.frontend.syntax.parse import SourceFunction
-from qgraph.ir.program import (
-    HOST,
-    ArrayType,
-    Effects,
-    GlobalArray,
-    Leaf,
-    NodeStatement,
-    Program,
-    Result,
-    Statement,
-    StructType,
-    Type,
-)
+from qgraph.ir.argument_types import ArrayType, Leaf, StructType, Type
+from qgraph.ir.global_arrays import GlobalArray
+from qgraph.ir.program import HOST, Effects, NodeStatement, Program, Result, Statement
 from qgraph.source import Span
 from qgraph.stack import with_large_frame_stack
 

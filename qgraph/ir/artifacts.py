@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.plan import GraphPlan
-from qgraph.ir.program import ArrayType, ScalarType, Task
+from qgraph.ir.program import Task
 
 # Iterations of a light loop that one thread has where there are many more than threads.
 COARSENING = 4

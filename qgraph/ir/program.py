@@ -8,17 +8,14 @@ every other global is a key of ``Task.names``.
 from __future__ import annotations
 
 import ast
-import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
-from qgraph.captured_state import Attributes, CompiledIn
-from qgraph.compat import cpython
+from qgraph.captured_state import CompiledIn
 from qgraph.errors import QGraphError
+from qgraph.ir.argument_types import Leaf
+from qgraph.ir.verdicts import Race, Verdict
 from qgraph.source import Span
 
 if TYPE_CHECKING:
@@ -28,129 +25,7 @@ if TYPE_CHECKING:
 # --- types of arguments ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayType:
-    """An array argument: ``dtype`` is a NumPy dtype name, ``layout`` one of C, F, A as in Numba."""
-
-    dtype: str
-    ndim: int
-    layout: Literal["C", "F", "A"]
-    readonly: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.dtype}[{', '.join(':' * self.ndim)}]"
-
-
-@dataclass(frozen=True, slots=True)
-class ScalarType:
-    """A scalar argument. ``weak``: a Python number, which takes the kernel's float type where it meets floats."""
-
-    dtype: str
-    weak: bool
-
-    def __str__(self) -> str:
-        return f"{'Python ' if self.weak else ''}{self.dtype}"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ConstantType:
-    """An argument whose value is part of the specialisation (None, a string, a function, anything that is ``Static``).
-
-    Two of them are equal where the values are, and their types too: 1, 1.0 and True are three constants.
-    """
-
-    value: object
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ConstantType) and _identity(self.value) == _identity(other.value)
-
-    def __hash__(self) -> int:
-        return hash(_identity(self.value))
-
-
-def _identity(value: object) -> object:
-    """What tells a constant from another."""
-    parts: object = value
-    if isinstance(value, (float, complex)):
-        parts = repr(value)
-    elif isinstance(value, tuple):
-        parts = tuple(map(_identity, value))
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = tuple(_identity(getattr(value, each.name)) for each in dataclasses.fields(value))
-    elif isinstance(value, cpython.CFuncPtr):
-        # Compared by identity anyway, and without a hash.
-        parts = id(value)
-    return type(value), parts
-
-
-@dataclass(frozen=True, slots=True)
-class StructType:
-    """A tuple, named tuple or dataclass: ``fields`` are (name, type) pairs; a plain tuple's names are its indices."""
-
-    cls: type
-    fields: tuple[tuple[str, Type], ...]
-
-
-Type = ArrayType | ScalarType | ConstantType | StructType
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """One array or scalar inside the arguments.
-
-    ``path`` is how the user writes it (``state.grid.x``), ``name`` the identifier that stands for it in every body.
-    """
-
-    name: str
-    path: str
-    type: ArrayType | ScalarType
-
-
 # --- code as an AST ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Function:
-    """A function as an AST, to be compiled by Numba: a task, a chunk of one, or a device function.
-
-    ``tree`` keeps the user's line numbers in ``file``; ``names`` are the globals its body refers to. A value in ``names`` may
-    again be a ``Function``, a Numba dispatcher, a word of ``qgraph.language``, a NumPy or math function, or a constant.
-    """
-
-    name: str
-    tree: ast.FunctionDef
-    names: Mapping[str, object]
-    file: str
-
-
-def function_tree(name: str, parameters: Iterable[str], body: list[ast.stmt]) -> ast.FunctionDef:
-    """``def name(*parameters): body``, without positions."""
-    (tree,) = ast.parse(f"def {name}({', '.join(parameters)}): pass").body
-    assert isinstance(tree, ast.FunctionDef)
-    tree.body = body or tree.body
-    for node in ast.walk(tree.args):
-        for attribute in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
-            if hasattr(node, attribute):
-                delattr(node, attribute)
-    return tree
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ParallelFunction:
-    """On the CPU: called as ``f(chunks, *args)``, it runs ``function(chunk, *args)`` for each chunk, on all threads.
-
-    ``disjoint``: no array that the function writes shares memory with another of its arguments.
-    """
-
-    function: Function
-    disjoint: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SeparateFunction:
-    """On the CPU: called as ``function`` is, and not inlined. A long kernel is several of these."""
-
-    function: Function
 
 
 # --- what a statement does ---------------------------------------------------------------------------------------------
@@ -165,49 +40,6 @@ class Effects:
 
     def __or__(self, other: Effects) -> Effects:
         return Effects(self.reads | other.reads, self.writes | other.writes)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Why a loop is parallel: ``independent`` is proved, ``assumed`` is not, ``asserted`` is the author's word.
-
-    ``dependent``: proved not to be for some arguments, which are refused, and to be for all others. ``places``: of an assumed
-    one, the accesses that may meet, each with a few words; ``hint``: what ends the doubt; ``where``: a Python expression over
-    leaves, true for the arguments for which there is doubt.
-    """
-
-    kind: Literal["independent", "dependent", "assumed", "asserted"]
-    reason: str
-    span: Span | None = None
-    places: tuple[tuple[str, Span], ...] = ()
-    hint: str = ""
-    where: str = "True"
-
-    def __str__(self) -> str:
-        words = {"assumed": "assumed independent", "asserted": "declared parallel"}
-        return f"{words.get(self.kind, self.kind)}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True)
-class Race:
-    """Two accesses of a parallel loop that surely reach one element in two iterations, for some values of a call.
-
-    ``found``, ``span``, ``also`` and ``hint`` are the error's. ``condition``: a Python expression over leaves, true where the
-    call is refused; ``always``: for every call; ``text``: the same for people. ``conflict``: the set of conflicts, as isl
-    writes it, with ``parameters``: (name in it, expression of the host, what the user calls it). ``variables``: of the loop.
-    """
-
-    found: str
-    span: Span
-    also: tuple[tuple[str, Span], ...]
-    hint: str
-    condition: str
-    always: bool
-    text: str
-    conflict: str
-    parameters: tuple[tuple[str, str, str], ...]
-    variables: tuple[str, ...]
-    array: str
 
 
 # --- values known to the host, and places on the device ---------------------------------------------------------------
@@ -557,68 +389,6 @@ class Fault:
     found: str
     hint: str
     details: int = 0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GlobalArray:
-    """An array in a global or closure variable that a kernel uses: an argument that no caller passes.
-
-    ``namespace.get(key)`` is looked up at each call; ``path`` is how the user writes it.
-    """
-
-    namespace: Namespace
-    key: str
-    path: str
-
-    @property
-    def place(self) -> Place:
-        """What tells the variable from others."""
-        return place_of(self.namespace, self.key)
-
-    @property
-    def value(self) -> object:
-        """What the variable holds now; None where it is gone."""
-        return self.namespace.get(self.key, None)
-
-
-class GlobalArrayFound(Exception):  # noqa: N818 - no error: the kernel takes one more argument
-    """A kernel uses an array in a global or closure variable that is not among its arguments yet."""
-
-    def __init__(self, array: GlobalArray) -> None:
-        super().__init__(array.path)
-        self.array = array
-
-
-Place = tuple[int, str]
-Namespace = Mapping[str, object] | Attributes
-
-
-def place_of(namespace: Namespace, key: str) -> Place:
-    """What tells a variable from all others that live: where it is kept."""
-    home = getattr(namespace, "home", None)
-    return id(namespace if home is None else home(key)), key
-
-
-def is_array(value: object) -> bool:
-    """Whether ``value`` is an array of any library: what a kernel can take as an argument only."""
-    if isinstance(value, np.ndarray):
-        return True
-    return not isinstance(value, (type, ModuleType)) and (
-        hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__")
-    )
-
-
-def holds_arrays(value: object, *, written: bool = False) -> bool:
-    """Whether ``value`` is an array, or a tuple of some; ``written``: one that somebody may write."""
-    if isinstance(value, tuple):
-        return any(holds_arrays(part, written=written) for part in value)
-    return is_array(value) and not (written and _is_constant(value))
-
-
-def _is_constant(value: object) -> bool:
-    while isinstance(value, np.ndarray) and not value.flags.writeable:
-        value = value.base
-    return value is None or isinstance(value, bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from qgraph.errors import DataRaceError
-from qgraph.ir.program import Race
+from qgraph.ir.verdicts import Race
 
 
 def refusal(race: Race, values: Mapping[str, int]) -> DataRaceError:

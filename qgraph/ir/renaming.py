@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from qgraph.ir.program import ArrayType, Carried, Leaf, Reduction, Slot, Task
+from qgraph.ir.argument_types import ArrayType, Leaf
+from qgraph.ir.program import Carried, Reduction, Slot, Task
 from qgraph.source import copied
 
 _Tree = TypeVar("_Tree", bound=ast.AST)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from qgraph.ir.artifacts import TILE_HEIGHT, CpuPlan, CudaPlan, SimulatedKernel, SimulatorPlan, TaskCode
+from qgraph.ir.functions import Function
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
-from qgraph.ir.program import Function
 from qgraph.lowering.cache.artifact_cache import ArtifactCache
 from qgraph.lowering.cache.memory_key import structural_key
 from qgraph.lowering.codegen.generated_names import Dtypes
@@ -171,6 +171,7 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     from qgraph.lowering.codegen.cuda_codegen import Kernels
     from qgraph.lowering.codegen.single_block_codegen import block_code
     from qgraph.lowering.numba_backend import cuda as numba_cuda
+    from qgraph.lowering.numba_backend import cuda_simulator
     from qgraph.lowering.scalar_types import scalar_types
 
     cuda = numba_cuda.cuda_module()
@@ -180,12 +181,12 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     written = Kernels(plan, cuda, dtypes)
     for name, code, function in (each for node in plan.nodes if node.task is not None for each in written.of(node)):
         codes[name] = code
-        kernels[name] = numba_cuda.simulator_kernel(function)
+        kernels[name] = cuda_simulator.simulator_kernel(function)
     block = ""
     if plan.has_block:
         code, function = block_code(plan, cuda, dtypes)
-        block, codes[code.entry], kernels[code.entry] = code.entry, code, numba_cuda.simulator_kernel(function)
-    return SimulatorPlan(plan, codes, kernels, numba_cuda.simulator_array, dtypes, block)
+        block, codes[code.entry], kernels[code.entry] = code.entry, code, cuda_simulator.simulator_kernel(function)
+    return SimulatorPlan(plan, codes, kernels, cuda_simulator.simulator_array, dtypes, block)
 
 
 def _ptx(

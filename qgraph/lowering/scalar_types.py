@@ -14,7 +14,8 @@ import numpy as np
 
 from qgraph.errors import KernelTypeError
 from qgraph.ir.artifacts import Parameter
-from qgraph.ir.program import NUMBER, SCALAR_DTYPES, Cast, Function, Program, Slot, Task
+from qgraph.ir.functions import Function
+from qgraph.ir.program import NUMBER, SCALAR_DTYPES, Cast, Program, Slot, Task
 from qgraph.lowering.codegen.generated_names import HANDLE, NOTED
 from qgraph.lowering.codegen.task_codegen import make_function, replace_continue
 from qgraph.lowering.numba_backend import cpu

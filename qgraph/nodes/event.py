@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
+from qgraph.ir.argument_types import ConstantType, Leaf, ScalarType
 from qgraph.ir.plan import Node
-from qgraph.ir.program import EVERYTHING, ConstantType, Leaf, ScalarType
+from qgraph.ir.program import EVERYTHING
 from qgraph.nodes.kind import GraphNode, Owner, Planned, StatementKind, WrittenCall
 from qgraph.source import as_written
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from qgraph.errors import KernelSyntaxError
+from qgraph.ir.argument_types import ConstantType, Leaf
 from qgraph.ir.plan import Node
-from qgraph.ir.program import ConstantType, Effects, Leaf, NodeRecord, NodeStatement, Program, Slot, Task
+from qgraph.ir.program import Effects, NodeRecord, NodeStatement, Program, Slot, Task
 from qgraph.source import Span
 
 T = TypeVar("T")

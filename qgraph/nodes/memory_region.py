@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.plan import Node
-from qgraph.ir.program import ArrayType, Axis, Effects, Program, Task
+from qgraph.ir.program import Axis, Effects, Program, Task
 from qgraph.nodes.kind import GraphNode, LoopKind, Owner
 
 

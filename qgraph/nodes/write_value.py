@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import ArgumentError, KernelSyntaxError, KernelTypeError
+from qgraph.ir.argument_types import ArrayType, Leaf, ScalarType
 from qgraph.ir.plan import Node
-from qgraph.ir.program import HOST, ArrayType, Effects, Leaf, ScalarType
+from qgraph.ir.program import HOST, Effects
 from qgraph.nodes.kind import CpuCode, GraphNode, HostRun, Owner, Planned, StatementKind, WrittenCall
 from qgraph.source import as_written
 

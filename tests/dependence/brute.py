@@ -21,7 +21,7 @@ from typing import Any
 from qgraph.errors import DataRaceError
 from qgraph.frontend.dependence.loop_verdict import Judgement, judge
 from qgraph.frontend.facts.loop_facts import Accesses
-from qgraph.ir.program import Race
+from qgraph.ir.verdicts import Race
 from qgraph.polyhedral.isl_sets import example
 from tests.dependence.facts import facts_of
 from tests.dependence.nests import FUNCTIONS, Nest, nest

@@ -10,7 +10,7 @@ import numpy as np
 
 from qgraph import language
 from qgraph.frontend.facts.loop_facts import Axis, LoopFacts
-from qgraph.ir.program import Function
+from qgraph.ir.functions import Function
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import Poly, Symbol
 from qgraph.source import Span

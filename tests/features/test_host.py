@@ -180,7 +180,7 @@ def test_subclasses_and_array_interfaces_on_the_host(rig):
 def test_numpy_arrays_on_cuda_warn_once(rig, monkeypatch):
     if rig.backend != "cuda":
         pytest.skip("only cuda copies NumPy arrays in and out")
-    monkeypatch.setattr(sys.modules["qgraph.kernel"]._SAID, "staging", False)
+    monkeypatch.setattr(sys.modules["qgraph.runtime.arguments.streams"]._SAID, "staging", False)
     kernel = rig.kernel(double)
     x = np.arange(4.0)
     with pytest.warns(qgraph.PerformanceWarning):

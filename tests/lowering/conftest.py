@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qgraph.ir.program import ArrayType, Function, ScalarType
+from qgraph.ir.argument_types import ArrayType, ScalarType
+from qgraph.ir.functions import Function
 
 
 def argument_type(value: Any) -> ArrayType | ScalarType:

@@ -15,7 +15,7 @@ from numba.core import cgutils
 import qgraph
 from benchmarks.long_kernels import KINDS, arrays, long_function
 from qgraph.frontend.inference import ranks
-from qgraph.ir.program import Function, ParallelFunction, SeparateFunction
+from qgraph.ir.functions import Function, ParallelFunction, SeparateFunction
 from qgraph.lowering.codegen import cpu_codegen
 from qgraph.lowering.numba_backend import cpu
 from qgraph.lowering.numba_backend.dead_zero_fills import drop_dead_zeros

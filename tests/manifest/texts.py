@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from qgraph.captured_state import numba_function
-from qgraph.ir.program import ArrayType, Function, ScalarType
+from qgraph.ir.argument_types import ArrayType, ScalarType
+from qgraph.ir.functions import Function
 from qgraph.source import Span, copied
 
 _OURS = ("qgraph", "tests", "examples")

@@ -22,10 +22,10 @@ import numpy as np
 import qgraph
 from benchmarks import chains
 from qgraph.errors import CudaError
+from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.artifacts import TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST, CudaPlan, slots_dtype
-from qgraph.ir.program import ArrayType
 from qgraph.lowering.compile import compile_simulator
-from qgraph.lowering.numba_backend import cuda
+from qgraph.lowering.numba_backend import cuda_simulator
 from qgraph.operations import intrinsics
 from qgraph.runtime.driver import arena
 from qgraph.runtime.driver import driver as cuda_driver
@@ -130,7 +130,7 @@ def run_kernel(code, kernel, grid, block, values):
             pointer, shape, strides = words[4], words[5 : 5 + kind.ndim], words[5 + kind.ndim :]
             size = max(1, sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + words[3])
             raw = (ctypes.c_byte * size).from_address(pointer)
-            arguments.append(cuda.simulator_array(np.ndarray(shape, dtype, raw, 0, strides)))
+            arguments.append(cuda_simulator.simulator_array(np.ndarray(shape, dtype, raw, 0, strides)))
         elif parameter.kind == "leaf":
             form = FORMATS[kernel_parameters.scalar_dtype(parameter.type, "float64")]
             arguments.append(np.frombuffer(next(left), form)[0].item())
@@ -340,12 +340,12 @@ def install():
     for module in (cuda_graph, graph_exec_cache, resources, kernels, graph_builder, cuda_memory, cuda_unrolled):
         module.outside_captures = contextlib.nullcontext
     kernels.verify_layout = lambda function, entry, sizes: functions[int(function)].__setitem__(2, sizes)
-    plainly = cuda._simulated_value
+    plainly = cuda_simulator._simulated_value
 
     def simulated(value, *rest):
         return set_condition if value is intrinsics.set_condition else plainly(value, *rest)
 
-    cuda._simulated_value = simulated
+    cuda_simulator._simulated_value = simulated
 
 
 class Kernel:

@@ -29,7 +29,9 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import bind_value, evaluated
 from qgraph.frontend.statements.region import Region, task_statements
 from qgraph.frontend.statements.task_builder import parallel_task
-from qgraph.ir.program import ArrayType, Leaf, Task, Temporary, Verdict
+from qgraph.ir.argument_types import ArrayType, Leaf
+from qgraph.ir.program import Task, Temporary
+from qgraph.ir.verdicts import Verdict
 from qgraph.operations import intrinsics
 from qgraph.operations.table import operation
 from qgraph.source import as_written, copied, standing_for

@@ -36,7 +36,7 @@ from qgraph.frontend.statements.node_statements import node_statement
 from qgraph.frontend.statements.region import Region, callee
 from qgraph.frontend.statements.returns import made_structure
 from qgraph.frontend.statements.temporaries import temporary
-from qgraph.ir.program import StructType
+from qgraph.ir.argument_types import StructType
 from qgraph.nodes.registry import statement_of_word
 from qgraph.source import as_written, copied, standing_for
 

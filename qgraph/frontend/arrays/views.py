@@ -30,7 +30,7 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.statements.inlining import bind_value
 from qgraph.frontend.statements.region import Region
-from qgraph.ir.program import ArrayType, Leaf
+from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied
 

@@ -17,24 +17,23 @@ from qgraph.frontend.dependence.loop_verdict import LoopCarriedConflict, crossin
 from qgraph.frontend.facts.loop_facts import Access, Accesses, LoopFacts
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ProgramBuilder
+from qgraph.ir.argument_types import ArrayType, Leaf
+from qgraph.ir.functions import Function
 from qgraph.ir.program import (
     NUMBER,
-    ArrayType,
     Branch,
     Effects,
-    Function,
-    Leaf,
     Loop,
     Selection,
     Slot,
     Statement,
     Task,
     TaskStatement,
-    Verdict,
     effects_of,
     tasks_of,
 )
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, identifiers, nodes_of, words_of
+from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.array_sections import Section
 from qgraph.source import copied
 

@@ -44,7 +44,8 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import bind_items, constant_of, is_static_call, known_test, static_items, static_value
 from qgraph.frontend.syntax.parse import SourceFunction
-from qgraph.ir.program import FAULTS, SLOTS, Function, function_tree
+from qgraph.ir.functions import Function, function_tree
+from qgraph.ir.program import FAULTS, SLOTS
 from qgraph.language import Func
 from qgraph.operations import intrinsics
 from qgraph.source import Span, as_written, copied

@@ -24,8 +24,10 @@ from qgraph.frontend.inference.ranks import parts_of
 from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ProgramBuilder
-from qgraph.ir.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Cast, Effects, Reduction, Slot, Verdict, itemsize
+from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.program import MAX_PARTIALS, NUMBER, WORD, Carried, Cast, Effects, Reduction, Slot, itemsize
 from qgraph.ir.update_patterns import Combining, Match
+from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.symbolic_integers import Poly
 from qgraph.source import Span, copied
 

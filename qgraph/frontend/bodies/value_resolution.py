@@ -38,7 +38,8 @@ from qgraph.frontend.names.global_table import Names
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object
 from qgraph.frontend.names.static_eval import constant_of
-from qgraph.ir.program import FAULTS, SLOTS, Fault, Slot, holds_arrays
+from qgraph.ir.global_arrays import holds_arrays
+from qgraph.ir.program import FAULTS, SLOTS, Fault, Slot
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied, standing_for
 
@@ -77,6 +78,7 @@ class ValueResolution(ast.NodeTransformer):
     # --- names ---------------------------------------------------------------------------------------------------------
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """What the name stands for; names that are assigned are the body's own, or kernel scalars."""
         if isinstance(node.ctx, ast.Store):
             bound = self._scope.names.get(node.id)
             if isinstance(bound, ScalarRef):

@@ -11,7 +11,7 @@ from qgraph.frontend.checks.zero_division import assigned, is_range
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Poisoned, Private, ScalarRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
-from qgraph.ir.program import ScalarType
+from qgraph.ir.argument_types import ScalarType
 from qgraph.operations import intrinsics
 from qgraph.operations.table import operation
 

@@ -14,7 +14,9 @@ import numpy as np
 from qgraph import language
 from qgraph.errors import KernelTypeError
 from qgraph.frontend.inference.source_text import user_text
-from qgraph.ir.program import ArrayType, Cast, Function, Program, ScalarType, Task
+from qgraph.ir.argument_types import ArrayType, ScalarType
+from qgraph.ir.functions import Function
+from qgraph.ir.program import Cast, Program, Task
 from qgraph.operations.table import operation
 from qgraph.source import Span
 

@@ -14,7 +14,9 @@ import numpy as np
 from qgraph.errors import KernelTypeError
 from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.syntax import unsupported_functions
-from qgraph.ir.program import ArrayType, Function, Program, Task
+from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.functions import Function
+from qgraph.ir.program import Program, Task
 from qgraph.operations.table import OPERATIONS
 from qgraph.source import Span
 

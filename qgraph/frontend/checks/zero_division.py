@@ -13,7 +13,8 @@ from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Poisoned,
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
-from qgraph.ir.program import Fault, ScalarType
+from qgraph.ir.argument_types import ScalarType
+from qgraph.ir.program import Fault
 from qgraph.operations import intrinsics
 from qgraph.source import as_written
 

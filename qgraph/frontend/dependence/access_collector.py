@@ -17,6 +17,7 @@ from qgraph.frontend.facts.abstract_values import (
     UNKNOWN,
     Env,
     Value,
+    combined,
     condition_of,
     integer,
     join,
@@ -182,7 +183,7 @@ class _Walker(Caller):
                 self.record_all(old, "read", node.target)
                 self.record_all(old, "write", node.target)
             else:
-                self.env[node.target.id] = self.binary(node.op, old, self.use(node.value))
+                self.env[node.target.id] = combined(node.op, old, self.use(node.value))
             return
         self.use(node.value)
         if isinstance(node.target, ast.Subscript):

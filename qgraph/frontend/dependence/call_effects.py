@@ -10,7 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from qgraph import language
-from qgraph.frontend.dependence.symbolic_eval import Evaluator, Frame
+from qgraph.frontend.dependence.symbolic_eval import Evaluator
+from qgraph.frontend.dependence.view_selection import selected, sizes_of
 from qgraph.frontend.facts.abstract_values import (
     UNKNOWN,
     Env,
@@ -23,8 +24,9 @@ from qgraph.frontend.facts.abstract_values import (
     vague,
     views_in,
 )
+from qgraph.frontend.facts.loop_facts import Frame
 from qgraph.frontend.names.definite_assignment import names_assigned
-from qgraph.ir.program import Function
+from qgraph.ir.functions import Function
 from qgraph.operations import intrinsics
 from qgraph.operations.combinations import BY_ATOMIC
 from qgraph.operations.table import operation
@@ -142,7 +144,7 @@ class Caller(Evaluator):
         if value.items is not None:
             return integer(Poly.const(len(value.items)))
         views = views_in([value])
-        sizes = self.sizes(next(iter(views))) if len(views) == 1 else None
+        sizes = sizes_of(next(iter(views))) if len(views) == 1 else None
         return integer(sizes[0]) if sizes else UNKNOWN
 
     def method(self, node: ast.Call, function: ast.Attribute, values: Sequence[Value]) -> Value:
@@ -161,7 +163,7 @@ class Caller(Evaluator):
         index = node.args[1]
         indices = self.indices(index.elts if isinstance(index, ast.Tuple) else [index])
         operands = [self.use(argument) for argument in node.args[2:]]
-        places = Value(views=frozenset(self.select(view, indices) for view in views_in([base])))
+        places = Value(views=frozenset(selected(view, indices, self.is_natural) for view in views_in([base])))
         known = next((update for atomic, (_, update) in BY_ATOMIC.items() if atomic is function), None)
         sign = "" if known is None else known.symbol
         self.record_all(places, "atomic", node, sign)

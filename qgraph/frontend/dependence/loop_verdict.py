@@ -14,8 +14,8 @@ from qgraph.frontend.dependence.access_collector import collect
 from qgraph.frontend.dependence.commutativity import combination, commute, order_unseen
 from qgraph.frontend.facts.loop_facts import Access, Accesses, Axis, LoopFacts
 from qgraph.frontend.inference.source_text import user_text
-from qgraph.ir.program import Race, Verdict
 from qgraph.ir.race_errors import refusal
+from qgraph.ir.verdicts import Race, Verdict
 from qgraph.polyhedral.dependence_test import answer_to
 from qgraph.polyhedral.questions import UNDECIDED, Answer, Question, Variable
 from qgraph.polyhedral.symbolic_integers import Poly, symbols_of, word_of

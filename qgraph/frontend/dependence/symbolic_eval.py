@@ -10,10 +10,11 @@ import ast
 import builtins
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from qgraph.frontend.dependence.view_selection import is_natural, selected, sizes_of
 from qgraph.frontend.facts.abstract_values import (
     UNKNOWN,
     EllipsisIndex,
@@ -24,7 +25,8 @@ from qgraph.frontend.facts.abstract_values import (
     Subscript,
     Value,
     View,
-    arithmetic,
+    all_known,
+    combined,
     compared,
     condition_of,
     constant,
@@ -32,14 +34,14 @@ from qgraph.frontend.facts.abstract_values import (
     integer,
     join,
     join_envs,
-    kept,
     opaque,
     truth,
+    unpacked,
     vague,
     views_in,
     without_elements,
 )
-from qgraph.frontend.facts.loop_facts import Access, Kind, LoopFacts
+from qgraph.frontend.facts.loop_facts import Access, Frame, Kind, LoopFacts
 from qgraph.frontend.inference.ranks import is_ellipsis, parts_of
 from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.names.definite_assignment import names_assigned
@@ -54,25 +56,10 @@ from qgraph.polyhedral.symbolic_integers import (
     Symbol,
     all_of,
     any_of,
-    not_negative,
-    select,
 )
 from qgraph.source import Span
 
 _METADATA = frozenset({"shape", "size", "ndim", "dtype", "itemsize", "nbytes", "strides"})
-
-
-@dataclass(slots=True)
-class Frame:
-    """The function that is being walked: its globals and its file; ``call`` is None in the loop itself."""
-
-    names: Mapping[str, object]
-    file: str
-    call: Span | None
-    locals: frozenset[str]
-    loops: int
-    # What it returns, and when.
-    returned: list[tuple[Condition, Value]]
 
 
 class Evaluator(ABC):
@@ -268,7 +255,7 @@ class Evaluator(ABC):
     def binary_operation(self, node: ast.BinOp) -> Value:
         """An operator between two operands."""
         left = self.operand(node.left)
-        return self.binary(node.op, left, self.operand(node.right))
+        return combined(node.op, left, self.operand(node.right))
 
     def operand(self, node: ast.expr) -> Value:
         """A value that is read, or a tuple that may be joined to another."""
@@ -293,9 +280,9 @@ class Evaluator(ABC):
     def display(self, node: ast.Tuple | ast.List) -> Value:
         """A tuple or list, as its items."""
         items = [self.expression(item) for item in node.elts]
-        if not _known(node.elts, items):
+        if not all_known(node.elts, items):
             return vague(items)
-        return Value(items=_unpack(node.elts, items))
+        return Value(items=unpacked(node.elts, items))
 
     def starred(self, node: ast.Starred) -> Value:
         """The tuple behind a star; what it is part of unpacks it."""
@@ -353,20 +340,6 @@ class Evaluator(ABC):
         # Of a kernel scalar nobody knows the type yet; where it is an index it is an integer.
         return Value(key=name) if name in self.facts.floats else integer(Poly.symbol(name, "device"))
 
-    def binary(self, op: ast.operator, left: Value, right: Value) -> Value:
-        """The value of an operator with operands that were read."""
-        a, b = left.poly, right.poly
-        if a is not None and b is not None:
-            result = arithmetic(op, a, b)
-            if result is not None:
-                return integer(result)
-        if isinstance(op, ast.BitAnd | ast.BitOr) and not (left.condition.partly_known and right.condition.partly_known):
-            parts = (condition_of(left), condition_of(right))
-            return truth(all_of(*parts) if isinstance(op, ast.BitAnd) else any_of(*parts), opaque("bits", [left, right]).key)
-        if isinstance(op, ast.Add) and left.items is not None and right.items is not None:
-            return Value(items=left.items + right.items)
-        return opaque(type(op).__name__, [left, right])
-
     def compare(self, node: ast.Compare) -> Value:
         """A comparison; from the second one on, they may not be evaluated."""
         values = [self.use(node.left), self.use(node.comparators[0])]
@@ -405,7 +378,7 @@ class Evaluator(ABC):
         if node.attr not in _METADATA:
             return vague([base])
         if len(views) == 1:
-            sizes = self.sizes(next(iter(views)))
+            sizes = sizes_of(next(iter(views)))
             if node.attr == "shape" and sizes is not None:
                 return Value(items=tuple(map(integer, sizes)))
             if node.attr == "ndim" and sizes is not None:
@@ -413,12 +386,6 @@ class Evaluator(ABC):
             if node.attr == "size" and sizes is not None:
                 return integer(functools.reduce(lambda product, size: product * size, sizes, ONE))
         return UNKNOWN
-
-    def sizes(self, view: View) -> list[Poly] | None:
-        """The shape of a view, where it is known."""
-        if view.dims is None or view.vague:
-            return None
-        return [dim.count for dim in view.dims if isinstance(dim, SlicedDimension)]
 
     def load(self, node: ast.Subscript) -> Value:
         """A subscript that is read."""
@@ -447,7 +414,7 @@ class Evaluator(ABC):
                 return base.items[at]
             return vague([base])
         if views:
-            return Value(views=frozenset(self.select(view, indices) for view in views))
+            return Value(views=frozenset(selected(view, indices, self.is_natural) for view in views))
         if indices is None:
             return UNKNOWN
         return opaque("Subscript", [base, *(Value(poly=at.poly if isinstance(at, Index) else None) for at in indices)])
@@ -492,71 +459,9 @@ class Evaluator(ABC):
         step = 1 if bounds[2] is None else bounds[2].constant
         return SliceIndex(bounds[0], bounds[1], step or 1, known and bool(step))
 
-    def select(self, view: View, indices: Sequence[Subscript] | None) -> View:
-        """``view[indices]``: each index goes to the next dimension that the view still has."""
-        if view.dims is None or view.vague:
-            return view
-        if indices is None:
-            return replace(view, vague=True)
-        dims = list(view.dims)
-        free = [at for at, dim in enumerate(dims) if isinstance(dim, SlicedDimension)]
-        rests = [at for at, index in enumerate(indices) if isinstance(index, EllipsisIndex)]
-        if rests:
-            more = len(free) - (len(indices) - 1)
-            indices = [*indices[: rests[0]], *(SliceIndex(),) * more, *indices[rests[0] + 1 :]]
-        if len(indices) > len(free):
-            return View(view.array, None)
-        vague_ = False
-        for at, index in zip(free, indices, strict=False):
-            dim = dims[at]
-            assert isinstance(dim, SlicedDimension)
-            if isinstance(index, SliceIndex):
-                part = kept(dim, index, self.is_natural)
-                dims[at] = part or dim
-                vague_ = vague_ or part is None
-            elif isinstance(index, Index):
-                dims[at] = self.within(dim, index)
-        return View(view.array, tuple(dims), vague=vague_)
-
-    def within(self, dim: SlicedDimension, index: Index) -> Index:
-        """An index of a part as one of the array's own dimension."""
-        poly = index.poly
-        if poly is None:
-            return index
-        if poly.constant is not None and poly.constant < 0:
-            poly, wraps = poly + dim.count, False
-        else:
-            wraps = index.wraps
-        if dim.whole:
-            return Index(poly, wraps)
-        if wraps:
-            wrapped = select(not_negative(poly), poly, poly + dim.count)
-            if wrapped is None:
-                return Index(None)
-            poly = wrapped
-        return Index(dim.start + Poly.const(dim.step) * poly, False)
-
     def is_natural(self, poly: Poly | None) -> bool:
-        """Whether an integer is surely not negative, by its signs and those of the loops' variables."""
-        if poly is None:
-            return False
-        for variable in (*self.loops[::-1], *self.axes):
-            if variable.symbol not in poly.symbols:
-                continue
-            # Each counts for itself.
-            count = Poly.symbol(f"#{variable.symbol}", "size")
-            step, start, stop = variable.step.constant, variable.start, variable.stop
-            if step is None:
-                # Whichever way it counts, it stays between the two.
-                value = count if self.is_natural(start) and self.is_natural(stop) else None
-            elif step > 0:
-                value = start + variable.step * count if start is not None else None
-            else:
-                value = stop + ONE + count if stop is not None else None
-            if value is None:
-                return False
-            poly = poly.substitute({variable.symbol: value})
-        return all(c >= 0 and all(map(_is_natural, monomial)) for monomial, c in poly.terms)
+        """Whether an integer is surely not negative, whatever the iteration."""
+        return poly is not None and is_natural(poly, (*self.loops[::-1], *self.axes))
 
     # --- calls ---
 
@@ -571,19 +476,6 @@ class Evaluator(ABC):
     @abstractmethod
     def call(self, node: ast.Call) -> Value:
         """A call: followed if its body or its meaning is known."""
-
-
-def _is_natural(symbol: Symbol) -> bool:
-    operands = [operand for operand in symbol.operands if isinstance(operand, Poly)]
-    signs = [all(c >= 0 and all(map(_is_natural, monomial)) for monomial, c in operand.terms) for operand in operands]
-    match symbol.operation:
-        case "max":
-            return any(signs)
-        case "min" | "select":
-            return all(signs)
-        case "floor":
-            return signs[0] and (operands[1].constant or 0) > 0
-    return symbol.kind in ("size", "flag", "ticket")
 
 
 _EXPRESSIONS: dict[type[ast.expr], Callable[[Evaluator, Any], Value]] = {
@@ -606,15 +498,3 @@ _EXPRESSIONS: dict[type[ast.expr], Callable[[Evaluator, Any], Value]] = {
     ast.GeneratorExp: Evaluator.comprehension,
     ast.DictComp: Evaluator.comprehension,
 }
-
-
-def _known(nodes: Sequence[ast.expr], values: Sequence[Value]) -> bool:
-    return all(not isinstance(node, ast.Starred) or value.items is not None for node, value in zip(nodes, values, strict=True))
-
-
-def _unpack(nodes: Sequence[ast.expr], values: Sequence[Value]) -> tuple[Value, ...]:
-    """The items of a display with starred parts."""
-    found: list[Value] = []
-    for node, value in zip(nodes, values, strict=True):
-        found.extend((value.items or ()) if isinstance(node, ast.Starred) else (value,))
-    return tuple(found)

@@ -299,3 +299,31 @@ def compared(op: ast.cmpop, left: Poly | None, right: Poly | None) -> Condition:
         case ast.NotEq():
             return is_zero(distance).negated()
     return UNDECIDED
+
+
+def combined(op: ast.operator, left: Value, right: Value) -> Value:
+    """The value of an operator with operands that were read."""
+    a, b = left.poly, right.poly
+    if a is not None and b is not None:
+        result = arithmetic(op, a, b)
+        if result is not None:
+            return integer(result)
+    if isinstance(op, ast.BitAnd | ast.BitOr) and not (left.condition.partly_known and right.condition.partly_known):
+        parts = (condition_of(left), condition_of(right))
+        return truth(all_of(*parts) if isinstance(op, ast.BitAnd) else any_of(*parts), opaque("bits", [left, right]).key)
+    if isinstance(op, ast.Add) and left.items is not None and right.items is not None:
+        return Value(items=left.items + right.items)
+    return opaque(type(op).__name__, [left, right])
+
+
+def all_known(nodes: Sequence[ast.expr], values: Sequence[Value]) -> bool:
+    """Whether the starred parts of a display have known items."""
+    return all(not isinstance(node, ast.Starred) or value.items is not None for node, value in zip(nodes, values, strict=True))
+
+
+def unpacked(nodes: Sequence[ast.expr], values: Sequence[Value]) -> tuple[Value, ...]:
+    """The items of a display with starred parts."""
+    found: list[Value] = []
+    for node, value in zip(nodes, values, strict=True):
+        found.extend((value.items or ()) if isinstance(node, ast.Starred) else (value,))
+    return tuple(found)

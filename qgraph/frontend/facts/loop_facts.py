@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from qgraph.frontend.facts.abstract_values import Value
 from qgraph.polyhedral.questions import Reach, Variable
-from qgraph.polyhedral.symbolic_integers import Poly
+from qgraph.polyhedral.symbolic_integers import Condition, Poly
 from qgraph.source import Span
 
 
@@ -129,3 +130,16 @@ class Accesses:
     def written(self) -> frozenset[str]:
         """Leaves that may be written."""
         return frozenset(access.array for access in self.all if access.writes)
+
+
+@dataclass(slots=True)
+class Frame:
+    """The function that is being walked: its globals and its file; ``call`` is None in the loop itself."""
+
+    names: Mapping[str, object]
+    file: str
+    call: Span | None
+    locals: frozenset[str]
+    loops: int
+    # What it returns, and when.
+    returned: list[tuple[Condition, Value]]

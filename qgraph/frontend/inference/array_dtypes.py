@@ -11,7 +11,7 @@ import numpy as np
 from qgraph.frontend.inference.ranks import is_elementwise, known, rank
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
-from qgraph.ir.program import ArrayType, ScalarType
+from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.operations.table import OPERATIONS
 
 

@@ -15,7 +15,7 @@ from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Poisoned,
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of, is_static_call, known_test
-from qgraph.ir.program import ScalarType
+from qgraph.ir.argument_types import ScalarType
 from qgraph.source import as_written, copied
 
 _FUNCTIONS: tuple[object, ...] = (

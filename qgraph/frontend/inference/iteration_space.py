@@ -9,7 +9,8 @@ from qgraph.errors import ArgumentError, KernelSyntaxError, KernelTypeError
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import LeafRef, RangeRef, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
-from qgraph.ir.program import ArrayType, Fault
+from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.program import Fault
 from qgraph.source import Span, as_written, copied
 
 _LOOP_WORDS = (language.serial, language.parallel)

@@ -9,7 +9,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, LeafRef, Ranked, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
-from qgraph.ir.program import ArrayType
+from qgraph.ir.argument_types import ArrayType
 from qgraph.operations.table import OPERATIONS, operation
 from qgraph.source import as_written
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from qgraph.ir.program import ArrayType, Leaf, Slot, StructType, Type
+from qgraph.ir.argument_types import ArrayType, Leaf, StructType, Type
+from qgraph.ir.program import Slot
 from qgraph.source import Span
 
 

@@ -16,7 +16,7 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_value
 from qgraph.frontend.syntax.parse import SourceFunction
-from qgraph.ir.program import ConstantType
+from qgraph.ir.argument_types import ConstantType
 
 
 def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from qgraph.frontend.facts.abstract_values import SlicedDimension, SliceIndex, arithmetic, compared, kept
 from qgraph.frontend.names.static_eval import constant_of
-from qgraph.ir.program import ArrayType, Leaf
+from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.polyhedral.symbolic_integers import (
     ONE,
     UNDECIDED,

@@ -10,7 +10,8 @@ from typing import Literal
 from qgraph.frontend.facts.loop_facts import LoopFacts
 from qgraph.frontend.names.bindings import HostExpr
 from qgraph.frontend.names.host_integers import HostIntegers
-from qgraph.ir.program import ArrayType, Cast, Effects, Fault, HostValue, Leaf, Selection, Slot, Temporary
+from qgraph.ir.argument_types import ArrayType, Leaf
+from qgraph.ir.program import Cast, Effects, Fault, HostValue, Selection, Slot, Temporary
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import Poly, Symbol
 from qgraph.source import Span

@@ -17,7 +17,7 @@ from qgraph.frontend.names.function_frame import Frame
 from qgraph.frontend.names.program_builder import SHARED
 from qgraph.frontend.names.static_eval import constant_of, is_static_call, known_test, static_value
 from qgraph.frontend.syntax.parse import SourceFunction
-from qgraph.ir.program import GlobalArray, GlobalArrayFound, Namespace, Place, holds_arrays, is_array
+from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, Namespace, Place, holds_arrays, is_array
 from qgraph.language import Func
 from qgraph.source import Span, as_written
 

@@ -19,7 +19,7 @@ from qgraph import language
 from qgraph.captured_state import is_known, numba_function
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, BoundFunc, HostExpr, LeafRef, Poisoned, StructRef, Value
-from qgraph.ir.program import ArrayType, StructType
+from qgraph.ir.argument_types import ArrayType, StructType
 from qgraph.source import Span, as_written, copied
 
 

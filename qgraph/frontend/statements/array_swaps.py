@@ -18,7 +18,7 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.task_builder import get_slot
-from qgraph.ir.program import Leaf
+from qgraph.ir.argument_types import Leaf
 
 
 @dataclass(frozen=True, slots=True)

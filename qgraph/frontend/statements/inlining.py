@@ -28,7 +28,7 @@ from qgraph.frontend.statements.returns import (
     makes_tuple,
     returns_structure,
 )
-from qgraph.ir.program import StructType
+from qgraph.ir.argument_types import StructType
 from qgraph.language import Func
 from qgraph.source import as_written, copied, standing_for
 

@@ -25,7 +25,8 @@ from qgraph.frontend.statements.inlining import bounds_call, evaluated, held_ran
 from qgraph.frontend.statements.region import Region, header, merge, needs_region, statically, task_statements
 from qgraph.frontend.statements.serial_runs import without_iterations
 from qgraph.frontend.statements.task_builder import get_slot, parallel_task, set_slot, small_task
-from qgraph.ir.program import ArrayType, Leaf, Loop, Slot, Task
+from qgraph.ir.argument_types import ArrayType, Leaf
+from qgraph.ir.program import Loop, Slot, Task
 from qgraph.source import Span, as_written, copied, standing_for
 
 

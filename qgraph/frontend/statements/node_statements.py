@@ -13,7 +13,8 @@ from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import evaluated
 from qgraph.frontend.statements.region import Region
-from qgraph.ir.program import ConstantType, Leaf, Slot
+from qgraph.ir.argument_types import ConstantType, Leaf
+from qgraph.ir.program import Slot
 from qgraph.nodes.kind import StatementKind
 from qgraph.source import Span, as_written
 

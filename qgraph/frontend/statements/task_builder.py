@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 
-from qgraph.errors import ArgumentError, DataRaceError, KernelSyntaxError, KernelTypeError
+from qgraph.errors import ArgumentError, DataRaceError, KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import Body, free_names
 from qgraph.frontend.bodies.perfect_nests import loop_inside
 from qgraph.frontend.bodies.reductions import find_reductions
@@ -21,22 +21,18 @@ from qgraph.frontend.facts import loop_facts
 from qgraph.frontend.facts.loop_facts import Access, LoopFacts
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of, zero_step
-from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.names.bindings import LeafRef
 from qgraph.frontend.names.definite_assignment import check_private, names_assigned, names_bound_again
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
-from qgraph.ir.program import SLOTS, Axis, Effects, Function, ScalarType, Selection, Slot, Task
+from qgraph.frontend.statements.atomic_updates import make_atomic
+from qgraph.ir.argument_types import ScalarType
+from qgraph.ir.program import SLOTS, Axis, Effects, Selection, Slot, Task
 from qgraph.operations import intrinsics
-from qgraph.operations.combinations import BY_SYMBOL
 from qgraph.polyhedral.array_sections import Section
 from qgraph.polyhedral.symbolic_integers import Poly
-from qgraph.source import Span, as_written, copied, standing_for
-
-_ATOMIC_INTEGERS = ("int32", "int64", "uint32", "uint64")
-_ATOMIC_TYPES = (*_ATOMIC_INTEGERS, "float32", "float64")
-_COMPLEX_HINT = "keep real and imaginary parts in two arrays of floats, or let qgraph.serial run the iterations in order"
+from qgraph.source import Span, as_written, copied
 
 
 def parallel_task(unit: ProgramBuilder, scope: Scope, node: ast.For, *, declared: bool) -> tuple[Task | None, Task]:
@@ -88,7 +84,7 @@ def parallel_task(unit: ProgramBuilder, scope: Scope, node: ast.For, *, declared
     facts, judgement, statements = nested.facts, nested.judgement, list(nested.facts.body)
     touched = found.touched if found is not None else judgement.accesses
     _refuse_partial_overlap(unit, touched.all, span)
-    _make_atomic(unit, body, statements, judgement.atomics)
+    make_atomic(unit, body, statements, judgement.atomics)
     save, read_for_bounds, settled = bounds.settle(touched.written, span, axes)
     effects = Effects(touched.reads, touched.written) | read_for_bounds
     if found is not None:
@@ -477,78 +473,6 @@ def facts_of_statements(unit: ProgramBuilder, body: Body, statements: list[ast.s
         text="",
         **_integers(unit, body),
     )
-
-
-def _make_atomic(unit: ProgramBuilder, body: Body, statements: list[ast.stmt], colliding: Iterable[Access]) -> None:
-    """Turn colliding updates into atomics, in the body and in the device functions that it calls."""
-    updates = {id(access.node): access for access in colliding}
-    if not updates:
-        return
-    for access in updates.values():
-        type_ = unit.leaves[access.array].type
-        types = _ATOMIC_INTEGERS if BY_SYMBOL[access.operator][0].integers_only else _ATOMIC_TYPES
-        if type_.dtype not in types:
-            raise KernelTypeError(
-                f"several iterations may update the same element of `{unit.leaves[access.array].path}`, "
-                f"and {type_.dtype} has no atomic `{access.operator}`",
-                access.span,
-                hint=_COMPLEX_HINT if type_.dtype.startswith("complex") else f"use an array of {_one_of(types)}",
-            )
-    paths = {name: leaf.path for name, leaf in unit.leaves.items()}
-    statements[:] = _Atomics(updates, body.names.values, paths).block(statements)
-    _functions_atomic(updates, body.names.values, set())
-
-
-def _functions_atomic(updates: dict[int, Access], names: dict[str, object], seen: set[int]) -> None:
-    for value in list(names.values()):
-        if isinstance(value, Function) and id(value) not in seen:
-            seen.add(id(value))
-            inner = value.names
-            assert isinstance(inner, dict)
-            value.tree.body[:] = _Atomics(updates, inner, {}).block(value.tree.body)
-            _functions_atomic(updates, inner, seen)
-
-
-class _Atomics(ast.NodeTransformer):
-    """Replaces update statements by calls of atomic words, which in messages are the elements that they update."""
-
-    def __init__(self, updates: dict[int, Access], names: dict[str, object], paths: Mapping[str, str]) -> None:
-        self._updates = updates
-        self._names = names
-        self._paths = paths
-
-    def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        return [cast(ast.stmt, self.visit(statement)) for statement in statements]
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        access = self._updates.get(id(node))
-        if access is None:
-            return self.generic_visit(node)
-        target, value = _update_parts(node)
-        word = BY_SYMBOL[access.operator][1].atomic
-        name = f"_{word.__name__}"
-        self._names[name] = word
-        call = ast.Call(ast.Name(name, ast.Load()), [target.value, target.slice, value], [])
-        standing_for(call, target, user_text(target, self._paths))
-        return ast.fix_missing_locations(ast.copy_location(ast.Expr(call), node))
-
-
-def _one_of(words: tuple[str, ...]) -> str:
-    return f"{', '.join(words[:-1])} or {words[-1]}"
-
-
-def _update_parts(node: ast.AST) -> tuple[ast.Subscript, ast.expr]:
-    """The element and the operand of ``a[k] += e`` or ``a[k] = min(a[k], e)``."""
-    if isinstance(node, ast.AugAssign):
-        assert isinstance(node.target, ast.Subscript)
-        return node.target, node.value
-    assert isinstance(node, ast.Assign)
-    (target,) = node.targets
-    assert isinstance(target, ast.Subscript)
-    assert isinstance(node.value, ast.Call)
-    element = ast.unparse(target)
-    operands = [argument for argument in node.value.args if ast.unparse(argument) != element]
-    return target, operands[0] if operands else node.value.args[0]
 
 
 def selected(unit: ProgramBuilder, nodes: Iterable[ast.AST]) -> tuple[Selection, ...]:

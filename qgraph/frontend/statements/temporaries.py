@@ -13,7 +13,8 @@ from qgraph.frontend.names.bindings import LeafRef, Poisoned, StructRef, Value, 
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region, made_array
-from qgraph.ir.program import SCALAR_DTYPES, ArrayType, Leaf, Temporary
+from qgraph.ir.argument_types import ArrayType, Leaf
+from qgraph.ir.program import SCALAR_DTYPES, Temporary
 from qgraph.language import ndrange
 from qgraph.source import as_written, copied, standing_for
 

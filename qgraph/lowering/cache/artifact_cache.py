@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
+from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.artifacts import CudaPlan, Parameter, TaskCode
+from qgraph.ir.functions import Function
 from qgraph.ir.plan import GraphPlan
-from qgraph.ir.program import ArrayType, Function, ScalarType, Task
+from qgraph.ir.program import Task
 from qgraph.lowering.cache.disk_cache import Entry, Store, store
 from qgraph.lowering.cache.disk_key import Unstable, digest, plan_text, task_text, types_text
 from qgraph.lowering.cache.toolchain_key import Stamp, confirm, stamps, toolchain_text, unchanged

@@ -15,27 +15,19 @@ import enum
 import hashlib
 import struct
 import sys
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from qgraph.captured_state import PACKAGES, attributes_of, is_known, looked_up, numba_function
+from qgraph.ir.argument_types import ConstantType
 from qgraph.ir.artifacts import TaskCode
+from qgraph.ir.functions import Function
 from qgraph.ir.plan import GraphPlan, Node
-from qgraph.ir.program import (
-    Branch,
-    Cast,
-    ConstantType,
-    Function,
-    HostValue,
-    Loop,
-    NodeStatement,
-    Program,
-    Slot,
-    Task,
-)
+from qgraph.ir.program import Branch, Cast, HostValue, Loop, NodeStatement, Program, Slot, Task
+from qgraph.lowering.cache.bound_names import names_in, names_of
 from qgraph.source import Span
 
 # Fields of records that have no part in the code: words for people, and what the host calls.
@@ -87,7 +79,7 @@ def types_text(program: Program) -> str:
     Raises:
         Unstable: it uses something without an identity.
     """
-    writer = _Writer(_names_of(program))
+    writer = _Writer(names_of(program))
     writer.raw(program.float_type)
     for leaf in program.arrays_and_scalars:
         writer.name(leaf.name)
@@ -107,7 +99,7 @@ def task_text(code: TaskCode, function: Function) -> str:
     Raises:
         Unstable: it uses something without an identity.
     """
-    writer = _Writer(_names_in([function.tree], function.names))
+    writer = _Writer(names_in([function.tree], function.names))
     writer.function(function)
     for parameter in code.parameters:
         writer.raw(parameter.kind)
@@ -116,34 +108,6 @@ def task_text(code: TaskCode, function: Function) -> str:
 
 
 # --- names that may be others --------------------------------------------------------------------------------------------
-
-
-def _names_of(program: Program) -> frozenset[str]:
-    names = {leaf.name for leaf in program.arrays_and_scalars}
-    names |= {value.name for value in program.host_values} | {slot.name for slot in program.slots}
-    for task in program.tasks():
-        names |= {axis.variable for axis in task.axes} | {task.index_tuple}
-        names |= {local for local, _ in (*task.scalars, *task.results)} | {selection.local for selection in task.selections}
-        for reduction in task.reductions:
-            carried = (*reduction.variables, *(() if reduction.at is None else (reduction.at,)))
-            names |= {variable.local for variable in carried}
-        names |= _names_in(task.body, task.names)
-    return frozenset(names)
-
-
-def _names_in(trees: Iterable[ast.AST], names: Mapping[str, object]) -> frozenset[str]:
-    """The names that code binds, and those of its globals."""
-    found = set(names)
-    for tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                found.add(node.id)
-            elif isinstance(node, ast.arg):
-                found.add(node.arg)
-    for value in names.values():
-        if isinstance(value, Function):
-            found |= _names_in([value.tree], value.names)
-    return frozenset(found)
 
 
 # --- writing -------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Hashable, Set
 
 from qgraph.captured_state import CompiledIn, Identity, numba_function
-from qgraph.ir.program import Cast, Function, ParallelFunction, SeparateFunction
+from qgraph.ir.functions import Function, ParallelFunction, SeparateFunction
+from qgraph.ir.program import Cast
 
 
 def structural_key(function: Function) -> Hashable:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.artifacts import WARP
 from qgraph.ir.plan import GraphPlan, Node
-from qgraph.ir.program import ArrayType, Program, ScalarType, Task
+from qgraph.ir.program import Program, Task
 from qgraph.ir.update_patterns import Combining
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
 from qgraph.lowering.codegen.purity import PurityAnalysis, names_stored, purity_analysis

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
+from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.artifacts import Parameter
-from qgraph.ir.program import NUMBER, ArrayType, Axis, Function, Program, Task
+from qgraph.ir.functions import Function
+from qgraph.ir.program import NUMBER, Axis, Program, Task
 from qgraph.lowering.codegen.generated_names import Dtypes
 from qgraph.lowering.codegen.generated_names import generated as _statements
 from qgraph.lowering.codegen.nonnegative_indices import with_natural_remainders

@@ -10,21 +10,8 @@ from dataclasses import dataclass, field
 from typing import TypeGuard, cast
 
 from qgraph.ir.artifacts import Parameter
-from qgraph.ir.program import (
-    Branch,
-    Cast,
-    Function,
-    Loop,
-    NodeStatement,
-    ParallelFunction,
-    Program,
-    SeparateFunction,
-    Statement,
-    Task,
-    TaskStatement,
-    function_tree,
-    tasks_of,
-)
+from qgraph.ir.functions import Function, ParallelFunction, SeparateFunction, function_tree
+from qgraph.ir.program import Branch, Cast, Loop, NodeStatement, Program, Statement, Task, TaskStatement, tasks_of
 from qgraph.lowering.cache.memory_key import structural_key
 from qgraph.lowering.codegen.cpu_chunks import chunk_function, finish_function
 from qgraph.lowering.codegen.generated_names import HANDLE, SLOTS, Dtypes, dtype_of, place_at, slot_place, slots_name

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from qgraph.ir.artifacts import COARSENING, COPIED, TILE_HEIGHT, TILE_ROWS, WARP, Parameter, TaskCode
+from qgraph.ir.functions import Function
 from qgraph.ir.plan import GraphPlan, Node, Unrolling
-from qgraph.ir.program import NUMBER, Counter, Function, Loop, Program, Selection, Task
+from qgraph.ir.program import NUMBER, Counter, Loop, Program, Selection, Task
 from qgraph.ir.renaming import ReservedNames, apart_from
 from qgraph.lowering.codegen.cooperative_codegen import lane_names, with_row_threads
 from qgraph.lowering.codegen.cooperative_rows import shared_loop

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from qgraph.ir import program
+from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.artifacts import Parameter
-from qgraph.ir.program import FAULTS, SCALAR_DTYPES, TURNS, WORD, ArrayType, Cast, Slot, itemsize
+from qgraph.ir.program import FAULTS, SCALAR_DTYPES, TURNS, WORD, Cast, Slot, itemsize
 from qgraph.source import Span
 
 SLOTS = Parameter("slots", program.SLOTS)

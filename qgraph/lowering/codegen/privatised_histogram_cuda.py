@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.artifacts import COARSENING
 from qgraph.ir.plan import GraphPlan, Node
-from qgraph.ir.program import ArrayType, Program, Task, itemsize
+from qgraph.ir.program import Program, Task, itemsize
 from qgraph.lowering.codegen.generated_names import ELEMENT_CASTS, generated, indented, shared_arrays
 from qgraph.operations import intrinsics
 from qgraph.operations.combinations import BY_ATOMIC, COMBINATIONS, Combination

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from qgraph.ir.program import ArrayType, Cast, Function, Program, Task
+from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.functions import Function
+from qgraph.ir.program import Cast, Program, Task
 from qgraph.operations.table import operation
 
 Reads = frozenset[str]

@@ -14,19 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from qgraph.ir.artifacts import Parameter, TaskCode
+from qgraph.ir.functions import Function
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
-from qgraph.ir.program import (
-    NUMBER,
-    Branch,
-    Function,
-    Loop,
-    NodeStatement,
-    Program,
-    Statement,
-    Task,
-    TaskStatement,
-    itemsize,
-)
+from qgraph.ir.program import NUMBER, Branch, Loop, NodeStatement, Program, Statement, Task, TaskStatement, itemsize
 from qgraph.lowering.codegen.cpu_codegen import calls_name
 from qgraph.lowering.codegen.cuda_codegen import constant_arrays
 from qgraph.lowering.codegen.generated_names import HANDLE, SLOTS, Dtypes, generated, place_at, shared_arrays

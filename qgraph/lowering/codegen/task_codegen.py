@@ -10,7 +10,8 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from qgraph.ir.artifacts import Parameter
-from qgraph.ir.program import Axis, Cast, Function, Program, Selection, Task, function_tree
+from qgraph.ir.functions import Function, function_tree
+from qgraph.ir.program import Axis, Cast, Program, Selection, Task
 from qgraph.lowering.codegen.generated_names import (
     CASTS,
     COPY,

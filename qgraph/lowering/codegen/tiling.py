@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from qgraph.ir.program import ArrayType, Axis, Program, Task
+from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.program import Axis, Program, Task
 
 
 def turns(program: Program, task: Task) -> bool:

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from qgraph.captured_state import numba_function
 from qgraph.ir.artifacts import COARSENING, REDUCTION_BLOCK
+from qgraph.ir.functions import Function
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan, OneBlock
-from qgraph.ir.program import Branch, Function, Loop, NodeStatement, Program, Statement, Task
+from qgraph.ir.program import Branch, Loop, NodeStatement, Program, Statement, Task
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, nodes_of, words_of
 from qgraph.nodes.kind import statement_kind
 

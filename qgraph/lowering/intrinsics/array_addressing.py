@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from qgraph.lowering.numbers.number_llvm import Emitter, types
-from qgraph.lowering.numbers.type_promotion import Emitted
+from qgraph.lowering.numbers.typing_contexts import Emitted
 
 if TYPE_CHECKING:
     _Context = Any

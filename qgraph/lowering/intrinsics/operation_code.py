@@ -13,7 +13,7 @@ from qgraph.lowering.intrinsics import (
     warp_shuffles,
     while_condition,
 )
-from qgraph.lowering.numbers import number_llvm, typing_rules
+from qgraph.lowering.numbers import function_llvm, number_llvm, rounding_rules, typing_rules
 from qgraph.lowering.numbers.type_promotion import TypingRule
 from qgraph.operations.table import OPERATIONS
 
@@ -21,11 +21,13 @@ _MODULES = (atomics, checked_arithmetic, while_condition, value_intrinsics, warp
 _INTRINSICS = SimpleNamespace(
     **{name: value for module in _MODULES for name, value in vars(module).items() if name.endswith("_word")}
 )
+_RULES = SimpleNamespace(**{**vars(rounding_rules), **vars(typing_rules)})
+_CODE = SimpleNamespace(**{**vars(function_llvm), **vars(number_llvm)})
 
 
 def _typed() -> Mapping[int, tuple[object, TypingRule]]:
     rules = [each for each in OPERATIONS.all if each.typing is not None]
-    made = [(each, each.typing(typing_rules, number_llvm)) for each in rules if each.typing is not None]
+    made = [(each, each.typing(_RULES, _CODE)) for each in rules if each.typing is not None]
     return {id(function): (function, rule) for each, rule in made for function in (*each.functions, *each.ufuncs)}
 
 

@@ -30,7 +30,8 @@ from numba.np.numpy_support import from_dtype
 
 from qgraph import forks
 from qgraph.compat import numba
-from qgraph.ir.program import Cast, Function, ParallelFunction, SeparateFunction
+from qgraph.ir.functions import Function, ParallelFunction, SeparateFunction
+from qgraph.ir.program import Cast
 from qgraph.lowering.cache.memory_key import structural_key
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar
 from qgraph.lowering.intrinsics.operation_code import TYPING_RULES, intrinsic_types
@@ -39,7 +40,8 @@ from qgraph.lowering.numba_backend.cpu_call_wrapper import Wrapper, start_thread
 from qgraph.lowering.numba_backend.dead_zero_fills import Library
 from qgraph.lowering.numbers.compile_errors import kernel_errors
 from qgraph.lowering.numbers.number_llvm import types
-from qgraph.lowering.numbers.type_promotion import NumberTarget, NumberTyping, Session, plain, python_function
+from qgraph.lowering.numbers.type_promotion import plain
+from qgraph.lowering.numbers.typing_contexts import NumberTarget, NumberTyping, Session, python_function
 
 _I8 = ir.IntType(8)
 _I32 = ir.IntType(32)

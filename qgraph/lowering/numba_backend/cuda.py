@@ -5,15 +5,12 @@ Also the same task as a plain Python kernel for Numba's CUDA simulator, in which
 
 from __future__ import annotations
 
-import ast
-import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import RLock
-from types import CellType, FunctionType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -21,13 +18,12 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.np.numpy_support import from_dtype
 
 from qgraph import forks
-from qgraph.captured_state import looked_up, numba_function
 from qgraph.compat import numba_cuda
 from qgraph.compat.numpy import as_before_2_5
 from qgraph.errors import BackendError
 from qgraph.ir.artifacts import PROGRAMMATIC, TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST
-from qgraph.ir.program import Cast, Function
-from qgraph.lowering.codegen.generated_names import slots_name
+from qgraph.ir.functions import Function
+from qgraph.ir.program import Cast
 from qgraph.lowering.intrinsics.array_addressing import ElementAddressing
 from qgraph.lowering.intrinsics.operation_code import TYPING_RULES, intrinsic_types
 from qgraph.lowering.intrinsics.value_intrinsics import cast_word
@@ -36,14 +32,11 @@ from qgraph.lowering.intrinsics.while_condition import (
 )
 from qgraph.lowering.numba_backend.gc_pause import garbage_kept
 from qgraph.lowering.numba_backend.registry_cache import RefreshedOnce, ResolvedOnce, SearchedOnce
-from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Extents, Threads
 from qgraph.lowering.numbers.compile_errors import kernel_errors, place_of
 from qgraph.lowering.numbers.number_llvm import types
-from qgraph.lowering.numbers.type_promotion import NumberTarget, NumberTyping, Session, python_function
+from qgraph.lowering.numbers.typing_contexts import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.ptx import link
 from qgraph.lowering.ptx.ptx_rewrite import canonical, without_results, without_unread_parameters
-from qgraph.operations import intrinsics
-from qgraph.source import copied
 
 
 def cuda_module() -> Any:
@@ -424,115 +417,3 @@ def _nvvm(modules: Sequence[str], options: dict[str, Any]) -> Any:
 
 
 # --- simulator --------------------------------------------------------------------------------------------------------
-
-
-def simulator_kernel(function: Function) -> _SimulatedKernel:
-    """The same kernel for Numba's simulator: plain Python, with the simulator's thread indices and atomics.
-
-    Raises:
-        BackendError: numba.cuda was imported without the simulator.
-    """
-    if not simulator_active():
-        raise BackendError(
-            "the simulator was asked for after numba was imported without it",
-            hint="set QGRAPH_BACKEND=sim (or NUMBA_ENABLE_CUDASIM=1) before Python starts",
-        )
-    threads = Threads()
-    # All barriers are in the kernel itself, none in what it calls.
-    tree = Barriers(cuda_module(), _with_cuda(function)).visit(copied(function.tree))
-    names = {**function.names, **Barriers.NAMES}
-    return _SimulatedKernel(_simulated(replace(function, tree=tree, names=names), {}, threads), threads)
-
-
-def _with_cuda(function: Function) -> dict[str, object]:
-    return {"cuda": cuda_module(), **function.names}
-
-
-@dataclass(frozen=True, slots=True)
-class _SimulatedKernel:
-    """``kernel[grid, block](*arguments)``, with the simulator's arrays."""
-
-    function: Callable[..., Any]
-    threads: Threads
-
-    def __getitem__(self, shape: tuple[Extents, Extents]) -> Callable[..., None]:
-        return functools.partial(self._run, *shape)
-
-    def _run(self, grid: Extents, block: Extents, *arguments: Any) -> None:
-        from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
-
-        # Inside they are NumPy's: those that the simulator has there are true whatever they hold, and equal to nothing.
-        inside = [numba_cuda.simulated_memory(each) if isinstance(each, FakeCUDAArray) else each for each in arguments]
-        self.threads.run(self.function, grid, block, inside)
-
-
-def simulator_array(array: Any) -> Any:
-    """A NumPy array as an array of the simulated device, sharing its memory."""
-    from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
-
-    return FakeCUDAArray(array)
-
-
-def _simulated(function: Function, done: dict[int, Any], threads: Threads) -> Any:
-    """The Python function, its names replaced by what runs in plain Python."""
-    if id(function) not in done:
-        tree = _Loads().visit(copied(function.tree))
-        names = {name: _simulated_value(value, done, threads) for name, value in _with_cuda(function).items()}
-        done[id(function)] = python_function(replace(function, tree=tree), {**names, **_Loads.NAMES})
-    return done[id(function)]
-
-
-class _Loads(ast.NodeTransformer):
-    """An integer or bool out of scratch becomes a Python number: as a NumPy scalar it would make a float64 of a uint64."""
-
-    KINDS: ClassVar[dict[str, str]] = {slots_name("int64"): "_qgraph_int", slots_name("bool"): "_qgraph_bool"}
-    NAMES: ClassVar[dict[str, type]] = {"_qgraph_int": int, "_qgraph_bool": bool}
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        self.generic_visit(node)
-        kind = self.KINDS.get(node.value.id) if isinstance(node.value, ast.Name) else None
-        if kind is None or not isinstance(node.ctx, ast.Load):
-            return node
-        return ast.copy_location(ast.Call(ast.copy_location(ast.Name(kind, ast.Load()), node), [node], []), node)
-
-
-def _simulated_python(function: FunctionType, done: dict[int, Any], threads: Threads) -> Any:
-    """A function that Numba compiles elsewhere, as plain Python with all of its kind that it calls."""
-    if id(function) not in done:
-        names = {**function.__globals__}
-        cells = tuple(CellType(*_contents(cell)) for cell in function.__closure__ or ())
-        code = function.__code__
-        done[id(function)] = made = FunctionType(code, names, function.__name__, function.__defaults__, cells)
-        made.__kwdefaults__ = function.__kwdefaults__
-        for name, value in looked_up(function):
-            if numba_function(value) is None:
-                continue
-            plain = _simulated_value(value, done, threads)
-            if name in code.co_freevars:
-                cells[code.co_freevars.index(name)].cell_contents = plain
-            else:
-                names[name] = plain
-    return done[id(function)]
-
-
-def _contents(cell: CellType) -> tuple[Any, ...]:
-    try:
-        return (cell.cell_contents,)
-    except ValueError:
-        return ()
-
-
-def _simulated_value(value: Any, done: dict[int, Any], threads: Threads) -> Any:
-    if isinstance(value, Function):
-        return _simulated(value, done, threads)
-    if value is cuda_module():
-        return threads
-    python = numba_function(value)
-    if python is not None:
-        return _simulated_python(python, done, threads)
-    if isinstance(value, Cast) and value.keeps:
-        return functools.partial(intrinsics.nearest, dtype=np.dtype(value.dtype), keeps=value.keeps)
-    if isinstance(value, Cast):
-        # An int64 is a Python number here, too: it takes the type of what it meets.
-        return int if value.dtype == "int64" and value.scalar else bool if value.dtype == "bool" else np.dtype(value.dtype).type
-    return value

@@ -8,8 +8,8 @@ import numpy as np
 from numba.core import types
 from numba.np.numpy_support import from_dtype
 
+from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.artifacts import Parameter
-from qgraph.ir.program import ArrayType, ScalarType
 
 
 def numba_type(item: Parameter | ArrayType | ScalarType, float_type: str) -> Any:

@@ -14,7 +14,7 @@ from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
 from qgraph.compat import numba_messages as messages
 from qgraph.errors import KernelTypeError
-from qgraph.ir.program import Function
+from qgraph.ir.functions import Function
 from qgraph.source import Span
 
 _NUMBA = re.compile(r"[/\\](numba|numba_cuda|qgraph[/\\]lowering)[/\\]")

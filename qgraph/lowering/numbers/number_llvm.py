@@ -18,7 +18,7 @@ types: Any = _numba_types
 
 Emitter = Callable[[Any, ir.IRBuilder, Any, Sequence[ir.Value]], ir.Value]
 
-_I1 = ir.IntType(1)
+I1 = ir.IntType(1)
 
 
 def is_float(number: Any) -> bool:
@@ -112,17 +112,18 @@ def floor_divide(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[i
     """``a // b``: of integers 0 for b == 0; of floats as NumPy and CPython, inf or nan for b == 0."""
     if is_float(sig.return_type):
         return _float_floor_divide(context, builder, sig, args)
-    return _integer_divmod(builder, sig, args)[0]
+    return integer_divmod(builder, sig, args)[0]
 
 
 def modulo(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     """``a % b``, with the sign of b: of integers 0 for b == 0, of floats nan."""
     if is_float(sig.return_type):
         return _float_modulo(context, builder, sig, args)
-    return _integer_divmod(builder, sig, args)[1]
+    return integer_divmod(builder, sig, args)[1]
 
 
-def _integer_divmod(builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value]:
+def integer_divmod(builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value]:
+    """Quotient and remainder of integers as Python rounds them; by zero 0 and 0."""
     a, b = args
     zero, one = ir.Constant(a.type, 0), ir.Constant(a.type, 1)
     by_zero = builder.icmp_unsigned("==", b, zero)
@@ -213,7 +214,7 @@ def _integer_power(builder: ir.IRBuilder, kind: Any, args: Sequence[ir.Value], *
         phi.add_incoming(start, before)
     builder.cbranch(builder.icmp_signed("!=", left, zero), body, after)
     builder.position_at_end(body)
-    odd = builder.trunc(left, _I1)
+    odd = builder.trunc(left, I1)
     steps = (
         (result, builder.select(odd, builder.mul(result, square), result)),
         (square, builder.mul(square, square)),
@@ -269,7 +270,7 @@ def less(builder: ir.IRBuilder, kind: Any, a: ir.Value, b: ir.Value) -> ir.Value
 
 def is_nan(builder: ir.IRBuilder, kind: Any, a: ir.Value) -> ir.Value:
     """The i1 ``a != a``."""
-    return builder.fcmp_unordered("uno", a, a) if is_float(kind) else ir.Constant(_I1, 0)
+    return builder.fcmp_unordered("uno", a, a) if is_float(kind) else ir.Constant(I1, 0)
 
 
 def comparison(symbol: str) -> Emitter:
@@ -287,7 +288,7 @@ def comparison(symbol: str) -> Emitter:
         signed = a if is_signed(left) else b
         below = builder.icmp_signed("<", signed, ir.Constant(signed.type, 0))
         answer = symbol in ("!=", "<", "<=") if is_signed(left) else symbol in ("!=", ">", ">=")
-        return builder.select(below, ir.Constant(_I1, int(answer)), builder.icmp_unsigned(symbol, a, b))
+        return builder.select(below, ir.Constant(I1, int(answer)), builder.icmp_unsigned(symbol, a, b))
 
     return emit
 
@@ -327,7 +328,7 @@ def mixed_extreme(*, largest: bool) -> Emitter:
         best = below = None
         for kind, value in zip(sig.args, args, strict=True):
             zero = ir.Constant(value.type, 0)
-            negative = builder.icmp_signed("<", value, zero) if is_signed(kind) else ir.Constant(_I1, 0)
+            negative = builder.icmp_signed("<", value, zero) if is_signed(kind) else ir.Constant(I1, 0)
             if best is None:
                 best, below = value, negative
                 continue
@@ -408,136 +409,6 @@ def wrap_index(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Sequence[i
     return builder.select(negative, builder.add(index, size), index)
 
 
-def isnan(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """Whether a number is nan."""
-    return is_nan(builder, sig.args[0], args[0])
-
-
-def isinf(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """Whether a number is infinite."""
-    if not is_float(sig.args[0]):
-        return ir.Constant(_I1, 0)
-    size = call_library(context, builder, "fabs", sig.args[0], args)
-    return builder.fcmp_ordered("==", size, ir.Constant(size.type, math.inf))
-
-
-def isfinite(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """Whether a number is neither nan nor infinite."""
-    if not is_float(sig.args[0]):
-        return ir.Constant(_I1, 1)
-    size = call_library(context, builder, "fabs", sig.args[0], args)
-    return builder.fcmp_ordered("<", size, ir.Constant(size.type, math.inf))
-
-
-def without_nan(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """0 for nan, the largest float for inf, the lowest for -inf."""
-    (a,), kind = args, sig.return_type
-    largest = ir.Constant(a.type, (2 - 2**-23) * 2.0**127 if kind == types.float32 else (2 - 2**-52) * 2.0**1023)
-    lowest = _minus(builder, largest)
-    bounded = builder.select(builder.fcmp_ordered(">", a, largest), largest, a)
-    bounded = builder.select(builder.fcmp_ordered("<", bounded, lowest), lowest, bounded)
-    return builder.select(is_nan(builder, kind, a), ir.Constant(a.type, 0.0), bounded)
-
-
-def remainder(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """C's ``fmod``, with the sign of a; of integers 0 for b == 0."""
-    a, b = args
-    if is_float(sig.return_type):
-        return fmod(context, builder, sig.return_type, args)
-    zero, one = ir.Constant(a.type, 0), ir.Constant(a.type, 1)
-    unsafe = builder.icmp_unsigned("==", b, zero)
-    if not is_signed(sig.return_type):
-        return builder.select(unsafe, zero, builder.urem(a, builder.select(unsafe, one, b)))
-    unsafe = builder.or_(unsafe, builder.icmp_signed("==", b, ir.Constant(a.type, -1)))
-    return builder.select(unsafe, zero, builder.srem(a, builder.select(unsafe, one, b)))
-
-
-def round_integer(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """``round(a, digits)`` of an integer, half to even: itself where digits are behind the point."""
-    kind = types.int64 if is_signed(sig.return_type) else types.uint64
-    value = context.cast(builder, args[0], sig.args[0], kind)
-    zero = ir.Constant(value.type, 0)
-    places = builder.neg(context.cast(builder, args[1], sig.args[1], types.int64))
-    # What has 64 bits has 19 digits, or 20: of so many places nothing is left.
-    known = builder.icmp_unsigned("<", places, ir.Constant(places.type, 19))
-    power = _power_of_ten(builder, value.type, builder.select(known, places, zero))
-    quotient, rest = _integer_divmod(builder, context.make_signature(kind, kind, kind), (value, power))
-    missing = builder.sub(power, rest)
-    tie = builder.and_(builder.icmp_unsigned("==", rest, missing), builder.trunc(quotient, _I1))
-    up = builder.or_(builder.icmp_unsigned(">", rest, missing), tie)
-    rounded = builder.mul(builder.add(quotient, builder.zext(up, value.type)), power)
-    rounded = builder.select(known, rounded, zero)
-    rounded = builder.select(builder.icmp_signed("<=", places, zero), value, rounded)
-    return context.cast(builder, rounded, kind, sig.return_type)
-
-
-def round_float(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """``np.round(a, digits)``: a product, rounded half to even, and a quotient; or the other way round."""
-    value, kind = args[0], sig.return_type
-    power, behind = _scale(context, builder, sig, args)
-    scaled = builder.select(behind, builder.fmul(value, power), builder.fdiv(value, power))
-    whole = call_library(context, builder, "rint", kind, (scaled,))
-    return builder.select(behind, builder.fdiv(whole, power), builder.fmul(whole, power))
-
-
-def round_exactly(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """``round(a, digits)`` as CPython has it: the float that is closest to the decimal that is closest to ``a``.
-
-    The power of ten is exact. So a fused operation tells how much the product, or quotient, is off, which decides ties.
-    """
-    value, kind = args[0], sig.return_type
-    zero, one = ir.Constant(value.type, 0.0), ir.Constant(value.type, 1.0)
-    power, behind = _scale(context, builder, sig, args)
-    product, quotient = builder.fmul(value, power), builder.fdiv(value, power)
-    scaled = builder.select(behind, product, quotient)
-    lost = _fused(context, builder, kind, (value, power, _minus(builder, product)))
-    rest = _fused(context, builder, kind, (_minus(builder, quotient), power, value))
-    off = builder.select(behind, lost, rest)
-    whole = call_library(context, builder, "rint", kind, (scaled,))
-    ahead = builder.fsub(scaled, whole)
-    half = ir.Constant(value.type, 0.5)
-    above = builder.and_(builder.fcmp_ordered("==", ahead, half), builder.fcmp_ordered(">", off, zero))
-    below = builder.and_(builder.fcmp_ordered("==", ahead, _minus(builder, half)), builder.fcmp_ordered("<", off, zero))
-    moved = builder.select(above, builder.fadd(whole, one), builder.select(below, builder.fsub(whole, one), whole))
-    rounded = builder.select(behind, builder.fdiv(moved, power), builder.fmul(moved, power))
-    # A float so large has no digits there, nor have inf and nan.
-    size = call_library(context, builder, "fabs", kind, (scaled,))
-    few = builder.fcmp_ordered("<", size, ir.Constant(value.type, 2.0 ** (22 if kind == types.float32 else 51)))
-    return builder.select(few, rounded, value)
-
-
-def _minus(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    # NVVM has no fneg.
-    return builder.fsub(ir.Constant(value.type, -0.0), value)
-
-
-def _fused(context: Any, builder: ir.IRBuilder, kind: Any, args: Sequence[ir.Value]) -> ir.Value:
-    return call_library(context, builder, "fma", kind, args) if context.libdevice else builder.fma(*args)
-
-
-def _scale(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value]:
-    """10 to the power of the size of ``digits``, the second operand, as a float, and whether these are behind the point."""
-    digits = context.cast(builder, args[1], sig.args[1], types.int64)
-    behind = builder.icmp_signed(">=", digits, ir.Constant(digits.type, 0))
-    places = builder.select(behind, digits, builder.neg(digits))
-    # Beyond these the power is infinite.
-    most = ir.Constant(digits.type, 63 if sig.return_type == types.float32 else 511)
-    places = builder.select(builder.icmp_unsigned("<", places, most), places, most)
-    return _power_of_ten(builder, args[0].type, places), behind
-
-
-def _power_of_ten(builder: ir.IRBuilder, kind: ir.Type, places: ir.Value) -> ir.Value:
-    """10 to the power ``places``, as a number of LLVM's type ``kind``: the product of some of 10, 10**2, 10**4 and so on."""
-    integer = isinstance(kind, ir.IntType)
-    bits = 5 if integer else 6 if isinstance(kind, ir.FloatType) else 9
-    result = ir.Constant(kind, 1 if integer else 1.0)
-    for bit in range(bits):
-        power = 10 ** (1 << bit)
-        more = (builder.mul if integer else builder.fmul)(result, ir.Constant(kind, power if integer else float(power)))
-        result = builder.select(builder.trunc(builder.lshr(places, ir.Constant(places.type, bit)), _I1), more, result)
-    return result
-
-
 def times(factor: float) -> Emitter:
     """The emitter of ``a * factor``, of a float."""
 
@@ -545,27 +416,6 @@ def times(factor: float) -> Emitter:
         return builder.fmul(args[0], ir.Constant(args[0].type, factor))
 
     return emit
-
-
-def log_of_sum(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """NumPy's ``logaddexp``: the larger number, and ``log1p(exp(-distance))`` more."""
-    (a, b), kind = args, sig.return_type
-    distance = builder.fsub(a, b)
-    size = call_library(context, builder, "fabs", kind, (distance,))
-    larger = builder.select(builder.fcmp_ordered(">", distance, ir.Constant(a.type, 0.0)), a, b)
-    scaled = call_math(context, builder, math.exp, kind, (_minus(builder, size),))
-    more = call_math(context, builder, math.log1p, kind, (scaled,))
-    # Of two infinities the distance is nan.
-    same = builder.fcmp_ordered("==", a, b)
-    return builder.select(same, builder.fadd(a, ir.Constant(a.type, math.log(2.0))), builder.fadd(larger, more))
-
-
-def cube_root(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    """C's ``cbrt``."""
-    if context.libdevice:
-        return call_library(context, builder, "cbrt", sig.return_type, args)
-    name = "cbrtf" if sig.return_type == types.float32 else "cbrt"
-    return _call_external(builder, name, args)
 
 
 def fmod(context: Any, builder: ir.IRBuilder, kind: Any, args: Sequence[ir.Value]) -> ir.Value:
@@ -604,11 +454,12 @@ def call_library(context: Any, builder: ir.IRBuilder, name: str, kind: Any, args
     value_type = args[0].type
     if context.libdevice:
         symbol = f"__nv_{name}" + ("f" if kind == types.float32 else "")
-        return _call_external(builder, symbol, args)
+        return call_external(builder, symbol, args)
     return builder.call(builder.module.declare_intrinsic(f"llvm.{name}", [value_type]), args)
 
 
-def _call_external(builder: ir.IRBuilder, symbol: str, args: Sequence[ir.Value]) -> ir.Value:
+def call_external(builder: ir.IRBuilder, symbol: str, args: Sequence[ir.Value]) -> ir.Value:
+    """A call of a C function whose operands and result have one type."""
     function_type = ir.FunctionType(args[0].type, [value.type for value in args])
     function = builder.module.globals.get(symbol) or ir.Function(builder.module, function_type, symbol)
     return builder.call(function, args)

@@ -11,6 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from qgraph.lowering.numbers import function_llvm
 from qgraph.lowering.numbers import number_llvm as code
 from qgraph.lowering.numbers.ambiguous_integers import one_of
 from qgraph.lowering.numbers.long_ranges import LONG_RANGE, long_range
@@ -20,7 +21,6 @@ from qgraph.lowering.numbers.type_promotion import (
     Alias,
     Choice,
     NumberError,
-    NumberTyping,
     PythonImpl,
     Rule,
     fits,
@@ -30,12 +30,13 @@ from qgraph.lowering.numbers.type_promotion import (
     join_all,
     plain,
 )
+from qgraph.lowering.numbers.typing_contexts import NumberTyping
 
 # Operations that are another Python function for complex numbers, and that are compiled from one.
 otherwise = Alias
 spelled = PythonImpl
 
-_Types = tuple[Any, ...]
+Types = tuple[Any, ...]
 
 # --- rules ------------------------------------------------------------------------------------------------------------
 
@@ -54,7 +55,7 @@ def _not_bool(joined: Any) -> Any:
 def arithmetic(emit: Emitter) -> Rule:
     """In the joined type; of two booleans as int64, where CPython and NumPy agree."""
 
-    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(_typing: NumberTyping, args: Types) -> Choice | None:
         return _same(_not_bool(join_all(args)), 2, emit) if len(args) == 2 else None
 
     return rule
@@ -63,7 +64,7 @@ def arithmetic(emit: Emitter) -> Rule:
 def no_booleans(emit: Emitter, symbol: str) -> Rule:
     """``+`` and ``-``, which CPython and NumPy answer differently for booleans."""
 
-    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(_typing: NumberTyping, args: Types) -> Choice | None:
         if len(args) != 2:
             return None
         joined = join_all(args)
@@ -80,7 +81,7 @@ def no_booleans(emit: Emitter, symbol: str) -> Rule:
 def bits(emit: Emitter) -> Rule:
     """``& | ^`` and the product: of booleans a boolean."""
 
-    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(_typing: NumberTyping, args: Types) -> Choice | None:
         return _same(join_all(args), 2, emit) if len(args) == 2 else None
 
     return rule
@@ -89,7 +90,7 @@ def bits(emit: Emitter) -> Rule:
 def integers_only(rule: Rule, symbol: str) -> Rule:
     """``rule``, and a refusal of what is no integer."""
 
-    def checked(typing: NumberTyping, args: _Types) -> Choice | None:
+    def checked(typing: NumberTyping, args: Types) -> Choice | None:
         for arg in args:
             if not is_integral(arg):
                 raise NumberError(f"`{symbol}` takes integers and bools, not {plain(arg)}")
@@ -101,7 +102,7 @@ def integers_only(rule: Rule, symbol: str) -> Rule:
     return checked
 
 
-def _float_join(typing: NumberTyping, args: _Types) -> Any:
+def _float_join(typing: NumberTyping, args: Types) -> Any:
     """The joined type, integers taking F and float16 computing in float32."""
     joined = join_all(args)
     if all(map(is_integral, args)):
@@ -112,7 +113,7 @@ def _float_join(typing: NumberTyping, args: _Types) -> Any:
 def floating(emit: Emitter, count: int = 2) -> Rule:
     """A function of ``math``: of Python's floats, which are F, or wider. Complex numbers are Numba's."""
 
-    def rule(typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(typing: NumberTyping, args: Types) -> Choice | None:
         return _same(join_all((*args, typing.float_type)), count, emit) if len(args) == count else None
 
     return rule
@@ -121,7 +122,7 @@ def floating(emit: Emitter, count: int = 2) -> Rule:
 def floating_as_numpy(name: str, emit: Emitter, count: int = 2) -> Rule:
     """A function of NumPy that makes floats of integers: of 16 bits a float32, of more F. Complex numbers are Numba's."""
 
-    def rule(typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(typing: NumberTyping, args: Types) -> Choice | None:
         if len(args) != count:
             return None
         joined = join_all(args)
@@ -140,20 +141,20 @@ _BYTES = (types.boolean, types.int8, types.uint8)
 def double(emit: Emitter) -> Rule:
     """``np.float_power``, whose result is a float64, whatever it is given. Complex numbers are Numba's."""
 
-    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(_typing: NumberTyping, args: Types) -> Choice | None:
         return _same(join_all((*args, types.float64)), 2, emit) if len(args) == 2 else None
 
     return rule
 
 
-def divide(typing: NumberTyping, args: _Types) -> Choice | None:
+def divide(typing: NumberTyping, args: Types) -> Choice | None:
     """``/``: of integers F."""
     if len(args) != 2:
         return None
     return _same(typing.float_type if all(map(is_integral, args)) else join_all(args), 2, code.true_divide)
 
 
-def power(typing: NumberTyping, args: _Types) -> Choice | None:
+def power(typing: NumberTyping, args: Types) -> Choice | None:
     """``**``: an integer keeps its type; a literal exponent is part of the code."""
     if len(args) != 2:
         return None
@@ -180,7 +181,7 @@ def comparison(symbol: str) -> Rule:
     """Exact, whatever the types of two integers."""
     emit = code.comparison(symbol)
 
-    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(_typing: NumberTyping, args: Types) -> Choice | None:
         if len(args) != 2:
             return None
         if symbol not in ("==", "!="):
@@ -194,7 +195,7 @@ def comparison(symbol: str) -> Rule:
     return rule
 
 
-def _refuse_complex(args: _Types) -> None:
+def _refuse_complex(args: Types) -> None:
     if any(isinstance(arg, types.Complex) for arg in args):
         raise NumberError("complex numbers have no order: compare their parts, or their absolute values")
 
@@ -211,7 +212,7 @@ def _exact(item: Any) -> Any:
 def extreme(emit: Emitter, *, largest: bool) -> Rule:
     """Builtin ``min`` and ``max`` of two or more numbers."""
 
-    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(_typing: NumberTyping, args: Types) -> Choice | None:
         if len(args) < 2:
             raise NumberError("min and max take two numbers or more: of one there is nothing to choose")
         _refuse_complex(args)
@@ -224,7 +225,7 @@ def extreme(emit: Emitter, *, largest: bool) -> Rule:
 def one_of_two(emit: Emitter) -> Rule:
     """``min`` and ``max`` of two, of floats without their order."""
 
-    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(_typing: NumberTyping, args: Types) -> Choice | None:
         choice = _same(join_all(args), 2, emit) if len(args) == 2 else None
         return choice and replace(choice, result=one_of(choice.result, args))
 
@@ -234,13 +235,13 @@ def one_of_two(emit: Emitter) -> Rule:
 def extreme_of_two(emit: Emitter, *, largest: bool) -> Rule:
     """NumPy's ``minimum`` and its kin."""
 
-    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(_typing: NumberTyping, args: Types) -> Choice | None:
         return _choice_of_one(args, emit, largest=largest) if len(args) == 2 else None
 
     return rule
 
 
-def _choice_of_one(args: _Types, emit: Emitter, *, largest: bool) -> Choice:
+def _choice_of_one(args: Types, emit: Emitter, *, largest: bool) -> Choice:
     joined = join_all(args)
     if joined == types.uint64 and any(is_integral(arg) and _exact(arg) == types.int64 for arg in args):
         # Python integers, which may be negative, with numbers that have no sign.
@@ -251,7 +252,7 @@ def _choice_of_one(args: _Types, emit: Emitter, *, largest: bool) -> Choice:
 def joined(emit: Emitter, count: int) -> Rule:
     """In the type that all operands have together."""
 
-    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(_typing: NumberTyping, args: Types) -> Choice | None:
         return _same(join_all(args), count, emit) if len(args) == count else None
 
     return rule
@@ -260,7 +261,7 @@ def joined(emit: Emitter, count: int) -> Rule:
 def unary(emit: Emitter) -> Rule:
     """``abs``: the operand's type, of a boolean int64."""
 
-    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(_typing: NumberTyping, args: Types) -> Choice | None:
         return _same(_not_bool(plain(args[0])), 1, emit) if len(args) == 1 else None
 
     return rule
@@ -269,7 +270,7 @@ def unary(emit: Emitter) -> Rule:
 def signed(emit: Emitter, symbol: str) -> Rule:
     """``-`` and ``+`` of one number, which NumPy has for no boolean."""
 
-    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(_typing: NumberTyping, args: Types) -> Choice | None:
         if len(args) != 1:
             return None
         if isinstance(args[0], types.Boolean):
@@ -279,7 +280,7 @@ def signed(emit: Emitter, symbol: str) -> Rule:
     return rule
 
 
-def invert(_typing: NumberTyping, args: _Types) -> Choice | None:
+def invert(_typing: NumberTyping, args: Types) -> Choice | None:
     """``~``, which CPython and NumPy answer differently for booleans."""
     if isinstance(args[0], types.Boolean):
         raise NumberError("~ of a boolean is -1 or -2 in Python and a boolean in NumPy: write `not a`")
@@ -289,7 +290,7 @@ def invert(_typing: NumberTyping, args: _Types) -> Choice | None:
 def logical(emit: Emitter, count: int = 2) -> Rule:
     """Of numbers as booleans."""
 
-    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(_typing: NumberTyping, args: Types) -> Choice | None:
         return Choice((types.boolean,) * count, types.boolean, emit) if len(args) == count else None
 
     return rule
@@ -298,25 +299,11 @@ def logical(emit: Emitter, count: int = 2) -> Rule:
 def is_such(emit: Emitter) -> Rule:
     """``isnan`` and its kin."""
 
-    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(_typing: NumberTyping, args: Types) -> Choice | None:
         if len(args) != 1:
             return None
         kind = types.float32 if args[0] == types.float16 else plain(args[0])
         return Choice((kind,), types.boolean, emit) if is_real(kind) else None
-
-    return rule
-
-
-def rounding(emit: Emitter) -> Rule:
-    """NumPy's ``floor`` and its kin: a float of a float, integers unchanged."""
-
-    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
-        if len(args) != 1:
-            return None
-        kind = types.float32 if args[0] == types.float16 else plain(args[0])
-        if not is_real(kind):
-            return None
-        return Choice((kind,), kind, code.identity if is_integral(kind) else emit)
 
     return rule
 
@@ -328,7 +315,7 @@ def to_integer(name: str | None) -> Rule:
         value = code.call_library(context, builder, name, sig.args[0], args) if name else args[0]
         return builder.fptosi(value, context.get_value_type(sig.return_type))
 
-    def rule(_typing: NumberTyping, args: _Types) -> Choice | None:
+    def rule(_typing: NumberTyping, args: Types) -> Choice | None:
         if len(args) != 1:
             return None
         if isinstance(args[0], Rounded):
@@ -341,7 +328,7 @@ def to_integer(name: str | None) -> Rule:
     return rule
 
 
-def index(_typing: NumberTyping, args: _Types) -> Choice | None:
+def index(_typing: NumberTyping, args: Types) -> Choice | None:
     """``operator.index``: an integer as Python's, which is an int64 whatever it was."""
     if len(args) != 1:
         return None
@@ -350,7 +337,7 @@ def index(_typing: NumberTyping, args: _Types) -> Choice | None:
     return Choice((types.int64,), types.int64, code.identity)
 
 
-def range_(_typing: NumberTyping, args: _Types) -> Choice | None:
+def range_(_typing: NumberTyping, args: Types) -> Choice | None:
     """``range`` is Numba's, which would cut off a float, where its length surely has 63 bits."""
     for arg in args:
         if not is_integral(arg):
@@ -375,54 +362,7 @@ def _range_of_ones(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return long_range(context, builder, sig, (*args, args[0].type(1)))
 
 
-def round_(typing: NumberTyping, args: _Types) -> Choice | None:
-    """Builtin ``round``: half to even; with digits of the operand's type, as NumPy's scalars."""
-    return to_integer("rint")(typing, args) if len(args) == 1 else _round_to_digits(args, code.round_float)
-
-
-def round_as_numpy(typing: NumberTyping, args: _Types) -> Choice | None:
-    """``np.round``: of the operand's type."""
-    if args and isinstance(args[0], types.Boolean):
-        raise NumberError(half_made("numpy.round", types.boolean))
-    return rounding(code.library_function("rint"))(typing, args) if len(args) == 1 else _round_to_digits(args, code.round_float)
-
-
-def round_as_python(_typing: NumberTyping, args: _Types) -> Choice | None:
-    """``intrinsics.round_python``: rounded once, as CPython rounds its floats."""
-    kind, digits = plain(args[0]), args[1]
-    most = 10 if kind == types.float32 else 22
-    exact = isinstance(digits, types.IntegerLiteral) and abs(digits.literal_value) <= most
-    if kind in (types.float32, types.float64) and not exact:
-        raise NumberError(
-            f"round() of a Python float takes a literal number of digits here, from {-most} to {most}: "
-            "numpy.round takes any, and rounds as NumPy does"
-        )
-    return _round_to_digits(args, code.round_exactly)
-
-
-def round_either(_typing: NumberTyping, args: _Types) -> Choice | None:
-    """``intrinsics.round_either``: of a number that is Python's or NumPy's, which round floats in two ways."""
-    if not is_integral(args[0]):
-        raise NumberError(
-            "round() of a float that may be Python's or NumPy's, which round in two ways: write round(float(a), digits) "
-            "or numpy.round(a, digits)"
-        )
-    return _round_to_digits(args, code.round_float)
-
-
-def _round_to_digits(args: _Types, emit: Emitter) -> Choice | None:
-    kind = types.float32 if args[0] == types.float16 else plain(args[0])
-    if len(args) != 2 or not is_real(kind):
-        return None
-    if not is_integral(args[1]):
-        raise NumberError(f"round() takes a whole number of digits, not {plain(args[1])}")
-    if isinstance(kind, types.Boolean):
-        raise NumberError("NumPy does not round booleans: write int(a)")
-    digits = args[1] if isinstance(args[1], types.IntegerLiteral) else types.int64
-    return Choice((kind, digits), kind, code.round_integer if is_integral(kind) else emit)
-
-
-def to_float(typing: NumberTyping, args: _Types) -> Choice | None:
+def to_float(typing: NumberTyping, args: Types) -> Choice | None:
     """``float``: F, or what is wider."""
     if len(args) != 1 or not (is_real(plain(args[0])) or args[0] == types.float16):
         return None
@@ -430,24 +370,24 @@ def to_float(typing: NumberTyping, args: _Types) -> Choice | None:
     return Choice((kind,), kind, code.identity)
 
 
-def to_complex(typing: NumberTyping, args: _Types) -> Choice | None:
+def to_complex(typing: NumberTyping, args: Types) -> Choice | None:
     """``complex``: of the joined type."""
     if any(isinstance(arg, types.Complex) for arg in args):
         return None
     return Choice((_float_join(typing, args),) * len(args))
 
 
-def without_nan(_typing: NumberTyping, args: _Types) -> Choice | None:
+def without_nan(_typing: NumberTyping, args: Types) -> Choice | None:
     """``np.nan_to_num``: 0 for nan, and the largest float for inf; integers unchanged."""
     if len(args) != 1:
         raise NumberError("numpy.nan_to_num takes one number here: write conditional expressions for other values than its own")
     kind = types.float32 if args[0] == types.float16 else plain(args[0])
     if not is_real(kind):
         return None
-    return Choice((kind,), kind, code.identity if is_integral(kind) else code.without_nan)
+    return Choice((kind,), kind, code.identity if is_integral(kind) else function_llvm.without_nan)
 
 
-def where(_typing: NumberTyping, args: _Types) -> Choice | None:
+def where(_typing: NumberTyping, args: Types) -> Choice | None:
     """``np.where`` of a condition and two numbers."""
     if len(args) != 3:
         return None
@@ -455,7 +395,7 @@ def where(_typing: NumberTyping, args: _Types) -> Choice | None:
     return Choice((types.boolean, joined, joined), joined, code.select)
 
 
-def sign(typing: NumberTyping, args: _Types) -> Choice | None:
+def sign(typing: NumberTyping, args: Types) -> Choice | None:
     """``np.sign``: of nan itself."""
     kind = types.float32 if args[0] == types.float16 else plain(args[0])
     if len(args) != 1 or not is_real(kind):
@@ -476,7 +416,7 @@ def _emit_sign(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return builder.select(code.is_nan(builder, kind, a), a, sign)
 
 
-def reciprocal(typing: NumberTyping, args: _Types) -> Choice | None:
+def reciprocal(typing: NumberTyping, args: Types) -> Choice | None:
     """``np.reciprocal`` of a float."""
     if len(args) != 1 or not is_real(plain(args[0])):
         return None
@@ -486,7 +426,7 @@ def reciprocal(typing: NumberTyping, args: _Types) -> Choice | None:
     return Choice((kind,), kind, lambda _c, builder, _s, args: builder.fdiv(args[0].type(1.0), args[0]))
 
 
-def widened(_typing: NumberTyping, args: _Types) -> Choice | None:
+def widened(_typing: NumberTyping, args: Types) -> Choice | None:
     """An integer of 64 bits."""
     if not is_integral(args[0]):
         raise NumberError(f"math.gcd() takes integers, not {plain(args[0])}")
@@ -494,7 +434,7 @@ def widened(_typing: NumberTyping, args: _Types) -> Choice | None:
     return Choice((kind,), kind, code.identity)
 
 
-def bit_count(_typing: NumberTyping, args: _Types) -> Choice | None:
+def bit_count(_typing: NumberTyping, args: Types) -> Choice | None:
     """``qgraph.popcount``: of an integer's absolute value, as a Python integer."""
     if len(args) != 1 or not is_integral(args[0]):
         raise NumberError(f"popcount() takes one integer, not {', '.join(str(plain(arg)) for arg in args)}")
@@ -520,7 +460,7 @@ def of_indices(emit: Emitter) -> Rule:
     return rule
 
 
-def in_place(_typing: NumberTyping, args: _Types) -> Choice | None:
+def in_place(_typing: NumberTyping, args: Types) -> Choice | None:
     """``intrinsics.in_place``: the first number, whose kind may be no wider than that of the second."""
     value, element = plain(args[0]), plain(args[1])
     if _width(value) > _width(element):

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy
 
 from qgraph.errors import ArgumentError
-from qgraph.ir.program import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
+from qgraph.ir.argument_types import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
 from qgraph.language import Func
 from qgraph.nodes.event import event_handle, is_event_class
 from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, adopt, adopter_of, refuse

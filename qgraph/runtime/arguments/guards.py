@@ -20,7 +20,7 @@ from typing import Any
 import numpy
 
 from qgraph.compat.numpy import host_pointer
-from qgraph.ir.program import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
+from qgraph.ir.argument_types import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
 from qgraph.nodes.event import event_handle
 from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, Comparison, adopt, adopter_of, are_seen_together, watch_of
 from qgraph.runtime.arguments.flatten import HIGHEST, LOWEST, WEAK, Arguments, funcs_of, kind_of

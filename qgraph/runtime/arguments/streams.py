@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from qgraph.errors import PerformanceWarning
 from qgraph.runtime.arguments.array_adapters import stream_finder, stream_finder_of
 from qgraph.runtime.arguments.device_array import DeviceArray
 from qgraph.runtime.arguments.staging import StagingPool, stage
@@ -154,6 +156,28 @@ def stage_host_arrays(
     for index, view in zip(variant.arrays, staged, strict=True):
         moved[index] = view
     return tuple(moved), finish
+
+
+@dataclass(slots=True)
+class _WarnedOnce:
+    """What was warned of already, once a process."""
+
+    staging: bool = False
+
+
+_SAID = _WarnedOnce()
+
+
+def warn_staging() -> None:
+    """Warn, once a process, that calls copy NumPy arrays to the device and back."""
+    if not _SAID.staging:
+        _SAID.staging = True
+        warnings.warn(
+            "NumPy arrays were passed to the cuda backend: they are copied to the device and back at every call; "
+            "keep them there with qgraph.asarray(x, backend='cuda')",
+            PerformanceWarning,
+            stacklevel=5,
+        )
 
 
 def before_building(device: int, stream: int) -> None:

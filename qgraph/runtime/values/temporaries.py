@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from qgraph.ir.program import ArrayType, Program
+from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.program import Program
 
 
 class Temporaries:

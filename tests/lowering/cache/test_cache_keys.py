@@ -22,7 +22,7 @@ import pytest
 from numba.core import types
 
 import qgraph
-from qgraph.ir.program import Function
+from qgraph.ir.functions import Function
 from qgraph.lowering.cache import toolchain_key
 from qgraph.lowering.cache.artifact_cache import ArtifactCache
 from qgraph.lowering.cache.disk_key import Unstable, _Writer
@@ -465,7 +465,7 @@ def test_a_local_name_does_not_hide_a_free_one():
         return found
 
     def of(line, **names):
-        from qgraph.lowering.cache.disk_key import _names_in
+        from qgraph.lowering.cache.bound_names import _names_in
 
         function = Function("f", tree(line), names, "<f>")
         writer = _Writer(_names_in([function.tree], names))

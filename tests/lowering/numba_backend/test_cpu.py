@@ -13,7 +13,7 @@ import pytest
 
 from qgraph import language
 from qgraph.errors import KernelTypeError
-from qgraph.ir.program import ParallelFunction
+from qgraph.ir.functions import ParallelFunction
 from qgraph.operations import intrinsics
 from qgraph.source import Span
 from tests.processes import run_python

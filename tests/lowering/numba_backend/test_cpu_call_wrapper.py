@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numba.core import types
 
-from qgraph.ir.program import Function
+from qgraph.ir.functions import Function
 from qgraph.lowering.numba_backend import cpu, cpu_call_wrapper
 
 

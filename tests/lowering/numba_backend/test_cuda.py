@@ -12,8 +12,8 @@ import pytest
 import qgraph
 from qgraph import language
 from qgraph.errors import BackendError, KernelTypeError
-from qgraph.ir.program import ArrayType, ScalarType
-from qgraph.lowering.numba_backend import cuda
+from qgraph.ir.argument_types import ArrayType, ScalarType
+from qgraph.lowering.numba_backend import cuda, cuda_simulator
 from qgraph.lowering.ptx import link
 from qgraph.operations import intrinsics
 from tests.processes import run_python
@@ -270,7 +270,7 @@ def test_float16_arrays(function, compile_ptx):
 
 def test_the_simulator_must_have_been_chosen(function):
     with pytest.raises(BackendError, match="simulator"):
-        cuda.simulator_kernel(function("def k(x): x[0] = 1"))
+        cuda_simulator.simulator_kernel(function("def k(x): x[0] = 1"))
 
 
 SIMULATED = """

@@ -10,7 +10,7 @@ import numba
 import pytest
 
 from qgraph.errors import KernelTypeError
-from qgraph.ir.program import ArrayType
+from qgraph.ir.argument_types import ArrayType
 
 pytestmark = pytest.mark.needs("compiler")
 

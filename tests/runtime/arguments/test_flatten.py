@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qgraph.errors import ArgumentError
-from qgraph.ir.program import ArrayType, ConstantType, ScalarType, StructType
+from qgraph.ir.argument_types import ArrayType, ConstantType, ScalarType, StructType
 from qgraph.runtime.arguments import array_adapters
 from qgraph.runtime.arguments.flatten import describe
 from qgraph.runtime.arguments.guards import Reader, key_maker, numbers_among, repeater

@@ -1,0 +1,97 @@
+"""Parts of views that subscripts select, and the signs of integers, which decide from where an index counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from qgraph.frontend.facts.abstract_values import EllipsisIndex, Index, SlicedDimension, SliceIndex, Subscript, View, kept
+from qgraph.polyhedral.questions import Variable
+from qgraph.polyhedral.symbolic_integers import ONE, Poly, Symbol, not_negative, select
+
+
+def sizes_of(view: View) -> list[Poly] | None:
+    """The shape of a view, where it is known."""
+    if view.dims is None or view.vague:
+        return None
+    return [dim.count for dim in view.dims if isinstance(dim, SlicedDimension)]
+
+
+def selected(view: View, indices: Sequence[Subscript] | None, natural: Callable[[Poly], bool]) -> View:
+    """``view[indices]``: each index goes to the next dimension that the view still has."""
+    if view.dims is None or view.vague:
+        return view
+    if indices is None:
+        return replace(view, vague=True)
+    dims = list(view.dims)
+    free = [at for at, dim in enumerate(dims) if isinstance(dim, SlicedDimension)]
+    rests = [at for at, index in enumerate(indices) if isinstance(index, EllipsisIndex)]
+    if rests:
+        more = len(free) - (len(indices) - 1)
+        indices = [*indices[: rests[0]], *(SliceIndex(),) * more, *indices[rests[0] + 1 :]]
+    if len(indices) > len(free):
+        return View(view.array, None)
+    vague_ = False
+    for at, index in zip(free, indices, strict=False):
+        dim = dims[at]
+        assert isinstance(dim, SlicedDimension)
+        if isinstance(index, SliceIndex):
+            part = kept(dim, index, natural)
+            dims[at] = part or dim
+            vague_ = vague_ or part is None
+        elif isinstance(index, Index):
+            dims[at] = _within(dim, index)
+    return View(view.array, tuple(dims), vague=vague_)
+
+
+def _within(dim: SlicedDimension, index: Index) -> Index:
+    """An index of a part as one of the array's own dimension."""
+    poly = index.poly
+    if poly is None:
+        return index
+    if poly.constant is not None and poly.constant < 0:
+        poly, wraps = poly + dim.count, False
+    else:
+        wraps = index.wraps
+    if dim.whole:
+        return Index(poly, wraps)
+    if wraps:
+        wrapped = select(not_negative(poly), poly, poly + dim.count)
+        if wrapped is None:
+            return Index(None)
+        poly = wrapped
+    return Index(dim.start + Poly.const(dim.step) * poly, False)
+
+
+def is_natural(poly: Poly, variables: Sequence[Variable]) -> bool:
+    """Whether an integer is surely not negative, by its signs and those of the ``variables`` of loops, inner ones first."""
+    for variable in variables:
+        if variable.symbol not in poly.symbols:
+            continue
+        # Each counts for itself.
+        count = Poly.symbol(f"#{variable.symbol}", "size")
+        step, start, stop = variable.step.constant, variable.start, variable.stop
+        if step is None:
+            # Whichever way it counts, it stays between the two.
+            value = count if all(each is not None and is_natural(each, variables) for each in (start, stop)) else None
+        elif step > 0:
+            value = start + variable.step * count if start is not None else None
+        else:
+            value = stop + ONE + count if stop is not None else None
+        if value is None:
+            return False
+        poly = poly.substitute({variable.symbol: value})
+    return all(c >= 0 and all(map(_is_natural, monomial)) for monomial, c in poly.terms)
+
+
+def _is_natural(symbol: Symbol) -> bool:
+    operands = [operand for operand in symbol.operands if isinstance(operand, Poly)]
+    signs = [all(c >= 0 and all(map(_is_natural, monomial)) for monomial, c in operand.terms) for operand in operands]
+    match symbol.operation:
+        case "max":
+            return any(signs)
+        case "min" | "select":
+            return all(signs)
+        case "floor":
+            return signs[0] and (operands[1].constant or 0) > 0
+    return symbol.kind in ("size", "flag", "ticket")

@@ -1,0 +1,91 @@
+"""Types of arguments and of the plain values in them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from qgraph.compat import cpython
+
+if TYPE_CHECKING:
+    # Read when there is a loop to look at: nothing of it is needed to mark a function.
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """An array argument: ``dtype`` is a NumPy dtype name, ``layout`` one of C, F, A as in Numba."""
+
+    dtype: str
+    ndim: int
+    layout: Literal["C", "F", "A"]
+    readonly: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(':' * self.ndim)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """A scalar argument. ``weak``: a Python number, which takes the kernel's float type where it meets floats."""
+
+    dtype: str
+    weak: bool
+
+    def __str__(self) -> str:
+        return f"{'Python ' if self.weak else ''}{self.dtype}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConstantType:
+    """An argument whose value is part of the specialisation (None, a string, a function, anything that is ``Static``).
+
+    Two of them are equal where the values are, and their types too: 1, 1.0 and True are three constants.
+    """
+
+    value: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConstantType) and _identity(self.value) == _identity(other.value)
+
+    def __hash__(self) -> int:
+        return hash(_identity(self.value))
+
+
+def _identity(value: object) -> object:
+    """What tells a constant from another."""
+    parts: object = value
+    if isinstance(value, (float, complex)):
+        parts = repr(value)
+    elif isinstance(value, tuple):
+        parts = tuple(map(_identity, value))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = tuple(_identity(getattr(value, each.name)) for each in dataclasses.fields(value))
+    elif isinstance(value, cpython.CFuncPtr):
+        # Compared by identity anyway, and without a hash.
+        parts = id(value)
+    return type(value), parts
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """A tuple, named tuple or dataclass: ``fields`` are (name, type) pairs; a plain tuple's names are its indices."""
+
+    cls: type
+    fields: tuple[tuple[str, Type], ...]
+
+
+Type = ArrayType | ScalarType | ConstantType | StructType
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One array or scalar inside the arguments.
+
+    ``path`` is how the user writes it (``state.grid.x``), ``name`` the identifier that stands for it in every body.
+    """
+
+    name: str
+    path: str
+    type: ArrayType | ScalarType

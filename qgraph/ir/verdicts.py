@@ -1,0 +1,55 @@
+"""What is known of the iterations of a loop: verdicts, and the conflicts that refuse a call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from qgraph.source import Span
+
+if TYPE_CHECKING:
+    # Read when there is a loop to look at: nothing of it is needed to mark a function.
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a loop is parallel: ``independent`` is proved, ``assumed`` is not, ``asserted`` is the author's word.
+
+    ``dependent``: proved not to be for some arguments, which are refused, and to be for all others. ``places``: of an assumed
+    one, the accesses that may meet, each with a few words; ``hint``: what ends the doubt; ``where``: a Python expression over
+    leaves, true for the arguments for which there is doubt.
+    """
+
+    kind: Literal["independent", "dependent", "assumed", "asserted"]
+    reason: str
+    span: Span | None = None
+    places: tuple[tuple[str, Span], ...] = ()
+    hint: str = ""
+    where: str = "True"
+
+    def __str__(self) -> str:
+        words = {"assumed": "assumed independent", "asserted": "declared parallel"}
+        return f"{words.get(self.kind, self.kind)}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Two accesses of a parallel loop that surely reach one element in two iterations, for some values of a call.
+
+    ``found``, ``span``, ``also`` and ``hint`` are the error's. ``condition``: a Python expression over leaves, true where the
+    call is refused; ``always``: for every call; ``text``: the same for people. ``conflict``: the set of conflicts, as isl
+    writes it, with ``parameters``: (name in it, expression of the host, what the user calls it). ``variables``: of the loop.
+    """
+
+    found: str
+    span: Span
+    also: tuple[tuple[str, Span], ...]
+    hint: str
+    condition: str
+    always: bool
+    text: str
+    conflict: str
+    parameters: tuple[tuple[str, str, str], ...]
+    variables: tuple[str, ...]
+    array: str

@@ -1,0 +1,85 @@
+"""Typing rules of rounding: ceil, floor, round, whose a number is included."""
+
+from __future__ import annotations
+
+from qgraph.lowering.numbers import function_llvm
+from qgraph.lowering.numbers import number_llvm as code
+from qgraph.lowering.numbers.number_llvm import Emitter, types
+from qgraph.lowering.numbers.type_promotion import (
+    Choice,
+    NumberError,
+    Rule,
+    half_made,
+    is_integral,
+    is_real,
+    plain,
+)
+from qgraph.lowering.numbers.typing_contexts import NumberTyping
+from qgraph.lowering.numbers.typing_rules import Types, to_integer
+
+
+def rounding(emit: Emitter) -> Rule:
+    """NumPy's ``floor`` and its kin: a float of a float, integers unchanged."""
+
+    def rule(_typing: NumberTyping, args: Types) -> Choice | None:
+        if len(args) != 1:
+            return None
+        kind = types.float32 if args[0] == types.float16 else plain(args[0])
+        if not is_real(kind):
+            return None
+        return Choice((kind,), kind, code.identity if is_integral(kind) else emit)
+
+    return rule
+
+
+def round_(typing: NumberTyping, args: Types) -> Choice | None:
+    """Builtin ``round``: half to even; with digits of the operand's type, as NumPy's scalars."""
+    if len(args) == 1:
+        return to_integer("rint")(typing, args)
+    return _round_to_digits(args, function_llvm.round_float)
+
+
+def round_as_numpy(typing: NumberTyping, args: Types) -> Choice | None:
+    """``np.round``: of the operand's type."""
+    if args and isinstance(args[0], types.Boolean):
+        raise NumberError(half_made("numpy.round", types.boolean))
+    return (
+        rounding(code.library_function("rint"))(typing, args)
+        if len(args) == 1
+        else _round_to_digits(args, function_llvm.round_float)
+    )
+
+
+def round_as_python(_typing: NumberTyping, args: Types) -> Choice | None:
+    """``intrinsics.round_python``: rounded once, as CPython rounds its floats."""
+    kind, digits = plain(args[0]), args[1]
+    most = 10 if kind == types.float32 else 22
+    exact = isinstance(digits, types.IntegerLiteral) and abs(digits.literal_value) <= most
+    if kind in (types.float32, types.float64) and not exact:
+        raise NumberError(
+            f"round() of a Python float takes a literal number of digits here, from {-most} to {most}: "
+            "numpy.round takes any, and rounds as NumPy does"
+        )
+    return _round_to_digits(args, function_llvm.round_exactly)
+
+
+def round_either(_typing: NumberTyping, args: Types) -> Choice | None:
+    """``intrinsics.round_either``: of a number that is Python's or NumPy's, which round floats in two ways."""
+    if not is_integral(args[0]):
+        raise NumberError(
+            "round() of a float that may be Python's or NumPy's, which round in two ways: write round(float(a), digits) "
+            "or numpy.round(a, digits)"
+        )
+    return _round_to_digits(args, function_llvm.round_float)
+
+
+def _round_to_digits(args: Types, emit: Emitter) -> Choice | None:
+    kind = types.float32 if args[0] == types.float16 else plain(args[0])
+    if len(args) != 2 or not is_real(kind):
+        return None
+    if not is_integral(args[1]):
+        raise NumberError(f"round() takes a whole number of digits, not {plain(args[1])}")
+    if isinstance(kind, types.Boolean):
+        raise NumberError("NumPy does not round booleans: write int(a)")
+    digits = args[1] if isinstance(args[1], types.IntegerLiteral) else types.int64
+    return Choice((kind, digits), kind, function_llvm.round_integer if is_integral(kind) else emit)

@@ -1,0 +1,435 @@
+"""A dependence question as text of isl: sets of pairs of iterations, with sizes and unknown values as parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import islpy
+
+from qgraph.polyhedral.delinearisation import Level, holds, levels_of
+from qgraph.polyhedral.questions import Question, Variable
+from qgraph.polyhedral.symbolic_integers import (
+    HOST_KINDS,
+    All,
+    Any_,
+    Condition,
+    Poly,
+    Symbol,
+    Test,
+    symbols_of,
+)
+
+
+class _NotAffine(Exception):  # noqa: N818 - no error: it is then left out
+    """A product of symbols, or a symbol that isl cannot be told of."""
+
+
+class Encoder:
+    """One of the two sets of a question, as isl reads it.
+
+    Dimensions: ``v0 v1 ...`` and ``w0 w1 ...`` are the axes on the two sides, ``el0 ...`` the element; then inner loops and
+    derived integers. Parameters are ``p0 p1 ...``.
+    """
+
+    def __init__(self, question: Question, context: islpy.Context, parameters: dict[Poly, str], *, sure: bool) -> None:
+        self._question = question
+        self._context = context
+        self._sure = sure
+        self._parameters = parameters
+        self._dims: dict[tuple[Symbol, int], str] = {}
+        self._auxiliary: dict[tuple[str, int], str] = {}
+        self._defined: list[str] = []
+
+    # --- the set ---
+
+    def conflicts(self) -> islpy.Set | None:
+        """The conflicts; None where there is surely none."""
+        question = self._question
+        for at, axis in enumerate(question.axes):
+            self._dims[axis.symbol, 0], self._dims[axis.symbol, 1] = f"v{at}", f"w{at}"
+        parts: list[str] = []
+        for side, reach in enumerate((question.first, question.second)):
+            parts += [self._range(variable, side) for variable in (*question.axes, *reach.loops)]
+            parts.append(self._condition(reach.when, side))
+        parts += [self._range(variable, 0) for variable in question.serial]
+        if question.axes:
+            parts.append("(" + " or ".join(f"v{at} != w{at}" for at in range(len(question.axes))) + ")")
+        if "false" in parts:
+            return None
+        domain = [part for part in parts if part != "true"]
+        equations = self._equations(domain)
+        if "false" in equations:
+            return None
+        return self._set([*domain, *equations, *self._tickets()])
+
+    def _set(self, parts: Sequence[str]) -> islpy.Set:
+        dims = [f"{side}{at}" for side in "vw" for at in range(len(self._question.axes))]
+        dims += [f"el{at}" for at in range(len(self._question.sizes))]
+        dims += [name for name in self._dims.values() if name not in dims] + list(self._auxiliary.values())
+        body = " and ".join([part for part in (*parts, *self._defined, *self._signs()) if part != "true"]) or "true"
+        text = f"[{', '.join(self._parameters.values())}] -> {{ [{', '.join(dims)}] : {body} }}"
+        return islpy.Set.read_from_str(self._context, text)
+
+    def around(self) -> islpy.Set:
+        """What holds for the parameters that the host knows, whatever the call."""
+        signs = [text for poly, text in self._signs_by_poly() if _is_of_host(poly)]
+        names = [name for poly, name in self._parameters.items() if _is_of_host(poly)]
+        return islpy.Set.read_from_str(self._context, f"[{', '.join(names)}] -> {{ : {' and '.join(signs) or 'true'} }}")
+
+    def device_parameters(self, indices: Collection[Symbol]) -> tuple[list[str], list[str]]:
+        """The parameters that only the device knows: those of which ``indices`` depend, and those that only limit ranges."""
+        bound: list[str] = []
+        free: list[str] = []
+        for poly, name in self._parameters.items():
+            symbols = {symbol for symbol in poly.symbols if symbol.kind == "device"}
+            if symbols:
+                (free if symbols.isdisjoint(indices) else bound).append(name)
+        return bound, free
+
+    def serial_parameters(self) -> list[str]:
+        """The parameters that change from one iteration of a serial loop around to the next."""
+        kinds = ((name, {symbol.kind for symbol in poly.symbols}) for poly, name in self._parameters.items())
+        return [name for name, found in kinds if "serial" in found and "device" not in found]
+
+    def host_parameters(self) -> list[tuple[str, str, str]]:
+        """(name, host expression, what the user calls it) of the parameters that the host knows."""
+        return [(name, source_of(poly), str(poly)) for poly, name in self._parameters.items() if _is_of_host(poly)]
+
+    # --- elements ---
+
+    def _equations(self, domain: Sequence[str]) -> list[str]:
+        question = self._question
+        first, second = question.first.indices, question.second.indices
+        if first is None or second is None or len(first) != len(second):
+            return ["false"] if self._sure else []
+        found: list[str] = []
+        for at, size in enumerate(question.sizes):
+            sides = ((first[at], question.first.wraps[at], 0), (second[at], question.second.wraps[at], 1))
+            try:
+                places = [self._place(index, f"el{at}", size, side, wraps=wraps) for index, wraps, side in sides]
+                found += [*places, self._inside(at, size, [index for index, _, _ in sides])]
+            except _NotAffine:
+                found += self._by_strides(first[at], second[at], [wraps for _, wraps, _ in sides], domain)
+        return found
+
+    def _place(self, index: Poly | None, element: str, size: Poly, side: int, *, wraps: bool) -> str:
+        if index is None:
+            return "false" if self._sure else "true"
+        text = self._linear(index, side)
+        if not wraps:
+            return f"{element} = {text}"
+        return f"((0 <= {text} and {element} = {text}) or ({text} < 0 and {element} = {text} + {self._linear(size, side)}))"
+
+    def _inside(self, at: int, size: Poly, indices: Sequence[Poly | None]) -> str:
+        """That the element exists. Whatever the device's numbers are, they are no reason why iterations should not meet."""
+        known = [index for index in indices if index is not None]
+        if self._sure and any(symbol.kind == "device" for symbol in symbols_of(known)):
+            return "true"
+        try:
+            return f"0 <= el{at} < {self._linear(size, 0)}"
+        except _NotAffine:
+            return f"0 <= el{at}"
+
+    def _by_strides(self, first: Poly | None, second: Poly | None, wraps: Sequence[bool], domain: Sequence[str]) -> list[str]:
+        unknown = ["false"] if self._sure else []
+        if first is None or second is None:
+            return unknown
+        one, other = self._own_steps(first, 0), self._own_steps(second, 1)
+        if one == other and wraps[0] == wraps[1]:
+            # It does not change, whatever it is.
+            return []
+        natural = (self._is_natural(index, side, domain) for side, index in enumerate((first, second)))
+        if not all(known or not wrapped for known, wrapped in zip(natural, wraps, strict=True)):
+            return unknown
+        levels = levels_of(one - other)
+        if levels is None:
+            return unknown
+        try:
+            equations = [f"{self._linear(level.part, 0)} = 0" for level in levels]
+            if self._sure or self._separate(levels, domain):
+                return equations
+        except _NotAffine:
+            pass
+        return unknown
+
+    def _is_natural(self, index: Poly, side: int, domain: Sequence[str]) -> bool:
+        """Whether an index is a sum of products of which no factor is negative where both accesses happen."""
+        try:
+            negative = [f"{self._symbol(symbol, side)} < 0" for symbol in index.symbols]
+        except _NotAffine:
+            return False
+        if any(c < 0 for _, c in index.terms):
+            return False
+        return all(self._set([*domain, each]).is_empty() for each in negative)
+
+    def _separate(self, levels: Sequence[Level], domain: Sequence[str]) -> bool:
+        def below(part: Poly, limit: Poly) -> bool:
+            text, most = self._linear(part, 0), self._linear(limit, 0)
+            return bool(self._set([*domain, f"({text} >= {most} or {text} <= -({most}))"]).is_empty())
+
+        def nonzero(stride: Poly) -> bool:
+            if stride in self._question.nonzero or -stride in self._question.nonzero:
+                return True
+            return bool(self._set([*domain, f"{self._linear(stride, 0)} = 0"]).is_empty())
+
+        return holds(levels, below, nonzero)
+
+    def _own_steps(self, index: Poly, side: int) -> Poly:
+        """``index`` over variables of one side, those of symbolic steps by what they count."""
+        reach = (self._question.first, self._question.second)[side]
+        values: dict[Symbol, Poly] = {}
+        for variable in (*self._question.axes, *reach.loops):
+            step = variable.step.constant
+            if step is None and variable.start is not None:
+                values[variable.symbol] = variable.start.substitute(values) + variable.step * _sided(_counter(variable), side)
+            else:
+                values[variable.symbol] = _sided(variable.symbol, side)
+        return index.substitute(values)
+
+    # --- loops and conditions ---
+
+    def _range(self, variable: Variable, side: int) -> str:
+        step = variable.step.constant
+        name = self._symbol(variable.symbol, side)
+        try:
+            if step is None:
+                return self._counted(variable, side)
+            parts = []
+            start = None if variable.start is None else self._linear(variable.start, side)
+            stop = None if variable.stop is None else self._linear(variable.stop, side)
+            if start is not None:
+                parts.append(f"{name} >= {start}" if step > 0 else f"{name} <= {start}")
+            if stop is not None:
+                parts.append(f"{name} < {stop}" if step > 0 else f"{name} > {stop}")
+            lowest = variable.start if step > 0 else variable.stop
+            if self._sure and (lowest is None or _on_device(lowest)):
+                # It counts as large, and no index as one that counts from the end.
+                parts.append(f"{name} >= 0")
+            if abs(step) != 1:
+                base = start
+                if base is None:
+                    base = self._dimension(variable.symbol, 0) if side else None
+                if base is not None and base != name:
+                    parts.append(f"({name} - ({base})) mod {abs(step)} = 0")
+            return " and ".join(parts) or "true"
+        except _NotAffine:
+            return "false" if self._sure else "true"
+
+    def _counted(self, variable: Variable, side: int) -> str:
+        """A range with a symbolic step, by the number of the iteration."""
+        counter = self._dimension(_counter(variable), side)
+        name = self._dimension(variable.symbol, side)
+        value, number = self._dimension(variable.symbol, 0), self._dimension(_counter(variable), 0)
+        parts = [f"{counter} >= 0"]
+        if variable.count is not None:
+            parts.append(f"{counter} < {self._linear(variable.count, side)}")
+        elif self._sure:
+            raise _NotAffine
+        if not self._sure and variable.start is not None and variable.stop is not None:
+            # Whichever way it counts, it stays between the two.
+            start, stop = self._linear(variable.start, side), self._linear(variable.stop, side)
+            parts.append(f"(({start} <= {name} < {stop}) or ({stop} < {name} <= {start}))")
+        if self._sure and self._uses(variable, side):
+            # Its other values are products of the step.
+            assert variable.start is not None
+            parts.append(f"{counter} = 0 and {name} = {self._linear(variable.start, side)}")
+        if side and any(axis is variable for axis in self._question.axes):
+            # Other values are other iterations: the step is not 0.
+            same, other = (f"{name} {sign} {value} and {counter} {sign} {number}" for sign in ("=", "!="))
+            parts.append(f"(({same}) or ({other}))")
+        return " and ".join(parts)
+
+    def _uses(self, variable: Variable, side: int) -> bool:
+        """Whether it matters to the access of a side which value a variable has."""
+        reach = (self._question.first, self._question.second)[side]
+        bounds = [bound for loop in reach.loops for bound in (loop.start, loop.stop, loop.step)]
+        known = [part for part in (*(reach.indices or ()), *bounds) if part is not None]
+        return variable.symbol in symbols_of([*known, reach.when])
+
+    def _condition(self, condition: Condition, side: int) -> str:
+        match condition:
+            case Test(poly, equal):
+                if _on_device(poly):
+                    return "false" if self._sure else "true"
+                try:
+                    return f"{self._linear(poly, side)} {'=' if equal else '>='} 0"
+                except _NotAffine:
+                    return "false" if self._sure else "true"
+            case All(parts):
+                texts = [self._condition(part, side) for part in parts]
+                if "false" in texts:
+                    return "false"
+                return _joined(" and ", [text for text in texts if text != "true"]) or "true"
+            case Any_(parts):
+                texts = [self._condition(part, side) for part in parts]
+                if "true" in texts:
+                    return "true"
+                return _joined(" or ", [text for text in texts if text != "false"]) or "false"
+        return "false" if self._sure else "true"
+
+    def _tickets(self) -> list[str]:
+        """What an atomic counter was is different on the two sides, by what was added to it at least."""
+        found = []
+        for symbol, side in list(self._dims):
+            if symbol.kind == "ticket" and side == 0 and (symbol, 1) in self._dims and self._question.axes:
+                one, other = self._dims[symbol, 0], self._dims[symbol, 1]
+                by = symbol.operands[0]
+                assert isinstance(by, Poly)
+                found.append(f"({one} + {by.constant} <= {other} or {other} + {by.constant} <= {one})")
+        return found
+
+    # --- integers ---
+
+    def _linear(self, poly: Poly, side: int) -> str:
+        """A polynomial as isl reads it.
+
+        Raises:
+            _NotAffine: it is none that isl can hold.
+        """
+        terms = []
+        for monomial, c in poly.terms:
+            if not monomial:
+                terms.append(str(c))
+            elif len(monomial) == 1:
+                terms.append(f"{c} * {self._symbol(monomial[0], side)}")
+            elif any(name.varies or name.kind == "derived" for name in monomial):
+                raise _NotAffine
+            else:
+                terms.append(f"{c} * {self._parameter(Poly(((monomial, 1),)))}")
+        return f"({' + '.join(terms) or '0'})"
+
+    def _symbol(self, symbol: Symbol, side: int) -> str:
+        if symbol.kind == "derived":
+            return self._derived(symbol, side)
+        if isinstance(symbol, _Sided):
+            return self._symbol(symbol.symbol, symbol.side)
+        if symbol.varies:
+            return self._dimension(symbol, side)
+        return self._parameter(Poly((((symbol,), 1),)))
+
+    def _parameter(self, poly: Poly) -> str:
+        return self._parameters.setdefault(poly, f"p{len(self._parameters)}")
+
+    def _dimension(self, symbol: Symbol, side: int) -> str:
+        return self._dims.setdefault((symbol, side), f"d{len(self._dims)}")
+
+    def _derived(self, symbol: Symbol, side: int) -> str:
+        operands = symbol.operands
+        if symbol.operation in ("min", "max"):
+            texts = [self._linear(operand, side) for operand in operands if isinstance(operand, Poly)]
+            return f"{symbol.operation}({', '.join(texts)})"
+        if symbol.operation == "floor" and isinstance(operands[1], Poly) and operands[1].constant:
+            assert isinstance(operands[0], Poly)
+            return f"floor({self._linear(operands[0], side)}/{operands[1].constant})"
+        side = side if symbol.varies else 0
+        if symbol.operation == "select":
+            return self._selected(symbol, side)
+        return self._divided(symbol, side)
+
+    def _selected(self, symbol: Symbol, side: int) -> str:
+        known = self._auxiliary.get((symbol, side))
+        if known is not None:
+            return known
+        condition, first, second = symbol.operands
+        assert isinstance(first, Poly)
+        assert isinstance(second, Poly)
+        assert isinstance(condition, Condition)
+        if any(_on_device(poly) for poly in condition.polys()):
+            raise _NotAffine
+        tests = [self._condition(each, side) for each in (condition, condition.negated())]
+        values = [self._linear(each, side) for each in (first, second)]
+        name = self._auxiliary[symbol, side] = f"a{len(self._auxiliary)}"
+        either = " or ".join(f"({test} and {name} = {value})" for test, value in zip(tests, values, strict=True))
+        self._defined.append(f"({either})")
+        return name
+
+    def _divided(self, symbol: Symbol, side: int) -> str:
+        """``e // s`` or ``e % s`` by a symbol: exact where ``-s <= e < 2 * s``, where the quotient is -1, 0 or 1."""
+        dividend, divisor = symbol.operands
+        assert isinstance(dividend, Poly)
+        assert isinstance(divisor, Poly)
+        name = f"{dividend.spelled()} divided by {divisor.spelled()}"
+        known = self._auxiliary.get((f"quotient of {name}", side))
+        if known is None:
+            e, s = self._linear(dividend, side), self._linear(divisor, side)
+            known = self._auxiliary[f"quotient of {name}", side] = f"a{len(self._auxiliary)}"
+            rest = self._auxiliary[f"rest of {name}", side] = f"a{len(self._auxiliary)}"
+            ways = [f"({known} = {q} and {rest} = {e} - {q} * {s})" for q in (-1, 0, 1)]
+            if not self._sure:
+                ways += [f"{e} >= 2 * {s}", f"{e} < -{s}"]
+            defined = f"(0 <= {rest} < {s} and ({' or '.join(ways)}))"
+            self._defined.append(defined if self._sure else f"({defined} or {s} <= 0)")
+            if side and not self._sure and symbol.varies:
+                self._relate_quotients(dividend, divisor, name)
+        return known if symbol.operation == "floor" else self._auxiliary[f"rest of {name}", side]
+
+    def _relate_quotients(self, dividend: Poly, divisor: Poly, name: str) -> None:
+        """Two values divided by one number: the quotients grow with them, and what is left tells them apart."""
+        if (f"quotient of {name}", 0) not in self._auxiliary or divisor.varies:
+            return
+        q, other_q = (self._auxiliary[f"quotient of {name}", each] for each in (0, 1))
+        r, other_r = (self._auxiliary[f"rest of {name}", each] for each in (0, 1))
+        e, other_e = self._linear(dividend, 0), self._linear(dividend, 1)
+        equal = f"({q} = {other_q} and {e} - {other_e} = {r} - {other_r})"
+        self._defined.append(f"({equal} or ({q} > {other_q} and {e} > {other_e}) or ({q} < {other_q} and {e} < {other_e}))")
+
+    # --- parameters ---
+
+    def _signs(self) -> list[str]:
+        return [text for _, text in self._signs_by_poly()]
+
+    def _signs_by_poly(self) -> list[tuple[Poly, str]]:
+        found = []
+        for poly, name in self._parameters.items():
+            if all(symbol.kind == "size" for symbol in poly.symbols):
+                found.append((poly, f"{name} >= 0"))
+            elif all(symbol.kind == "flag" for symbol in poly.symbols):
+                found.append((poly, f"0 <= {name} <= 1"))
+            elif poly in self._question.nonzero:
+                found.append((poly, f"{name} != 0"))
+        return found
+
+
+class _Sided(Symbol):
+    """A varying symbol in the iteration of one side."""
+
+    __slots__ = ("side", "symbol")
+
+    symbol: Symbol
+    side: int
+
+
+def _sided(symbol: Symbol, side: int) -> Poly:
+    found = _Sided(f"{symbol}{chr(39) * side}")
+    found.kind, found.operation, found.operands, found.varies = "variable", "", (), True
+    found.symbol, found.side = symbol, side
+    return Poly((((found,), 1),))
+
+
+def _counter(variable: Variable) -> Symbol:
+    """The number of the iteration of a loop whose step is no constant."""
+    return Symbol.of(f"{variable.symbol}.count", "variable")
+
+
+def _joined(word: str, texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"({word.join(texts)})" if texts else ""
+
+
+def _is_of_host(poly: Poly) -> bool:
+    return all(symbol.kind in HOST_KINDS for symbol in poly.symbols)
+
+
+def _on_device(poly: Poly) -> bool:
+    return any(symbol.kind == "device" for symbol in symbols_of([poly]))
+
+
+def source_of(poly: Poly) -> str:
+    """A product of symbols that the host knows, as it computes it."""
+    ((monomial, _),) = poly.terms
+    return " * ".join(_source(symbol) for symbol in monomial)
+
+
+def _source(symbol: Symbol) -> str:
+    if symbol.kind == "flag":
+        return f"int({symbol})"
+    return symbol.lstrip("#") if symbol.lstrip("#").isidentifier() or symbol.kind == "size" else f"({symbol})"
