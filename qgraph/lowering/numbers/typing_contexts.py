@@ -220,7 +220,7 @@ class NumberTarget(_Context):
 
     def forget(self, session: Session) -> None:
         """Let go of the functions of a compilation: Numba would find them by their keys, and nobody has those any more."""
-        words = {word._identity for word in session.words.values()}
+        words = {word.key for word in session.words.values()}
         entries = {each.entry_point for each in session.compiled}
         known = numba.definitions(self)
         for key in [key for key in known if key in entries or (type(key) is tuple and key and key[0] in words)]:
