@@ -334,7 +334,7 @@ class _Writer:
                 self.slot(value.slot)
         elif isinstance(value, (tuple, frozenset, enum.Enum, np.generic, np.ndarray, np.dtype)):
             self._compound(value)
-        elif dataclasses.is_dataclass(value) and kind.__module__ in ("qgraph.ir.program", "qgraph.ir.artifacts"):
+        elif dataclasses.is_dataclass(value) and kind.__module__.startswith("qgraph.ir."):
             self.record(value)
         elif (python := numba_function(value)) is not None:
             self.python(python)
