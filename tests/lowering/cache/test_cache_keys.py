@@ -465,10 +465,10 @@ def test_a_local_name_does_not_hide_a_free_one():
         return found
 
     def of(line, **names):
-        from qgraph.lowering.cache.bound_names import _names_in
+        from qgraph.lowering.cache.bound_names import names_in
 
         function = Function("f", tree(line), names, "<f>")
-        writer = _Writer(_names_in([function.tree], names))
+        writer = _Writer(names_in([function.tree], names))
         writer.function(function)
         return writer.text()
 

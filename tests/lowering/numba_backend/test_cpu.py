@@ -205,7 +205,7 @@ PRINTING = """
 import ast
 from numba.core import types
 from qgraph.lowering.numba_backend import cpu as numba_cpu
-from qgraph.ir.program import Function, ParallelFunction
+from qgraph.ir.functions import Function, ParallelFunction
 
 def function(source, **names):
     tree = ast.parse(source).body[0]
@@ -286,7 +286,7 @@ import numpy as np
 from numba.core import types
 from qgraph.lowering.numba_backend import cpu_call_wrapper as cpu_calls
 from qgraph.lowering.numba_backend import cpu as numba_cpu
-from qgraph.ir.program import Function, ParallelFunction
+from qgraph.ir.functions import Function, ParallelFunction
 
 def function(source, **names):
     tree = ast.parse(source).body[0]

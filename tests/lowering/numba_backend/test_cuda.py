@@ -150,7 +150,8 @@ import ast, hashlib, sys
 import numba
 from qgraph.lowering.numba_backend import cuda as numba_cuda
 from qgraph.lowering.numba_backend.types import numba_type
-from qgraph.ir.program import ArrayType, Function
+from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.functions import Function
 
 def inner(a): return a * 2 + 1
 def other(a): return a - inner_njit(a)
@@ -279,8 +280,8 @@ import numpy as np
 import numba
 from qgraph import language
 from qgraph.operations import intrinsics
-from qgraph.lowering.numba_backend import cuda as numba_cuda
-from qgraph.ir.program import Function
+from qgraph.lowering.numba_backend import cuda as numba_cuda, cuda_simulator
+from qgraph.ir.functions import Function
 
 def function(source, **names):
     tree = ast.parse(source).body[0]
@@ -301,7 +302,7 @@ def k(x, y, s):
 code = function(source, cuda=numba_cuda.cuda_module(), f=inner, add=language.atomic_add, largest=language.atomic_max,
                 decide=intrinsics.set_condition)
 x, y, s = np.zeros(2, np.int64), np.zeros(6), np.zeros(2, np.int64)
-numba_cuda.simulator_kernel(code)[2, 4](x, y, s)
+cuda_simulator.simulator_kernel(code)[2, 4](x, y, s)
 print(x.tolist(), y.tolist(), s.tolist())
 """
 
