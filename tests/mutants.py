@@ -149,11 +149,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", metavar="PATTERN", default="", help="those that have this in their file or sentence")
     parser.add_argument("--jobs", type=int, default=1, help="mutants that are tested at once (1)")
     parser.add_argument("--workers", default="auto", help="processes of pytest for each (auto)")
+    parser.add_argument(
+        "--pytest", metavar="ARGUMENTS", default="", help="further arguments of pytest, such as --deselect TEST"
+    )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the table there, too")
     options = parser.parse_args(arguments)
     chosen = [each for each in MUTANTS if options.only in each.file or options.only in each.what]
     with ThreadPoolExecutor(options.jobs) as threads:
-        rows = list(threads.map(lambda mutant: tested(mutant, options.workers), chosen))
+        rows = list(threads.map(lambda mutant: tested(mutant, options.workers, options.pytest), chosen))
     for row in rows:
         print(f"{row['killed by']:16}{row['seconds']:7.0f} s  {row['file']}: {row['what']}")
     for target in ("make test", "make test-all"):
@@ -163,7 +166,7 @@ def main(arguments: list[str]) -> int:
     return int(any(row["killed by"] == "nothing" for row in rows))
 
 
-def tested(mutant: Mutant, workers: str) -> dict[str, str | float]:
+def tested(mutant: Mutant, workers: str, more: str) -> dict[str, str | float]:
     """The row of a mutant."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -174,15 +177,15 @@ def tested(mutant: Mutant, workers: str) -> dict[str, str | float]:
         if source.count(mutant.before) != 1:
             raise SystemExit(f"qgraph/{mutant.file} does not have {mutant.before!r} once: {mutant.what}")
         file.write_text(source.replace(mutant.before, mutant.after))
-        killed = next((target for target in ("test", "test-all") if fails(tree, target, workers)), "")
+        killed = next((target for target in ("test", "test-all") if fails(tree, target, workers, more)), "")
     print(f"{killed or 'nothing':10}{mutant.what}", file=sys.stderr, flush=True)
     killer = f"make {killed}" if killed else "nothing"
     return {"what": mutant.what, "file": mutant.file, "killed by": killer, "seconds": time.monotonic() - start}
 
 
-def fails(tree: Path, target: str, workers: str) -> bool:
+def fails(tree: Path, target: str, workers: str, more: str) -> bool:
     """Whether a target of the Makefile finds a test that fails."""
-    pytest = f"-m pytest -q -x -n {workers} --dist worksteal -p no:cacheprovider"
+    pytest = f"-m pytest -q -x -n {workers} --dist worksteal -p no:cacheprovider {more}"
     command = ["make", target, f"PYTHON={sys.executable}", f"PYTEST={pytest}"]
     run = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
     # A suite that cannot be collected kills nothing.
