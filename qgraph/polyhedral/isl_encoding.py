@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 import islpy
 
@@ -35,6 +36,8 @@ class Encoder:
         self._question = question
         self._context = context
         self._sure = sure
+        # What holds of a constraint that is not known.
+        self._unknown = "false" if sure else "true"
         self._parameters = parameters
         self._dims: dict[tuple[Symbol, int], str] = {}
         self._auxiliary: dict[tuple[str, int], str] = {}
@@ -42,37 +45,31 @@ class Encoder:
 
     # --- the set ---
 
-    def conflicts(self) -> islpy.Set | None:
-        """The conflicts; None where there is surely none."""
+    def conflicts(self) -> islpy.Set:
+        """The pairs of iterations that conflict, with the element."""
         question = self._question
         for at, axis in enumerate(question.axes):
             self._dims[axis.symbol, 0], self._dims[axis.symbol, 1] = f"v{at}", f"w{at}"
-        parts: list[str] = []
+        domain: list[str] = []
         for side, reach in enumerate((question.first, question.second)):
-            parts += [self._range(variable, side) for variable in (*question.axes, *reach.loops)]
-            parts.append(self._condition(reach.when, side))
-        parts += [self._range(variable, 0) for variable in question.serial]
+            domain += [self._range(variable, side) for variable in (*question.axes, *reach.loops)]
+            domain.append(self._condition(reach.when, side))
+        domain += [self._range(variable, 0) for variable in question.serial]
         if question.axes:
-            parts.append("(" + " or ".join(f"v{at} != w{at}" for at in range(len(question.axes))) + ")")
-        if "false" in parts:
-            return None
-        domain = [part for part in parts if part != "true"]
-        equations = self._equations(domain)
-        if "false" in equations:
-            return None
-        return self._set([*domain, *equations, *self._tickets()])
+            domain.append("(" + " or ".join(f"v{at} != w{at}" for at in range(len(question.axes))) + ")")
+        return self._set([*domain, *self._equations(domain), *self._tickets()])
 
     def _set(self, parts: Sequence[str]) -> islpy.Set:
-        dims = [f"{side}{at}" for side in "vw" for at in range(len(self._question.axes))]
-        dims += [f"el{at}" for at in range(len(self._question.sizes))]
-        dims += [name for name in self._dims.values() if name not in dims] + list(self._auxiliary.values())
-        body = " and ".join([part for part in (*parts, *self._defined, *self._signs()) if part != "true"]) or "true"
+        sides = [f"{side}{at}" for side in "vw" for at in range(len(self._question.axes))]
+        element = [f"el{at}" for at in range(len(self._question.sizes))]
+        dims = dict.fromkeys([*sides, *element, *self._dims.values(), *self._auxiliary.values()])
+        body = " and ".join([*parts, *self._defined, *self._signs().values()])
         text = f"[{', '.join(self._parameters.values())}] -> {{ [{', '.join(dims)}] : {body} }}"
         return islpy.Set.read_from_str(self._context, text)
 
     def around(self) -> islpy.Set:
         """What holds for the parameters that the host knows, whatever the call."""
-        signs = [text for poly, text in self._signs_by_poly() if _is_of_host(poly)]
+        signs = [text for poly, text in self._signs().items() if _is_of_host(poly)]
         names = [name for poly, name in self._parameters.items() if _is_of_host(poly)]
         return islpy.Set.read_from_str(self._context, f"[{', '.join(names)}] -> {{ : {' and '.join(signs) or 'true'} }}")
 
@@ -101,7 +98,7 @@ class Encoder:
         question = self._question
         first, second = question.first.indices, question.second.indices
         if first is None or second is None or len(first) != len(second):
-            return ["false"] if self._sure else []
+            return [self._unknown]
         found: list[str] = []
         for at, size in enumerate(question.sizes):
             sides = ((first[at], question.first.wraps[at], 0), (second[at], question.second.wraps[at], 1))
@@ -114,7 +111,7 @@ class Encoder:
 
     def _place(self, index: Poly | None, element: str, size: Poly, side: int, *, wraps: bool) -> str:
         if index is None:
-            return "false" if self._sure else "true"
+            return self._unknown
         text = self._linear(index, side)
         if not wraps:
             return f"{element} = {text}"
@@ -131,7 +128,7 @@ class Encoder:
             return f"0 <= el{at}"
 
     def _by_strides(self, first: Poly | None, second: Poly | None, wraps: Sequence[bool], domain: Sequence[str]) -> list[str]:
-        unknown = ["false"] if self._sure else []
+        unknown = [self._unknown]
         if first is None or second is None:
             return unknown
         one, other = self._own_steps(first, 0), self._own_steps(second, 1)
@@ -213,7 +210,7 @@ class Encoder:
                     parts.append(f"({name} - ({base})) mod {abs(step)} = 0")
             return " and ".join(parts) or "true"
         except _NotAffine:
-            return "false" if self._sure else "true"
+            return self._unknown
 
     def _counted(self, variable: Variable, side: int) -> str:
         """A range with a symbolic step, by the number of the iteration."""
@@ -249,23 +246,12 @@ class Encoder:
     def _condition(self, condition: Condition, side: int) -> str:
         match condition:
             case Test(poly, equal):
-                if _on_device(poly):
-                    return "false" if self._sure else "true"
-                try:
-                    return f"{self._linear(poly, side)} {'=' if equal else '>='} 0"
-                except _NotAffine:
-                    return "false" if self._sure else "true"
-            case All(parts):
-                texts = [self._condition(part, side) for part in parts]
-                if "false" in texts:
-                    return "false"
-                return _joined(" and ", [text for text in texts if text != "true"]) or "true"
-            case Any_(parts):
-                texts = [self._condition(part, side) for part in parts]
-                if "true" in texts:
-                    return "true"
-                return _joined(" or ", [text for text in texts if text != "false"]) or "false"
-        return "false" if self._sure else "true"
+                with suppress(_NotAffine):
+                    if not _on_device(poly):
+                        return f"{self._linear(poly, side)} {'=' if equal else '>='} 0"
+            case All(parts) | Any_(parts):
+                return f"({f' {condition.operator} '.join(self._condition(part, side) for part in parts) or condition.empty})"
+        return self._unknown
 
     def _tickets(self) -> list[str]:
         """What an atomic counter was is different on the two sides, by what was added to it at least."""
@@ -274,7 +260,6 @@ class Encoder:
             if symbol.kind == "ticket" and side == 0 and (symbol, 1) in self._dims and self._question.axes:
                 one, other = self._dims[symbol, 0], self._dims[symbol, 1]
                 by = symbol.operands[0]
-                assert isinstance(by, Poly)
                 found.append(f"({one} + {by.constant} <= {other} or {other} + {by.constant} <= {one})")
         return found
 
@@ -305,7 +290,7 @@ class Encoder:
             return self._symbol(symbol.symbol, symbol.side)
         if symbol.varies:
             return self._dimension(symbol, side)
-        return self._parameter(Poly((((symbol,), 1),)))
+        return self._parameter(symbol.poly)
 
     def _parameter(self, poly: Poly) -> str:
         return self._parameters.setdefault(poly, f"p{len(self._parameters)}")
@@ -316,10 +301,8 @@ class Encoder:
     def _derived(self, symbol: Symbol, side: int) -> str:
         operands = symbol.operands
         if symbol.operation in ("min", "max"):
-            texts = [self._linear(operand, side) for operand in operands if isinstance(operand, Poly)]
-            return f"{symbol.operation}({', '.join(texts)})"
-        if symbol.operation == "floor" and isinstance(operands[1], Poly) and operands[1].constant:
-            assert isinstance(operands[0], Poly)
+            return f"{symbol.operation}({', '.join(self._linear(operand, side) for operand in operands)})"
+        if symbol.operation == "floor" and operands[1].constant:
             return f"floor({self._linear(operands[0], side)}/{operands[1].constant})"
         side = side if symbol.varies else 0
         if symbol.operation == "select":
@@ -331,9 +314,6 @@ class Encoder:
         if known is not None:
             return known
         condition, first, second = symbol.operands
-        assert isinstance(first, Poly)
-        assert isinstance(second, Poly)
-        assert isinstance(condition, Condition)
         if any(_on_device(poly) for poly in condition.polys()):
             raise _NotAffine
         tests = [self._condition(each, side) for each in (condition, condition.negated())]
@@ -346,8 +326,6 @@ class Encoder:
     def _divided(self, symbol: Symbol, side: int) -> str:
         """``e // s`` or ``e % s`` by a symbol: exact where ``-s <= e < 2 * s``, where the quotient is -1, 0 or 1."""
         dividend, divisor = symbol.operands
-        assert isinstance(dividend, Poly)
-        assert isinstance(divisor, Poly)
         name = f"{dividend.spelled()} divided by {divisor.spelled()}"
         known = self._auxiliary.get((f"quotient of {name}", side))
         if known is None:
@@ -375,18 +353,16 @@ class Encoder:
 
     # --- parameters ---
 
-    def _signs(self) -> list[str]:
-        return [text for _, text in self._signs_by_poly()]
-
-    def _signs_by_poly(self) -> list[tuple[Poly, str]]:
-        found = []
+    def _signs(self) -> dict[Poly, str]:
+        found = {}
         for poly, name in self._parameters.items():
-            if all(symbol.kind == "size" for symbol in poly.symbols):
-                found.append((poly, f"{name} >= 0"))
-            elif all(symbol.kind == "flag" for symbol in poly.symbols):
-                found.append((poly, f"0 <= {name} <= 1"))
+            kinds = {symbol.kind for symbol in poly.symbols}
+            if kinds == {"size"}:
+                found[poly] = f"{name} >= 0"
+            elif kinds == {"flag"}:
+                found[poly] = f"0 <= {name} <= 1"
             elif poly in self._question.nonzero:
-                found.append((poly, f"{name} != 0"))
+                found[poly] = f"{name} != 0"
         return found
 
 
@@ -403,16 +379,12 @@ def _sided(symbol: Symbol, side: int) -> Poly:
     found = _Sided(f"{symbol}{chr(39) * side}")
     found.kind, found.operation, found.operands, found.varies = "variable", "", (), True
     found.symbol, found.side = symbol, side
-    return Poly((((found,), 1),))
+    return found.poly
 
 
 def _counter(variable: Variable) -> Symbol:
     """The number of the iteration of a loop whose step is no constant."""
     return Symbol.of(f"{variable.symbol}.count", "variable")
-
-
-def _joined(word: str, texts: Sequence[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"({word.join(texts)})" if texts else ""
 
 
 def _is_of_host(poly: Poly) -> bool:
