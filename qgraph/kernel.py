@@ -252,12 +252,9 @@ class Kernel(ByName, Introspection):
             GlobalArrayFound: the kernel uses a global array that is not among them.
         """
         default = DEFAULTS.backend
-        from qgraph.runtime.arguments.flatten import describe
         from qgraph.runtime.arguments.guards import Reader
 
-        # Another thread may have found one more since.
-        used = self._global_arrays[: len(values) - len(self._names)]
-        arguments = describe(self._parameters(used), values, self._reserved(), self._source.static)
+        used, arguments = self._described(values)
         arrays = [value for value in arguments.values if isinstance(value, ArrayView)]
         backend, device = choose(self.options.backend, arrays)
         key = (arguments.types, backend, device, tuple(array.place for array in used))

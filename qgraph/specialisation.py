@@ -283,10 +283,9 @@ def _cuda(plan: GraphPlan, variant: Variant, index64: bool) -> Executable:
     device = driver.device(variant.device)
     options = variant.options
     compiled = compile_cuda(plan, device.capability, options, index64=index64, read=variant.reads_disk)
-    graph, unrolling, host = (
-        functools.partial(each, compiled, device, block_size=options.block_size)
-        for each in (CudaGraphExecutable, CudaUnrollingExecutable, CudaHostLoopExecutable)
-    )
+    block = options.block_size
+    graph = functools.partial(CudaGraphExecutable, compiled, device, block_size=block)
+    host = functools.partial(CudaHostLoopExecutable, compiled, device, block_size=block)
     if not options.graph:
         return host(as_graphs=False, reason="graph=False: one stream launch a task")
     if not any(isinstance(statement, (Loop, Branch)) for statement in plan.program.body):
@@ -295,8 +294,10 @@ def _cuda(plan: GraphPlan, variant: Variant, index64: bool) -> Executable:
         return host(as_graphs=True, reason="conditional='host': the host drives loops and branches")
     probe = loop_probe(variant.device)
     works = probe.device_branches if any(node.kind in ("if", "switch") for node in plan.nodes) else probe.device_loops
+    if works and plan.unrolled:
+        return CudaUnrollingExecutable(compiled, device, block_size=block, reason=probe.reason)
     if works:
-        return (unrolling if plan.unrolled else graph)(reason=probe.reason)
+        return graph(reason=probe.reason)
     if options.conditional == "device":
         raise BackendError(
             f"conditional='device', but the loops or branches of this kernel do not work here: {probe.reason}",

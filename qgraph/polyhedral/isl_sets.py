@@ -52,8 +52,7 @@ def example(conflict: str, values: Mapping[str, int], axes: int) -> Example | No
         return None
     # Serial variables, and what only the device knows, may have any value.
     found = found.project_out_all_params()
-    sides = found.project_out(_SET, 2 * axes, found.dim(_SET) - 2 * axes)
-    both = _first(sides)
+    both = _first(found.project_out(_SET, 2 * axes, found.dim(_SET) - 2 * axes))
     if both is None:
         # The values of a range whose step is a parameter are products: of such an axis the set holds none.
         return None
@@ -178,6 +177,7 @@ _OPERATORS = {
     islpy.ast_expr_op_type.ge: ">=",
     islpy.ast_expr_op_type.gt: ">",
 }
+_FUNCTIONS = {islpy.ast_expr_op_type.min: "min", islpy.ast_expr_op_type.max: "max"}
 
 
 def _code(condition: islpy.Set, around: islpy.Set, sources: Mapping[str, str]) -> str:
@@ -206,8 +206,8 @@ def _expression(node: Any, sources: Mapping[str, str]) -> str:
     operands = [_expression(node.op_get_arg(at), sources) for at in range(node.op_get_n_arg())]
     if operation == islpy.ast_expr_op_type.minus:
         return f"(-{operands[0]})"
-    if operation in (islpy.ast_expr_op_type.min, islpy.ast_expr_op_type.max):
-        return f"{'min' if operation == islpy.ast_expr_op_type.min else 'max'}({', '.join(operands)})"
+    if operation in _FUNCTIONS:
+        return f"{_FUNCTIONS[operation]}({', '.join(operands)})"
     if operation in (islpy.ast_expr_op_type.cond, islpy.ast_expr_op_type.select):
         return f"({operands[1]} if {operands[0]} else {operands[2]})"
     return f"({f' {_OPERATORS[operation]} '.join(operands)})"

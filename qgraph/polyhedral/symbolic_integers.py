@@ -209,16 +209,11 @@ def floor_div(dividend: Poly, divisor: Poly) -> Poly:
     if by:
         if by < 0:
             return floor_div(-dividend, -divisor)
-        inside = {monomial: c for monomial, c in dividend.terms if c % by}
-        whole = Poly.of({monomial: c // by for monomial, c in dividend.terms if not c % by})
-        # (a*by + rest) // by == a + rest // by.
-        if () in inside:
-            whole += Poly.const(inside[()] // by)
-            inside[()] %= by
-        rest = Poly.of(inside)
-        if rest.constant is not None:
-            return whole + Poly.const(rest.constant // by)
-        return whole + _derived("floor", rest, divisor)
+        # (a*by + rest) // by == a + rest // by: what divides exactly goes before it, and of the constant the quotient.
+        split = {monomial: c // by for monomial, c in dividend.terms if monomial == () or not c % by}
+        whole = Poly.of(split)
+        rest = dividend - whole * divisor
+        return whole + _derived("floor", rest, divisor) if rest.constant is None else whole
     return _derived("floor", dividend, divisor)
 
 
