@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     # Read when there is a loop to look at: nothing of it is needed to mark a function.
     from qgraph.polyhedral.array_sections import Section
 
-# --- types of arguments ------------------------------------------------------------------------------------------------
-
-
-# --- code as an AST ----------------------------------------------------------------------------------------------------
-
-
 # --- what a statement does ---------------------------------------------------------------------------------------------
 
 
