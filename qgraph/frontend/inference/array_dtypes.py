@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from qgraph.frontend.inference.ranks import is_elementwise, known, rank
+from qgraph.frontend.inference.ranks import is_elementwise, known, operands_of, rank
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.operations.table import OPERATIONS
-
-
-def _function(op: ast.AST) -> Callable[..., Any]:
-    function: Callable[..., Any] = OPERATIONS.by_syntax[type(op)].functions[0]
-    return function
 
 
 class _UnknownError(Exception):
@@ -48,12 +42,8 @@ def _operation(scope: Scope, node: ast.expr) -> Any:
         case ast.Subscript(value=value) if rank(scope, value):
             array = _sample(scope, value)
             return array if rank(scope, node) else array[0]
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATIONS.by_syntax:
-            return _function(op)(_sample(scope, left), _sample(scope, right))
-        case ast.UnaryOp(op=op, operand=operand) if type(op) in OPERATIONS.by_syntax:
-            return _function(op)(_sample(scope, operand))
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in OPERATIONS.by_syntax:
-            return _function(op)(_sample(scope, left), _sample(scope, right))
+        case ast.BinOp(op=op) | ast.UnaryOp(op=op) | ast.Compare(ops=[op]) if type(op) in OPERATIONS.by_syntax:
+            return OPERATIONS.by_syntax[type(op)].functions[0](*(_sample(scope, operand) for operand in operands_of(node)))
         case ast.Call(keywords=[]):
             return _called(scope, node)
     raise _UnknownError
@@ -66,13 +56,9 @@ def _called(scope: Scope, node: ast.Call) -> Any:
     if is_elementwise(scope, node.func) or (len(node.args) == 1 and _converts_or_reduces(function)):
         assert callable(function)
         return function(*(_sample(scope, argument) for argument in node.args))
-    if (
-        isinstance(node.func, ast.Attribute)
-        and not node.args
-        and node.func.attr in OPERATIONS.methods
-        and rank(scope, node.func.value)
-    ):
-        return getattr(_sample(scope, node.func.value), node.func.attr)()
+    match node:
+        case ast.Call(func=ast.Attribute(value=array, attr=attr), args=[]) if attr in OPERATIONS.methods and rank(scope, array):
+            return getattr(_sample(scope, array), attr)()
     raise _UnknownError
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, LeafRef, Ranked, StructRef, Value, ViewRef
@@ -27,8 +26,7 @@ def rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int] | None = None)
 
     ``found`` has the ranks of expressions that were asked for before, while no name meant anything else, and gets more.
     """
-    if found is None:
-        found = {}
+    found = {} if found is None else found
     if node not in found:
         found[node] = _rank(scope, node, found)
     return found[node]
@@ -46,12 +44,8 @@ def _rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int]) -> int:
         case ast.BinOp(left=left, right=right):
             ranks = rank(scope, left, found), rank(scope, right, found)
             return sum(ranks) - 2 if isinstance(node.op, ast.MatMult) and 0 not in ranks else max(ranks)
-        case ast.UnaryOp(operand=operand):
-            return rank(scope, operand, found)
-        case ast.Compare(left=left, comparators=comparators):
-            return max(rank(scope, part, found) for part in (left, *comparators))
-        case ast.BoolOp(values=values):
-            return max(rank(scope, part, found) for part in values)
+        case ast.UnaryOp() | ast.Compare() | ast.BoolOp():
+            return max(rank(scope, part, found) for part in operands_of(node))
         case ast.IfExp(body=body, orelse=orelse):
             return max(rank(scope, body, found), rank(scope, orelse, found))
         case ast.Call():
@@ -100,6 +94,11 @@ def is_elementwise(scope: Scope, func: ast.expr) -> bool:
     """Whether a function of numbers is one of arrays too, element by element."""
     bound = known(scope, func)
     return isinstance(bound, Value) and bool(operation(bound.value).elementwise)
+
+
+def operands_of(node: ast.AST) -> list[ast.expr]:
+    """The expressions that ``node`` directly consists of, in order of evaluation."""
+    return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
 
 
 def parts_of(node: ast.Subscript) -> list[ast.expr]:
@@ -170,13 +169,11 @@ def is_in_place(scope: Scope, node: ast.AST) -> bool:
 
 def stores_slice(scope: Scope, node: ast.AST) -> bool:
     """Whether a statement assigns an array, or part of one, as a whole."""
-    if isinstance(node, ast.Assign):
-        targets: Sequence[ast.expr] = node.targets
-    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
-        targets = [node.target]
-        if is_in_place(scope, node):
-            return True
-    else:
-        return False
-    flat = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
-    return any(isinstance(target, ast.Subscript) and rank(scope, target) for target in flat)
+    match node:
+        case ast.Assign(targets=targets):
+            parts = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+            parts = [target]
+        case _:
+            return False
+    return is_in_place(scope, node) or any(isinstance(part, ast.Subscript) and rank(scope, part) for part in parts)
