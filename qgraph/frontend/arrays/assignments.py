@@ -11,8 +11,8 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.arrays.array_statements import assign_slice, is_slice
 from qgraph.frontend.bodies.name_resolution import Body
-from qgraph.frontend.desugar.break_continue import placed
 from qgraph.frontend.inference.host_expressions import binding, settled
+from qgraph.frontend.inference.indexing import at_place
 from qgraph.frontend.inference.ranks import is_in_place, rank
 from qgraph.frontend.names.bindings import (
     Binding,
@@ -55,7 +55,7 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     if all(_stores_elements(target) for target in node.targets):
         _to_elements(region, scope, node)
         return
-    value = _called(region, scope, node.value)
+    value = evaluated(region, scope, node.value)
     for target in node.targets:
         if isinstance(target, ast.Name):
             _bind_all(region, scope, [target], [value])
@@ -64,11 +64,15 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
         elif _stores_elements(target):
             _to_elements(region, scope, ast.copy_location(ast.Assign([target], value), node))
         else:
-            raise KernelSyntaxError(
-                f"`{as_written(target)}` cannot be assigned at kernel level",
-                scope.span(target),
-                hint="assign to elements of arrays, or bind plain names",
-            )
+            raise _no_target(scope, target)
+
+
+def _no_target(scope: Scope, target: ast.expr) -> KernelSyntaxError:
+    return KernelSyntaxError(
+        f"`{as_written(target)}` cannot be assigned at kernel level",
+        scope.span(target),
+        hint="assign to elements of arrays, or bind plain names",
+    )
 
 
 def _refuse_slices_in_tuples(scope: Scope, node: ast.Assign) -> None:
@@ -103,18 +107,13 @@ def _choice_of_tuples(scope: Scope, target: ast.Name, value: ast.IfExp) -> list[
             hint="write as many values for both cases: t = (1, 2) if c else (3, 4)",
         )
     names = [f"{ADDED}choice{k}_{value.lineno}_{value.col_offset}" for k in range(len(tuples[0].elts))]
-    branches = []
+    branches: list[list[ast.stmt]] = []
     for each in tuples:
-        stores: list[ast.expr] = [
-            standing_for(ast.Name(name, ast.Store()), part) for name, part in zip(names, each.elts, strict=True)
-        ]
-        branches.append([placed(ast.Assign([ast.Tuple(stores, ast.Store())], each), each)])
-    texts = [f"{target.id}[{k}]" for k in range(len(names))]
-    loads: list[ast.expr] = [
-        standing_for(ast.Name(name, ast.Load()), target, text) for name, text in zip(names, texts, strict=True)
-    ]
-    whole = ast.Tuple(loads, ast.Load())
-    return [placed(ast.If(value.test, *branches), value), placed(ast.Assign([target], whole), target)]
+        stores = [standing_for(ast.Name(name, ast.Store()), part) for name, part in zip(names, each.elts, strict=True)]
+        branches.append([at_place(ast.Assign([ast.Tuple([*stores], ast.Store())], each), each)])
+    loads = [standing_for(ast.Name(name, ast.Load()), target, f"{target.id}[{k}]") for k, name in enumerate(names)]
+    whole = ast.Tuple([*loads], ast.Load())
+    return [at_place(ast.If(value.test, *branches), value), at_place(ast.Assign([target], whole), target)]
 
 
 def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
@@ -171,14 +170,9 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
     )
 
 
-def _called(region: Region, scope: Scope, value: ast.expr) -> ast.expr:
-    """``value``, its calls of funcs with loops made."""
-    return evaluated(region, scope, value)
-
-
 def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
     """``x[:] = value``, also ``x[:] = s = value`` where the value is a number."""
-    value = _called(region, scope, node.value)
+    value = evaluated(region, scope, node.value)
     if len(node.targets) > 1:
         if rank(scope, value):
             raise KernelSyntaxError(
@@ -197,7 +191,7 @@ def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
 
 def _to_elements(region: Region, scope: Scope, node: ast.Assign) -> None:
     node = copy.copy(node)
-    node.value = _called(region, scope, node.value)
+    node.value = evaluated(region, scope, node.value)
     for target in node.targets:
         node.value = _fitting(scope, target, node.value)
     region.run(scope).statement(scope, node)
@@ -250,19 +244,16 @@ def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) ->
             region.run(scope).unpack(scope, [name.id for name in names], value)
         return
     if parts is not None and all(isinstance(element, (ast.Name, ast.Subscript)) for element in target.elts):
-        _mixed(region, scope, target.elts, parts)
+        # All values first, under names of their own.
+        for element, held in zip(target.elts, _held(region, scope, parts), strict=True):
+            assign(region, scope, ast.copy_location(ast.Assign([element], held), element))
         return
-    raise KernelSyntaxError(
-        f"`{as_written(target)}` cannot be assigned at kernel level",
-        scope.span(target),
-        hint="assign to elements of arrays, or bind plain names",
-    )
+    raise _no_target(scope, target)
 
 
 def _refuse_fields(scope: Scope, value: ast.expr) -> None:
     """Raise for a dataclass: Python unpacks none."""
-    bound, made = scope.static(value), made_structure(scope, value)
-    cls = bound.type.cls if isinstance(bound, StructRef) else made[0] if made is not None else tuple
+    cls, _ = _structure(scope, value) or (tuple, [])
     if not issubclass(cls, tuple):
         raise KernelSyntaxError(
             f"`{as_written(value)}` is a {cls.__name__}, and no tuple that can be unpacked",
@@ -273,20 +264,15 @@ def _refuse_fields(scope: Scope, value: ast.expr) -> None:
 
 def _bind_all(region: Region, scope: Scope, targets: list[ast.Name], values: list[ast.expr]) -> None:
     """Bind names at once. One of a tuple has a name for each part, `t.0` and so on, to be assigned again."""
-    names: list[ast.Name] = []
-    parts: list[ast.expr] = []
-    tuples: list[tuple[ast.Name, ast.expr]] = []
+    parts: list[tuple[ast.Name, ast.expr]] = []
+    layouts: list[tuple[ast.Name, _Layout]] = []
     for target, value in zip(targets, values, strict=True):
         if _is_laid_out(scope, value):
-            _lay_out(scope, target, value, names, parts)
-            tuples.append((target, value))
+            layouts.append((target, _lay_out(scope, target, value, parts)))
         else:
-            names.append(target)
-            parts.append(value)
-    # Before a name that stands in a value may be another thing.
-    made = [_made_of(scope, target.id, value) for target, value in tuples]
-    _bind(region, scope, names, parts)
-    for (target, _), layout in zip(tuples, made, strict=True):
+            parts.append((target, value))
+    _bind(region, scope, parts)
+    for target, layout in layouts:
         structure = layout.bound(scope)
         _check_rebinding(scope, target, structure)
         scope.names[target.id] = structure
@@ -295,21 +281,7 @@ def _bind_all(region: Region, scope: Scope, targets: list[ast.Name], values: lis
 def _is_laid_out(scope: Scope, value: ast.expr) -> bool:
     """Whether ``value`` is a tuple that is made here, or one of kernel scalars."""
     bound = scope.static(value)
-    if isinstance(bound, StructRef):
-        return _has_scalars(bound)
-    return (isinstance(value, ast.Tuple) or made_structure(scope, value) is not None) and bool(_parts(scope, value))
-
-
-def _lay_out(scope: Scope, target: ast.Name, value: ast.expr, names: list[ast.Name], values: list[ast.expr]) -> None:
-    """The names and values of all parts of ``value`` and of the tuples in it."""
-    for k, part in enumerate(_parts(scope, value) or []):
-        name = ast.copy_location(ast.Name(f"{target.id}{ADDED}{k}", ast.Store()), target)
-        standing_for(name, target, f"{as_written(target)}[{k}]")
-        if _is_tuple(scope, part):
-            _lay_out(scope, name, part, names, values)
-        else:
-            names.append(name)
-            values.append(part)
+    return _has_scalars(bound) if isinstance(bound, StructRef) else bool(_structure(scope, value) and _parts(scope, value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,24 +300,30 @@ class _Layout:
         return StructRef(StructType(self.cls, ()), self.name, children)
 
 
-def _made_of(scope: Scope, name: str, value: ast.expr) -> _Layout:
+def _lay_out(scope: Scope, target: ast.Name, value: ast.expr, found: list[tuple[ast.Name, ast.expr]]) -> _Layout:
+    """Give each part of ``value``, and of the tuples in it, a name, and add both to ``found``."""
+    structure = _structure(scope, value)
+    assert structure is not None
+    cls, fields = structure
+    laid: dict[str, _Layout | str] = {}
+    for k, (field, part) in enumerate(zip(fields, _parts(scope, value) or [], strict=True)):
+        name = _name(f"{target.id}{ADDED}{k}", target, ast.Store(), f"{as_written(target)}[{k}]")
+        if _structure(scope, part) is not None:
+            laid[field] = _lay_out(scope, name, part, found)
+        else:
+            laid[field] = name.id
+            found.append((name, part))
+    return _Layout(cls, target.id, laid)
+
+
+def _structure(scope: Scope, value: ast.expr) -> tuple[type, list[str]] | None:
+    """The class of a tuple or dataclass, and its fields; None for other values."""
+    if isinstance(value, ast.Tuple):
+        return tuple, [str(k) for k in range(len(value.elts))]
     bound, made = scope.static(value), made_structure(scope, value)
-    parts = _parts(scope, value) or []
-    cls: type = tuple
-    fields = [str(k) for k in range(len(parts))]
     if isinstance(bound, StructRef):
-        cls, fields = bound.type.cls, list(bound.children)
-    elif made is not None:
-        cls, fields = made[0], list(made[1])
-    inner = [f"{name}{ADDED}{k}" for k in range(len(parts))]
-    laid = [_made_of(scope, each, part) if _is_tuple(scope, part) else each for each, part in zip(inner, parts, strict=True)]
-    return _Layout(cls, name, dict(zip(fields, laid, strict=True)))
-
-
-def _is_tuple(scope: Scope, value: ast.expr) -> bool:
-    return (
-        isinstance(value, ast.Tuple) or isinstance(scope.static(value), StructRef) or made_structure(scope, value) is not None
-    )
+        return bound.type.cls, [*bound.children]
+    return None if made is None else (made[0], [*made[1]])
 
 
 def _has_scalars(bound: StructRef) -> bool:
@@ -369,23 +347,21 @@ def _flattened(scope: Scope, target: ast.Tuple, parts: list[ast.expr]) -> tuple[
     return ast.copy_location(ast.Tuple(targets, ast.Store()), target), values
 
 
-def _mixed(region: Region, scope: Scope, targets: list[ast.expr], parts: list[ast.expr]) -> None:
-    """``s, x[0] = ...``: all values first, under names of their own."""
-    held = _held(region, scope, parts)
-    for target, name in zip(targets, held, strict=True):
-        assign(region, scope, ast.copy_location(ast.Assign([target], name), target))
-
-
 def _held(region: Region, scope: Scope, parts: list[ast.expr]) -> list[ast.expr]:
     """Names for what ``parts`` are now."""
-    names = [f".held{k}_{part.lineno}_{part.col_offset}" for k, part in enumerate(parts)]
-    stores = [
-        standing_for(ast.copy_location(ast.Name(name, ast.Store()), part), part)
-        for name, part in zip(names, parts, strict=True)
-    ]
-    _bind(region, scope, stores, parts)
-    loads = [ast.copy_location(ast.Name(name, ast.Load()), part) for name, part in zip(names, parts, strict=True)]
-    return [standing_for(load, part) for load, part in zip(loads, parts, strict=True)]
+    loads: list[ast.expr] = []
+    stores: list[ast.Name] = []
+    for k, part in enumerate(parts):
+        name = f".held{k}_{part.lineno}_{part.col_offset}"
+        loads.append(_name(name, part, ast.Load()))
+        stores.append(_name(name, part, ast.Store()))
+    _bind(region, scope, [*zip(stores, parts, strict=True)])
+    return loads
+
+
+def _name(name: str, node: ast.expr, context: ast.expr_context, text: str = "") -> ast.Name:
+    """A name that stands for ``node``, which messages write as ``text``."""
+    return standing_for(ast.copy_location(ast.Name(name, context), node), node, text)
 
 
 def _parts(scope: Scope, value: ast.expr) -> list[ast.expr] | None:
@@ -398,28 +374,31 @@ def _parts(scope: Scope, value: ast.expr) -> list[ast.expr] | None:
         # A name stands for the fields as they are given: nothing of the class runs.
         refuse_own_code(scope, made[0], value)
         return [*made[1].values()]
-    bound = scope.static(value)
-    count = 0
+    bound, fields = scope.static(value), []
     if isinstance(bound, StructRef):
-        count = len(bound.children)
+        fields = [*bound.children]
     elif isinstance(value, ast.Attribute) and value.attr == "shape":
-        count = rank(scope, value.value)
-    if count == 0:
-        return None
-    if isinstance(bound, StructRef) and not all(key.isdigit() for key in bound.children):
-        parts: list[ast.expr] = [ast.Attribute(value, key, ast.Load()) for key in bound.children]
-    else:
-        parts = [ast.Subscript(value, ast.Constant(k), ast.Load()) for k in range(count)]
-    return [ast.fix_missing_locations(ast.copy_location(part, value)) for part in parts]
+        fields = [str(k) for k in range(rank(scope, value.value))]
+    return [_part(value, field) for field in fields] or None
 
 
-def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.expr]) -> None:
+def _part(value: ast.expr, field: str) -> ast.expr:
+    """A field of a tuple, by its name or its index."""
+    part = (
+        ast.Subscript(value, ast.Constant(int(field)), ast.Load())
+        if field.isdigit()
+        else ast.Attribute(value, field, ast.Load())
+    )
+    return ast.fix_missing_locations(ast.copy_location(part, value))
+
+
+def _bind(region: Region, scope: Scope, values: list[tuple[ast.Name, ast.expr]]) -> None:
     """Bind names at once: what is known now needs no code, the rest are kernel scalars."""
     frame = scope.frame
     assert frame is not None
     known: list[tuple[ast.Name, Binding]] = []
     computed: list[tuple[ast.Name, ast.expr]] = []
-    for name, value in zip(names, values, strict=True):
+    for name, value in values:
         bound = temporary(region, scope, name, value) or binding(region.unit, scope, value)
         bound = bound or region.arrays.bind(region, scope, value)
         if bound is None or (frame.varies(name.id) and _is_number(bound)):
@@ -441,25 +420,22 @@ def _once(region: Region, scope: Scope, bound: Binding, value: ast.expr) -> ast.
         return value
     name = f"{SHARED}{held.name}"
     scope.bind(name, held)
-    return standing_for(ast.copy_location(ast.Name(name, ast.Load()), value), value)
+    return _name(name, value, ast.Load())
 
 
 def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
     """A name that means something at the start of a loop's body, or a branch, means the same in each iteration."""
     before = scope.entry.get(name.id)
-    if before is None or isinstance(before, Poisoned) or same(before, bound) or _both_arrays(scope, name, bound):
+    if before is None or isinstance(before, Poisoned) or same(before, bound):
+        return
+    # Where an array takes the place of another one, the region around settles that at its end.
+    if all(isinstance(each, LeafRef) and each.is_array for each in (scope.names.get(name.id), bound)):
         return
     raise KernelSyntaxError(
         f"`{as_written(name)}` is bound again inside a device loop or branch, to something that is no number",
         scope.span(name),
         hint="copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
     )
-
-
-def _both_arrays(scope: Scope, name: ast.Name, bound: Binding) -> bool:
-    """Whether an array takes the place of another one: the region around settles that at its end."""
-    before = scope.names.get(name.id)
-    return all(isinstance(each, LeafRef) and each.is_array for each in (before, bound))
 
 
 def _is_number(bound: Binding) -> bool:
