@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from qgraph.frontend.facts.abstract_values import Env, Value
 from qgraph.frontend.names.definite_assignment import names_assigned
@@ -113,23 +113,15 @@ def iterations_before(variables: Sequence[Variable]) -> Poly | None:
     return before
 
 
-def may_leave(body: Sequence[ast.stmt]) -> bool:
+def may_leave(body: Iterable[ast.AST]) -> bool:
     """Whether a loop with this body may end early: a ``break`` of its own, or a ``return``."""
-    return any(_leaves(statement) for statement in body)
+    return any(_leaves(node) for node in body)
 
 
-def _leaves(node: ast.stmt) -> bool:
-    if isinstance(node, ast.Break | ast.Return):
-        return True
+def _leaves(node: ast.AST) -> bool:
     if isinstance(node, ast.For | ast.While):
         # Its own breaks stay inside; those in its else clause are the outer loop's.
         return any(isinstance(child, ast.Return) for child in ast.walk(node)) or may_leave(node.orelse)
-    return any(_leaves(child) for child in _statements(node))
-
-
-def _statements(node: ast.AST) -> Iterator[ast.stmt]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt):
-            yield child
-        elif isinstance(child, ast.match_case | ast.ExceptHandler):
-            yield from _statements(child)
+    if isinstance(node, ast.expr):
+        return False
+    return isinstance(node, ast.Break | ast.Return) or may_leave(ast.iter_child_nodes(node))
