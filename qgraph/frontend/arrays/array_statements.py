@@ -15,14 +15,14 @@ from dataclasses import replace
 import numpy as np
 
 from qgraph import language
-from qgraph.errors import DataRaceError, KernelSyntaxError, KernelTypeError
+from qgraph.errors import DataRaceError, KernelTypeError
 from qgraph.frontend.arrays.shape_checks import Lengths, compare, every
 from qgraph.frontend.arrays.views import Seen, size_of, view_of
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import ONE, ZERO, at_place, element, word
-from qgraph.frontend.inference.ranks import is_elementwise, known, new_array, operands_of, rank
-from qgraph.frontend.names.bindings import Binding, LeafRef, RangeRef, Value, ViewAxis, ViewRef
+from qgraph.frontend.inference.ranks import is_elementwise, known, known_object, new_array, operands_of, rank
+from qgraph.frontend.names.bindings import Binding, LeafRef, RangeRef, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import bind_value, evaluated
@@ -70,9 +70,9 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
     if isinstance(node, ast.AugAssign):
         value = ast.copy_location(ast.BinOp(place, node.op, value), node)
     if isinstance(value, ast.Tuple):
-        raise KernelSyntaxError(
+        raise scope.refusal(
+            value,
             f"`{as_written(node)}` assigns a tuple to a part of an array",
-            scope.span(value),
             hint="assign its parts to elements, one by one",
         )
     body = Elements(region, scope)
@@ -175,10 +175,10 @@ class Elements:
         if not unknown:
             return result
         if dtype is None:
-            raise KernelSyntaxError(
+            raise self.scope.refusal(
+                node,
                 f"`{as_written(node)}` is of a slice whose length only the device knows, and the type of its elements is not "
                 "known",
-                self.scope.span(node),
                 hint="write a loop: for i in range(...): s = max(s, ...)",
             )
         nothing = word(self.scope, dtype.type, ast.Constant(0))
@@ -205,35 +205,32 @@ class Elements:
                 raise new_array(self.scope, node)
             case ast.Name() | ast.Attribute() | ast.Subscript():
                 return at_place(self.at(self._view(node), node), node)
-        raise KernelSyntaxError(
+        raise self.scope.refusal(
+            node,
             f"`{as_written(node)}` is no elementwise expression",
-            self.scope.span(node),
             hint="use operators, comparisons, np.where and NumPy's functions of numbers; `&`, `|`, `~` instead of and, or, not",
         )
 
     def _call(self, node: ast.Call) -> ast.expr:
-        bound = known(self.scope, node.func)
+        function = known_object(self.scope, node.func)
         if node.keywords:
-            raise KernelSyntaxError(
+            raise self.scope.refusal(
+                node,
                 f"`{as_written(node)}` is given `{node.keywords[0].arg}` by name",
-                self.scope.span(node),
                 hint="give NumPy's functions of numbers their operands alone, such as np.sqrt(x); or write a loop",
             )
-        assert isinstance(bound, Value)
         arguments = [self.visit(argument) for argument in node.args]
-        if bound.value is np.where and len(arguments) == 3:
+        if function is np.where and len(arguments) == 3:
             pairs = zip(arguments, node.args, strict=True)
             return at_place(ast.IfExp(*(self._as_float(value, given, node) for value, given in pairs)), node)
-        if bound.value in _ROUNDING and len(arguments) == 2 and rank(self.scope, node.args[1]):
-            raise KernelSyntaxError(
+        if function in _ROUNDING and len(arguments) == 2 and rank(self.scope, node.args[1]):
+            raise self.scope.refusal(
+                node.args[1],
                 f"the number of decimals, `{as_written(node.args[1])}`, is an array",
-                self.scope.span(node.args[1]),
                 hint="NumPy wants one number for all elements",
             )
-        if len(arguments) not in operation(bound.value).elementwise:
-            raise KernelSyntaxError(
-                f"`{as_written(node)}` has {len(arguments)} arguments", self.scope.span(node), hint="see NumPy's manual"
-            )
+        if len(arguments) not in operation(function).elementwise:
+            raise self.scope.refusal(node, f"`{as_written(node)}` has {len(arguments)} arguments", hint="see NumPy's manual")
         return at_place(ast.Call(copied(node.func), arguments, []), node)
 
     def _as_float(self, value: ast.expr, given: ast.expr, node: ast.Call) -> ast.expr:
@@ -260,9 +257,9 @@ class Elements:
         """The element of ``view`` for this iteration; lengths that may differ from the loop's are checked."""
         missing = len(self._lengths) - len(view.along)
         if missing < 0:
-            raise KernelSyntaxError(
+            raise self.scope.refusal(
+                node,
                 f"`{as_written(node)}` has {len(view.along)} dimensions, and `{self._lengths.last_text}` {len(self._lengths)}",
-                self.scope.span(node),
                 hint="leave dimensions out with an index, `u[0]`",
             )
         indices = [

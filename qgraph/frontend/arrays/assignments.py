@@ -68,9 +68,9 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
 
 
 def _no_target(scope: Scope, target: ast.expr) -> KernelSyntaxError:
-    return KernelSyntaxError(
+    return scope.refusal(
+        target,
         f"`{as_written(target)}` cannot be assigned at kernel level",
-        scope.span(target),
         hint="assign to elements of arrays, or bind plain names",
     )
 
@@ -79,9 +79,9 @@ def _refuse_slices_in_tuples(scope: Scope, node: ast.Assign) -> None:
     tuples = (target.elts for target in node.targets if isinstance(target, ast.Tuple))
     found = next((part for parts in tuples for part in parts if is_slice(scope, part)), None)
     if found is not None:
-        raise KernelSyntaxError(
+        raise scope.refusal(
+            found,
             f"`{as_written(found)}` is assigned together with others",
-            scope.span(found),
             hint="write one statement for each part of an array",
         )
 
@@ -92,18 +92,18 @@ def _choice_of_tuples(scope: Scope, target: ast.Name, value: ast.IfExp) -> list[
         return []
     both = (value.body, value.orelse)
     if any(made_structure(scope, each) is not None for each in both):
-        raise KernelSyntaxError(
+        raise scope.refusal(
+            value,
             f"`{as_written(value)}` chooses between named tuples or dataclasses",
-            scope.span(value),
             hint="write an `if` that makes one on each path",
         )
     tuples = [each for each in both if isinstance(each, ast.Tuple)]
     if not tuples:
         return []
     if len(tuples) < 2 or len(tuples[0].elts) != len(tuples[1].elts):
-        raise KernelSyntaxError(
+        raise scope.refusal(
+            value,
             f"`{as_written(value)}` is not a tuple of one length",
-            scope.span(value),
             hint="write as many values for both cases: t = (1, 2) if c else (3, 4)",
         )
     names = [f"{ADDED}choice{k}_{value.lineno}_{value.col_offset}" for k in range(len(tuples[0].elts))]
@@ -158,14 +158,14 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
         # Says what is wrong with the callee, if anything.
         Body(region.unit).expression(scope, value)
         if isinstance(value.func, ast.Attribute):
-            raise KernelSyntaxError(
+            raise scope.refusal(
+                node,
                 f"`{as_written(node)}` is not supported as a statement",
-                scope.span(node),
                 hint="write what it does: `x[:] = 3`, for one, or a loop",
             )
-    raise KernelSyntaxError(
+    raise scope.refusal(
+        node,
         f"the statement `{as_written(node)}` has no effect here",
-        scope.span(node),
         hint="assign its value to a name, or to an element of an array",
     )
 
@@ -175,10 +175,8 @@ def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
     value = evaluated(region, scope, node.value)
     if len(node.targets) > 1:
         if rank(scope, value):
-            raise KernelSyntaxError(
-                f"`{as_written(node)}` assigns an array to several places",
-                scope.span(node),
-                hint="write one statement for each",
+            raise scope.refusal(
+                node, f"`{as_written(node)}` assigns an array to several places", hint="write one statement for each"
             )
         (value,) = _held(region, scope, [value])
     for target in node.targets:
@@ -201,9 +199,9 @@ def _fitting(scope: Scope, target: ast.expr, value: ast.expr) -> ast.expr:
     """``value`` for elements: a number for one, and for a tuple of them a tuple that is written out."""
     if not isinstance(target, ast.Tuple):
         if rank(scope, value):
-            raise KernelSyntaxError(
+            raise scope.refusal(
+                value,
                 f"`{as_written(value)}` is an array, and `{as_written(target)}` one element",
-                scope.span(value),
                 hint="assign to a part of the array, `y[:] = ...`, or take one element, `x[0]`",
             )
         return value
@@ -219,13 +217,11 @@ def _unpacked(scope: Scope, target: ast.Tuple, value: ast.expr) -> list[ast.expr
     _refuse_fields(scope, value)
     parts = _parts(scope, value)
     if parts is not None and len(parts) != len(target.elts):
-        raise KernelSyntaxError(
-            f"{len(parts)} values for {len(target.elts)} names", scope.span(value), hint="unpack as many as there are"
-        )
+        raise scope.refusal(value, f"{len(parts)} values for {len(target.elts)} names", hint="unpack as many as there are")
     if parts is None and (rank(scope, value) or not isinstance(value, ast.Call)):
-        raise KernelSyntaxError(
+        raise scope.refusal(
+            value,
             f"`{as_written(value)}` cannot be unpacked at kernel level",
-            scope.span(value),
             hint="unpack a tuple, a shape, or what a func returns; of an array name its parts: a, b = x[0], x[1]",
         )
     return parts
@@ -255,10 +251,8 @@ def _refuse_fields(scope: Scope, value: ast.expr) -> None:
     """Raise for a dataclass: Python unpacks none."""
     cls, _ = _structure(scope, value) or (tuple, [])
     if not issubclass(cls, tuple):
-        raise KernelSyntaxError(
-            f"`{as_written(value)}` is a {cls.__name__}, and no tuple that can be unpacked",
-            scope.span(value),
-            hint="name its fields",
+        raise scope.refusal(
+            value, f"`{as_written(value)}` is a {cls.__name__}, and no tuple that can be unpacked", hint="name its fields"
         )
 
 
@@ -431,9 +425,9 @@ def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
     # Where an array takes the place of another one, the region around settles that at its end.
     if all(isinstance(each, LeafRef) and each.is_array for each in (scope.names.get(name.id), bound)):
         return
-    raise KernelSyntaxError(
+    raise scope.refusal(
+        name,
         f"`{as_written(name)}` is bound again inside a device loop or branch, to something that is no number",
-        scope.span(name),
         hint="copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
     )
 
@@ -453,9 +447,9 @@ def _check_scalars(scope: Scope, names: list[ast.Name]) -> None:
     for name in names:
         bound = scope.names.get(name.id)
         if isinstance(bound, SlotRef):
-            raise KernelSyntaxError(
+            raise scope.refusal(
+                name,
                 f"`{as_written(name)}` is the variable of a serial loop, and it is assigned in the loop",
-                scope.span(name),
                 hint="use another name",
             )
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from qgraph.errors import ArgumentError
 from qgraph.frontend.arrays.views import computed
 from qgraph.frontend.inference.indexing import ONE, ZERO, placed
+from qgraph.frontend.inference.source_text import parsed
 from qgraph.frontend.names.bindings import Extent
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region
@@ -116,7 +117,7 @@ class Lengths:
         if first == second:
             return
         note = f"{self._difference(axis, node)!r} % ({first}, {second})"
-        self._check_on_host(ast.parse(f"{first} == {second}", mode="eval").body, node, note, _HINT)
+        self._check_on_host(parsed(f"{first} == {second}"), node, note, _HINT)
 
     def _compared_by_device(self, axis: int, length: Extent, node: ast.expr) -> Extent:
         wanted = self._nums[axis]

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import replace
 
-from qgraph.errors import ArgumentError, KernelSyntaxError
+from qgraph.errors import ArgumentError
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import (
     ONE,
@@ -24,6 +24,7 @@ from qgraph.frontend.inference.indexing import (
     word,
 )
 from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, known, new_array, parts_of, rank
+from qgraph.frontend.inference.source_text import parsed
 from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, Value, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import SHARED, Check, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
@@ -54,7 +55,7 @@ def size_of(unit: ProgramBuilder, leaf: Leaf, axis: int) -> ast.expr:
     """The size of a dimension of an array, as the host computes it."""
     host_name = unit.host_name(leaf)
     extents = unit.extents.get(host_name)
-    return ast.parse(f"{host_name}.shape[{axis}]", mode="eval").body if extents is None else copied(extents[axis])
+    return parsed(f"{host_name}.shape[{axis}]") if extents is None else copied(extents[axis])
 
 
 def computed(region: Region, scope: Scope, value: ast.expr, node: ast.AST) -> Extent:
@@ -91,9 +92,9 @@ class _Viewer:
             case ast.Subscript():
                 return self._select(self.view(node.value), node)
             case ast.IfExp():
-                raise KernelSyntaxError(
+                raise self._scope.refusal(
+                    node,
                     f"`{as_written(node)}` is one array or another",
-                    self._scope.span(node),
                     hint="write an `if` statement, and use the array in its branches",
                 )
         raise new_array(self._scope, node)
@@ -121,9 +122,9 @@ class _Viewer:
         parts = parts_of(node)
         taken = sum(not is_new_axis(self._scope, part) and not is_ellipsis(part) for part in parts)
         if taken > len(base.along):
-            raise KernelSyntaxError(
+            raise self._scope.refusal(
+                node,
                 f"`{as_written(node)}` has {taken} indices, and `{as_written(node.value)}` {len(base.along)} dimensions",
-                self._scope.span(node),
                 hint="give one index for each dimension",
             )
         rest: list[ast.expr] = [ast.copy_location(ast.Slice(), node) for _ in range(len(base.along) - taken)]
@@ -139,9 +140,9 @@ class _Viewer:
         bound = known(self._scope, part)
         wrong = isinstance(part, (ast.Compare, ast.BoolOp)) or (isinstance(part, ast.Constant) and type(part.value) is not int)
         if wrong or rank(self._scope, part) or (isinstance(bound, Value) and not isinstance(bound.value, int)):
-            raise KernelSyntaxError(
+            raise self._scope.refusal(
+                part,
                 f"the index `{as_written(part)}` is no integer and no slice",
-                self._scope.span(part),
                 hint="to select by an array, write a loop over its elements",
             )
         if base.axis < 0:
@@ -220,9 +221,9 @@ class _Viewer:
             return number(constant)
         host = host_expression(self._unit, self._scope, step)
         if host is None:
-            raise KernelSyntaxError(
+            raise self._scope.refusal(
+                step,
                 f"the step `{as_written(step)}` is known on the device only",
-                self._scope.span(step),
                 hint="use a constant, a shape or a scalar argument; or write a loop over a range",
             )
         return self._host(host, step, "step")
@@ -242,12 +243,12 @@ class _Viewer:
         from_start = forward and (bounds[0] is None or (lower is not None and lower >= 0))
         if from_start and by.constant == 1 and (bounds[1] is None or (upper is not None and upper < 0)):
             count = f"len(range({lower or 0}, {n}{'' if upper is None else f' - {-upper}'}))"
-        length = self._host(ast.parse(count, mode="eval").body, part)
+        length = self._host(parsed(count), part)
         if from_start:
             return number(lower or 0), length
         if by.constant is not None and by.constant < 0 and bounds[0] is None:
             return plus(size, number(-1)), length
-        return self._host(ast.parse(start, mode="eval").body, part), length
+        return self._host(parsed(start), part), length
 
     def _on_device(
         self, size: Extent, lower: ast.expr | None, upper: ast.expr | None, by: Extent, part: ast.Slice
@@ -255,9 +256,9 @@ class _Viewer:
         """The same where a bound is read on the device: clipped there, as ``slice.indices`` does."""
         step = by.constant
         if step is None:
-            raise KernelSyntaxError(
+            raise self._scope.refusal(
+                part,
                 f"`{as_written(part)}` has bounds that only the device knows, and a step that is no constant",
-                self._scope.span(part),
                 hint="write a loop over a range",
             )
         left_out = _left_out(lower, upper) if step == 1 else None

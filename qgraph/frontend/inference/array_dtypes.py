@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.frontend.inference.ranks import is_elementwise, known, operands_of, rank
+from qgraph.frontend.inference.ranks import known, known_object, operands_of, rank
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType, ScalarType
-from qgraph.operations.table import OPERATIONS
+from qgraph.operations.table import OPERATIONS, operation
 
 
 class _UnknownError(Exception):
@@ -51,9 +51,8 @@ def _operation(scope: Scope, node: ast.expr) -> Any:
 
 def _called(scope: Scope, node: ast.Call) -> Any:
     """The result of a function or method that NumPy, or Python, can call with samples."""
-    bound = known(scope, node.func)
-    function = bound.value if isinstance(bound, Value) else None
-    if is_elementwise(scope, node.func) or (len(node.args) == 1 and _converts_or_reduces(function)):
+    function = known_object(scope, node.func)
+    if operation(function).elementwise or (len(node.args) == 1 and _converts_or_reduces(function)):
         assert callable(function)
         return function(*(_sample(scope, argument) for argument in node.args))
     match node:
@@ -65,7 +64,7 @@ def _called(scope: Scope, node: ast.Call) -> Any:
 def _converts_or_reduces(function: object) -> bool:
     """Whether a function makes a number of a number, or of an array, whose type NumPy tells by a sample."""
     converts = isinstance(function, type) and issubclass(function, np.generic)
-    return converts or function is int or function is float or bool(OPERATIONS.of(function).reduces)
+    return converts or function is int or function is float or bool(operation(function).reduces)
 
 
 def _bound(bound: Binding) -> Any:

@@ -9,9 +9,8 @@ from typing import cast
 
 import numpy as np
 
-from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of
-from qgraph.frontend.inference.ranks import operands_of
+from qgraph.frontend.inference.ranks import operands_of, with_operands
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
@@ -45,16 +44,14 @@ _INTEGER_BITS = 64
 _EXACT = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
 
 
-def _is_extent(node: ast.Attribute | ast.Subscript) -> bool:
-    """Whether an expression of the host is an integer that an array has."""
-    if isinstance(node, ast.Attribute):
-        return node.attr in ("ndim", "size")
-    return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
-
-
-def _is_leaf(unit: ProgramBuilder, name: str, kinds: str) -> bool:
-    """Whether a name is an argument whose dtype is of one of NumPy's ``kinds``."""
-    return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in kinds
+def _is_given(unit: ProgramBuilder, node: ast.AST, kinds: str) -> bool:
+    """Whether an expression of the host is an extent, or an argument whose dtype is of one of NumPy's ``kinds``."""
+    match node:
+        case ast.Name(id=name):
+            return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in kinds
+        case ast.Attribute(attr="ndim" | "size") | ast.Subscript(value=ast.Attribute(attr="shape")):
+            return True
+    return False
 
 
 def _is_exact(unit: ProgramBuilder, node: ast.AST) -> bool:
@@ -62,10 +59,6 @@ def _is_exact(unit: ProgramBuilder, node: ast.AST) -> bool:
     match node:
         case ast.Constant(value=value):
             return isinstance(value, int)
-        case ast.Name(id=name):
-            return _is_leaf(unit, name, "biu")
-        case ast.Attribute() | ast.Subscript():
-            return _is_extent(node)
         case ast.BinOp(op=ast.FloorDiv() | ast.Mod(), right=right) if not (isinstance(right, ast.Constant) and right.value):
             return False
         case ast.BinOp(op=op) if not isinstance(op, _EXACT):
@@ -74,7 +67,7 @@ def _is_exact(unit: ProgramBuilder, node: ast.AST) -> bool:
             return is_one_of(unit.host_names.get(name), (*_OF_NUMBERS, len)) and all(_is_exact(unit, each) for each in args)
         case ast.BinOp() | ast.UnaryOp() | ast.BoolOp() | ast.Compare() | ast.IfExp():
             return all(_is_exact(unit, operand) for operand in operands_of(node))
-    return False
+    return _is_given(unit, node, "biu")
 
 
 _OF_INTEGERS = (*_EXACT, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
@@ -88,10 +81,6 @@ def _is_integer(unit: ProgramBuilder, node: ast.AST) -> bool:
     match node:
         case ast.Constant(value=value):
             return type(value) is int
-        case ast.Name(id=name):
-            return _is_leaf(unit, name, "iu")
-        case ast.Attribute() | ast.Subscript():
-            return _is_extent(node)
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(value))):
             return value >= 0 and _is_integer(unit, left)
         case ast.BinOp(op=op):
@@ -105,7 +94,7 @@ def _is_integer(unit: ProgramBuilder, node: ast.AST) -> bool:
             if is_one_of(function, _TO_INTEGERS) or (function is round and len(args) == 1):
                 return True
             return is_one_of(function, _OF_NUMBERS) and all(_is_integer(unit, each) for each in args)
-    return False
+    return _is_given(unit, node, "iu")
 
 
 def _is_rounded(unit: ProgramBuilder, node: ast.AST) -> bool:
@@ -145,10 +134,6 @@ def _is_harmless(unit: ProgramBuilder, node: ast.AST) -> bool:
     match node:
         case ast.Constant(value=value):
             return isinstance(value, (int, float)) and abs(value) < _LARGE
-        case ast.Name(id=name):
-            return _is_leaf(unit, name, "biu")
-        case ast.Attribute() | ast.Subscript():
-            return _is_extent(node)
         case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult()) | ast.UnaryOp():
             return all(_is_harmless(unit, operand) for operand in operands_of(node))
         case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=value)):
@@ -158,7 +143,7 @@ def _is_harmless(unit: ProgramBuilder, node: ast.AST) -> bool:
         case ast.Call(func=ast.Name(id=name), args=args):
             functions = (*_TO_INTEGERS, *_OF_NUMBERS, round, float)
             return is_one_of(unit.host_names.get(name), functions) and all(_is_harmless(unit, arg) for arg in args)
-    return False
+    return _is_given(unit, node, "biu")
 
 
 # Products of some numbers below this one, and of sizes, are finite.
@@ -187,7 +172,7 @@ def binding(unit: ProgramBuilder, scope: Scope, value: ast.expr) -> Binding | No
     """What ``value`` is without the device: an argument, a constant, a range, a number of the host; None for other values."""
     bound = scope.static(value)
     if isinstance(bound, Poisoned):
-        raise KernelSyntaxError(bound.reason, scope.span(value), hint=bound.hint)
+        raise scope.refusal(value, bound.reason, hint=bound.hint)
     if isinstance(bound, (ScalarRef, SlotRef)):
         # Another name for it would see what is assigned to it later.
         return None
@@ -301,15 +286,7 @@ class _Host:
 
     def _operator(self, node: ast.expr) -> ast.expr | None:
         """An operator whose operands the host knows."""
-        operands = operands_of(node)
-        parts = self._all(operands)
-        if parts is None:
-            return None
-        known: dict[ast.AST, ast.AST] = dict(zip(operands, parts, strict=True))
-        for name, value in ast.iter_fields(node):
-            is_list = isinstance(value, list)
-            setattr(node, name, [known.get(each, each) for each in value] if is_list else known.get(value, value))
-        return node
+        return with_operands(node, [self.visit(operand) for operand in operands_of(node)])
 
     _binop = _unaryop = _boolop = _compare = _operator
 

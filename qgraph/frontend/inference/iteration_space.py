@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from qgraph import language
-from qgraph.errors import ArgumentError, KernelSyntaxError, KernelTypeError
+from qgraph.errors import ArgumentError, KernelTypeError
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import LeafRef, RangeRef, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
@@ -64,10 +64,8 @@ def loop_call(scope: Scope, node: ast.expr) -> LoopCall | None:
     if bound.value in _LOOP_WORDS:
         inner = loop_call(scope, node.args[0]) if len(node.args) == 1 and not node.keywords else None
         if inner is None:
-            raise KernelSyntaxError(
-                f"`{as_written(node.func)}` needs one range",
-                scope.span(node),
-                hint=f"write `{as_written(node.func)}(range(n))`",
+            raise scope.refusal(
+                node, f"`{as_written(node.func)}` needs one range", hint=f"write `{as_written(node.func)}(range(n))`"
             )
         return LoopCall(inner.call, bound.value, inner.scope)
     return None
@@ -78,9 +76,9 @@ def ranges_of(scope: Scope, call: ast.Call) -> tuple[WrittenAxis, ...]:
     bound = scope.static(call.func)
     is_range = isinstance(bound, Value) and bound.value is range
     if call.keywords or not call.args or (is_range and len(call.args) > 3):
-        raise KernelSyntaxError(
+        raise scope.refusal(
+            call,
             f"`{as_written(call)}` has the wrong arguments",
-            scope.span(call),
             hint="write range(stop), range(start, stop), range(start, stop, step) or ndrange(n, (lo, hi), ...)",
         )
     for argument in call.args:
@@ -134,9 +132,7 @@ def _ndrange_axes(scope: Scope, argument: ast.expr, zero: ast.expr, one: ast.exp
         case ast.Tuple(elts=[low, high]):
             return [WrittenAxis(low, high, one, argument)]
         case ast.Tuple():
-            raise KernelSyntaxError(
-                "an axis of ndrange is a count or a pair (lo, hi)", scope.span(argument), hint="use range() for a step"
-            )
+            raise scope.refusal(argument, "an axis of ndrange is a count or a pair (lo, hi)", hint="use range() for a step")
     return [WrittenAxis(zero, argument, one, argument)]
 
 
@@ -147,9 +143,7 @@ def _length(scope: Scope, argument: ast.Starred) -> int:
         return ndim
     bound = scope.static(value)
     if not isinstance(bound, StructRef):
-        raise KernelSyntaxError(
-            f"`*{as_written(value)}` is not the shape of an argument", scope.span(argument), hint="write the axes out"
-        )
+        raise scope.refusal(argument, f"`*{as_written(value)}` is not the shape of an argument", hint="write the axes out")
     return len(bound.children)
 
 

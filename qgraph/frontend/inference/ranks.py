@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
+from collections.abc import Sequence
+from typing import TypeVar
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, LeafRef, Ranked, StructRef, Value, ViewRef
@@ -12,6 +15,8 @@ from qgraph.ir.argument_types import ArrayType
 from qgraph.operations.table import OPERATIONS, operation
 from qgraph.source import as_written
 
+_Expression = TypeVar("_Expression", bound=ast.expr)
+
 
 def known(scope: Scope, node: ast.expr) -> Binding | None:
     """What ``node`` stands for, None too where it is wrong: that is said where it is used."""
@@ -19,6 +24,12 @@ def known(scope: Scope, node: ast.expr) -> Binding | None:
         return scope.static(node)
     except KernelSyntaxError:
         return None
+
+
+def known_object(scope: Scope, node: ast.expr) -> object:
+    """The object that ``node`` stands for at compile time; None where it stands for none."""
+    bound = known(scope, node)
+    return bound.value if isinstance(bound, Value) else None
 
 
 def rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int] | None = None) -> int:
@@ -66,9 +77,8 @@ def _makes_array(scope: Scope, node: ast.Call) -> bool:
 
 def new_array(scope: Scope, node: ast.expr) -> KernelSyntaxError:
     """The error that says of ``node``, which is an array, that it is a new one, and what to write instead."""
-    bound = known(scope, node.func) if isinstance(node, ast.Call) else None
-    hint = unsupported_functions.instead(node, bound.value if isinstance(bound, Value) else None)
-    return KernelSyntaxError(f"`{as_written(node)}` is a new array", scope.span(node), hint=hint)
+    hint = unsupported_functions.instead(node, known_object(scope, node.func) if isinstance(node, ast.Call) else None)
+    return scope.refusal(node, f"`{as_written(node)}` is a new array", hint=hint)
 
 
 def _rank_of_call(scope: Scope, node: ast.Call, found: dict[ast.expr, int]) -> int:
@@ -92,13 +102,23 @@ def _rank_of(bound: Binding) -> int:
 
 def is_elementwise(scope: Scope, func: ast.expr) -> bool:
     """Whether a function of numbers is one of arrays too, element by element."""
-    bound = known(scope, func)
-    return isinstance(bound, Value) and bool(operation(bound.value).elementwise)
+    return bool(operation(known_object(scope, func)).elementwise)
 
 
 def operands_of(node: ast.AST) -> list[ast.expr]:
     """The expressions that ``node`` directly consists of, in order of evaluation."""
     return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+
+
+def with_operands(node: _Expression, operands: Sequence[ast.expr | None]) -> _Expression | None:
+    """``node`` with other operands; None where one of them is None."""
+    if None in operands:
+        return None
+    given: dict[ast.AST, ast.expr | None] = dict(zip(operands_of(node), operands, strict=True))
+    result = copy.copy(node)
+    for name, value in ast.iter_fields(node):
+        setattr(result, name, [given.get(each, each) for each in value] if isinstance(value, list) else given.get(value, value))
+    return result
 
 
 def parts_of(node: ast.Subscript) -> list[ast.expr]:
