@@ -276,9 +276,14 @@ class Elements:
     def store_at_once(self, place: ast.Subscript, value: ast.expr, node: ast.stmt) -> bool:
         """Add the loop that stores ``value`` in ``place``; False where it may read what another iteration has stored."""
         assert self._target is not None
-        target = self._target.leaf.name
-        shared = [view.leaf.name for view, code in self._elements if code is not place and self._reaches(view, code, place)]
-        if any(frozenset({name, target}) in self._unit.overlapping for name in shared):
+        target, text = self._target.leaf, ast.unparse(place)
+        # Operands that may share elements with the target, at other indices.
+        shared = [
+            view.leaf.name
+            for view, code in self._elements
+            if may_share(self._unit, view.leaf, target) and (view.leaf.name != target.name or ast.unparse(code) != text)
+        ]
+        if any(frozenset({name, target.name}) in self._unit.overlapping for name in shared):
             return False
         return self.store(place, value, node, declared=not shared)
 
@@ -306,12 +311,6 @@ class Elements:
         unit.add_temporary(Temporary(leaf, names, span), tuple(sizes))
         along = tuple(ViewAxis(axis, ZERO, ONE, old.count) for axis, old in enumerate(view.along))
         return self.at(ViewRef(leaf, {}, along), node)
-
-    def _reaches(self, view: ViewRef, code: ast.expr, place: ast.expr) -> bool:
-        """Whether an operand may share elements with the target, at other indices."""
-        assert self._target is not None
-        same = view.leaf.name == self._target.leaf.name and ast.unparse(code) == ast.unparse(place)
-        return may_share(self._unit, view.leaf, self._target.leaf) and not same
 
 
 class _Zeros(ast.NodeTransformer):

@@ -58,7 +58,7 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     value = evaluated(region, scope, node.value)
     for target in node.targets:
         if isinstance(target, ast.Name):
-            _bind_all(region, scope, [target], [value])
+            _bind_all(region, scope, [(target, value)])
         elif isinstance(target, ast.Tuple):
             _unpack(region, scope, target, value)
         elif _stores_elements(target):
@@ -214,7 +214,12 @@ def _fitting(scope: Scope, target: ast.expr, value: ast.expr) -> ast.expr:
 
 def _unpacked(scope: Scope, target: ast.Tuple, value: ast.expr) -> list[ast.expr] | None:
     """The parts of ``value``, as many as ``target`` has; None for what a device function may give as a tuple."""
-    _refuse_fields(scope, value)
+    cls, _ = _structure(scope, value) or (tuple, [])
+    # Python unpacks no dataclass.
+    if not issubclass(cls, tuple):
+        raise scope.refusal(
+            value, f"`{as_written(value)}` is a {cls.__name__}, and no tuple that can be unpacked", hint="name its fields"
+        )
     parts = _parts(scope, value)
     if parts is not None and len(parts) != len(target.elts):
         raise scope.refusal(value, f"{len(parts)} values for {len(target.elts)} names", hint="unpack as many as there are")
@@ -229,38 +234,28 @@ def _unpacked(scope: Scope, target: ast.Tuple, value: ast.expr) -> list[ast.expr
 
 def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) -> None:
     parts = _unpacked(scope, target, value)
-    if parts is not None and any(isinstance(element, ast.Tuple) for element in target.elts):
-        target, parts = _flattened(scope, target, parts)
+    pairs = [] if parts is None else _flattened(scope, target, parts)
+    if pairs:
+        target = ast.copy_location(ast.Tuple([element for element, _ in pairs], ast.Store()), target)
     names = [element for element in target.elts if isinstance(element, ast.Name)]
-    if len(names) == len(target.elts):
-        if parts is not None:
-            _bind_all(region, scope, names, parts)
-        else:
-            _check_scalars(scope, names)
-            region.run(scope).unpack(scope, [name.id for name in names], value)
-        return
-    if parts is not None and all(isinstance(element, (ast.Name, ast.Subscript)) for element in target.elts):
+    if not all(isinstance(element, ast.Name if parts is None else (ast.Name, ast.Subscript)) for element in target.elts):
+        raise _no_target(scope, target)
+    if parts is None:
+        _check_scalars(scope, names)
+        region.run(scope).unpack(scope, [name.id for name in names], value)
+    elif len(names) == len(pairs):
+        _bind_all(region, scope, [*zip(names, (part for _, part in pairs), strict=True)])
+    else:
         # All values first, under names of their own.
-        for element, held in zip(target.elts, _held(region, scope, parts), strict=True):
+        for element, held in zip(target.elts, _held(region, scope, [part for _, part in pairs]), strict=True):
             assign(region, scope, ast.copy_location(ast.Assign([element], held), element))
-        return
-    raise _no_target(scope, target)
 
 
-def _refuse_fields(scope: Scope, value: ast.expr) -> None:
-    """Raise for a dataclass: Python unpacks none."""
-    cls, _ = _structure(scope, value) or (tuple, [])
-    if not issubclass(cls, tuple):
-        raise scope.refusal(
-            value, f"`{as_written(value)}` is a {cls.__name__}, and no tuple that can be unpacked", hint="name its fields"
-        )
-
-
-def _bind_all(region: Region, scope: Scope, targets: list[ast.Name], values: list[ast.expr]) -> None:
+def _bind_all(region: Region, scope: Scope, values: list[tuple[ast.Name, ast.expr]]) -> None:
     """Bind names at once. One of a tuple has a name for each part, `t.0` and so on, to be assigned again."""
     parts: list[tuple[ast.Name, ast.expr]] = []
     layouts: list[tuple[ast.Name, _Layout]] = []
-    for target, value in zip(targets, values, strict=True):
+    for target, value in values:
         if _is_laid_out(scope, value):
             layouts.append((target, _lay_out(scope, target, value, parts)))
         else:
@@ -325,20 +320,16 @@ def _has_scalars(bound: StructRef) -> bool:
     return any(isinstance(child, ScalarRef) or (isinstance(child, StructRef) and _has_scalars(child)) for child in children)
 
 
-def _flattened(scope: Scope, target: ast.Tuple, parts: list[ast.expr]) -> tuple[ast.Tuple, list[ast.expr]]:
-    """``(a, b), c = (x, y), z`` as ``a, b, c = x, y, z``."""
-    targets: list[ast.expr] = []
-    values: list[ast.expr] = []
+def _flattened(scope: Scope, target: ast.Tuple, parts: list[ast.expr]) -> list[tuple[ast.expr, ast.expr]]:
+    """The pairs of a target and a value of ``(a, b), c = (x, y), z``."""
+    pairs: list[tuple[ast.expr, ast.expr]] = []
     for element, part in zip(target.elts, parts, strict=True):
         inner = _parts(scope, part) if isinstance(element, ast.Tuple) else None
         if isinstance(element, ast.Tuple) and inner is not None and len(inner) == len(element.elts):
-            flat, inner = _flattened(scope, element, inner)
-            targets += flat.elts
-            values += inner
+            pairs += _flattened(scope, element, inner)
         else:
-            targets.append(element)
-            values.append(part)
-    return ast.copy_location(ast.Tuple(targets, ast.Store()), target), values
+            pairs.append((element, part))
+    return pairs
 
 
 def _held(region: Region, scope: Scope, parts: list[ast.expr]) -> list[ast.expr]:

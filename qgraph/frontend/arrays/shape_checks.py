@@ -76,7 +76,8 @@ class Lengths:
             return
         (first, self._texts[axis]), rest = several[0], several[1:]
         self._nums[axis] = first
-        if self._exact or all(_comparable(first, length) for length, _ in rest):
+        on_host = first.host is not None
+        if self._exact or all(_surely_same(first, length) or (on_host and length.host is not None) for length, _ in rest):
             return
         joined = first
         for length, _ in rest:
@@ -153,10 +154,6 @@ def _surely_same(first: Extent, second: Extent) -> bool:
     # The same bounds, clipped to sizes that are the same.
     sizes = [None if size.host is None else ast.unparse(size.host) for size in (first.bounds[1], second.bounds[1])]
     return sizes[0] is not None and sizes[0] == sizes[1]
-
-
-def _comparable(first: Extent, second: Extent) -> bool:
-    return _surely_same(first, second) or (first.host is not None and second.host is not None)
 
 
 def compare(left: Extent, op: ast.cmpop, right: Extent) -> ast.expr:

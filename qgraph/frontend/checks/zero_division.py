@@ -193,12 +193,12 @@ def _assigned(tree: ast.FunctionDef, name: str) -> Iterator[ast.expr | None]:
                     yield from _parts(target, node.value, name)
             case ast.AugAssign(target=ast.Name(id=found)) if found == name:
                 yield ast.BinOp(node.target, node.op, node.value)
-            case ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value) if found == name:
+            case (
+                ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value)
+                | ast.NamedExpr(target=ast.Name(id=found), value=value)
+                | ast.For(target=ast.Name(id=found), iter=value)
+            ) if found == name:
                 yield value
-            case ast.NamedExpr(target=ast.Name(id=found)) if found == name:
-                yield node.value
-            case ast.For(target=ast.Name(id=found)) if found == name:
-                yield node.iter
             case ast.For(target=ast.Tuple(elts=parts)) if any(isinstance(part, ast.Name) and part.id == name for part in parts):
                 yield node.iter
             case ast.MatchAs(name=found) | ast.MatchStar(name=found) if found == name:

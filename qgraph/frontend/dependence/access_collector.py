@@ -49,8 +49,7 @@ def _walk(facts: LoopFacts, written: frozenset[str], counters: frozenset[str], *
     variables = tuple(walker.axis(at, axis) for at, axis in enumerate(facts.axes))
     walker.axes = variables
     symbols = [integer(variable.number) for variable in variables]
-    for axis, value in zip(facts.axes, symbols, strict=True):
-        walker.env[axis.variable] = value
+    walker.env.update(zip((axis.variable for axis in facts.axes), symbols, strict=True))
     if facts.index_tuple:
         # An ndrange of one axis yields the integer itself.
         walker.env[facts.index_tuple] = symbols[0] if len(symbols) == 1 else Value(items=tuple(symbols))
@@ -142,7 +141,8 @@ class _Walker(Caller):
             if case.guard is not None:
                 self.guarded(case.guard)
         self.branches([case.body for case in node.cases] + [[]])
-        self.path = all_of(outer, UNDECIDED) if any(_escapes(case.body) for case in node.cases) else outer
+        leaves = any(isinstance(child, ast.Break | ast.Continue | ast.Return) for child in ast.walk(node))
+        self.path = all_of(outer, UNDECIDED) if leaves else outer
 
     def visit_Assign(self, node: ast.Assign) -> None:
         match node:
@@ -169,7 +169,7 @@ class _Walker(Caller):
     def is_repeatable(self, node: ast.AST) -> bool:
         """Whether evaluating ``node`` twice is the same as once: it assigns nothing, and calls only functions of numbers."""
         calls = (child for child in ast.walk(node) if isinstance(child, ast.Call | ast.NamedExpr))
-        return all(isinstance(call, ast.Call) and _is_of_numbers(self.resolve(call.func)) for call in calls)
+        return all(isinstance(call, ast.Call) and operation(self.resolve(call.func)).pure for call in calls)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         sign = OPERATIONS.by_syntax[type(node.op)].symbol
@@ -257,7 +257,7 @@ class _Walker(Caller):
         before, many = iterations_before(variables), iterations_of(variables)
         if before is None or many is None:
             return {}
-        added = Induction(body, target, self.expression_aside, self.iterations_aside).growth()
+        added = Induction(body, target, self.expression_aside, self.iterations_aside).growth(body)
         found: dict[str, tuple[Value, Value]] = {}
         for name, by in added.items():
             start = self.env.get(name, UNKNOWN).poly
@@ -307,30 +307,20 @@ class _Walker(Caller):
         variables: list[Variable] = []
         values: list[Value] = []
         sure = True
+        name = target.id if isinstance(target, ast.Name) else "_"
         for axis in axes:
             bounds = [self.bound(bound) for bound in axis]
+            sure = sure and None not in bounds
             start, stop, step = (ZERO, *bounds, ONE) if len(bounds) == 1 else (*bounds, ONE)[:3]
             self.counter += 1
-            name = target.id if isinstance(target, ast.Name) else "_"
             if step is None or step.varies:
                 values.append(UNKNOWN)
                 sure = False
-                continue
-            variable = Variable(Symbol.of(f"{name}@{self.counter}", "variable"), start, stop, step)
-            sure = sure and start is not None and stop is not None
-            variables.append(variable)
-            values.append(integer(variable.number))
+            else:
+                variables.append(Variable(Symbol.of(f"{name}@{self.counter}", "variable"), start, stop, step))
+                values.append(integer(variables[-1].number))
         return tuple(variables), sure, values[0] if len(values) == 1 else Value(items=tuple(values))
 
 
 # A step of which nothing is known: a symbol of its own.
 _UNKNOWN_STEP = Poly.symbol("a step", "device")
-
-
-def _escapes(body: Sequence[ast.stmt]) -> bool:
-    return any(isinstance(child, ast.Break | ast.Continue | ast.Return) for each in body for child in ast.walk(each))
-
-
-def _is_of_numbers(function: object) -> bool:
-    """Whether a function makes a number of numbers, and does nothing else."""
-    return operation(function).pure

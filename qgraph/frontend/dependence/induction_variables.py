@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from qgraph.frontend.facts.abstract_values import Env, Value
 from qgraph.frontend.names.definite_assignment import names_assigned
@@ -25,7 +25,6 @@ class Induction:
         evaluate: Callable[[ast.expr, Env], Value],
         count: Callable[[ast.For, Env], Poly | None],
     ) -> None:
-        self._body = body
         self._evaluate = evaluate
         self._count = count
         self._assigned = names_assigned(body)
@@ -33,11 +32,8 @@ class Induction:
         # Names of the body that are the same in all iterations, from their assignment on: the lengths of an ndrange inside.
         self._held: Env = {}
 
-    def growth(self) -> Mapping[str, Poly | None]:
-        """What a run adds to each name that it assigns; None where that is not one number."""
-        return self._growth(self._body)
-
-    def _growth(self, body: Sequence[ast.stmt]) -> dict[str, Poly | None]:
+    def growth(self, body: Sequence[ast.stmt]) -> dict[str, Poly | None]:
+        """What a run of ``body``, or of a part of it, adds to each name that it assigns; None where that is not one number."""
         found: dict[str, Poly | None] = {}
         skipped = False
         for statement in body:
@@ -56,7 +52,7 @@ class Induction:
         if isinstance(statement, ast.For) and not may_leave(statement.body) and not statement.orelse:
             many = self._count(statement, self._held) if self._is_fixed(statement.iter) else None
             targets = names_assigned([statement.target])
-            for name, added in self._growth(statement.body).items():
+            for name, added in self.growth(statement.body).items():
                 if name not in targets and added is not None and many is not None:
                     assigned[name] = added * many
         return assigned

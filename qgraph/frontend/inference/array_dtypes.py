@@ -10,7 +10,7 @@ import numpy as np
 from qgraph.frontend.inference.ranks import known, known_object, operands_of, rank
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
-from qgraph.ir.argument_types import ArrayType, ScalarType
+from qgraph.ir.argument_types import ArrayType, Leaf, ScalarType
 from qgraph.operations.table import OPERATIONS, operation
 
 
@@ -30,10 +30,8 @@ def element_type(scope: Scope, node: ast.expr) -> np.dtype[np.generic] | None:
 def _sample(scope: Scope, node: ast.expr) -> Any:
     """An array of one element, or a number, of the type of ``node``."""
     bound = known(scope, node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
-    return _operation(scope, node) if bound is None else _bound(bound)
-
-
-def _operation(scope: Scope, node: ast.expr) -> Any:
+    if bound is not None:
+        return _bound(bound)
     match node:
         case ast.Constant(value=value) if isinstance(value, (bool, int, float, complex)):
             return value
@@ -69,8 +67,11 @@ def _converts_or_reduces(function: object) -> bool:
 
 def _bound(bound: Binding) -> Any:
     match bound:
-        case LeafRef() | ViewRef():
-            return _argument(bound)
+        case LeafRef(leaf=Leaf(type=ArrayType(dtype=dtype))) | ViewRef(leaf=Leaf(type=ArrayType(dtype=dtype))):
+            return np.ones(1, dtype)
+        case LeafRef(leaf=Leaf(type=ScalarType(dtype=dtype, weak=weak))):
+            number = np.ones((), dtype)[()]
+            return number.item() if weak else number
         case SlotRef():
             return 1
         case HostExpr(expr=ast.Constant(value=value)) if isinstance(value, (int, float)):
@@ -78,12 +79,3 @@ def _bound(bound: Binding) -> Any:
         case Value(value=value) if isinstance(value, (bool, int, float, complex, np.generic)):
             return value
     raise _UnknownError
-
-
-def _argument(bound: LeafRef | ViewRef) -> Any:
-    type_ = bound.leaf.type
-    if isinstance(type_, ArrayType):
-        return np.ones(1, type_.dtype)
-    assert isinstance(type_, ScalarType)
-    value = np.ones((), type_.dtype)[()]
-    return value.item() if type_.weak else value

@@ -218,6 +218,9 @@ class _Host:
         self._scope = scope
 
     def visit(self, node: ast.expr) -> ast.expr | None:
+        known = self._static(node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
+        if known is not None:
+            return known
         handler = getattr(self, f"_{type(node).__name__.lower()}", None)
         return None if handler is None else handler(node)
 
@@ -230,9 +233,6 @@ class _Host:
         return node if type(node.value) in (int, float, bool) else None
 
     def _attribute(self, node: ast.Attribute) -> ast.expr | None:
-        known = self._static(node)
-        if known is not None:
-            return known
         base = self._scope.static(node.value)
         if node.attr not in _SHAPES or not isinstance(base, LeafRef) or not base.is_array:
             return None
@@ -244,9 +244,6 @@ class _Host:
         return node
 
     def _subscript(self, node: ast.Subscript) -> ast.expr | None:
-        known = self._static(node)
-        if known is not None:
-            return known
         view = self._scope.static(node.value.value) if isinstance(node.value, ast.Attribute) else None
         if isinstance(view, ViewRef):
             axis = constant_of(node.slice)
@@ -275,8 +272,6 @@ class _Host:
             if isinstance(value, (np.integer, np.floating)):
                 return ast.copy_location(ast.Name(self._host_name(value, as_written(node)), ast.Load()), node)
         return None
-
-    _name = _static
 
     def _host_name(self, value: object, wish: str) -> str:
         name = "_host_" + "".join(c if c.isalnum() else "_" for c in wish)

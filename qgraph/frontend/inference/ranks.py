@@ -168,17 +168,14 @@ def _may_be_tuple(scope: Scope, part: ast.expr) -> bool:
 
 def reduction(scope: Scope, node: ast.AST) -> str:
     """The reduction of arrays to one number that ``node`` is, or ""."""
-    if isinstance(node, ast.BinOp):
-        both = isinstance(node.op, ast.MatMult) and rank(scope, node.left) == rank(scope, node.right) == 1
-        return "dot" if both else ""
-    if not isinstance(node, ast.Call):
-        return ""
-    bound = known(scope, node.func)
-    if isinstance(bound, Value):
-        name = operation(bound.value).reduces
-        return name if name and any(rank(scope, argument) for argument in node.args) else ""
-    if isinstance(node.func, ast.Attribute) and node.func.attr in OPERATIONS.methods and rank(scope, node.func.value):
-        return node.func.attr
+    match node:
+        case ast.BinOp(left=left, op=ast.MatMult(), right=right) if rank(scope, left) == rank(scope, right) == 1:
+            return "dot"
+        case ast.Call(func=func, args=args) if isinstance(bound := known(scope, func), Value):
+            name = operation(bound.value).reduces
+            return name if name and any(rank(scope, argument) for argument in args) else ""
+        case ast.Call(func=ast.Attribute(value=array, attr=name)) if name in OPERATIONS.methods and rank(scope, array):
+            return name
     return ""
 
 
