@@ -1,4 +1,4 @@
-"""Parts of arrays, as NumPy's basic indexing selects them: where they start, their steps and their lengths."""
+"""Views of arrays by NumPy's basic indexing: the start, step and length of each dimension."""
 
 from __future__ import annotations
 

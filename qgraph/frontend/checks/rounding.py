@@ -32,7 +32,7 @@ def rounding_word(unit: ProgramBuilder, scope: Scope, number: ast.expr) -> objec
 
 
 class _Owner:
-    """Whose the numbers of a function are: a name is what is assigned to it anywhere."""
+    """Flow-insensitive owners of numbers: a name is what is assigned to it anywhere in the function."""
 
     def __init__(self, unit: ProgramBuilder, scope: Scope) -> None:
         self._unit = unit

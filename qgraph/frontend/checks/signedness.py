@@ -91,7 +91,7 @@ def _is_natural(node: ast.expr, names: Mapping[str, object]) -> bool:
 
 
 class _Signs:
-    """One task, or a function that it calls: names and what they hold, whatever the path."""
+    """Flow-insensitive kinds of the names of one task, or of a function that it calls."""
 
     def __init__(
         self, task: Task, types: Mapping[str, ArrayType | ScalarType], scalars: dict[str, Kinds], paths: Mapping[str, str]

@@ -72,7 +72,7 @@ def checking_word(op: ast.operator) -> object:
 
 
 class _Origins:
-    """Where the numbers of an expression come from: a name is what is assigned to it anywhere in the function."""
+    """Flow-insensitive origins of numbers: a name is what is assigned to it anywhere in the function."""
 
     def __init__(self, unit: ProgramBuilder, scope: Scope, of_host: bool) -> None:
         self._unit = unit

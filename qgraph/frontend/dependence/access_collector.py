@@ -1,7 +1,7 @@
 """Every access to an array that a parallel loop makes, in program order, with its indices as symbolic integers.
 
-A walk over the statements of the body with an environment: what each private name holds (an integer, a view of an array, a
-tuple). ``symbolic_eval.py`` tells what expressions are, ``call_effects.py`` what calls are.
+An abstract interpretation of the body's statements: the environment holds an abstract value for each private name (an integer,
+a view of an array, a tuple). ``symbolic_eval.py`` evaluates expressions, ``call_effects.py`` calls.
 """
 
 from __future__ import annotations
@@ -216,9 +216,9 @@ class _Walker(Caller):
         sure: bool = False,
         counted: Sequence[Variable] = (),
     ) -> None:
-        """A loop inside the iteration. Names that it assigns are unknown at its head, views being all they may become.
+        """A loop inside the iteration: the views that names may hold at its head are a fixed point, other values are unknown.
 
-        What grows by the same number in each iteration of a loop of ``counted`` variables is known.
+        Induction variables of a loop of ``counted`` variables are known.
         """
         sure = sure and not may_leave(body)
         returns = any(isinstance(child, ast.Return) for statement in body for child in ast.walk(statement))
@@ -253,7 +253,7 @@ class _Walker(Caller):
     def grown(
         self, body: Sequence[ast.stmt], variables: Sequence[Variable], target: ast.expr
     ) -> dict[str, tuple[Value, Value]]:
-        """Names that each iteration of the loop of ``variables`` adds one number to: what they are in it, and after it."""
+        """The induction variables of the loop of ``variables``: their values in an iteration, and after the loop."""
         before, many = iterations_before(variables), iterations_of(variables)
         if before is None or many is None:
             return {}

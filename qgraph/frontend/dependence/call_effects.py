@@ -1,4 +1,4 @@
-"""What a call in a loop's body is, and does to arrays: it is followed where its body or its meaning is known."""
+"""Side effects and results of calls in a loop's body: functions with source are inlined, known ones have a model."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ _ELEMENTWISE_MODULES = ("math", "cmath", "builtins", "operator", "_operator")
 
 
 class Caller(Evaluator):
-    """An environment in which calls have values, too; what statements do is still open."""
+    """The abstract interpreter of calls."""
 
     def visit_Call(self, node: ast.Call) -> Value:
-        """A call: followed if its body or its meaning is known."""
+        """A call: inlined, modelled, or else one that may read and write all that it is given."""
         function = self.resolve(node.func)
         if is_one_of(function, language.ATOMICS) and not node.keywords and len(node.args) >= 3:
             return self.atomic(node, function)
@@ -178,7 +178,7 @@ class Caller(Evaluator):
         return Value(Poly((((symbol,), 1),)), natural=True)
 
     def inline(self, node: ast.Call, function: Function, arguments: list[Value], named: dict[str, Value]) -> Value:
-        """Walk the body of a called function with its parameters bound to the arguments."""
+        """The result of a function whose body is walked with its parameters bound to the arguments."""
         parameters = function.tree.args
         places = [*parameters.posonlyargs, *parameters.args]
         env: Env = {place.arg: value for place, value in zip(places, arguments, strict=False)}

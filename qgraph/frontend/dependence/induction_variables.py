@@ -12,10 +12,10 @@ from qgraph.polyhedral.symbolic_integers import ONE, ZERO, Poly, floor_div, trip
 
 
 class Induction:
-    """The body of a loop, and what a run of it adds to names.
+    """The increments of names by an iteration of a loop.
 
-    ``evaluate`` tells what an expression is before the loop, and ``count`` how many iterations a loop would have there, where
-    names hold some values more.
+    ``evaluate`` gives the value of an expression before the loop, and ``count`` the trip count of a loop there, in an
+    environment with some names more.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ def _addition(statement: ast.stmt) -> tuple[str, ast.expr | None]:
 
 
 def iterations_of(variables: Sequence[Variable]) -> Poly | None:
-    """How many iterations a loop over these variables has; None where a bound is no known integer."""
+    """The trip count of a loop nest over these variables; None where a bound is no known integer."""
     many = ONE
     for variable in variables:
         step = variable.step.constant
@@ -97,7 +97,7 @@ def iterations_of(variables: Sequence[Variable]) -> Poly | None:
 
 
 def iterations_before(variables: Sequence[Variable]) -> Poly | None:
-    """How many iterations came before the one in which the variables are what they are; the last one varies fastest."""
+    """The linearised iteration number of a loop nest, whose last variable varies fastest; None as in ``iterations_of``."""
     before = ZERO
     for variable in variables:
         many, step = iterations_of([variable]), variable.step.constant

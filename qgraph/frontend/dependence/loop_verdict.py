@@ -84,7 +84,7 @@ def judge(facts: LoopFacts) -> Judgement:
     """
     accesses = collect(facts)
     # Stores of one value may be in any order; what an author declares parallel is asked only for updates.
-    meetings = [
+    dependences = [
         relate(facts, accesses.variables, first, second)
         for first, second in combinations_with_replacement(_distinct(accesses.all, facts), 2)
         if (first.writes or second.writes)
@@ -92,13 +92,13 @@ def judge(facts: LoopFacts) -> Judgement:
         and not _same_value(first, second)
         and (not facts.asserted or commute(first, second))
     ]
-    shared = _shared_updates(meetings)
+    shared = _shared_updates(dependences)
     atomics = tuple(access for access in shared if access.kind == "update" and combination(access))
     taken = {id(access.node) for access in shared}
     owned = frozenset(id(a.node) for a in accesses.all if a.kind == "update" and id(a.node) not in taken)
-    races = [meeting for meeting in meetings if not commute(*meeting.pair) and not meeting.answer.never]
+    races = [dependence for dependence in dependences if not commute(*dependence.pair) and not dependence.answer.never]
     verdict, refused = _verdict(facts, accesses, races, atomics)
-    return Judgement(verdict, owned, atomics, accesses, _collisions(meetings), refused)
+    return Judgement(verdict, owned, atomics, accesses, _collisions(dependences), refused)
 
 
 def _distinct(accesses: Sequence[Access], facts: LoopFacts) -> list[Access]:
@@ -171,24 +171,24 @@ def crossing(
     return None
 
 
-def _shared_updates(meetings: Sequence[Dependence]) -> tuple[Access, ...]:
+def _shared_updates(dependences: Sequence[Dependence]) -> tuple[Access, ...]:
     """Updates that may touch what another iteration updates, each statement once, in program order."""
     found: dict[int, Access] = {}
-    for meeting in meetings:
-        if meeting.answer.never or not all(access.kind in ("update", "atomic") for access in meeting.pair):
+    for dependence in dependences:
+        if dependence.answer.never or not all(access.kind in ("update", "atomic") for access in dependence.pair):
             continue
-        for access in meeting.pair:
+        for access in dependence.pair:
             if access.kind == "update":
                 found.setdefault(id(access.node), access)
     return tuple(sorted(found.values(), key=lambda access: (access.span.file, access.span.line, access.span.column)))
 
 
-def _collisions(meetings: Sequence[Dependence]) -> frozenset[frozenset[object]]:
+def _collisions(dependences: Sequence[Dependence]) -> frozenset[frozenset[object]]:
     """The pairs of accesses, an atomic of the author's among them, that two iterations may do to one element."""
     return frozenset(
-        frozenset((id(access.node), access.call) for access in meeting.pair)
-        for meeting in meetings
-        if not meeting.answer.never and any(access.kind == "atomic" for access in meeting.pair)
+        frozenset((id(access.node), access.call) for access in dependence.pair)
+        for dependence in dependences
+        if not dependence.answer.never and any(access.kind == "atomic" for access in dependence.pair)
     )
 
 
@@ -196,15 +196,15 @@ def _collisions(meetings: Sequence[Dependence]) -> frozenset[frozenset[object]]:
 
 
 def _verdict(
-    facts: LoopFacts, accesses: Accesses, meetings: Sequence[Dependence], atomics: Sequence[Access]
+    facts: LoopFacts, accesses: Accesses, dependences: Sequence[Dependence], atomics: Sequence[Access]
 ) -> tuple[Verdict, tuple[Race, ...]]:
     if facts.asserted:
         return Verdict("asserted", f"the author wrote `{facts.text}`", facts.span), ()
-    races = _races(facts, accesses, meetings)
-    doubts = [meeting for meeting in meetings if meeting.answer.doubt]
+    races = _races(facts, accesses, dependences)
+    doubts = [dependence for dependence in dependences if dependence.answer.doubt]
     if doubts:
         reason, span = _doubt(doubts[0])
-        where = dict.fromkeys(meeting.answer.doubt for meeting in doubts)
+        where = dict.fromkeys(dependence.answer.doubt for dependence in doubts)
         condition = "True" if "True" in where else " or ".join(f"({each})" for each in where)
         return Verdict("assumed", reason, span, _both(doubts[0]), _way_out(facts), condition), races
     if races:
@@ -219,22 +219,24 @@ def _verdict(
     return Verdict("independent", NOTHING_WRITTEN, facts.span), ()
 
 
-def _races(facts: LoopFacts, accesses: Accesses, meetings: Sequence[Dependence]) -> tuple[Race, ...]:
+def _races(facts: LoopFacts, accesses: Accesses, dependences: Sequence[Dependence]) -> tuple[Race, ...]:
     """The conflicts that are sure for some values, each condition once; an error where it is for all."""
     # What meets itself says most: the element does not vary with the loop.
-    met = sorted((meeting for meeting in meetings if meeting.answer.condition), key=lambda each: each.write is not each.other)
+    met = sorted(
+        (dependence for dependence in dependences if dependence.answer.condition), key=lambda each: each.write is not each.other
+    )
     races: dict[str, Race] = {}
-    for meeting in met:
-        race = _race(facts, accesses, meeting)
+    for dependence in met:
+        race = _race(facts, accesses, dependence)
         if race.always:
             raise refusal(race, {})
         races.setdefault(race.condition, race)
     return tuple(races.values())
 
 
-def _both(meeting: Dependence) -> tuple[tuple[str, Span], ...]:
+def _both(dependence: Dependence) -> tuple[tuple[str, Span], ...]:
     """The accesses that may meet, as messages tell them."""
-    accesses = meeting.pair[:1] if meeting.write is meeting.other else meeting.pair
+    accesses = dependence.pair[:1] if dependence.write is dependence.other else dependence.pair
     return tuple((f"`{access.text}` is {_done(access)} here", access.span) for access in accesses)
 
 
@@ -255,15 +257,15 @@ def _way_out(facts: LoopFacts) -> str:
     return ways
 
 
-def _doubt(meeting: Dependence) -> tuple[str, Span]:
+def _doubt(dependence: Dependence) -> tuple[str, Span]:
     """Why nothing was proved, and the line that decides it."""
-    first, second = meeting.pair
-    for access in meeting.pair:
+    first, second = dependence.pair
+    for access in dependence.pair:
         if access.region or (isinstance(access.node, ast.Call) and access.kind != "atomic"):
             return f"what `{access.text}` does to its arrays is not known", access.span
         if access.reach.indices is None or None in access.reach.indices:
             return f"the element that `{access.text}` means is known only when it runs", access.span
-    for access in meeting.pair:
+    for access in dependence.pair:
         if access.guarded:
             return f"`{access.text}` is {_done(access)} only under a condition", access.span
     if first is second:
@@ -275,8 +277,8 @@ def _done(access: Access) -> str:
     return {"read": "read", "write": "written"}.get(access.kind, "updated")
 
 
-def _race(facts: LoopFacts, accesses: Accesses, meeting: Dependence) -> Race:
-    write, other = meeting.pair
+def _race(facts: LoopFacts, accesses: Accesses, dependence: Dependence) -> Race:
+    write, other = dependence.pair
     if write is other:
         also: tuple[tuple[str, Span], ...] = (("and here, by every other iteration that has the same index", facts.span),)
         found = f"different iterations of this parallel loop write the same element `{write.text}`"
@@ -284,7 +286,7 @@ def _race(facts: LoopFacts, accesses: Accesses, meeting: Dependence) -> Race:
         also = ((f"and here another iteration touches the same element ({_done(other)})", other.span),)
         found = f"iterations of this parallel loop are not independent: one writes `{write.text}`, another {_uses(other)} it"
     also += tuple(("called here", call) for call in dict.fromkeys((write.call, other.call)) if call is not None)
-    answer = meeting.answer
+    answer = dependence.answer
     return Race(
         found,
         write.span,

@@ -1,7 +1,6 @@
-"""Symbolic evaluation of a loop's body: expressions as symbolic integers and views of arrays, and the elements they read.
+"""Abstract interpretation of expressions in a loop's body: symbolic integers, views of arrays, and the elements they read.
 
-A value that cannot be followed is unknown, and an array that may be reached through it is never lost: it is then accessed
-"somewhere".
+A value that is not followed is unknown; an array that may be reached through it is then accessed at unknown indices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parts of views that subscripts select, and the signs of integers, which decide from where an index counts."""
+"""Basic indexing of views, and sign analysis of index polynomials: a negative index counts from the end."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def _has_iterations(unit: ProgramBuilder, scope: Scope, axis: WrittenAxis) -> bo
 
 
 class _Host:
-    """One handler a node type; None as soon as some part is not known to the host."""
+    """Rewrites an expression over leaf names: one handler a node type, None where the host does not know some part."""
 
     def __init__(self, unit: ProgramBuilder, scope: Scope) -> None:
         self._unit = unit
