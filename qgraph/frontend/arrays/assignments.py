@@ -38,6 +38,7 @@ from qgraph.frontend.statements.returns import made_structure
 from qgraph.frontend.statements.temporaries import temporary
 from qgraph.ir.argument_types import StructType
 from qgraph.nodes.registry import statement_of_word
+from qgraph.operations.table import is_one_of
 from qgraph.source import as_written, copied, standing_for
 
 
@@ -147,10 +148,11 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
             call_func(region, scope, *found, value)
             return
         bound = scope.static(value.func)
-        if isinstance(bound, Value) and (kind := statement_of_word(bound.value)) is not None:
-            node_statement(region, scope, value, kind, bound.value)
+        function = bound.value if isinstance(bound, Value) else None
+        if (kind := statement_of_word(function)) is not None:
+            node_statement(region, scope, value, kind, function)
             return
-        if isinstance(bound, Value) and (bound.value is print or bound.value in language.ATOMICS):
+        if is_one_of(function, (print, *language.ATOMICS)):
             node = copy.copy(node)
             node.value = evaluated(region, scope, value)
             region.run(scope).statement(scope, node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from dataclasses import dataclass
 from types import BuiltinFunctionType
 from typing import cast
 
@@ -210,12 +211,12 @@ def _has_iterations(unit: ProgramBuilder, scope: Scope, axis: WrittenAxis) -> bo
     return step != 0 and len(range(start, stop, step)) > 0
 
 
+@dataclass(slots=True)
 class _Host:
     """Rewrites an expression over leaf names: one handler a node type, None where the host does not know some part."""
 
-    def __init__(self, unit: ProgramBuilder, scope: Scope) -> None:
-        self._unit = unit
-        self._scope = scope
+    unit: ProgramBuilder
+    scope: Scope
 
     def visit(self, node: ast.expr) -> ast.expr | None:
         known = self._static(node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
@@ -233,18 +234,18 @@ class _Host:
         return node if type(node.value) in (int, float, bool) else None
 
     def _attribute(self, node: ast.Attribute) -> ast.expr | None:
-        base = self._scope.static(node.value)
+        base = self.scope.static(node.value)
         if node.attr not in _SHAPES or not isinstance(base, LeafRef) or not base.is_array:
             return None
-        name = self._unit.host_name(base.leaf)
-        extents = self._unit.extents.get(name)
+        name = self.unit.host_name(base.leaf)
+        extents = self.unit.extents.get(name)
         if extents is not None:
             return _of_extents(node, extents)
         node.value = ast.copy_location(ast.Name(name, ast.Load()), node)
         return node
 
     def _subscript(self, node: ast.Subscript) -> ast.expr | None:
-        view = self._scope.static(node.value.value) if isinstance(node.value, ast.Attribute) else None
+        view = self.scope.static(node.value.value) if isinstance(node.value, ast.Attribute) else None
         if isinstance(view, ViewRef):
             axis = constant_of(node.slice)
             if axis is None or not -len(view.along) <= axis < len(view.along):
@@ -260,7 +261,7 @@ class _Host:
         return node
 
     def _static(self, node: ast.expr) -> ast.expr | None:
-        bound = self._scope.static(node)
+        bound = self.scope.static(node)
         if isinstance(bound, LeafRef) and not bound.is_array:
             return ast.copy_location(ast.Name(bound.leaf.name, ast.Load()), node)
         if isinstance(bound, HostExpr):
@@ -275,7 +276,7 @@ class _Host:
 
     def _host_name(self, value: object, wish: str) -> str:
         name = "_host_" + "".join(c if c.isalnum() else "_" for c in wish)
-        while self._unit.host_names.setdefault(name, value) is not value:
+        while self.unit.host_names.setdefault(name, value) is not value:
             name += "_"
         return name
 
@@ -286,23 +287,23 @@ class _Host:
     _binop = _unaryop = _boolop = _compare = _operator
 
     def _ifexp(self, node: ast.IfExp) -> ast.expr | None:
-        known = known_test(self._scope, node.test)
+        known = known_test(self.scope, node.test)
         return self._operator(node) if known is None else self.visit(node.body if known else node.orelse)
 
     def _call(self, node: ast.Call) -> ast.expr | None:
-        if is_static_call(self._scope, node):
+        if is_static_call(self.scope, node):
             return self._static(node)
-        bound = self._scope.static(node.func)
+        bound = self.scope.static(node.func)
         if not isinstance(bound, Value) or node.keywords or not is_one_of(bound.value, _FUNCTIONS):
             return None
         if bound.value is len and len(node.args) == 1:
-            base = self._scope.static(node.args[0])
+            base = self.scope.static(node.args[0])
             if isinstance(base, ViewRef) and base.along:
                 return copied(base.along[0].count.host)
             if not (isinstance(base, LeafRef) and base.is_array):
                 return None
-            name = self._unit.host_name(base.leaf)
-            extents = self._unit.extents.get(name)
+            name = self.unit.host_name(base.leaf)
+            extents = self.unit.extents.get(name)
             if extents is not None:
                 return copied(extents[0]) if extents else None
             parts: list[ast.expr] | None = [ast.copy_location(ast.Name(name, ast.Load()), node)]

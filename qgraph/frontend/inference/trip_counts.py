@@ -88,16 +88,14 @@ class InnerLoop:
 
 def inner_loop(task: Task) -> InnerLoop | None:
     """The one loop among the statements of a parallel loop of one axis."""
-    loops = [statement for statement in task.body if isinstance(statement, (ast.For, ast.While))]
-    if len(loops) != 1:
-        return None
-    loop = loops[0]
-    match loop:
-        case ast.For(
-            target=ast.Name(id=variable),
-            iter=ast.Call(func=ast.Name(id=name), args=[start, stop, ast.Constant(value=1)], keywords=[]),
-            orelse=[],
-        ) if task.names.get(name) is builtins.range:
+    match [statement for statement in task.body if isinstance(statement, (ast.For, ast.While))]:
+        case [
+            ast.For(
+                target=ast.Name(id=variable),
+                iter=ast.Call(func=ast.Name(id=name), args=[start, stop, ast.Constant(value=1)], keywords=[]),
+                orelse=[],
+            ) as loop
+        ] if task.names.get(name) is builtins.range:
             before = task.body[: task.body.index(loop)]
             outer = task.axes[0].variable
             near = {outer} | {each for each, value in _assigned(before) if abs(_coefficient(value, outer) or 0) == 1}
