@@ -103,6 +103,10 @@ class Scope:
         """The place of a node of this function."""
         return Span.of(node, self.source.file)
 
+    def refusal(self, node: ast.AST, found: str, *, hint: str) -> KernelSyntaxError:
+        """The error that says of ``node`` what was found there."""
+        return KernelSyntaxError(found, self.span(node), hint=hint)
+
     def inner(self, names: Mapping[str, Binding]) -> Scope:
         """The same function with some names bound anew, as in the body of a loop."""
         entry = {**self.names, **names}
