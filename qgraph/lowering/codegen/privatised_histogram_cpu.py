@@ -9,8 +9,8 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 
 from qgraph.ir.program import Task
-from qgraph.lowering.codegen.generated_names import KEPT_CASTS, generated
-from qgraph.lowering.codegen.privatised_histogram_cuda import Bins, bin_names, cast_name, changes, identity, update_of
+from qgraph.lowering.codegen.generated_names import KEPT_CASTS, generated, indented
+from qgraph.lowering.codegen.privatised_histogram_cuda import Bins, bin_names, cast_name, changes, fitting, identity, update_of
 from qgraph.operations import intrinsics
 from qgraph.operations.combinations import BY_ATOMIC
 from qgraph.source import copied
@@ -36,19 +36,20 @@ def collecting(
     loops: Callable[[Sequence[ast.stmt]], Sequence[ast.stmt]],
 ) -> list[ast.stmt]:
     """The ``loops`` of a chunk around ``iteration``, both ways: only the arguments tell whether the arrays are small enough."""
-    extents = [f"{each.array}.shape[0]" for each in bins]
-    fit = " and ".join(f"{extent} <= {each.most}" for extent, each in zip(extents, bins, strict=True))
-    begin = [f"    {line}" for number, each in enumerate(bins) for line in _begin(number, each)]
-    worth = f"(_row1 - _row0) * (_col1 - _col0) >= {_WORTH} * ({' + '.join(extents)})"
-    (choice,) = generated("\n".join([f"if {fit} and {worth}:", *begin, "else: pass"]))
-    assert isinstance(choice, ast.If)
+    extents = " + ".join(f"{each.array}.shape[0]" for each in bins)
     mine = {each.array: (f"_mine{number}", cast_name(each)) for number, each in enumerate(bins)}
-    collected = [_Collecting(mine, task.names).visit(copied(statement)) for statement in iteration]
-    flat = [part for each in collected for part in (each if isinstance(each, list) else [each])]
-    end = generated("\n".join(line for number, each in enumerate(bins) for line in _end(number, each)))
-    choice.body += [*loops(flat), *end]
-    choice.orelse = list(loops(iteration))
-    return [choice]
+    rewriter = _Collecting(mine, task.names)
+    return generated(
+        f"if {fitting(bins)} and (_row1 - _row0) * (_col1 - _col0) >= {_WORTH} * ({extents}):",
+        *indented([line for number, each in enumerate(bins) for line in _begin(number, each)]),
+        "    collecting",
+        *indented([line for number, each in enumerate(bins) for line in _end(number, each)]),
+        "else:",
+        "    updating",
+        # In a module, since one statement may become several.
+        collecting=loops(rewriter.visit(ast.Module(copied(list(iteration)), [])).body),
+        updating=loops(iteration),
+    )
 
 
 def _begin(number: int, bins: Bins) -> list[str]:
@@ -76,11 +77,11 @@ class _Collecting(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt | list[ast.stmt]:
         found = update_of(node, self._names)
-        if found is None or found[0] not in self._mine:
+        if found is None or found[1] not in self._mine:
             return node
-        assert isinstance(node.value, ast.Call)
-        (name, cast), (combination, update) = self._mine[found[0]], BY_ATOMIC[found[1]]
-        index, given = node.value.args[1:]
+        call, array, word = found
+        (name, cast), (combination, update) = self._mine[array], BY_ATOMIC[word]
+        index, given = call.args[1:]
         cast = f"{cast}_{combination.keeps}" if combination.keeps else cast
         value = ast.Call(ast.Name(cast, ast.Load()), [given], [])
         if update.syntax is not None:
