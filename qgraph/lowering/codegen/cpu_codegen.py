@@ -137,6 +137,8 @@ class _Control:
         self.names: dict[str, object] = {"_split": _SPLIT}
         self.used: set[str] = set()
         self.callbacks: list[Parameter] = []
+        # Of a statement that is a node.
+        self._lines: list[str] = []
         # Whether it may end the kernel.
         self.ends = False
         # Where the tasks of the parts that it calls stand.
@@ -183,12 +185,11 @@ class _Control:
         self.callbacks += part.callbacks
         self.used |= part.used
         call = f"{name}({', '.join(parameter.name for parameter in parameters)})"
-        return self.ending(f"{call} != 0") if part.ends else [call]
-
-    def ending(self, test: str) -> list[str]:
-        """End the kernel where ``test`` holds, whichever function this is."""
-        self.ends = True
-        return [f"if {test}:", "    return" if self._whole else "    return 1"]
+        if not part.ends:
+            return [call]
+        self._lines = []
+        self.end_kernel_if(f"{call} != 0")
+        return self._lines
 
     def _statement(self, statement: Statement, room: int) -> list[str]:
         match statement:
@@ -199,9 +200,32 @@ class _Control:
             case Branch():
                 return self._branch(statement, room)
             case NodeStatement():
-                written = _Statement(self)
-                statement_kind(statement).cpu_code(written)
-                return written.lines
+                self._lines = []
+                statement_kind(statement).cpu_code(self)
+                return self._lines
+
+    # --- what a kind of node writes, as ``CpuCode`` ---------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self._lines.append(text)
+
+    def leaf(self, name: str) -> str:
+        self.used.add(name)
+        return name
+
+    def slots(self) -> str:
+        return self.leaf(SLOTS.name)
+
+    def callback(self, name: str) -> str:
+        self.callbacks.append(Parameter("callback", name))
+        return name
+
+    def end_kernel_if(self, test: str) -> None:
+        """Wherever ``test`` holds, whichever function this is."""
+        self.ends = True
+        self._lines += [f"if {test}:", "    return" if self._whole else "    return 1"]
+
+    # --- loops, branches and tasks --------------------------------------------------------------------------------------
 
     def _branch(self, branch: Branch, room: int) -> list[str]:
         decided = self._decided(branch)
@@ -215,8 +239,7 @@ class _Control:
         return lines
 
     def _decided(self, statement: Branch | Loop) -> str:
-        self.used.add(SLOTS.name)
-        return f"{SLOTS.name}[{statement.condition_slot.index}]"
+        return f"{self.slots()}[{statement.condition_slot.index}]"
 
     def _loop(self, loop: Loop, room: int) -> list[str]:
         decided = self._decided(loop)
@@ -272,35 +295,6 @@ class _Control:
             else:
                 self.used.add(name.id)
         return [ast.unparse(expr) for expr in exprs]
-
-
-@dataclass(frozen=True, slots=True)
-class _Statement:
-    """Where a kind of node writes what it does on the CPU (``CpuCode``)."""
-
-    _control: _Control
-    lines: list[str] = field(default_factory=list)
-
-    @property
-    def names(self) -> dict[str, object]:
-        return self._control.names
-
-    def line(self, text: str) -> None:
-        self.lines.append(text)
-
-    def leaf(self, name: str) -> str:
-        self._control.used.add(name)
-        return name
-
-    def slots(self) -> str:
-        return self.leaf(SLOTS.name)
-
-    def callback(self, name: str) -> str:
-        self._control.callbacks.append(Parameter("callback", name))
-        return name
-
-    def end_kernel_if(self, test: str) -> None:
-        self.lines.extend(self._control.ending(test))
 
 
 def _grain(task: Task) -> int:
