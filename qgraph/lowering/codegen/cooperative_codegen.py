@@ -12,7 +12,7 @@ from typing import cast
 
 from qgraph.ir.program import Task
 from qgraph.lowering.codegen.cooperative_rows import IDEMPOTENT, STARTS, CooperativeLoop, parts_of, stored_in
-from qgraph.lowering.codegen.generated_names import CASTS, Dtypes, generated, indented, walk
+from qgraph.lowering.codegen.generated_names import CASTS, Dtypes, Globals, Statements, generated, indented, walk
 from qgraph.lowering.codegen.reductions import applied
 from qgraph.lowering.codegen.task_codegen import product, prologue, replace_continue, unravel
 from qgraph.operations import intrinsics
@@ -28,13 +28,13 @@ _LIGHT = 200
 _PLACE = (ast.Name, ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 
 
-def lane_names() -> dict[str, object]:
+def lane_names() -> Globals:
     """The globals of the generated statements."""
     words = {"_across": intrinsics.across, "_empty_sum": intrinsics.empty_sum, "_empty_product": intrinsics.empty_product}
     return {**words, "_wide": CASTS["int64"], "_word": CASTS["uint32"]}
 
 
-def with_row_threads(task: Task, shared: CooperativeLoop, dtypes: Dtypes) -> list[ast.stmt]:
+def with_row_threads(task: Task, shared: CooperativeLoop, dtypes: Dtypes) -> Statements:
     """Threads along x have an iteration together, and those along y one each: with one along x as it was written.
 
     All lanes of a warp meet in the shuffles, so those behind the last iteration repeat that one, without its inner loop, and
@@ -65,7 +65,7 @@ def with_row_threads(task: Task, shared: CooperativeLoop, dtypes: Dtypes) -> lis
     )
 
 
-def _shares(loop: ast.For, shared: CooperativeLoop) -> list[ast.stmt]:
+def _shares(loop: ast.For, shared: CooperativeLoop) -> Statements:
     """Each lane combines its share of the inner iterations, and then they combine what they have."""
     assert isinstance(loop.target, ast.Name)
     assert isinstance(loop.iter, ast.Call)
@@ -96,7 +96,7 @@ def _shares(loop: ast.For, shared: CooperativeLoop) -> list[ast.stmt]:
     )
 
 
-def _turn(variable: str, body: Sequence[ast.stmt], lanes: Sequence[_Accumulator]) -> list[ast.stmt]:
+def _turn(variable: str, body: Statements, lanes: Sequence[_Accumulator]) -> Statements:
     """Several of a lane's inner iterations. One that has fewer repeats the last one, and forgets what comes of it.
 
     So no load waits for a branch, and what no other load decides is loaded for all of them before anything waits for it.
@@ -194,7 +194,7 @@ class _Accumulator:
         return [f"{self.name} = {self.local}"] if self.operator in IDEMPOTENT else applied(self.operator, self.name, self.local)
 
 
-def _renamed(statements: Sequence[ast.stmt], names: Mapping[str, str]) -> list[ast.stmt]:
+def _renamed(statements: Statements, names: Mapping[str, str]) -> Statements:
     """A copy with other names for some."""
     new = copied(list(statements))
     for node in walk(new):

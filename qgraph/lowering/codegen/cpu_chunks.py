@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.program import ArrayType, Axis, Function, Program, Task
-from qgraph.lowering.codegen.generated_names import Dtypes, generated, walk
+from qgraph.lowering.codegen.generated_names import Dtypes, Statements, generated, walk
 from qgraph.lowering.codegen.nonnegative_indices import with_natural_remainders
 from qgraph.lowering.codegen.privatised_histogram_cpu import collecting, collecting_names
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
@@ -46,7 +46,7 @@ def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[
     bounds = {axis.variable: start for axis in task.axes if (start := _constant_bound(axis)) is not None}
     arrays = {leaf.name for leaf in program.arrays_and_scalars if isinstance(leaf.type, ArrayType)}
 
-    def loops_around(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+    def loops_around(statements: Statements) -> Statements:
         return _checked_loops(task, bounds, [*number, *with_natural_remainders(statements, arrays)])
 
     loops = collecting(task, bins, iteration, loops_around) if bins else loops_around(iteration)
@@ -63,7 +63,7 @@ def finish_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple
     return outlined(program, f"{task.name}_finish", body, reductions.names, task.span, first=["_chunks"])
 
 
-def _checked_loops(task: Task, bounds: Mapping[str, int], iteration: Sequence[ast.stmt]) -> list[ast.stmt]:
+def _checked_loops(task: Task, bounds: Mapping[str, int], iteration: Statements) -> Statements:
     """The loops of a chunk. ``bounds`` are the variables that are known not to fall below a constant.
 
     Where only the arguments tell whether an index may be negative, there are two copies: one for chunks in which none is,
@@ -88,7 +88,7 @@ def _checked_loops(task: Task, bounds: Mapping[str, int], iteration: Sequence[as
     return generated(*choice, fast=_loops(task, known, iteration), plain=plain)
 
 
-def _loops(task: Task, bounds: Mapping[str, int], iteration: Sequence[ast.stmt]) -> list[ast.stmt]:
+def _loops(task: Task, bounds: Mapping[str, int], iteration: Statements) -> Statements:
     """The loops over the rows and columns of a chunk; the compiler is told what ``bounds`` says of the loop variables."""
     *rows, last = task.axes
     across = [*unravel(task, "_t", (last,)), *_told((last,), bounds), *index_tuple(task), *iteration]
@@ -99,7 +99,7 @@ def _loops(task: Task, bounds: Mapping[str, int], iteration: Sequence[ast.stmt])
     return generated("for _row in _range(_row0, _row1):", "    row", row=row)
 
 
-def _told(axes: Sequence[Axis], bounds: Mapping[str, int]) -> list[ast.stmt]:
+def _told(axes: Sequence[Axis], bounds: Mapping[str, int]) -> Statements:
     names = [axis.variable for axis in axes if axis.variable in bounds]
     return generated(*(f"{name} = _assume_ge({name}, {bounds[name]})" for name in names))
 
@@ -128,7 +128,7 @@ def _ends(task: Task, position: int) -> tuple[str, str] | None:
     return None if axis.on_device else ("0", f"({ast.unparse(axis.count)}) - 1")
 
 
-def _index_offsets(body: Sequence[ast.stmt]) -> dict[str, int]:
+def _index_offsets(body: Statements) -> dict[str, int]:
     """The names in indices, and how far below each name an index of the form ``name - constant`` reaches."""
     found: dict[str, int] = {}
     for node in (child for child in walk(body) if isinstance(child, ast.Subscript)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -14,7 +14,7 @@ from qgraph.ir.program import Counter, Function, Loop, Program, Selection, Task
 from qgraph.ir.renaming import ReservedNames, apart_from
 from qgraph.lowering.codegen.cooperative_codegen import lane_names, with_row_threads
 from qgraph.lowering.codegen.cooperative_rows import shared_loop
-from qgraph.lowering.codegen.generated_names import Dtypes, generated, walk
+from qgraph.lowering.codegen.generated_names import Dtypes, Globals, Statements, generated, walk
 from qgraph.lowering.codegen.privatised_histogram_cuda import Bins, bin_names, binning, bins_of, strided
 from qgraph.lowering.codegen.reductions import ReductionCode
 from qgraph.lowering.codegen.store_sinking import with_stores_last
@@ -84,7 +84,7 @@ class Kernels:
         if entered is not None and entered.counted is not None:
             counter = self._counter(entered)
             node = _with_decision(node, lambda task: entering(task, entered, counter))
-        head: list[ast.stmt] = []
+        head: Statements = []
         around = None
         if unrolling is not None:
             head = guard(unrolling, node)
@@ -94,7 +94,7 @@ class Kernels:
                     around = functools.partial(emit_counter_step, unrolling=unrolling, counter=counter)
                 else:
                     node, variables = stepping(node, counter)
-                    head += variables
+                    head = [*head, *variables]
             node = _with_decision(node, lambda task: emit_guard_store(task, unrolling))
         code, function = self._beside(node, head) if node.beside else self._code(node, head, arrays, around)
         return replace(code, task=task), function
@@ -108,9 +108,9 @@ class Kernels:
     def _code(
         self,
         node: Node,
-        head: Sequence[ast.stmt],
+        head: Statements,
         arrays: Arrays,
-        around: Callable[[Sequence[ast.stmt]], list[ast.stmt]] | None,
+        around: Callable[[Statements], Statements] | None,
     ) -> tuple[TaskCode, Function]:
         """The kernel of ``node``, which begins with ``head``.
 
@@ -130,6 +130,7 @@ class Kernels:
         # Only from here on: both kernels of a node must have the same launch shape.
         selections = task.selections if arrays else ()
         task = self._stores_last(node, replace(task, selections=()) if arrays else task, bins)
+        body: Statements
         reductions = ReductionCode(task, dtypes)
         first, then = ([self._call(each) for each in tasks] for tasks in (node.first, node.then))
         names = {**reductions.names, **self._globals} | {function.name: function for _, function in (*first, *then)}
@@ -171,9 +172,7 @@ class Kernels:
             arrays=arrays,
         ), function
 
-    def _finished(
-        self, node: Node, body: Sequence[ast.stmt], names: Mapping[str, object], arrays: Arrays = ()
-    ) -> tuple[TaskCode, Function]:
+    def _finished(self, node: Node, body: Statements, names: Globals, arrays: Arrays = ()) -> tuple[TaskCode, Function]:
         """The kernel of ``node`` around its ``body``."""
         task = node.task
         assert task is not None
@@ -182,7 +181,7 @@ class Kernels:
         parameters = (*parameters_of(self._program, body), *named, EARLY)
         return kernel_code(self._program, task, task.name, parameters, body, names, node.tasks)
 
-    def _beside(self, node: Node, head: Sequence[ast.stmt]) -> tuple[TaskCode, Function]:
+    def _beside(self, node: Node, head: Statements) -> tuple[TaskCode, Function]:
         """The kernel of several loops: each has as many warps as it needs, in order, one iteration a thread."""
         task = node.task
         assert task is not None
@@ -240,8 +239,8 @@ def kernel_code(
     task: Task,
     entry: str,
     parameters: tuple[Parameter, ...],
-    body: Sequence[ast.stmt],
-    names: Mapping[str, object],
+    body: Statements,
+    names: Globals,
     tasks: Sequence[Task],
 ) -> tuple[TaskCode, Function]:
     """The kernel around ``body``, at the place of ``task``: it runs ``tasks``, one iteration of a loop a thread."""
@@ -282,7 +281,7 @@ def _is_light(task: Task) -> bool:
     return len(nodes) <= _LIGHT * min(len(task.written), _MOST_LIGHT) and not has_loops(nodes)
 
 
-def _several(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+def _several(task: Task, dtypes: Dtypes) -> Statements:
     """One iteration a thread on a grid that has enough of them; else ``COARSENING``, a block apart so that accesses coalesce.
 
     The loads of all of them start before the first store, which one iteration a thread cannot fill memory with. The body is
@@ -316,7 +315,7 @@ def _several(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
     )
 
 
-def _by_rows(task: Task, dtypes: Dtypes, *, several: bool) -> list[ast.stmt]:
+def _by_rows(task: Task, dtypes: Dtypes, *, several: bool) -> Statements:
     """A column of the last axis for each thread, and one row of the others together: no division for the last two axes.
 
     ``several``: on a grid with too few threads for all rows, each has ``COARSENING`` neighbouring rows, whose loads start
@@ -367,13 +366,13 @@ def _by_rows(task: Task, dtypes: Dtypes, *, several: bool) -> list[ast.stmt]:
     )
 
 
-def _row_iteration(task: Task) -> list[ast.stmt]:
+def _row_iteration(task: Task) -> Statements:
     """The iteration at column ``_column`` of row ``_at``."""
     across = generated(f"{task.axes[-1].variable} = {affine(task.axes[-1], '_column')}")
     return [*unravel(task, "_at", task.axes[:-1], narrow=True), *across, *index_tuple(task), *task.body]
 
 
-def _in_tiles(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+def _in_tiles(task: Task, dtypes: Dtypes) -> Statements:
     """A column of the last of two axes for each thread, and ``COARSENING`` rows of the first, ``TILE_HEIGHT`` apart.
 
     So the threads of a warp have neighbouring columns and neighbouring rows. Extents have 32 bits.
@@ -401,7 +400,7 @@ def _in_tiles(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
     )
 
 
-def _one_thread(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+def _one_thread(task: Task, dtypes: Dtypes) -> Statements:
     """One thread an iteration; threads past the end return before they read anything."""
     guard = generated("_t = _assume_ge(_cuda.grid(1), 0)", f"if _t >= {product(task.axes)}: return")
     return [*guard, *prologue(task, dtypes), *unravel(task, "_t", task.axes), *replace_continue(task.body)]
@@ -411,11 +410,11 @@ def _reducing(
     task: Task,
     reductions: ReductionCode,
     dtypes: Dtypes,
-    first: Sequence[ast.stmt],
-    then: Sequence[ast.stmt],
+    first: Statements,
+    then: Statements,
     *,
     several: bool,
-) -> list[ast.stmt]:
+) -> Statements:
     """A grid-stride loop, then the reductions; the last thread does ``first`` and ``then`` around storing the results.
 
     ``several``: so many iterations at once, whose loads start together.
@@ -431,7 +430,7 @@ def _reducing(
     return [*prologue(task, dtypes), *_counted(task), *head, *loops, *reductions.cuda_finish(first, then)]
 
 
-def _counted(task: Task) -> list[ast.stmt]:
+def _counted(task: Task) -> Statements:
     """The extents, and their product ``_n``, each computed once."""
     lines = [f"_n{k} = {ast.unparse(axis.count)}" for k, axis in enumerate(task.axes)]
     return generated(*lines, f"_n = {' * '.join(_extents(task))}")
@@ -441,6 +440,6 @@ def _extents(task: Task) -> list[str]:
     return [f"_n{k}" for k in range(len(task.axes))]
 
 
-def _numbered_iteration(task: Task, reductions: ReductionCode) -> list[ast.stmt]:
+def _numbered_iteration(task: Task, reductions: ReductionCode) -> Statements:
     """What iteration ``_t`` does, behind ``_counted``."""
     return [*unravel(task, "_t", task.axes, _extents(task)), *reductions.numbering(), *task.body]

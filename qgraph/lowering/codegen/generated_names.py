@@ -29,6 +29,9 @@ VIEWS = tuple(
 KEEPS: tuple[Literal["min", "max"], ...] = ("min", "max")
 # The types of kernel scalars, by slot name.
 Dtypes = Mapping[str, str]
+# What the names in code stand for.
+Globals = Mapping[str, object]
+Statements = Sequence[ast.stmt]
 # One object a dtype: what makes two tasks equal is the identity of their globals.
 CASTS = {dtype: Cast(None, dtype, scalar=True) for dtype in SCALAR_DTYPES}
 KEPT_CASTS = {(dtype, keeps): Cast(None, dtype, keeps=keeps) for dtype in SCALAR_DTYPES for keeps in KEEPS}
@@ -56,7 +59,7 @@ def slots_name(dtype: str) -> str:
     return SLOTS.name if dtype == "int64" else f"{SLOTS.name}_{dtype}"
 
 
-def generated(*lines: str, **parts: Sequence[ast.stmt]) -> list[ast.stmt]:
+def generated(*lines: str, **parts: Statements) -> list[ast.stmt]:
     """Generated statements, without positions. A line that is the name of one of ``parts`` becomes a copy of its statements."""
     tree = ast.parse("\n".join(lines))
     for child in ast.walk(tree):
@@ -68,7 +71,7 @@ def generated(*lines: str, **parts: Sequence[ast.stmt]) -> list[ast.stmt]:
 class _Template(ast.NodeTransformer):
     """Statements for the lines that name them. Expressions are not looked into."""
 
-    def __init__(self, parts: Mapping[str, Sequence[ast.stmt]]) -> None:
+    def __init__(self, parts: Mapping[str, Statements]) -> None:
         self._parts = parts
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt | list[ast.stmt]:

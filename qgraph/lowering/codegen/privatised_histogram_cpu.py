@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 
 from qgraph.ir.program import Task
-from qgraph.lowering.codegen.generated_names import KEPT_CASTS, generated, indented
+from qgraph.lowering.codegen.generated_names import KEPT_CASTS, Globals, Statements, generated, indented
 from qgraph.lowering.codegen.privatised_histogram_cuda import Bins, bin_names, cast_name, changes, fitting, identity, update_of
 from qgraph.operations import intrinsics
 from qgraph.operations.combinations import BY_ATOMIC
@@ -19,7 +19,7 @@ from qgraph.source import copied
 _WORTH = 2
 
 
-def collecting_names(bins: Sequence[Bins]) -> dict[str, object]:
+def collecting_names(bins: Sequence[Bins]) -> Globals:
     """The globals of the generated statements."""
     kept = {
         f"{cast_name(each)}_{each.combination.keeps}": KEPT_CASTS[each.dtype, each.combination.keeps]
@@ -32,9 +32,9 @@ def collecting_names(bins: Sequence[Bins]) -> dict[str, object]:
 def collecting(
     task: Task,
     bins: Sequence[Bins],
-    iteration: Sequence[ast.stmt],
-    loops: Callable[[Sequence[ast.stmt]], Sequence[ast.stmt]],
-) -> list[ast.stmt]:
+    iteration: Statements,
+    loops: Callable[[Statements], Statements],
+) -> Statements:
     """The ``loops`` of a chunk around ``iteration``, both ways: only the arguments tell whether the arrays are small enough."""
     extents = " + ".join(f"{each.array}.shape[0]" for each in bins)
     mine = {each.array: (f"_mine{number}", cast_name(each)) for number, each in enumerate(bins)}
@@ -71,7 +71,7 @@ def _end(number: int, bins: Bins) -> list[str]:
 class _Collecting(ast.NodeTransformer):
     """Atomic updates of arrays to plain ones of the chunk's own: for each array, the name, and what converts to its type."""
 
-    def __init__(self, mine: Mapping[str, tuple[str, str]], names: Mapping[str, object]) -> None:
+    def __init__(self, mine: Mapping[str, tuple[str, str]], names: Globals) -> None:
         self._mine = mine
         self._names = names
 

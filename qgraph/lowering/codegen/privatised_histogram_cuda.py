@@ -16,7 +16,7 @@ import numpy as np
 from qgraph.ir.artifacts import COARSENING
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import ArrayType, Program, Task, itemsize
-from qgraph.lowering.codegen.generated_names import ELEMENT_CASTS, generated, indented, shared_arrays, walk
+from qgraph.lowering.codegen.generated_names import ELEMENT_CASTS, Globals, Statements, generated, indented, shared_arrays, walk
 from qgraph.operations import intrinsics
 from qgraph.operations.combinations import BY_ATOMIC, COMBINATIONS, Combination
 from qgraph.source import copied
@@ -93,7 +93,7 @@ def _note(plan: GraphPlan, node: Node) -> str:
     )
 
 
-def update_of(node: ast.AST, names: Mapping[str, object]) -> tuple[ast.Call, str, Callable[..., Any]] | None:
+def update_of(node: ast.AST, names: Globals) -> tuple[ast.Call, str, Callable[..., Any]] | None:
     """The call, the array's name and the word, of a statement that is an atomic update of a named array."""
     match node:
         case ast.Expr(value=ast.Call(func=ast.Name(id=function), args=[ast.Name(id=array), _, _], keywords=[]) as call):
@@ -122,7 +122,7 @@ def _uses(task: Task) -> set[str]:
 # --- code -------------------------------------------------------------------------------------------------------------
 
 
-def bin_names(bins: Sequence[Bins]) -> dict[str, object]:
+def bin_names(bins: Sequence[Bins]) -> Globals:
     """The globals of the generated statements."""
     names: dict[str, object] = {f"_{word.__name__}": word for word in intrinsics.SPLIT}
     for number, each in enumerate(bins):
@@ -132,9 +132,7 @@ def bin_names(bins: Sequence[Bins]) -> dict[str, object]:
     return names
 
 
-def binning(
-    task: Task, bins: Sequence[Bins], head: Sequence[ast.stmt], iteration: Sequence[ast.stmt], *, several: bool
-) -> list[ast.stmt]:
+def binning(task: Task, bins: Sequence[Bins], head: Statements, iteration: Statements, *, several: bool) -> Statements:
     """The body of a kernel that strides over ``_n`` iterations, as ``head`` has it; ``iteration`` is what number ``_t`` does.
 
     ``several``: so many iterations at once, whose loads start together.
@@ -177,7 +175,7 @@ def fitting(bins: Sequence[Bins]) -> str:
     return " and ".join(f"{each.array}.shape[0] <= {each.most}" for each in bins)
 
 
-def strided(iteration: Sequence[ast.stmt], *, several: bool) -> list[ast.stmt]:
+def strided(iteration: Statements, *, several: bool) -> Statements:
     """Iterations ``_first``, ``_first + _stride`` and so on before ``_n``; with ``several``, so many at once."""
     together = [
         f"while _first + {COARSENING - 1} * _stride < _n:",
@@ -256,7 +254,7 @@ def cast_name(bins: Bins) -> str:
 class _Collecting(ast.NodeTransformer):
     """Updates of arrays to those of the copies in shared memory: for each array, the name, and whether halves are added."""
 
-    def __init__(self, mine: Mapping[str, tuple[str, bool]], names: Mapping[str, object]) -> None:
+    def __init__(self, mine: Mapping[str, tuple[str, bool]], names: Globals) -> None:
         self._mine = mine
         self._names = names
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from qgraph.lowering.codegen.generated_names import (
     ELEMENT_CASTS,
     SLOTS,
     Dtypes,
+    Globals,
+    Statements,
     dtype_of,
     generated,
     indented,
@@ -45,7 +47,7 @@ class ReductionCode:
         ]
 
     @property
-    def names(self) -> dict[str, object]:
+    def names(self) -> Globals:
         """The globals of the generated statements, and of the task's own."""
         names: dict[str, object] = {"_infinity": math.inf, "_copysign": math.copysign}
         names |= {"_word": np.dtype("int64"), "_atomic_add": language.atomic_add}
@@ -55,7 +57,7 @@ class ReductionCode:
             names[f"_type_{dtype}"] = np.dtype(dtype)
         return {**task_names(self._task, self._dtypes), **names, **BUILTINS}
 
-    def numbering(self, number: str = "_t") -> list[ast.stmt]:
+    def numbering(self, number: str = "_t") -> Statements:
         """The statement that keeps the ``number`` of the iteration, where the body asks for it."""
         asked = any(reduction.at is not None for reduction in self._task.reductions)
         return generated(f"{NUMBER} = {number}") if asked else []
@@ -154,7 +156,7 @@ class ReductionCode:
 
     # --- CUDA ---------------------------------------------------------------------------------------------------------
 
-    def cuda_finish(self, first: Sequence[ast.stmt], then: Sequence[ast.stmt]) -> list[ast.stmt]:
+    def cuda_finish(self, first: Statements, then: Statements) -> Statements:
         """What a kernel does after its iterations: ``_n`` is how many there are in all, ``_lane`` and ``_width`` the thread's.
 
         Two rounds at most: the threads of the block, then, in the block that finishes last, the results of all blocks. One
@@ -218,7 +220,7 @@ class ReductionCode:
         """Lines that store what the thread's iterations made."""
         return [f"{places[local]}_lane] = {local}" for local, _ in self.locals]
 
-    def block_combine(self, places: Mapping[str, str]) -> list[ast.stmt]:
+    def block_combine(self, places: Mapping[str, str]) -> Statements:
         """Combine the value of thread ``_lane`` with those of every ``_part``-th one behind it, of ``_held``."""
         return generated(
             *_loads(places, "_lane"),
@@ -228,17 +230,17 @@ class ReductionCode:
             *self.block_store(places),
         )
 
-    def block_finish(self, places: Mapping[str, str]) -> list[ast.stmt]:
+    def block_finish(self, places: Mapping[str, str]) -> Statements:
         """Combine the kernel scalars and elements with what is left in the place of the first thread."""
         return generated(*_loads(places, "0"), *self._finish)
 
     # --- CPU ----------------------------------------------------------------------------------------------------------
 
-    def chunk_partials(self) -> list[ast.stmt]:
+    def chunk_partials(self) -> Statements:
         """Store the results of a chunk."""
         return generated(*self._store("_chunk"))
 
-    def cpu_finish(self) -> list[ast.stmt]:
+    def cpu_finish(self) -> Statements:
         """Combine the results of ``_chunks`` chunks, in order, and then the places with them."""
         combine = indented([*self._load("_part"), *self._combine])
         return generated(*self.identities, "for _part in _range(_chunks):", *combine, *self._finish)
@@ -296,7 +298,7 @@ def applied(operator: str, place: str, value: str, cast: str = "", *, nan: bool 
 class _Reassociable(ast.NodeTransformer):
     """``s + e`` of a local to a call of ``reassociable_add``, ``min(s, e)`` to one of ``reassociable_min``."""
 
-    def __init__(self, locals_: set[str], names: Mapping[str, object]) -> None:
+    def __init__(self, locals_: set[str], names: Globals) -> None:
         self._locals = locals_
         self._names = names
 

@@ -21,7 +21,17 @@ from qgraph.ir.artifacts import Parameter, TaskCode
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
 from qgraph.ir.program import Branch, Function, Loop, NodeStatement, Program, Statement, Task, TaskStatement, itemsize
 from qgraph.lowering.codegen.cuda_codegen import kernel_code
-from qgraph.lowering.codegen.generated_names import HANDLE, SLOTS, Dtypes, generated, indented, place_at, shared_arrays, walk
+from qgraph.lowering.codegen.generated_names import (
+    HANDLE,
+    SLOTS,
+    Dtypes,
+    Statements,
+    generated,
+    indented,
+    place_at,
+    shared_arrays,
+    walk,
+)
 from qgraph.lowering.codegen.privatised_histogram_cuda import strided
 from qgraph.lowering.codegen.reductions import ReductionCode
 from qgraph.lowering.codegen.task_codegen import (
@@ -132,7 +142,7 @@ class _Block:
         self.names: dict[str, object] = {**BUILTINS, CUDA_MODULE: cuda}
         self.used: set[str] = {SLOTS.name}
 
-    def head(self) -> list[ast.stmt]:
+    def head(self) -> Statements:
         """The thread's place, and the shared memory in which values of reductions meet."""
         # There is one block, so these are the thread and the width; they have 64 bits, and an iteration's number must.
         body = generated("_lane = _cuda.grid(1)", "_width = _cuda.gridsize(1)")
@@ -145,7 +155,7 @@ class _Block:
         ]
         return [*body, *generated(f"_lanes = _min(_width, {self._lanes})"), *shared_arrays(self._program.span, arrays)]
 
-    def body(self) -> list[ast.stmt]:
+    def body(self) -> Statements:
         """The program as code."""
         self._block(self._program.body)
         body = generated(*self._out.lines or ["pass"])
@@ -249,9 +259,7 @@ class _Block:
             seen[dtype] += 1
         return places
 
-    def _outlined(
-        self, task: Task, suffix: str, body: Sequence[ast.stmt], fixed: Sequence[str] = (), given: Sequence[str] = ()
-    ) -> str:
+    def _outlined(self, task: Task, suffix: str, body: Statements, fixed: Sequence[str] = (), given: Sequence[str] = ()) -> str:
         """The call of a function around ``body``: its parameters ``fixed``, given as ``given``, then shared memory first."""
         reductions = self._reductions[task.name]
         shared = sorted({_shared(dtype) for _, dtype in reductions.locals})

@@ -7,7 +7,7 @@ begin with an underscore are generated.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.program import Axis, Cast, Function, Program, Selection, Task, function_tree
@@ -25,6 +25,8 @@ from qgraph.lowering.codegen.generated_names import (
     VIEWS,
     WHOLE,
     Dtypes,
+    Globals,
+    Statements,
     dtype_of,
     generated,
     place_at,
@@ -64,8 +66,8 @@ def serial_function(
 def outlined(
     program: Program,
     name: str,
-    body: Sequence[ast.stmt],
-    names: Mapping[str, object],
+    body: Statements,
+    names: Globals,
     span: Span,
     *,
     first: Sequence[str] = (),
@@ -76,13 +78,13 @@ def outlined(
     return parameters, make_function(name, [*first, *(p.name for p in parameters), *last], body, names, span)
 
 
-def one_thread_body(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+def one_thread_body(task: Task, dtypes: Dtypes) -> Statements:
     """The statements of a one-thread task: load the slots that it reads, run, store the kernel scalars that it assigned."""
     stores = generated(*(f"{slot_place(slot, dtypes)} = {name}" for name, slot in task.results))
     return [*prologue(task, dtypes), *copied(list(task.body)), *stores]
 
 
-def task_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
+def task_names(task: Task, dtypes: Dtypes) -> Globals:
     """The globals of the task's code, each conversion to a slot's type made one to that type."""
     return {name: _cast(value, dtypes) if isinstance(value, Cast) else value for name, value in task.names.items()}
 
@@ -93,9 +95,7 @@ def _cast(cast: Cast, dtypes: Dtypes) -> Cast:
     return ELEMENT_CASTS[cast.dtype] if cast.slot is None else CASTS[dtype_of(cast.slot, dtypes)]
 
 
-def make_function(
-    name: str, arguments: Sequence[str], body: Sequence[ast.stmt], names: Mapping[str, object], span: Span
-) -> Function:
+def make_function(name: str, arguments: Sequence[str], body: Statements, names: Globals, span: Span) -> Function:
     """A function at ``span``; statements without a position stand on its first line."""
     tree = function_tree(name, arguments, list(body))
     for child in ast.walk(tree):
@@ -103,7 +103,7 @@ def make_function(
     return Function(name, tree, names, span.file)
 
 
-def parameters_of(program: Program, body: Sequence[ast.stmt]) -> tuple[Parameter, ...]:
+def parameters_of(program: Program, body: Statements) -> tuple[Parameter, ...]:
     """What ``body`` reads from outside: leaves, host values, slots and the like, in one fixed order."""
     names = [child for child in walk(body) if isinstance(child, ast.Name)]
     parameters = ordered(program, {name.id for name in names})
@@ -126,7 +126,7 @@ def without_handles(parameters: Iterable[Parameter]) -> Iterator[str]:
     return ("0" if parameter is HANDLE else parameter.name for parameter in parameters)
 
 
-def prologue(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+def prologue(task: Task, dtypes: Dtypes) -> Statements:
     """Loads what the task reads of slots, and finds the arrays that slots select, once."""
     lines = [f"{name} = {slot_place(slot, dtypes)}" for name, slot in task.scalars]
     lines += [f"{selection.local} = {selected_leaf(selection)}" for selection in task.selections]
@@ -140,9 +140,7 @@ def selected_leaf(selection: Selection) -> str:
     return "".join(tests) + last
 
 
-def unravel(
-    task: Task, index: str, axes: Sequence[Axis], extents: Sequence[str] = (), *, narrow: bool = False
-) -> list[ast.stmt]:
+def unravel(task: Task, index: str, axes: Sequence[Axis], extents: Sequence[str] = (), *, narrow: bool = False) -> Statements:
     """Loop variables from one linear index, last axis fastest; ``narrow``: all extents are below ``U32_LIMIT``."""
     extents = extents or [ast.unparse(axis.count) for axis in axes]
     lines = []
@@ -165,7 +163,7 @@ def affine(axis: Axis, value: str) -> str:
     return scaled if start == "0" else f"{start} + {scaled}" if step != "1" else f"{start} + ({value})"
 
 
-def index_tuple(task: Task) -> list[ast.stmt]:
+def index_tuple(task: Task) -> Statements:
     """The assignment of the tuple of all loop variables, if the user has a name for it."""
     if not task.index_tuple:
         return []
@@ -186,7 +184,7 @@ class _Continue(ast.NodeTransformer):
     visit_For = visit_While = _leave
 
 
-def replace_continue(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+def replace_continue(statements: Statements) -> Statements:
     """A loop's body as that of a function for one iteration: a copy."""
     transformer = _Continue()
     return [transformer.visit(statement) for statement in copied(list(statements))]
@@ -211,7 +209,7 @@ def has_loops(nodes: Iterable[ast.AST]) -> bool:
     return any(isinstance(node, (ast.For, ast.While)) for node in nodes)
 
 
-def operations(statements: Sequence[ast.stmt], names: Mapping[str, object]) -> Iterator[ast.AST]:
+def operations(statements: Statements, names: Globals) -> Iterator[ast.AST]:
     """The syntax tree of statements, with the bodies of the functions that they call."""
     for node in walk(statements):
         yield node

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from qgraph.ir.plan import CountedUnroll, GraphPlan, Node, Unrolling
 from qgraph.ir.program import MANY, Counter, Effects, Loop, Slot, Task
-from qgraph.lowering.codegen.generated_names import COPY, GUARD, HANDLE, NEXT, PEEKS, SLOTS, TOLD, WHOLE, generated
+from qgraph.lowering.codegen.generated_names import COPY, GUARD, HANDLE, NEXT, PEEKS, SLOTS, TOLD, WHOLE, Statements, generated
 from qgraph.lowering.graph.dependencies import places_of, reduced, touched_places
 from qgraph.lowering.graph.edge_reasons import node_effects
 from qgraph.operations import intrinsics
@@ -238,7 +238,7 @@ TURN = "_turn"
 _HALF = 0xFFFFFFFF
 
 
-def guard(unrolling: Unrolling, node: Node) -> list[ast.stmt]:
+def guard(unrolling: Unrolling, node: Node) -> Statements:
     """What the kernel of ``node`` in an unrolled body does first; if it has the condition, the next copy must know, too."""
     if unrolling.counted is not None and node.index != unrolling.counted.node:
         # What that looks at changes between turns alone, so it need not wait before.
@@ -268,7 +268,7 @@ def stepping(node: Node, counter: Counter) -> tuple[Node, list[ast.stmt]]:
     return replace(node, task=task), generated("\n".join(lines))
 
 
-def emit_counter_step(body: Sequence[ast.stmt], unrolling: Unrolling, counter: Counter) -> list[ast.stmt]:
+def emit_counter_step(body: Statements, unrolling: Unrolling, counter: Counter) -> Statements:
     """What the kernel that counts does in place of its ``body``: that of all iterations of a turn, where it is behind copies.
 
     All iterations of a turn are done at once, but of the last turn the last one, and those in which names of arrays would not
