@@ -11,6 +11,7 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.arrays.array_statements import assign_slice, is_slice
 from qgraph.frontend.bodies.name_resolution import Body
+from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.desugar.break_continue import placed
 from qgraph.frontend.inference.host_expressions import binding, settled
 from qgraph.frontend.inference.ranks import is_in_place, rank
@@ -38,7 +39,7 @@ from qgraph.frontend.statements.returns import made_structure
 from qgraph.frontend.statements.temporaries import temporary
 from qgraph.ir.program import StructType
 from qgraph.nodes.registry import statement_of_word
-from qgraph.source import as_written, copied, standing_for
+from qgraph.source import as_written, standing_for
 
 
 def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
@@ -131,10 +132,7 @@ def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     if _stores_elements(node.target) and not has_calls(region, scope, node.value):
         region.run(scope).statement(scope, node)
         return
-    load = copied(node.target)
-    load.ctx = ast.Load()
-    value = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
-    assign(region, scope, ast.copy_location(ast.Assign([node.target], value), node))
+    assign(region, scope, as_assignment(node))
 
 
 def expression(region: Region, scope: Scope, node: ast.Expr) -> None:

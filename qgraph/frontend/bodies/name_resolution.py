@@ -16,6 +16,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, ValueResolution, at, binary, call_of, load, product
 from qgraph.frontend.checks.negative_power import is_power
 from qgraph.frontend.checks.rounding import rounding_word
+from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.desugar.break_continue import assign, lower_loop, unless
 from qgraph.frontend.desugar.match_statement import as_if, cases_of, chosen_case
 from qgraph.frontend.inference.indexing import element, placed
@@ -39,11 +40,10 @@ from qgraph.frontend.names.call_binding import (
 )
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.foreign_calls import by_position, refuse_callee
-from qgraph.frontend.names.function_frame import ADDED
+from qgraph.frontend.names.function_frame import ADDED, occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import bind_items, constant_of, is_static_call, known_test, static_items, static_value
-from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.program import FAULTS, SLOTS, Function, function_tree
 from qgraph.language import Func
 from qgraph.operations import intrinsics
@@ -96,13 +96,9 @@ class _Rewriter(ValueResolution):
             self.generic_visit(node)
             return node
         value: ast.expr = self.visit(node.value)
-        (target,) = node.targets if len(node.targets) == 1 else (None,)
-        if isinstance(target, ast.Name):
-            node.value = self._cast(target, value)
-            node.targets = [self.visit(target)]
-            return node
-        if isinstance(target, ast.Tuple) and self._casts_parts(target, value):
-            node.targets, node.value = [self.visit(target)], value
+        if len(node.targets) == 1 and _is_alike(node.targets[0], value):
+            node.value = self._cast_parts(node.targets[0], value)
+            node.targets = [self.visit(node.targets[0])]
             return node
         # `a = b = e`, or a tuple from a call: the value once, then a conversion for each name.
         whole = f"_v{node.lineno}_{node.col_offset}"
@@ -110,20 +106,16 @@ class _Rewriter(ValueResolution):
         for each in node.targets:
             for part, source in _unpacked(each, load(whole)):
                 cast = self._cast(part, relocate(source, node))
-                result.append(ast.copy_location(ast.Assign([self.visit(part)], cast), node))
+                result.append(at(ast.Assign([self.visit(part)], cast), node))
         return result
 
-    def _casts_parts(self, target: ast.Tuple, value: ast.expr) -> bool:
-        """Convert the parts of ``value``, a tuple of the shape of ``target``; False where it is none, and nothing is done."""
-        if not _is_alike(target, value):
-            return False
+    def _cast_parts(self, target: ast.expr, value: ast.expr) -> ast.expr:
+        """``value`` with the conversion of each name of ``target``, which has the same shape."""
+        if not isinstance(target, ast.Tuple):
+            return self._cast(target, value)
         assert isinstance(value, ast.Tuple)
-        for position, (part, given) in enumerate(zip(target.elts, value.elts, strict=True)):
-            if isinstance(part, ast.Tuple):
-                self._casts_parts(part, given)
-            else:
-                value.elts[position] = self._cast(part, given)
-        return True
+        value.elts = list(map(self._cast_parts, target.elts, value.elts))
+        return value
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
         if not self._stores_scalar(node.target) and not isinstance(node.op, ast.Pow):
@@ -131,21 +123,16 @@ class _Rewriter(ValueResolution):
             self.generic_visit(node)
             node.value = self.checked(node.op, node.value, fault)
             return node
-        load = copied(node.target)
-        load.ctx = ast.Load()
-        value = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
-        return self.visit_Assign(ast.copy_location(ast.Assign([node.target], value), node))
+        return self.visit_Assign(as_assignment(node))
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | list[ast.stmt] | None:
         if node.value is None:
             return None
-        return self.visit_Assign(ast.copy_location(ast.Assign([node.target], node.value), node))
+        return self.visit_Assign(at(ast.Assign([node.target], node.value), node))
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
         node.value = self._cast(node.target, self.visit(node.value))
-        target = self.visit(node.target)
-        assert isinstance(target, ast.Name)
-        node.target = target
+        node.target = self.visit(node.target)
         return node
 
     def _stores_scalar(self, target: ast.expr) -> bool:
@@ -159,7 +146,7 @@ class _Rewriter(ValueResolution):
         if not isinstance(bound, ScalarRef):
             return value
         name = self._body.names.add(self._body.unit.cast(bound.slot), f"_as{bound.slot.name}")
-        return ast.copy_location(call_of(name, value), value)
+        return at(call_of(name, value), value)
 
     # --- statements ----------------------------------------------------------------------------------------------------
 
@@ -177,7 +164,7 @@ class _Rewriter(ValueResolution):
                 return self._product_loop(node, axes, reader)
             node.iter = reader._range(axes[0], node.iter)
         counted = [name for name in names_assigned([node.target]) if isinstance(self._scope.names.get(name), ScalarRef)]
-        again = [ast.copy_location(ast.Assign([ast.Name(n, ast.Store())], ast.Name(n, ast.Load())), node) for n in counted]
+        again = [at(ast.Assign([ast.Name(n, ast.Store())], load(n)), node) for n in counted]
         node.target = self.visit(node.target)
         node.body = self._block([*again, *node.body])
         node.orelse = self._block(node.orelse)
@@ -198,16 +185,16 @@ class _Rewriter(ValueResolution):
             result += self._block([unless(flags, body, node)] if flags else body)
         if node.orelse:
             result += self._block([unless(flags, node.orelse, node)] if flags else node.orelse)
-        return result or [ast.copy_location(ast.Pass(), node)]
+        return result or [at(ast.Pass(), node)]
 
     def _range(self, axis: WrittenAxis, node: ast.expr) -> ast.expr:
         arguments = [self.visit(copied(part)) for part in (axis.start, axis.stop, axis.step)]
         if constant_of(axis.step) is None:
             word = self._body.names.add(intrinsics.step, "_step")
             noting = self._noting(zero_step_fault(self._scope.span(axis.step)))
-            arguments[2] = ast.copy_location(call_of(word, arguments[2], *noting), arguments[2])
+            arguments[2] = at(call_of(word, arguments[2], *noting), arguments[2])
         name = self._body.names.add(range, "_range")
-        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, []), node)
+        return at(call_of(name, *arguments), node)
 
     def _product_loop(self, node: ast.For, axes: tuple[WrittenAxis, ...], reader: _Rewriter) -> list[ast.stmt]:
         """``for i, j in ndrange(...)`` inside a body: one loop over the product, so that break and continue mean the same."""
@@ -235,25 +222,23 @@ class _Rewriter(ValueResolution):
         if isinstance(node.target, ast.Tuple):
             values = [self._cast(place, value) for place, value in zip(node.target.elts, values, strict=False)]
         target = self.visit(node.target)
-        inner.append(ast.copy_location(ast.Assign([target], ast.Tuple(values, ast.Load())), node))
+        inner.append(at(ast.Assign([target], ast.Tuple(values, ast.Load())), node))
         loop = ast.For(
             ast.Name(stem, ast.Store()),
             call_of(self._body.names.add(range, "_range"), total),
             [*inner, *self._block(node.body)],
             self._block(node.orelse),
         )
-        return [*before, ast.copy_location(loop, node)]
+        return [*before, at(loop, node)]
 
     def visit_While(self, node: ast.While) -> ast.stmt:
         if is_do_while(self._scope, node.test):
-            raise self._error(
+            raise self._scope.error(
                 "graph_do_while() is inside a parallel loop",
                 node.test,
                 "a device loop belongs at kernel level, around the loops",
             )
-        node.test = self.visit(node.test)
-        node.body = self._block(node.body)
-        node.orelse = self._block(node.orelse)
+        self.generic_visit(node)
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
@@ -261,24 +246,20 @@ class _Rewriter(ValueResolution):
         if known is not None:
             result: ast.expr = self.visit(node.body if known else node.orelse)
             return result
-        node.test = self.visit(node.test)
-        node.body = self.visit(node.body)
-        node.orelse = self.visit(node.orelse)
+        self.generic_visit(node)
         return node
 
     def visit_If(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
         known = known_test(self._scope, node.test)
         if known is not None:
-            return self._block(node.body if known else node.orelse) or [ast.copy_location(ast.Pass(), node)]
-        node.test = self.visit(node.test)
-        node.body = self._block(node.body)
-        node.orelse = self._block(node.orelse)
+            return self._block(node.body if known else node.orelse) or [at(ast.Pass(), node)]
+        self.generic_visit(node)
         return node
 
     def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
         chosen = chosen_case(self._scope, node)
         if chosen is not None:
-            return self._block(chosen) or [ast.copy_location(ast.Pass(), node)]
+            return self._block(chosen) or [at(ast.Pass(), node)]
         cases = cases_of(self._scope, node)
         subject = f"_m{node.lineno}_{node.col_offset}"
         word = self._body.names.add(intrinsics.match_subject, "_match_subject")
@@ -313,11 +294,10 @@ class _Rewriter(ValueResolution):
             if rewritten is not None:
                 return rewritten
         elif bound is not None and not isinstance(bound, Private):
-            raise self._error(f"`{as_written(node.func)}` is not a function", node.func, "call a @qgraph.func or a function")
-        node.func = self.visit(node.func)
-        node.args = [self.visit(argument) for argument in node.args]
-        for keyword in node.keywords:
-            keyword.value = self.visit(keyword.value)
+            raise self._scope.error(
+                f"`{as_written(node.func)}` is not a function", node.func, "call a @qgraph.func or a function"
+            )
+        self.generic_visit(node)
         return node
 
     def _known_call(self, callee: object, node: ast.Call) -> ast.expr | None:
@@ -362,17 +342,17 @@ class _Rewriter(ValueResolution):
     def _narrow_conversion(self, to_complex: bool, node: ast.Call) -> ast.expr:
         """``float(x)`` and ``complex(x)`` in a float32 kernel; ``complex(re, im)`` of narrow parts is narrow."""
         node.args = [self.visit(argument) for argument in node.args]
+        kind: type
+        kind, word = (np.complex64, "_complex") if to_complex else (np.float32, "_float")
         if to_complex and len(node.args) == 2:
             single = self._body.names.add(np.float32, "_float")
-            node.args = [at(ast.Call(load(single), [argument], []), argument) for argument in node.args]
-            node.func = at(load(self._body.names.add(complex, "_pair")), node)
-        else:
-            kind, word = (np.complex64, "_complex") if to_complex else (np.float32, "_float")
-            node.func = at(load(self._body.names.add(kind, word)), node)
+            node.args = [at(call_of(single, argument), argument) for argument in node.args]
+            kind, word = complex, "_pair"
+        node.func = at(load(self._body.names.add(kind, word)), node)
         return node
 
     def visit_Starred(self, node: ast.Starred) -> ast.expr:
-        raise self._error("`*` cannot be used here", node, "write the elements out")
+        raise self._scope.error("`*` cannot be used here", node, "write the elements out")
 
     def _device_call(self, function: object, owner: StructRef | Value | None, node: ast.Call) -> ast.expr:
         assert isinstance(function, Func)
@@ -380,7 +360,7 @@ class _Rewriter(ValueResolution):
         name, extra, dynamic = self._device_function(function, arguments, node)
         values = [self.visit(arguments[parameter]) for parameter in dynamic]
         values += [load(leaf) for leaf in extra]
-        return ast.copy_location(ast.Call(load(name), values, []), node)
+        return at(call_of(name, *values), node)
 
     def _device_function(
         self, func: Func, arguments: dict[str, Any], node: ast.Call
@@ -394,15 +374,14 @@ class _Rewriter(ValueResolution):
                 fixed[parameter] = bound
         dynamic = tuple(parameter for parameter in arguments if parameter not in fixed)
         key = (func, tuple((name, identity(bound)) for name, bound in fixed.items()))
-        known = self._body._devices.get(key)
-        if known is None:
-            known = self._body._devices[key] = self._compile_device(func, source, fixed, dynamic, node)
-        return known[0], known[1], dynamic
+        if key not in self._body._devices:
+            self._body._devices[key] = self._compile_device(func, fixed, dynamic, node)
+        return *self._body._devices[key], dynamic
 
     def _compile_device(
-        self, func: Func, source: SourceFunction, fixed: dict[str, Binding], dynamic: tuple[str, ...], node: ast.Call
+        self, func: Func, fixed: dict[str, Binding], dynamic: tuple[str, ...], node: ast.Call
     ) -> tuple[str, tuple[str, ...]]:
-        unit = self._body.unit
+        unit, source = self._body.unit, func.source
         refuse_recursion(unit, func, self._scope, node)
         for statement in source.tree.body:
             if isinstance(statement, ast.Delete):
@@ -416,15 +395,14 @@ class _Rewriter(ValueResolution):
         scope = self._scope.of(source, fixed)
         statements = inner.statements(scope, without_docstring(source.tree.body), dynamic)
         unit.calling.pop()
-        used = free_names(statements)
+        used = occurrences(statements)
         # Views that were compiled in have numbers of the host and of kernel scalars.
         self._body.scalars.update(inner.scalars)
         known = (*unit.leaves, *(value.name for value in unit.host_values), *inner.scalars, FAULTS, SLOTS)
         extra = tuple(name for name in known if name in used)
         parameters = [unit.local_name(name) for name in dynamic] + list(extra)
         tree = function_tree(source.name, parameters, statements)
-        ast.copy_location(tree, source.tree)
-        ast.fix_missing_locations(tree)
+        ast.fix_missing_locations(at(tree, source.tree))
         function = Function(source.name, tree, inner.names.values, source.file)
         return self._body.names.add(function, source.name), extra
 
@@ -435,11 +413,6 @@ def is_do_while(scope: Scope, node: ast.expr) -> bool:
         return False
     bound = scope.static(node.func)
     return isinstance(bound, Value) and bound.value is language.graph_do_while
-
-
-def free_names(nodes: Iterable[ast.AST]) -> set[str]:
-    """Every name that is read or written somewhere under ``nodes``."""
-    return {child.id for node in nodes for child in ast.walk(node) if isinstance(child, ast.Name)}
 
 
 def _is_alike(target: ast.expr, value: ast.expr) -> bool:
@@ -461,4 +434,4 @@ def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast
 
 
 def _assign(name: str, value: ast.expr, node: ast.AST) -> ast.stmt:
-    return ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), node)
+    return at(ast.Assign([ast.Name(name, ast.Store())], value), node)

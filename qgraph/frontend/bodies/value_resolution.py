@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.checks.negative_power import may_fail, negative_power
 from qgraph.frontend.checks.zero_division import checking_word, fault_of, is_wrong, may_raise, raises_itself, raises_somewhere
 from qgraph.frontend.inference.host_expressions import integer_of_host
@@ -47,6 +46,9 @@ from qgraph.source import as_written, copied, standing_for
 Divisors = Literal["checked", "unchecked", "known"]
 
 
+_Node = TypeVar("_Node", bound=ast.AST)
+
+
 class ResolvedNames:
     """What one body under construction uses: its globals, the slots it reads, and the kernel scalars it assigns.
 
@@ -77,12 +79,13 @@ class ValueResolution(ast.NodeTransformer):
     # --- names ---------------------------------------------------------------------------------------------------------
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """A name: what it stands for, or what the body assigns."""
         if isinstance(node.ctx, ast.Store):
             bound = self._scope.names.get(node.id)
             if isinstance(bound, ScalarRef):
                 self._names.assigned[bound.name] = bound.slot
             name = bound.name if isinstance(bound, (Private, ScalarRef)) else node.id
-            return ast.copy_location(ast.Name(name, ast.Store()), node)
+            return at(ast.Name(name, ast.Store()), node)
         return self._place(self._scope.lookup(node), node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -95,7 +98,9 @@ class ValueResolution(ast.NodeTransformer):
             counts = [along.count.code for along in base.along] if node.attr == "size" else [ast.Constant(len(base.along))]
             return self.expression(placed(product([copied(count) for count in counts]), node))
         if isinstance(node.ctx, ast.Store):
-            raise self._error("an attribute cannot be assigned in a kernel", node, "assign to an element of the array instead")
+            raise self._scope.error(
+                "an attribute cannot be assigned in a kernel", node, "assign to an element of the array instead"
+            )
         node.value = self.visit(node.value)
         return node
 
@@ -104,7 +109,7 @@ class ValueResolution(ast.NodeTransformer):
         bound = self._scope.static(node)
         if bound is not None and isinstance(node.ctx, ast.Store):
             found = f"`{as_written(node)}` is an element of a tuple, which cannot be assigned"
-            raise self._error(found, node, "make a new tuple, or assign to an element of an array in it")
+            raise self._scope.error(found, node, "make a new tuple, or assign to an element of an array in it")
         if bound is not None:
             return self._place(bound, node)
         base = self._scope.static(node.value)
@@ -121,8 +126,7 @@ class ValueResolution(ast.NodeTransformer):
         if is_ellipsis(node.slice):  # Numba has no code for `x[...]`, but for `x[...,]`.
             standing_for(node, node)
             node.slice = at(ast.Tuple([node.slice], ast.Load()), node.slice)
-        node.value = self.visit(node.value)
-        node.slice = self.visit(node.slice)
+        self.generic_visit(node)
         return node
 
     def _length(self, node: ast.Subscript) -> ast.expr | None:
@@ -132,7 +136,7 @@ class ValueResolution(ast.NodeTransformer):
             return None
         axis = constant_of(node.slice)
         if axis is None or not -len(view.along) <= axis < len(view.along):
-            raise self._error(f"`{as_written(node)}` does not exist", node, f"the array has {len(view.along)} dimensions")
+            raise self._scope.error(f"`{as_written(node)}` does not exist", node, f"the array has {len(view.along)} dimensions")
         return self.expression(placed(view.along[axis].count.code, node))
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
@@ -143,14 +147,13 @@ class ValueResolution(ast.NodeTransformer):
         """The code that stands for ``bound`` where ``node`` was."""
         context = getattr(node, "ctx", ast.Load())
         if isinstance(bound, LeafRef):
-            return ast.copy_location(ast.Name(bound.leaf.name, context), node)
+            return at(ast.Name(bound.leaf.name, context), node)
         if isinstance(bound, Private):
-            return standing_for(ast.copy_location(ast.Name(bound.name, context), node), node)
+            return standing_for(at(ast.Name(bound.name, context), node), node)
         if isinstance(bound, (SlotRef, ScalarRef)):
             self._names.scalars[bound.name] = bound.slot
-            return standing_for(ast.copy_location(ast.Name(bound.name, ast.Load()), node), node)
-        if isinstance(bound, HostExpr) and bound.name:
-            return standing_for(ast.copy_location(ast.Name(bound.name, ast.Load()), node), node)
+        if isinstance(bound, (SlotRef, ScalarRef, HostExpr)) and bound.name:
+            return standing_for(at(load(bound.name), node), node)
         if isinstance(bound, ViewRef):
             return self._view(bound, node)
         if isinstance(bound, HostExpr):
@@ -158,10 +161,10 @@ class ValueResolution(ast.NodeTransformer):
         if isinstance(bound, Value):
             return self._value(bound.value, node)
         if isinstance(bound, Poisoned):
-            raise self._error(bound.reason, node, bound.hint)
+            raise self._scope.error(bound.reason, node, bound.hint)
         text = as_written(node)
         words = {StructRef: "a tuple or dataclass", RangeRef: "a range", BoundFunc: "a method"}[type(bound)]
-        raise self._error(
+        raise self._scope.error(
             f"`{text}` is {words}, and cannot be used as a value here", node, "use its fields, or pass it to a @qgraph.func"
         )
 
@@ -182,7 +185,7 @@ class ValueResolution(ast.NodeTransformer):
         """A view as a value, as a function inside a loop takes it: a slice of the array, or its transpose."""
         axes = [along.axis for along in view.along]
         if axes not in (sorted(axes), sorted(axes, reverse=True)) or -1 in axes:
-            raise self._error(
+            raise self._scope.error(
                 f"`{as_written(node)}` is a view with new or exchanged dimensions, and cannot be used as a value here",
                 node,
                 "use its elements",
@@ -190,7 +193,7 @@ class ValueResolution(ast.NodeTransformer):
         parts: list[ast.expr] = [copied(view.fixed.get(axis, ast.Constant(0))) for axis in range(len(axes) + len(view.fixed))]
         for along in view.along:
             parts[along.axis] = _slice(along)
-        value = self._selected(ast.Name(view.leaf.name, ast.Load()), parts, node)
+        value = self._selected(load(view.leaf.name), parts, node)
         if not all(map(is_forward, view.along)):
             # The end of a slice that runs to the first element cannot be written: its length comes after.
             lengths = {along.axis: ast.Slice(None, copied(along.count.code)) for along in view.along}
@@ -207,20 +210,22 @@ class ValueResolution(ast.NodeTransformer):
         if holds_arrays(value):
             hint = "give it a name of its own in the module, or pass it to the kernel as an argument"
             what = "holds arrays, and is" if isinstance(value, tuple) else "is an array inside"
-            raise self._error(f"`{as_written(node)}` {what} a global object", node, hint)
+            raise self._scope.error(f"`{as_written(node)}` {what} a global object", node, hint)
         if isinstance(value, ModuleType):
-            raise self._error(f"the module `{as_written(node)}` cannot be used as a value", node, "call one of its functions")
+            raise self._scope.error(
+                f"the module `{as_written(node)}` cannot be used as a value", node, "call one of its functions"
+            )
         if isinstance(value, np.void):
             hint = "pass it to the kernel in an array of one element, or name its fields in the module"
-            raise self._error(f"`{as_written(node)}` is a record, whose fields may change", node, hint)
+            raise self._scope.error(f"`{as_written(node)}` is a record, whose fields may change", node, hint)
         if is_cuda_object(value):
-            raise self._error(f"`{as_written(node)}` is a CUDA intrinsic", node, CUDA_HINT)
+            raise self._scope.error(f"`{as_written(node)}` is a CUDA intrinsic", node, CUDA_HINT)
         self._scope.look_into(value, node)
         name = self._names.names.add(value, ast.unparse(node))
-        return standing_for(ast.copy_location(ast.Name(name, ast.Load()), node), node)
+        return standing_for(at(load(name), node), node)
 
     def _constant(self, value: Any, node: ast.AST) -> ast.expr:
-        constant = ast.copy_location(ast.Constant(value), node)
+        constant = at(ast.Constant(value), node)
         if self._names.unit.float_type == "float32" and type(value) in (float, complex):
             return self.narrow(constant)
         return constant
@@ -229,7 +234,7 @@ class ValueResolution(ast.NodeTransformer):
         """``node``, a Python number, as the kernel's narrow float type."""
         kind: type = np.complex64 if isinstance(node, ast.Constant) and type(node.value) is complex else np.float32
         name = self._names.names.add(kind, "_complex" if kind is np.complex64 else "_float")
-        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [node], []), node)
+        return at(call_of(name, node), node)
 
     # --- operators ------------------------------------------------------------------------------------------------------
 
@@ -261,8 +266,7 @@ class ValueResolution(ast.NodeTransformer):
             return value
         word = checking_word(op)
         name = self._names.names.add(word, "_divisor" if word is intrinsics.divisor else "_shift_count")
-        call = ast.fix_missing_locations(ast.copy_location(call_of(name, value, *self._noting(fault)), value))
-        return standing_for(call, value)
+        return standing_for(ast.fix_missing_locations(at(call_of(name, value, *self._noting(fault)), value)), value)
 
     def _noting(self, fault: Fault) -> tuple[ast.expr, ...]:
         """The arguments by which a word notes a fault; device loops then end."""
@@ -273,11 +277,8 @@ class ValueResolution(ast.NodeTransformer):
         """``base ** exponent``, which notes a fault where it is an integer to a negative power."""
         noting = self._noting(negative_power(self._scope, node))
         name = self._names.names.add(intrinsics.power, "_power")
-        call = standing_for(call_of(name, self.visit(base), self.visit(exponent), *noting), node)
-        return ast.fix_missing_locations(ast.copy_location(call, node))
-
-    def _error(self, found: str, node: ast.AST, hint: str) -> KernelSyntaxError:
-        return KernelSyntaxError(found, self._scope.span(node), hint=hint)
+        call = call_of(name, self.visit(base), self.visit(exponent), *noting)
+        return standing_for(ast.fix_missing_locations(at(call, node)), node)
 
 
 class _HostValueInBody(ast.NodeTransformer):
@@ -337,6 +338,6 @@ def call_of(function: str, *arguments: ast.expr) -> ast.expr:
     return ast.Call(load(function), list(arguments), [])
 
 
-def at(new: ast.expr, node: ast.AST) -> ast.expr:
+def at(new: _Node, node: ast.AST) -> _Node:
     """``new`` at the place of ``node``."""
     return ast.copy_location(new, node)

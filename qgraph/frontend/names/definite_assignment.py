@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.source import Span
@@ -113,31 +112,32 @@ def surely_assigned(
     Raises:
         KernelSyntaxError: one of them may be used before that.
     """
-    names = set(unassigned)
-    assigned = {name: places for name, places in names_assigned(statements).items() if name in names}
+    assigned = _assigned_of(statements, unassigned)
     state = _Flow(assigned, file, private=False, runs=runs).block(statements, frozenset())
     return frozenset(assigned) & (state or frozenset())
 
 
 def needed_before(statements: Sequence[ast.stmt], names: Iterable[str]) -> frozenset[str]:
     """Those of ``names`` whose value from before ``statements`` is used in them, or may still be there after them."""
-    known = set(names)
-    assigned = {name: places for name, places in names_assigned(statements).items() if name in known}
-    flow = _Flow(assigned, "", exposed=set())
-    state = flow.block(statements, frozenset())
-    assert flow.exposed is not None
-    read = names_read(statements)
-    never_assigned = frozenset(name for name in known - assigned.keys() if name in read)
-    kept = frozenset(assigned) - (state if state is not None else frozenset(assigned))
-    return never_assigned | kept | flow.exposed
+    known = frozenset(names)
+    assigned = _assigned_of(statements, known)
+    exposed: set[str] = set()
+    state = _Flow(assigned, "", exposed=exposed).block(statements, frozenset())
+    never_assigned = (known - assigned.keys()) & names_read(statements).keys()
+    kept = () if state is None else assigned.keys() - state
+    return never_assigned.union(kept, exposed)
 
 
 def read_before(statements: Sequence[ast.stmt], names: Iterable[str]) -> list[str]:
     """Those of ``names`` that ``statements`` may read before they assign them, sorted."""
-    assigned = {name: places for name, places in names_assigned(statements).items() if name in set(names)}
-    flow = _Flow(assigned, "", exposed=set())
-    flow.block(statements, frozenset())
-    return sorted(flow.exposed or ())
+    exposed: set[str] = set()
+    _Flow(_assigned_of(statements, names), "", exposed=exposed).block(statements, frozenset())
+    return sorted(exposed)
+
+
+def _assigned_of(statements: Sequence[ast.stmt], names: Iterable[str]) -> dict[str, list[ast.AST]]:
+    known = set(names)
+    return {name: places for name, places in names_assigned(statements).items() if name in known}
 
 
 # The names surely assigned where control stands; None where control cannot stand.
@@ -181,64 +181,69 @@ class _Flow:
         return state
 
     def statement(self, node: ast.stmt, state: frozenset[str]) -> State:
-        return _STATEMENTS.get(type(node), _Flow.children)(self, node, state)
+        found: State = getattr(self, f"visit_{type(node).__name__}", self.children)(node, state)
+        return found
 
-    def if_statement(self, node: ast.If, state: frozenset[str]) -> State:
+    def visit_If(self, node: ast.If, state: frozenset[str]) -> State:
         then, other = self.test(node.test, state)
         return _meet(self.block(node.body, then), self.block(node.orelse, other))
 
-    def for_loop(self, node: ast.For, state: frozenset[str]) -> State:
+    def visit_For(self, node: ast.For, state: frozenset[str]) -> State:
         state = self.expression(node.iter, state)
         return self.loop(node, state, self.target(node.target, state))
 
-    def while_loop(self, node: ast.While, state: frozenset[str]) -> State:
+    def visit_While(self, node: ast.While, state: frozenset[str]) -> State:
         then, other = self.test(node.test, state)
         return self.loop(node, None if _is_true(node.test) else other, then)
 
-    def break_out(self, node: ast.Break, state: frozenset[str]) -> State:
+    def visit_Break(self, node: ast.Break, state: frozenset[str]) -> State:
         if self.breaks:
             self.breaks[-1] = _meet(self.breaks[-1], state)
         return None
 
-    def next_turn(self, node: ast.Continue, state: frozenset[str]) -> State:
+    def visit_Continue(self, node: ast.Continue, state: frozenset[str]) -> State:
         if self.continues:
             self.continues[-1] = _meet(self.continues[-1], state)
         return None
 
-    def leave(self, node: ast.stmt, state: frozenset[str]) -> State:
+    def visit_Return(self, node: ast.stmt, state: frozenset[str]) -> State:
         self.children(node, state)
         return None
 
-    def try_statement(self, node: ast.Try, state: frozenset[str]) -> State:
+    visit_Raise = visit_Return
+
+    def visit_Try(self, node: ast.Try, state: frozenset[str]) -> State:
         ended = self.block(node.body, state)
         for handler in node.handlers:
             self.block(handler.body, state)
         self.block(node.orelse, ended)
         return self.block(node.finalbody, state)
 
-    def with_statement(self, node: ast.With, state: frozenset[str]) -> State:
+    def visit_With(self, node: ast.With, state: frozenset[str]) -> State:
         for item in node.items:
             state = self.expression(item.context_expr, state)
             if item.optional_vars is not None:
                 state = self.target(item.optional_vars, state)
         return self.block(node.body, state)
 
-    def assign(self, node: ast.Assign, state: frozenset[str]) -> State:
+    def visit_Assign(self, node: ast.Assign, state: frozenset[str]) -> State:
         state = self.expression(node.value, state)
         for target in node.targets:
             state = self.target(target, state)
         return state
 
-    def augmented(self, node: ast.AugAssign, state: frozenset[str]) -> State:
+    def visit_AugAssign(self, node: ast.AugAssign, state: frozenset[str]) -> State:
         if isinstance(node.target, ast.Name):
             self.use(node.target, state)
         return self.target(node.target, self.expression(node.value, state))
 
-    def annotated(self, node: ast.AnnAssign, state: frozenset[str]) -> State:
+    def visit_AnnAssign(self, node: ast.AnnAssign, state: frozenset[str]) -> State:
         return state if node.value is None else self.target(node.target, self.expression(node.value, state))
 
-    def definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, state: frozenset[str]) -> State:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, state: frozenset[str]) -> State:
         return state | {node.name}
+
+    visit_AsyncFunctionDef = visit_ClassDef = visit_FunctionDef
 
     def loop(self, node: ast.For | ast.While, skipped: State, inside: frozenset[str]) -> State:
         """The state after a loop, by a ``break`` or where it ends: ``skipped`` where it may have no iteration."""
@@ -250,7 +255,7 @@ class _Flow:
         ended = turned if isinstance(node, ast.For) and self.runs(node) else skipped
         return _meet(self.block(node.orelse, ended), broken)
 
-    def match(self, node: ast.Match, state: frozenset[str]) -> State:
+    def visit_Match(self, node: ast.Match, state: frozenset[str]) -> State:
         result: State = None
         complete = False
         for case in node.cases:
@@ -291,8 +296,7 @@ class _Flow:
             case ast.BoolOp(op=ast.And()):
                 return self.chain(node.values, state)
             case ast.BoolOp():
-                then, other = self.chain(node.values, state, any_true=True)
-                return then, other
+                return self.chain(node.values, state, any_true=True)
             case _:
                 state = self.expression(node, state)
                 return state, state
@@ -372,26 +376,6 @@ class _Flow:
         found = f"`{name}` may be used before {'this iteration has assigned it' if self.private else 'it is assigned'}"
         hint = _hint(name, node, places) if self.private else "assign it on every path before this line"
         raise KernelSyntaxError(found, Span.of(node, self.file), also=also, hint=hint)
-
-
-_STATEMENTS: dict[type[ast.stmt], Callable[[_Flow, Any, frozenset[str]], State]] = {
-    ast.If: _Flow.if_statement,
-    ast.For: _Flow.for_loop,
-    ast.While: _Flow.while_loop,
-    ast.Match: _Flow.match,
-    ast.Break: _Flow.break_out,
-    ast.Continue: _Flow.next_turn,
-    ast.Return: _Flow.leave,
-    ast.Raise: _Flow.leave,
-    ast.Try: _Flow.try_statement,
-    ast.With: _Flow.with_statement,
-    ast.Assign: _Flow.assign,
-    ast.AugAssign: _Flow.augmented,
-    ast.AnnAssign: _Flow.annotated,
-    ast.FunctionDef: _Flow.definition,
-    ast.AsyncFunctionDef: _Flow.definition,
-    ast.ClassDef: _Flow.definition,
-}
 
 
 def _hint(name: str, use: ast.Name, places: list[ast.AST]) -> str:

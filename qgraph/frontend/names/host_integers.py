@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -45,38 +47,29 @@ class HostIntegers:
 
     def scalars(self) -> dict[str, Poly]:
         """The scalars that are integers, and the values of the host, by name."""
-        found = {}
-        for name, leaf in self._leaves.items():
-            kind = "" if isinstance(leaf.type, ArrayType) else np.dtype(leaf.type.dtype).kind
-            if kind in "iub" and kind:
-                found[name] = Poly.symbol(name, "flag" if kind == "b" else "argument")
-        return found | {name: self.value(name) for name in self._sources}
+        arguments = {name: poly for name in self._leaves if (poly := self._scalar(name)) is not None}
+        return arguments | {name: self.value(name) for name in self._sources}
 
     def floats(self) -> frozenset[str]:
         """The scalars that are no integers."""
-        scalars = ((name, leaf.type) for name, leaf in self._leaves.items() if not isinstance(leaf.type, ArrayType))
-        return frozenset(name for name, type_ in scalars if np.dtype(type_.dtype).kind not in "iub")
+        return frozenset(name for name in self._leaves if not self._is_array(name) and self._scalar(name) is None)
 
     def value(self, name: str) -> Poly:
         """A value of the host, by name."""
-        known = self._known.get(name)
-        if known is None:
-            known = self._known[name] = self.of(ast.parse(self._sources[name], mode="eval").body)
-        return known
+        if name not in self._known:
+            self._known[name] = self.of(ast.parse(self._sources[name], mode="eval").body)
+        return self._known[name]
 
     def sizes(self, array: str) -> tuple[Poly, ...]:
         """The extents of an array."""
-        known = self._sizes.get(array)
-        if known is None:
-            type_ = self._leaves[array].type
+        if array not in self._sizes:
+            type_, extents = self._leaves[array].type, self._extents.get(array)
             assert isinstance(type_, ArrayType)
-            extents = self._extents.get(array)
             if extents is None:
-                known = tuple(Poly.symbol(f"#{array}.shape[{at}]", "size") for at in range(type_.ndim))
+                self._sizes[array] = tuple(Poly.symbol(f"#{array}.shape[{at}]", "size") for at in range(type_.ndim))
             else:
-                known = tuple(self.of(extent) for extent in extents)
-            self._sizes[array] = known
-        return known
+                self._sizes[array] = tuple(map(self.of, extents))
+        return self._sizes[array]
 
     def of(self, node: ast.expr) -> Poly:
         """An integer that the host computes."""
@@ -92,10 +85,7 @@ class HostIntegers:
             case ast.Name(id=name):
                 return self._name(name)
             case ast.Attribute(value=ast.Name(id=name), attr="size") if self._is_array(name):
-                result = ONE
-                for size in self.sizes(name):
-                    result *= size
-                return result
+                return math.prod(self.sizes(name), start=ONE)
             case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=index) if self._is_array(name):
                 at, sizes = constant_of(index), self.sizes(name)
                 return sizes[at] if at is not None and -len(sizes) <= at < len(sizes) else None
@@ -115,15 +105,20 @@ class HostIntegers:
     def _is_array(self, name: str) -> bool:
         return name in self._leaves and isinstance(self._leaves[name].type, ArrayType)
 
+    def _scalar(self, name: str) -> Poly | None:
+        """A scalar argument, None where it is no integer or there is none of that name."""
+        if name not in self._leaves or self._is_array(name):
+            return None
+        kind = np.dtype(self._leaves[name].type.dtype).kind
+        return Poly.symbol(name, "flag" if kind == "b" else "argument") if kind in "iub" else None
+
     def _name(self, name: str) -> Poly | None:
         if name in self._sources:
             return self.value(name)
-        leaf = self._leaves.get(name)
-        if leaf is not None and not isinstance(leaf.type, ArrayType):
-            kind = np.dtype(leaf.type.dtype).kind
-            return Poly.symbol(name, "flag" if kind == "b" else "argument") if kind in "iub" else None
         value = self._names.get(name)
-        return Poly.const(int(value)) if isinstance(value, np.integer) else None
+        if name not in self._leaves and isinstance(value, np.integer):
+            return Poly.const(int(value))
+        return self._scalar(name)
 
     def _call(self, node: ast.Call, function: object, args: list[ast.expr]) -> Poly | None:
         if function is len and len(args) == 1:
@@ -131,19 +126,12 @@ class HostIntegers:
         integers = [self._integer(each) for each in args]
         known = [each for each in integers if each is not None]
         if len(known) == len(integers) and known:
-            first, *others = known
-            if function is min and others:
-                for each in others:
-                    first = minimum(first, each)
-                return first
-            if function is max and others:
-                for each in others:
-                    first = maximum(first, each)
-                return first
+            if (function is min or function is max) and len(known) > 1:
+                return functools.reduce(minimum if function is min else maximum, known)
             if function is abs:
-                return maximum(first, -first)
+                return maximum(known[0], -known[0])
             if function is int:
-                return first
+                return known[0]
         # A whole number, of whatever it is made.
         return Poly.symbol(ast.unparse(node), "argument") if (function is int or function is round) and len(args) == 1 else None
 
@@ -176,11 +164,8 @@ class HostIntegers:
                 bounds = [None if _is_none(each) else self._integer(each) for each in (lower, upper)]
                 step = 1 if _is_none(by) else constant_of(by)
                 count = self._integer(size)
-                if (
-                    not step
-                    or count is None
-                    or any(b is None and not _is_none(e) for b, e in zip(bounds, (lower, upper), strict=True))
-                ):
+                followed = all(b is not None or _is_none(e) for b, e in zip(bounds, (lower, upper), strict=True))
+                if not step or count is None or not followed:
                     return None
                 part = kept(SlicedDimension(ZERO, count), SliceIndex(bounds[0], bounds[1], step), _is_natural)
                 return None if part is None else part.count

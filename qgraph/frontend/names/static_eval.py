@@ -20,7 +20,7 @@ from qgraph.captured_state import is_known, numba_function
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, BoundFunc, HostExpr, LeafRef, Poisoned, StructRef, Value
 from qgraph.ir.program import ArrayType, StructType
-from qgraph.source import Span, as_written, copied
+from qgraph.source import as_written, copied
 
 
 class Names(Protocol):
@@ -29,8 +29,8 @@ class Names(Protocol):
     def static(self, node: ast.expr) -> Binding | None:
         """What ``node`` stands for, if that is known at compile time."""
 
-    def span(self, node: ast.AST) -> Span:
-        """The place of ``node``."""
+    def error(self, found: str, node: ast.AST, hint: str) -> KernelSyntaxError:
+        """What is wrong at ``node``."""
 
     def computed(self, node: ast.expr, place: Hashable, compute: Callable[[], object], value: object) -> None:
         """``compute`` must give ``value`` at each call."""
@@ -60,7 +60,7 @@ def static_value(scope: Names, node: ast.Call, use: _Use = None) -> Binding:
         KernelSyntaxError: the value is not known at compile time, or the expression fails.
     """
     if len(node.args) != 1 or node.keywords or isinstance(node.args[0], ast.Starred):
-        raise KernelSyntaxError("static() takes one expression", scope.span(node), hint="write `qgraph.static(expr)`")
+        raise scope.error("static() takes one expression", node, "write `qgraph.static(expr)`")
     return known_value(scope, node.args[0], "static()", use)
 
 
@@ -88,10 +88,10 @@ def static_items(scope: Names, node: ast.expr) -> list[Binding] | None:
     try:
         return [_as_binding(item) for item in bound.value]  # type: ignore[union-attr]
     except (TypeError, AttributeError):
-        raise KernelSyntaxError(
+        raise scope.error(
             f"`{as_written(node)}` cannot be iterated over",
-            scope.span(node),
-            hint="unroll over a range or a tuple: for k in qgraph.static(range(3))",
+            node,
+            "unroll over a range or a tuple: for k in qgraph.static(range(3))",
         ) from None
 
 
@@ -110,10 +110,10 @@ def bind_items(scope: Any, target: ast.expr, item: Binding) -> None:
     elif isinstance(item, Value) and isinstance(item.value, tuple):
         parts = [_as_binding(part) for part in item.value]
     if not isinstance(target, ast.Tuple) or parts is None or len(parts) != len(target.elts):
-        raise KernelSyntaxError(
+        raise scope.error(
             f"`{as_written(target)}` does not fit what the loop goes over",
-            scope.span(target),
-            hint="give each part of an item a name",
+            target,
+            "give each part of an item a name",
         )
     for element, part in zip(target.elts, parts, strict=True):
         bind_items(scope, element, part)
@@ -183,10 +183,10 @@ def _evaluate(scope: Names, node: ast.expr, what: str, use: Callable[[Any], obje
     except KernelSyntaxError:
         raise
     except Exception as error:  # whatever the user's expression raises is told with its place
-        raise KernelSyntaxError(
+        raise scope.error(
             f"`{as_written(node)}` fails at compile time: {type(error).__name__}: {error}",
-            scope.span(node),
-            hint="the expression is run by Python while the kernel is compiled",
+            node,
+            "the expression is run by Python while the kernel is compiled",
         ) from error
 
 
@@ -240,10 +240,10 @@ def _is_fixed(value: object, named: bool) -> bool:
 
 
 def _unknown(scope: Names, node: ast.expr, text: str, what: str) -> KernelSyntaxError:
-    return KernelSyntaxError(
+    return scope.error(
         f"`{text}` is not known at compile time, and {what} needs it",
-        scope.span(node),
-        hint="use constants, `ndim` and `dtype` of arrays, and arguments annotated with qgraph.Static",
+        node,
+        "use constants, `ndim` and `dtype` of arrays, and arguments annotated with qgraph.Static",
     )
 
 
@@ -254,27 +254,17 @@ class _Substitution(ast.NodeTransformer):
         self._scope = scope
         self.values: dict[str, Any] = {}
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self._known(node) or node
+    def _visit(self, node: ast.expr) -> ast.AST:
+        return self._known(node) or self.generic_visit(node)
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        known = self._known(node)
-        if known is None:
-            node.value = self.visit(node.value)
-        return known or node
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        known = self._known(node)
-        if known is None:
-            node.value, node.slice = self.visit(node.value), self.visit(node.slice)
-        return known or node
+    visit_Name = visit_Attribute = visit_Subscript = _visit
 
     def _known(self, node: ast.expr) -> ast.expr | None:
         bound = self._scope.static(node)
         if bound is None:
             return None
         if isinstance(bound, Poisoned):
-            raise KernelSyntaxError(bound.reason, self._scope.span(node), hint=bound.hint)
+            raise self._scope.error(bound.reason, node, bound.hint)
         name = f"v{len(self.values)}"
         self.values[name] = _as_object(bound, as_written(node))
         return ast.copy_location(ast.Name(name, ast.Load()), node)
