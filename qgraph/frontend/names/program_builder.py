@@ -168,7 +168,7 @@ class ProgramBuilder:
 
     def touched(self, effects: Effects) -> Effects:
         """Effects on the arrays themselves: a name for several of them may be any."""
-        selected = {name: self.selections[name] for name in (effects.reads | effects.writes) & self.selections.keys()}
+        selected = {name: self.selections[name] for name in effects.touched & self.selections.keys()}
 
         def arrays(names: frozenset[str]) -> frozenset[str]:
             found = (selected[name].leaves if name in selected else (name,) for name in names)
