@@ -201,34 +201,25 @@ class _Rewriter(ValueResolution):
         number = len(self._body.names.values) + len(self._body.scalars)
         stem = f"_p{node.lineno}_{node.col_offset}_{number}"
         largest = self._body.names.add(max, "_max")
+        lows, counts = ([f"{stem}_{part}{position}" for position in range(len(axes))] for part in ("lo", "n"))
         before: list[ast.stmt] = []
-        counts, lows = [], []
-        for position, axis in enumerate(axes):
-            low, count = f"{stem}_lo{position}", f"{stem}_n{position}"
+        for axis, low, count in zip(axes, lows, counts, strict=True):
             start, stop = reader.visit(copied(axis.start)), reader.visit(copied(axis.stop))
             before.append(_assign(low, start, node))
             before.append(_assign(count, call_of(largest, ast.Constant(0), binary(stop, ast.Sub(), load(low))), node))
-            lows.append(low)
-            counts.append(count)
-        total = product([load(count) for count in counts])
-        inner: list[ast.stmt] = []
         values: list[ast.expr] = []
-        for position in range(len(axes)):
-            rest = [load(count) for count in counts[position + 1 :]]
-            value: ast.expr = load(stem) if not rest else binary(load(stem), ast.FloorDiv(), product(rest))
+        for position, (low, count) in enumerate(zip(lows, counts, strict=True)):
+            rest = list(map(load, counts[position + 1 :]))
+            value: ast.expr = binary(load(stem), ast.FloorDiv(), product(rest)) if rest else load(stem)
             if position:
-                value = binary(value, ast.Mod(), load(counts[position]))
-            values.append(binary(value, ast.Add(), load(lows[position])))
+                value = binary(value, ast.Mod(), load(count))
+            values.append(binary(value, ast.Add(), load(low)))
         if isinstance(node.target, ast.Tuple):
-            values = [self._cast(place, value) for place, value in zip(node.target.elts, values, strict=False)]
-        target = self.visit(node.target)
-        inner.append(at(ast.Assign([target], ast.Tuple(values, ast.Load())), node))
-        loop = ast.For(
-            ast.Name(stem, ast.Store()),
-            call_of(self._body.names.add(range, "_range"), total),
-            [*inner, *self._block(node.body)],
-            self._block(node.orelse),
-        )
+            values = list(map(self._cast, node.target.elts, values))
+        unpacking = at(ast.Assign([self.visit(node.target)], ast.Tuple(values, ast.Load())), node)
+        total = call_of(self._body.names.add(range, "_range"), product(list(map(load, counts))))
+        body = [unpacking, *self._block(node.body)]
+        loop = ast.For(ast.Name(stem, ast.Store()), total, body, self._block(node.orelse))
         return [*before, at(loop, node)]
 
     def visit_While(self, node: ast.While) -> ast.stmt:
@@ -273,8 +264,7 @@ class _Rewriter(ValueResolution):
         result: list[ast.stmt] = []
         for statement in statements:
             visited = self.visit(statement)
-            found = visited if isinstance(visited, list) else [visited]
-            result += [each for each in found if each is not None]
+            result += visited if isinstance(visited, list) else [] if visited is None else [visited]
         return result
 
     # --- calls ---------------------------------------------------------------------------------------------------------

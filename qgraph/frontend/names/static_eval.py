@@ -79,9 +79,8 @@ def static_items(scope: Names, node: ast.expr) -> list[Binding] | None:
     Raises:
         KernelSyntaxError: it cannot be iterated over at compile time.
     """
-    if not is_static_call(scope, node):
+    if not isinstance(node, ast.Call) or not is_static_call(scope, node):
         return None
-    assert isinstance(node, ast.Call)
     bound = static_value(scope, node, _items)
     if isinstance(bound, StructRef) and issubclass(bound.type.cls, tuple):
         return list(bound.children.values())
@@ -124,38 +123,27 @@ def known_test(scope: Names, node: ast.expr) -> bool | None:
 
     That is ``static(...)``, and ``x is None`` for an argument or a constant, with `not`, `and`, `or` of these.
     """
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        inner = known_test(scope, node.operand)
-        return None if inner is None else not inner
-    if isinstance(node, ast.BoolOp):
-        decisive = isinstance(node.op, ast.Or)
-        for value in node.values:
-            known = known_test(scope, value)
-            if known is None:
-                return None
-            if known is decisive:
-                return decisive
-        return not decisive
-    if is_static_call(scope, node):
-        assert isinstance(node, ast.Call)
-        bound = static_value(scope, node, _truth)
-        if not isinstance(bound, Value):
-            raise _unknown(scope, node, as_written(node), "a test")
-        return bool(bound.value)
-    return _is_none(scope, node)
-
-
-def _is_none(scope: Names, node: ast.expr) -> bool | None:
-    if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
-        return None
-    right = node.comparators[0]
-    if not isinstance(right, ast.Constant) or right.value is not None:
-        return None
-    bound = scope.static(node.left)
-    if not isinstance(bound, (LeafRef, StructRef, Value, HostExpr)):
-        return None
-    is_none = isinstance(bound, Value) and bound.value is None
-    return is_none == isinstance(node.ops[0], ast.Is)
+    match node:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner = known_test(scope, operand)
+            return None if inner is None else not inner
+        case ast.BoolOp(op=op, values=values):
+            decisive = isinstance(op, ast.Or)
+            for value in values:
+                known = known_test(scope, value)
+                if known is None or known is decisive:
+                    return known
+            return not decisive
+        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]):
+            bound = scope.static(left)
+            if isinstance(bound, (LeafRef, StructRef, Value, HostExpr)):
+                return (isinstance(bound, Value) and bound.value is None) == isinstance(op, ast.Is)
+        case ast.Call() if is_static_call(scope, node):
+            bound = static_value(scope, node, _truth)
+            if not isinstance(bound, Value):
+                raise _unknown(scope, node, as_written(node), "a test")
+            return bool(bound.value)
+    return None
 
 
 # --- evaluation --------------------------------------------------------------------------------------------------------
