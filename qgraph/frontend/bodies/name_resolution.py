@@ -41,7 +41,6 @@ from qgraph.frontend.names.call_binding import (
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.foreign_calls import by_position, refuse_callee
 from qgraph.frontend.names.function_frame import ADDED, occurrences
-from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import bind_items, constant_of, is_static_call, known_test, static_items, static_value
 from qgraph.ir.program import FAULTS, SLOTS, Function, function_tree
@@ -53,10 +52,6 @@ from qgraph.source import Span, as_written, copied
 class Body(ResolvedNames):
     """One body under construction."""
 
-    def __init__(self, unit: ProgramBuilder, *, one_thread: bool = True) -> None:
-        super().__init__(unit, one_thread=one_thread)
-        self._devices: dict[object, tuple[str, tuple[str, ...]]] = {}
-
     def statements(self, scope: Scope, statements: Iterable[ast.stmt], locals_: Iterable[str]) -> list[ast.stmt]:
         """``statements`` resolved in ``scope``, with ``locals_`` and every name they assign private to the body.
 
@@ -66,11 +61,8 @@ class Body(ResolvedNames):
         names = [name for name in names_assigned(own) if not isinstance(scope.names.get(name), ScalarRef)]
         private = {name: Private(self.unit.local_name(name)) for name in (*locals_, *names)}
         self.names.reserve(bound.name for bound in private.values())
-        rewriter = _Rewriter(self, scope.inner(private))
-        result: list[ast.stmt] = []
-        for statement in own:
-            result += rewriter.statement(copied(statement))
-        return result
+        # Positions all at once when the whole is done, and not at each level of what is inside it.
+        return list(map(ast.fix_missing_locations, _Rewriter(self, scope.inner(private)).block(copied(own))))
 
     def expression(self, scope: Scope, node: ast.expr, *, divisors: Divisors | None = None) -> ast.expr:
         """One expression resolved in ``scope``."""
@@ -79,14 +71,6 @@ class Body(ResolvedNames):
 
 class _Rewriter(ValueResolution):
     """Rewrites one body in one scope. A visitor returns the node in its place, with the user's position."""
-
-    def __init__(self, body: Body, scope: Scope, divisors: Divisors | None = None) -> None:
-        super().__init__(body, scope, divisors)
-        self._body = body
-
-    def statement(self, node: ast.stmt) -> list[ast.stmt]:
-        # All at once when the whole is done, and not at each level of what is inside it.
-        return [ast.fix_missing_locations(statement) for statement in self._block([node])]
 
     # --- assignments ---------------------------------------------------------------------------------------------------
 
@@ -145,8 +129,7 @@ class _Rewriter(ValueResolution):
         bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
         if not isinstance(bound, ScalarRef):
             return value
-        name = self._body.names.add(self._body.unit.cast(bound.slot), f"_as{bound.slot.name}")
-        return at(call_of(name, value), value)
+        return at(self._call(self._body.unit.cast(bound.slot), f"_as{bound.slot.name}", value), value)
 
     # --- statements ----------------------------------------------------------------------------------------------------
 
@@ -166,8 +149,8 @@ class _Rewriter(ValueResolution):
         counted = [name for name in names_assigned([node.target]) if isinstance(self._scope.names.get(name), ScalarRef)]
         again = [at(ast.Assign([ast.Name(n, ast.Store())], load(n)), node) for n in counted]
         node.target = self.visit(node.target)
-        node.body = self._block([*again, *node.body])
-        node.orelse = self._block(node.orelse)
+        node.body = self.block([*again, *node.body])
+        node.orelse = self.block(node.orelse)
         return node
 
     def _unrolled(self, node: ast.For, items: Sequence[Binding]) -> list[ast.stmt]:
@@ -178,23 +161,21 @@ class _Rewriter(ValueResolution):
                 self._scope.names[name] = Private(name.replace(ADDED, "_"))
         flags = frozenset() if lowered.broke is None else frozenset({lowered.broke})
         start = [assign(flag, ast.Constant(False), node) for flag in flags]
-        result = self._block(start)
+        result = self.block(start)
         for item in items:
             bind_items(self._scope, node.target, item)
             body = copied(lowered.statements)
-            result += self._block([unless(flags, body, node)] if flags else body)
+            result += self.block([unless(flags, body, node)] if flags else body)
         if node.orelse:
-            result += self._block([unless(flags, node.orelse, node)] if flags else node.orelse)
+            result += self.block([unless(flags, node.orelse, node)] if flags else node.orelse)
         return result or [at(ast.Pass(), node)]
 
     def _range(self, axis: WrittenAxis, node: ast.expr) -> ast.expr:
         arguments = [self.visit(copied(part)) for part in (axis.start, axis.stop, axis.step)]
         if constant_of(axis.step) is None:
-            word = self._body.names.add(intrinsics.step, "_step")
             noting = self._noting(zero_step_fault(self._scope.span(axis.step)))
-            arguments[2] = at(call_of(word, arguments[2], *noting), arguments[2])
-        name = self._body.names.add(range, "_range")
-        return at(call_of(name, *arguments), node)
+            arguments[2] = at(self._call(intrinsics.step, "_step", arguments[2], *noting), arguments[2])
+        return at(self._call(range, "_range", *arguments), node)
 
     def _product_loop(self, node: ast.For, axes: tuple[WrittenAxis, ...], reader: _Rewriter) -> list[ast.stmt]:
         """``for i, j in ndrange(...)`` inside a body: one loop over the product, so that break and continue mean the same."""
@@ -217,9 +198,9 @@ class _Rewriter(ValueResolution):
         if isinstance(node.target, ast.Tuple):
             values = list(map(self._cast, node.target.elts, values))
         unpacking = at(ast.Assign([self.visit(node.target)], ast.Tuple(values, ast.Load())), node)
-        total = call_of(self._body.names.add(range, "_range"), product(list(map(load, counts))))
-        body = [unpacking, *self._block(node.body)]
-        loop = ast.For(ast.Name(stem, ast.Store()), total, body, self._block(node.orelse))
+        total = self._call(range, "_range", product(list(map(load, counts))))
+        body = [unpacking, *self.block(node.body)]
+        loop = ast.For(ast.Name(stem, ast.Store()), total, body, self.block(node.orelse))
         return [*before, at(loop, node)]
 
     def visit_While(self, node: ast.While) -> ast.stmt:
@@ -243,24 +224,24 @@ class _Rewriter(ValueResolution):
     def visit_If(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
         known = known_test(self._scope, node.test)
         if known is not None:
-            return self._block(node.body if known else node.orelse) or [at(ast.Pass(), node)]
+            return self.block(node.body if known else node.orelse) or [at(ast.Pass(), node)]
         self.generic_visit(node)
         return node
 
     def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
         chosen = chosen_case(self._scope, node)
         if chosen is not None:
-            return self._block(chosen) or [at(ast.Pass(), node)]
+            return self.block(chosen) or [at(ast.Pass(), node)]
         cases = cases_of(self._scope, node)
         subject = f"_m{node.lineno}_{node.col_offset}"
         word = self._body.names.add(intrinsics.match_subject, "_match_subject")
         result = [_assign(subject, relocate(call_of(word, self.visit(node.subject)), node.subject), node)]
         scope, self._scope = self._scope, self._scope.inner({subject: Private(subject)})
-        result += self._block(as_if(node, cases, subject))
+        result += self.block(as_if(node, cases, subject))
         self._scope = scope
         return result
 
-    def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+    def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
         for statement in statements:
             visited = self.visit(statement)
@@ -335,8 +316,7 @@ class _Rewriter(ValueResolution):
         kind: type
         kind, word = (np.complex64, "_complex") if to_complex else (np.float32, "_float")
         if to_complex and len(node.args) == 2:
-            single = self._body.names.add(np.float32, "_float")
-            node.args = [at(call_of(single, argument), argument) for argument in node.args]
+            node.args = [at(self._call(np.float32, "_float", argument), argument) for argument in node.args]
             kind, word = complex, "_pair"
         node.func = at(load(self._body.names.add(kind, word)), node)
         return node
@@ -364,9 +344,9 @@ class _Rewriter(ValueResolution):
                 fixed[parameter] = bound
         dynamic = tuple(parameter for parameter in arguments if parameter not in fixed)
         key = (func, tuple((name, identity(bound)) for name, bound in fixed.items()))
-        if key not in self._body._devices:
-            self._body._devices[key] = self._compile_device(func, fixed, dynamic, node)
-        return *self._body._devices[key], dynamic
+        if key not in self._body.devices:
+            self._body.devices[key] = self._compile_device(func, fixed, dynamic, node)
+        return *self._body.devices[key], dynamic
 
     def _compile_device(
         self, func: Func, fixed: dict[str, Binding], dynamic: tuple[str, ...], node: ast.Call

@@ -61,13 +61,15 @@ class ResolvedNames:
         self.names = Names(taken=unit.leaves)
         self.scalars: dict[str, Slot] = {}
         self.assigned: dict[str, Slot] = {}
+        # The copies of funcs, by what is compiled into each: the name, and the leaves that it takes besides.
+        self.devices: dict[object, tuple[str, tuple[str, ...]]] = {}
 
 
 class ValueResolution(ast.NodeTransformer):
     """Rewrites expressions in one scope. A visitor returns the node in its place, with the user's position."""
 
     def __init__(self, body: ResolvedNames, scope: Scope, divisors: Divisors | None = None) -> None:
-        self._names = body
+        self._body = body
         self._scope = scope
         self._divisors = divisors or ("checked" if body.one_thread else "unchecked")
 
@@ -83,7 +85,7 @@ class ValueResolution(ast.NodeTransformer):
         if isinstance(node.ctx, ast.Store):
             bound = self._scope.names.get(node.id)
             if isinstance(bound, ScalarRef):
-                self._names.assigned[bound.name] = bound.slot
+                self._body.assigned[bound.name] = bound.slot
             name = bound.name if isinstance(bound, (Private, ScalarRef)) else node.id
             return at(ast.Name(name, ast.Store()), node)
         return self._place(self._scope.lookup(node), node)
@@ -151,7 +153,7 @@ class ValueResolution(ast.NodeTransformer):
         if isinstance(bound, Private):
             return standing_for(at(ast.Name(bound.name, context), node), node)
         if isinstance(bound, (SlotRef, ScalarRef)):
-            self._names.scalars[bound.name] = bound.slot
+            self._body.scalars[bound.name] = bound.slot
         if isinstance(bound, (SlotRef, ScalarRef, HostExpr)) and bound.name:
             return standing_for(at(load(bound.name), node), node)
         if isinstance(bound, ViewRef):
@@ -170,7 +172,7 @@ class ValueResolution(ast.NodeTransformer):
 
     def _of_host(self, expr: ast.expr, node: ast.expr) -> ast.expr:
         """What the host knows, as an expression of the body, which is written ``node``."""
-        unit = self._names.unit
+        unit = self._body.unit
         checked = self._divisors != "known" and raises_somewhere(unit, self._scope, expr)
         # A function that is called (the first is the kernel) may be given what is computed on one path of a body only.
         if checked and unit.surely_runs and len(unit.calling) <= 1:
@@ -221,20 +223,19 @@ class ValueResolution(ast.NodeTransformer):
         if is_cuda_object(value):
             raise self._scope.error(f"`{as_written(node)}` is a CUDA intrinsic", node, CUDA_HINT)
         self._scope.look_into(value, node)
-        name = self._names.names.add(value, ast.unparse(node))
+        name = self._body.names.add(value, ast.unparse(node))
         return standing_for(at(load(name), node), node)
 
     def _constant(self, value: Any, node: ast.AST) -> ast.expr:
         constant = at(ast.Constant(value), node)
-        if self._names.unit.float_type == "float32" and type(value) in (float, complex):
+        if self._body.unit.float_type == "float32" and type(value) in (float, complex):
             return self.narrow(constant)
         return constant
 
     def narrow(self, node: ast.expr) -> ast.expr:
         """``node``, a Python number, as the kernel's narrow float type."""
         kind: type = np.complex64 if isinstance(node, ast.Constant) and type(node.value) is complex else np.float32
-        name = self._names.names.add(kind, "_complex" if kind is np.complex64 else "_float")
-        return at(call_of(name, node), node)
+        return at(self._call(kind, "_complex" if kind is np.complex64 else "_float", node), node)
 
     # --- operators ------------------------------------------------------------------------------------------------------
 
@@ -251,13 +252,13 @@ class ValueResolution(ast.NodeTransformer):
         return node
 
     def _integer_of_host(self, node: ast.Call | ast.BinOp) -> HostExpr | None:
-        return integer_of_host(self._names.unit, self._scope, node) if self._divisors != "known" else None
+        return integer_of_host(self._body.unit, self._scope, node) if self._divisors != "known" else None
 
     def _fault(self, op: ast.operator, left: ast.expr, right: ast.expr, node: ast.AST) -> Fault | None:
         """What to say where ``right`` is a zero that divides, or a negative number of shifts, as ``node`` is written."""
         if self._divisors == "known" or (self._divisors == "unchecked" and not is_wrong(op, right)):
             return None
-        checks = may_raise(self._names.unit, self._scope, op, left, right)
+        checks = may_raise(self._body.unit, self._scope, op, left, right)
         return fault_of(self._scope, op, node) if checks else None
 
     def checked(self, op: ast.operator, value: ast.expr, fault: Fault | None) -> ast.expr:
@@ -265,18 +266,22 @@ class ValueResolution(ast.NodeTransformer):
         if fault is None:
             return value
         word = checking_word(op)
-        name = self._names.names.add(word, "_divisor" if word is intrinsics.divisor else "_shift_count")
-        return standing_for(ast.fix_missing_locations(at(call_of(name, value, *self._noting(fault)), value)), value)
+        wish = "_divisor" if word is intrinsics.divisor else "_shift_count"
+        return standing_for(ast.fix_missing_locations(at(self._call(word, wish, value, *self._noting(fault)), value)), value)
+
+    def _call(self, function: object, wish: str, *arguments: ast.expr) -> ast.expr:
+        """A call of a global of the body."""
+        return call_of(self._body.names.add(function, wish), *arguments)
 
     def _noting(self, fault: Fault) -> tuple[ast.expr, ...]:
         """The arguments by which a word notes a fault; device loops then end."""
-        unit = self._names.unit
+        unit = self._body.unit
         return load(FAULTS), ast.Constant(unit.fault(fault)), load(SLOTS), ast.Constant(unit.failed.index)
 
     def _power(self, base: ast.expr, exponent: ast.expr, node: ast.expr) -> ast.expr:
         """``base ** exponent``, which notes a fault where it is an integer to a negative power."""
         noting = self._noting(negative_power(self._scope, node))
-        name = self._names.names.add(intrinsics.power, "_power")
+        name = self._body.names.add(intrinsics.power, "_power")
         call = call_of(name, self.visit(base), self.visit(exponent), *noting)
         return standing_for(ast.fix_missing_locations(at(call, node)), node)
 
@@ -291,7 +296,7 @@ class _HostValueInBody(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         rewriter = self._rewriter
-        fails = self._checked and raises_itself(rewriter._names.unit, rewriter._scope, node)
+        fails = self._checked and raises_itself(rewriter._body.unit, rewriter._scope, node)
         fault = fault_of(rewriter._scope, node.op, self._written, ast.unparse(node)) if fails else None
         self.generic_visit(node)
         node.right = rewriter.checked(node.op, node.right, fault)
@@ -301,9 +306,9 @@ class _HostValueInBody(ast.NodeTransformer):
         return self._rewriter._constant(node.value, node)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        unit = self._rewriter._names.unit
+        unit = self._rewriter._body.unit
         if node.id in unit.host_names:
-            node.id = self._rewriter._names.names.add(unit.host_names[node.id], node.id)
+            node.id = self._rewriter._body.names.add(unit.host_names[node.id], node.id)
         return node
 
 

@@ -6,7 +6,7 @@ import ast
 import builtins
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -93,14 +93,20 @@ class HostIntegers:
                 inner = self._integer(operand)
                 return None if inner is None else -inner
             case ast.BinOp(left=left, op=op, right=right):
-                a, b = self._integer(left), self._integer(right)
-                return None if a is None or b is None else arithmetic(op, a, b)
+                both = self._integers((left, right))
+                return arithmetic(op, *both) if both else None
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                a, b = self._integer(body), self._integer(orelse)
-                return None if a is None or b is None else select(self._condition(test), a, b)
+                both = self._integers((body, orelse))
+                return select(self._condition(test), *both) if both else None
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return self._call(node, self._names.get(name, getattr(builtins, name, None)), args)
         return None
+
+    def _integers(self, nodes: Iterable[ast.expr]) -> list[Poly]:
+        """Several of them; none where one may be no integer."""
+        found = [self._integer(each) for each in nodes]
+        known = [each for each in found if each is not None]
+        return known if len(known) == len(found) else []
 
     def _is_array(self, name: str) -> bool:
         return name in self._leaves and isinstance(self._leaves[name].type, ArrayType)
@@ -123,9 +129,8 @@ class HostIntegers:
     def _call(self, node: ast.Call, function: object, args: list[ast.expr]) -> Poly | None:
         if function is len and len(args) == 1:
             return self._length(args[0])
-        integers = [self._integer(each) for each in args]
-        known = [each for each in integers if each is not None]
-        if len(known) == len(integers) and known:
+        known = self._integers(args)
+        if known:
             if (function is min or function is max) and len(known) > 1:
                 return functools.reduce(minimum if function is min else maximum, known)
             if function is abs:
@@ -142,14 +147,11 @@ class HostIntegers:
             case ast.Call(func=ast.Name(id="range"), args=[ast.Starred(value=ast.Call() as indices)]):
                 return self._of_slice(indices)
             case ast.Call(func=ast.Name(id="range"), args=args):
-                bounds = [self._integer(each) for each in args]
-                known = [each for each in bounds if each is not None]
-                if len(known) < len(bounds):
+                known = self._integers(args)
+                step = known[2].constant if len(known) == 3 else 1
+                if not known or not step:
                     return None
                 start, stop = (ZERO, known[0]) if len(known) == 1 else known[:2]
-                step = known[2].constant if len(known) == 3 else 1
-                if not step:
-                    return None
                 extent, by = (stop - start if step > 0 else start - stop), Poly.const(abs(step))
                 return maximum(ZERO, floor_div(extent + by - ONE, by))
         return None
