@@ -1,78 +1,62 @@
-"""Definite assignment: a private name of a parallel loop is assigned on every path of the iteration before it is used."""
+"""Definite assignment: a private name of a parallel loop is assigned on every path of the iteration before it is used.
+
+Comprehensions, lambdas, definitions, `try`, `with`, `raise` and starred targets are not looked at: ``syntax.unsupported_syntax``
+has refused them.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.source import Span
 
-_SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-
 
 def names_assigned(statements: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
-    """Names that ``statements`` bind, each with the nodes that bind it; comprehension variables are not among them."""
+    """Names that ``statements`` bind, each with the nodes that bind it."""
     found: dict[str, list[ast.AST]] = {}
-    for statement in statements:
-        _assigned(statement, frozenset(), found)
+    for node in _preorder(statements):
+        name = _bound_name(node)
+        if name is not None:
+            found.setdefault(name, []).append(node)
     return found
 
 
 def names_bound_again(statements: Iterable[ast.AST]) -> set[str]:
     """Names that ``statements`` bind other than by `x += y`, which for an array changes its elements."""
-    statements = list(statements)
-    places = (node.target for each in statements for node in ast.walk(each) if isinstance(node, ast.AugAssign))
-    updated = {id(place) for place in places}
-    found = names_assigned(statements)
-    return {name for name, nodes in found.items() if any(id(node) not in updated for node in nodes)}
+    nodes = list(_preorder(statements))
+    updated = {node.target for node in nodes if isinstance(node, ast.AugAssign)}
+    return {name for node in nodes if node not in updated and (name := _bound_name(node)) is not None}
 
 
-def _assigned(node: ast.AST, hidden: frozenset[str], found: dict[str, list[ast.AST]]) -> None:
-    if isinstance(node, _FUNCTIONS):
-        if not isinstance(node, ast.Lambda):
-            found.setdefault(node.name, []).append(node)
-        return
-    name = bound_name(node)
-    if name is not None and name not in hidden:
-        found.setdefault(name, []).append(node)
-    if isinstance(node, _SCOPES):
-        hidden |= names_assigned(generator.target for generator in node.generators).keys()
-    for child in ast.iter_child_nodes(node):
-        _assigned(child, hidden, found)
+def names_read(statements: Iterable[ast.AST]) -> set[str]:
+    """Names that ``statements`` read."""
+    return {name for node in _preorder(statements) if (name := name_read(node)) is not None}
 
 
-def bound_name(node: ast.AST) -> str | None:
+def name_read(node: ast.AST) -> str | None:
+    """The name that this very node reads, if any: an augmented assignment reads its target."""
+    read = node.target if isinstance(node, ast.AugAssign) else node
+    return read.id if isinstance(read, ast.Name) and (read is not node or isinstance(read.ctx, ast.Load)) else None
+
+
+def _bound_name(node: ast.AST) -> str | None:
     """The name that this very node binds, if any."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         return node.id
     if isinstance(node, ast.MatchAs | ast.MatchStar):
         return node.name
-    if isinstance(node, ast.MatchMapping):
-        return node.rest
-    return None
+    return node.rest if isinstance(node, ast.MatchMapping) else None
 
 
-def names_read(statements: Iterable[ast.AST]) -> dict[str, list[ast.Name]]:
-    """Names that ``statements`` read, each with the nodes that read it; an augmented assignment reads its target."""
-    found: dict[str, list[ast.Name]] = {}
-    for statement in statements:
-        _read(statement, frozenset(), found)
-    return found
-
-
-def _read(node: ast.AST, hidden: frozenset[str], found: dict[str, list[ast.Name]]) -> None:
-    if isinstance(node, _SCOPES):
-        _read(node.generators[0].iter, hidden, found)
-        hidden |= names_assigned(generator.target for generator in node.generators).keys()
-    elif isinstance(node, ast.Lambda):
-        hidden |= {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
-    read = node.target if isinstance(node, ast.AugAssign) else node
-    if isinstance(read, ast.Name) and (read is not node or isinstance(read.ctx, ast.Load)) and read.id not in hidden:
-        found.setdefault(read.id, []).append(read)
-    for child in ast.iter_child_nodes(node):
-        _read(child, hidden, found)
+def _preorder(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """All nodes under ``nodes``, each before those inside it; unlike ``ast.walk``, in the order of the source."""
+    left = [*nodes][::-1]
+    while left:
+        node = left.pop()
+        yield node
+        left += [*ast.iter_child_nodes(node)][::-1]
 
 
 def check_private(body: Sequence[ast.stmt], bound: Iterable[str], file: str, names: Mapping[str, object] | None = None) -> None:
@@ -123,7 +107,7 @@ def needed_before(statements: Sequence[ast.stmt], names: Iterable[str]) -> froze
     assigned = _assigned_of(statements, known)
     exposed: set[str] = set()
     state = _Flow(assigned, "", exposed=exposed).block(statements, frozenset())
-    never_assigned = (known - assigned.keys()) & names_read(statements).keys()
+    never_assigned = (known - assigned.keys()) & names_read(statements)
     kept = () if state is None else assigned.keys() - state
     return never_assigned.union(kept, exposed)
 
@@ -171,7 +155,6 @@ class _Flow:
         # Of each loop around: the states at its `break`s and at its `continue`s.
         self.breaks: list[State] = []
         self.continues: list[State] = []
-        self.local: frozenset[str] = frozenset()
 
     def block(self, statements: Sequence[ast.stmt], state: State) -> State:
         for statement in statements:
@@ -210,22 +193,6 @@ class _Flow:
         self.children(node, state)
         return None
 
-    visit_Raise = visit_Return
-
-    def visit_Try(self, node: ast.Try, state: frozenset[str]) -> State:
-        ended = self.block(node.body, state)
-        for handler in node.handlers:
-            self.block(handler.body, state)
-        self.block(node.orelse, ended)
-        return self.block(node.finalbody, state)
-
-    def visit_With(self, node: ast.With, state: frozenset[str]) -> State:
-        for item in node.items:
-            state = self.expression(item.context_expr, state)
-            if item.optional_vars is not None:
-                state = self.target(item.optional_vars, state)
-        return self.block(node.body, state)
-
     def visit_Assign(self, node: ast.Assign, state: frozenset[str]) -> State:
         state = self.expression(node.value, state)
         for target in node.targets:
@@ -239,11 +206,6 @@ class _Flow:
 
     def visit_AnnAssign(self, node: ast.AnnAssign, state: frozenset[str]) -> State:
         return state if node.value is None else self.target(node.target, self.expression(node.value, state))
-
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, state: frozenset[str]) -> State:
-        return state | {node.name}
-
-    visit_AsyncFunctionDef = visit_ClassDef = visit_FunctionDef
 
     def loop(self, node: ast.For | ast.While, skipped: State, inside: frozenset[str]) -> State:
         """The state after a loop, by a ``break`` or where it ends: ``skipped`` where it may have no iteration."""
@@ -278,12 +240,10 @@ class _Flow:
         match node:
             case ast.Name():
                 return state | {node.id}
-            case ast.Tuple() | ast.List():
+            case ast.Tuple():
                 for item in node.elts:
                     state = self.target(item, state)
                 return state
-            case ast.Starred():
-                return self.target(node.value, state)
             case _:
                 return self.children(node, state)
 
@@ -332,32 +292,8 @@ class _Flow:
                 for comparator in node.comparators[1:]:
                     inner = self.expression(comparator, inner)
                 return state
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                return self.comprehension(node, state)
-            case ast.Lambda():
-                for uses in names_read([node]).values():
-                    self.use(uses[0], state)
-                return state
             case _:
                 return self.children(node, state)
-
-    def comprehension(
-        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, state: frozenset[str]
-    ) -> frozenset[str]:
-        """Its variables are its own; what a walrus inside assigns may not be assigned at all."""
-        state = self.expression(node.generators[0].iter, state)
-        outer = self.local
-        self.local |= names_assigned(generator.target for generator in node.generators).keys()
-        inside = state
-        for at, generator in enumerate(node.generators):
-            if at:
-                inside = self.expression(generator.iter, inside)
-            for condition in generator.ifs:
-                inside, _ = self.test(condition, inside)
-        for part in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
-            inside = self.expression(part, inside)
-        self.local = outer
-        return state
 
     def children(self, node: ast.AST, state: frozenset[str]) -> frozenset[str]:
         for child in ast.iter_child_nodes(node):
@@ -366,7 +302,7 @@ class _Flow:
 
     def use(self, node: ast.Name, state: frozenset[str]) -> None:
         name = node.id
-        if name in state or name in self.local or name not in self.assigned:
+        if name in state or name not in self.assigned:
             return
         if self.exposed is not None:
             self.exposed.add(name)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from qgraph.frontend.names.bindings import Binding, Poisoned, ScalarRef
+from qgraph.frontend.names.definite_assignment import name_read
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.source import standing_for
 
@@ -130,9 +131,9 @@ def _read_outside_their_loops(statements: Iterable[ast.AST], own: frozenset[str]
     """The names that are read where no loop around, of which ``own`` are the variables, has them for its variable."""
     found: set[str] = set()
     for node in statements:
-        read = node.target if isinstance(node, ast.AugAssign) else node
-        if isinstance(read, ast.Name) and (read is not node or isinstance(read.ctx, ast.Load)) and read.id not in own:
-            found.add(read.id)
+        name = name_read(node)
+        if name is not None and name not in own:
+            found.add(name)
         if isinstance(node, ast.For):
             found |= _read_outside_their_loops((node.iter, *node.orelse), own)
             found |= _read_outside_their_loops(node.body, own.union(occurrences([node.target])))
