@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -325,28 +324,22 @@ class _Rewriter(ValueResolution):
         raise self._scope.error("`*` cannot be used here", node, "write the elements out")
 
     def _device_call(self, function: object, owner: StructRef | Value | None, node: ast.Call) -> ast.expr:
+        """A call of the copy of a func with what is compiled in of these arguments."""
         assert isinstance(function, Func)
-        arguments = bind_call(self._scope, function.source, owner, node)
-        name, extra, dynamic = self._device_function(function, arguments, node)
-        values = [self.visit(arguments[parameter]) for parameter in dynamic]
-        values += [load(leaf) for leaf in extra]
-        return at(call_of(name, *values), node)
-
-    def _device_function(
-        self, func: Func, arguments: dict[str, Any], node: ast.Call
-    ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        """The compiled-in copy of ``func`` for these arguments: its name, the leaves it takes besides, its parameters."""
-        source = func.source
+        source = function.source
+        arguments = bind_call(self._scope, source, owner, node)
         fixed: dict[str, Binding] = {}
         for parameter, argument in arguments.items():
             bound = argument if not isinstance(argument, ast.expr) else self._scope.static(argument)
             if bound is not None and (parameter in source.static or is_fixed(bound, source, parameter)):
                 fixed[parameter] = bound
         dynamic = tuple(parameter for parameter in arguments if parameter not in fixed)
-        key = (func, tuple((name, identity(bound)) for name, bound in fixed.items()))
+        key = (function, tuple((name, identity(bound)) for name, bound in fixed.items()))
         if key not in self._body.devices:
-            self._body.devices[key] = self._compile_device(func, fixed, dynamic, node)
-        return *self._body.devices[key], dynamic
+            self._body.devices[key] = self._compile_device(function, fixed, dynamic, node)
+        name, leaves = self._body.devices[key]
+        values = [self.visit(arguments[parameter]) for parameter in dynamic]
+        return at(call_of(name, *values, *map(load, leaves)), node)
 
     def _compile_device(
         self, func: Func, fixed: dict[str, Binding], dynamic: tuple[str, ...], node: ast.Call

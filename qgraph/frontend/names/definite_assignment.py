@@ -1,7 +1,7 @@
 """Definite assignment: a private name of a parallel loop is assigned on every path of the iteration before it is used.
 
-Comprehensions, lambdas, definitions, `try`, `with`, `raise` and starred targets are not looked at: ``syntax.unsupported_syntax``
-has refused them.
+There are no comprehensions, lambdas, definitions, `try`, `with`, `raise` and starred targets: ``syntax.unsupported_syntax`` has
+refused them.
 """
 
 from __future__ import annotations
@@ -160,12 +160,8 @@ class _Flow:
         for statement in statements:
             if state is None:
                 return None
-            state = self.statement(statement, state)
+            state = getattr(self, f"visit_{type(statement).__name__}", self.children)(statement, state)
         return state
-
-    def statement(self, node: ast.stmt, state: frozenset[str]) -> State:
-        found: State = getattr(self, f"visit_{type(node).__name__}", self.children)(node, state)
-        return found
 
     def visit_If(self, node: ast.If, state: frozenset[str]) -> State:
         then, other = self.test(node.test, state)
@@ -177,7 +173,7 @@ class _Flow:
 
     def visit_While(self, node: ast.While, state: frozenset[str]) -> State:
         then, other = self.test(node.test, state)
-        return self.loop(node, None if _is_true(node.test) else other, then)
+        return self.loop(node, None if isinstance(node.test, ast.Constant) and node.test.value else other, then)
 
     def visit_Break(self, node: ast.Break, state: frozenset[str]) -> State:
         if self.breaks:
@@ -253,25 +249,19 @@ class _Flow:
             case ast.UnaryOp(op=ast.Not()):
                 then, other = self.test(node.operand, state)
                 return other, then
-            case ast.BoolOp(op=ast.And()):
-                return self.chain(node.values, state)
             case ast.BoolOp():
-                return self.chain(node.values, state, any_true=True)
+                any_true = isinstance(node.op, ast.Or)
+                # Where any of the operands may have ended it.
+                ended: State = None
+                for value in node.values:
+                    then, other = self.test(value, state)
+                    state, stop = (other, then) if any_true else (then, other)
+                    ended = _meet(ended, stop)
+                assert ended is not None  # BoolOp has operands.
+                return (ended, state) if any_true else (state, ended)
             case _:
                 state = self.expression(node, state)
                 return state, state
-
-    def chain(
-        self, values: Sequence[ast.expr], state: frozenset[str], any_true: bool = False
-    ) -> tuple[frozenset[str], frozenset[str]]:
-        """``and`` (or ``or``): where all operands were evaluated, and where any of them may have ended it."""
-        ended: State = None
-        for value in values:
-            then, other = self.test(value, state)
-            state, stop = (other, then) if any_true else (then, other)
-            ended = _meet(ended, stop)
-        assert ended is not None  # BoolOp has operands.
-        return (ended, state) if any_true else (state, ended)
 
     def expression(self, node: ast.expr, state: frozenset[str]) -> frozenset[str]:
         match node:
@@ -321,7 +311,3 @@ def _hint(name: str, use: ast.Name, places: list[ast.AST]) -> str:
             f"to combine values of all iterations in it, assign `{name}` before the loop"
         )
     return f"a name assigned inside a parallel loop is private to the iteration: assign `{name}` on every path before this use"
-
-
-def _is_true(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and bool(node.value)

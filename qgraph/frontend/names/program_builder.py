@@ -7,6 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Literal
 
 from qgraph.frontend.facts.loop_facts import LoopFacts
@@ -61,8 +62,7 @@ class ProgramBuilder:
         # How many loops are laid out now that may have no iteration.
         self._maybe_empty = 0
         self.faults: list[Fault] = []
-        # Where a task tells the others of this launch that it noted a fault; and whether some loop looks at it.
-        self._failed: Slot | None = None
+        # Whether some loop looks at ``failed``.
         self.stops = False
         # What was judged of each parallel loop, by the name of its task.
         self.judged: dict[str, LoopFacts] = {}
@@ -103,17 +103,15 @@ class ProgramBuilder:
         """A new kernel scalar, of a type that lowering infers: there is room for any."""
         return self.slot(name, "", 2)
 
-    @property
+    @cached_property
     def failed(self) -> Slot:
-        """A slot that is not 0 once a task of this launch has noted a fault."""
-        if self._failed is None:
-            self._failed = self.slot("failed")
-        return self._failed
+        """A slot that is not 0 once a task of this launch has noted a fault; there is one from the first use on."""
+        return self.slot("failed")
 
     @property
     def fails(self) -> bool:
         """Whether some task uses ``failed``."""
-        return self._failed is not None
+        return "failed" in vars(self)
 
     def fault(self, fault: Fault) -> int:
         """The number of a new fault."""
