@@ -17,6 +17,12 @@ from qgraph.operations import intervals, intrinsics
 from qgraph.operations.record import Operation, typed
 from qgraph.polyhedral.symbolic_integers import Poly, maximum, minimum
 
+
+def _spelled(function: Any, meaning: Callable[..., Any], **more: Any) -> Operation:
+    """The record of a function that is compiled as ``meaning``, written with operators."""
+    return typed(function, lambda rules, code: rules.spelled(meaning), **more)
+
+
 # --- builtins ----------------------------------------------------------------------------------------------------------
 
 
@@ -67,7 +73,7 @@ def _builtins() -> Iterator[Operation]:
     yield typed(builtins.int, lambda rules, code: rules.to_integer(None), owner="python")
     yield typed(builtins.complex, lambda rules, code: rules.to_complex)
     yield typed(builtins.round, lambda rules, code: rules.round_, owner="first")
-    yield Operation(functions=(builtins.divmod,), ufuncs=(np.divmod,), typing=lambda rules, code: rules.spelled(_divmod))
+    yield _spelled(builtins.divmod, _divmod, ufuncs=(np.divmod,))
     yield Operation(functions=(builtins.len,), owner="python")
     yield typed(builtins.range, lambda rules, code: rules.range_, takes_ambiguous=True)
 
@@ -169,8 +175,8 @@ def _rounded() -> Iterator[Operation]:
         functions=(np.round, np.around), typing=lambda rules, code: rules.round_as_numpy, elementwise=(1, 2), owner="numpy"
     )
     yield typed(popcount, lambda rules, code: rules.bit_count, owner="python")
-    yield _of_math(math.gcd, lambda rules, code: rules.spelled(_gcd_of_python))
-    yield typed(np.gcd, lambda rules, code: rules.spelled(_gcd))
+    yield _spelled(math.gcd, _gcd_of_python, result="float", owner="python")
+    yield _spelled(np.gcd, _gcd)
     yield typed(_wide, lambda rules, code: rules.widened)
 
 
@@ -230,7 +236,7 @@ def _choices() -> Iterator[Operation]:
     yield typed(np.clip, lambda rules, code: rules.joined(code.clip, 3), elementwise=(3,), owner="numpy")
     yield typed(np.where, lambda rules, code: rules.where, elementwise=(3,), owner="numpy")
     yield typed(np.sign, lambda rules, code: rules.sign)
-    yield typed(np.square, lambda rules, code: rules.spelled(_square))
+    yield _spelled(np.square, _square)
     yield typed(np.reciprocal, lambda rules, code: rules.reciprocal)
     yield typed(np.nan_to_num, lambda rules, code: rules.without_nan, owner="numpy")
 
@@ -270,9 +276,9 @@ def _complex_isfinite(x):  # type: ignore[no-untyped-def]
 
 
 def _parts() -> Iterator[Operation]:
-    yield typed(np.real, lambda rules, code: rules.spelled(_real), owner="numpy")
-    yield typed(np.imag, lambda rules, code: rules.spelled(_imag), owner="numpy")
-    yield typed(np.conjugate, lambda rules, code: rules.spelled(_conjugate))
+    yield _spelled(np.real, _real, owner="numpy")
+    yield _spelled(np.imag, _imag, owner="numpy")
+    yield _spelled(np.conjugate, _conjugate)
 
 
 def _real(x):  # type: ignore[no-untyped-def]

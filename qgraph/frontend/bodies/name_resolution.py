@@ -121,7 +121,10 @@ class _Rewriter(ValueResolution):
     def _stores_scalar(self, target: ast.expr) -> bool:
         if isinstance(target, ast.Tuple):
             return any(self._stores_scalar(element) for element in target.elts)
-        return isinstance(target, ast.Name) and isinstance(self._scope.names.get(target.id), ScalarRef)
+        return isinstance(target, ast.Name) and self._is_scalar(target.id)
+
+    def _is_scalar(self, name: str) -> bool:
+        return isinstance(self._scope.names.get(name), ScalarRef)
 
     def _cast(self, target: ast.expr, value: ast.expr) -> ast.expr:
         """``value`` in the type of the kernel scalar ``target``; itself for any other target."""
@@ -145,8 +148,8 @@ class _Rewriter(ValueResolution):
             if len(axes) > 1:
                 return self._product_loop(node, axes, reader)
             node.iter = reader._range(axes[0], node.iter)
-        counted = [name for name in names_assigned([node.target]) if isinstance(self._scope.names.get(name), ScalarRef)]
-        again = [at(ast.Assign([ast.Name(n, ast.Store())], load(n)), node) for n in counted]
+        counted = filter(self._is_scalar, names_assigned([node.target]))
+        again = [_assign(name, load(name), node) for name in counted]
         node.target = self.visit(node.target)
         node.body = self.block([*again, *node.body])
         node.orelse = self.block(node.orelse)

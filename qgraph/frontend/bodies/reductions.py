@@ -28,7 +28,7 @@ from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.function_frame import occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
-from qgraph.ir.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Cast, Effects, Reduction, Slot, Verdict, itemsize
+from qgraph.ir.program import MAX_PARTIALS, NUMBER, WORD, ArrayType, Carried, Effects, Reduction, Slot, Verdict, itemsize
 from qgraph.ir.update_patterns import Combining, Match
 from qgraph.polyhedral.symbolic_integers import Poly
 from qgraph.source import Span, copied
@@ -295,12 +295,13 @@ class _Locals(ast.NodeTransformer):
         return self.visit_Assign(as_assignment(node))
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        (target,) = node.targets if len(node.targets) == 1 else (None,)
-        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            pairs = zip(target.elts, node.value.elts, strict=True) if len(target.elts) == len(node.value.elts) else ()
-            node.value.elts = [self._cast(part, value) for part, value in pairs] or node.value.elts
-        elif target is not None:
-            node.value = self._cast(target, node.value)
+        match node:
+            case ast.Assign(targets=[ast.Tuple(elts=parts)], value=ast.Tuple(elts=values) as whole) if len(parts) == len(
+                values
+            ):
+                whole.elts = list(map(self._cast, parts, values))
+            case ast.Assign(targets=[target]):
+                node.value = self._cast(target, node.value)
         self.generic_visit(node)
         return node
 
@@ -319,22 +320,20 @@ class _Locals(ast.NodeTransformer):
             )
         keeps = finder.keeps(key)
         if keeps and isinstance(value, ast.Call):
-            value.args = [self._kept(argument, key, dtype, keeps) for argument in value.args]
+            value.args = [self._kept(argument, key, keeps) for argument in value.args]
         elif keeps and isinstance(value, ast.IfExp):
-            value.body, value.orelse = (self._kept(each, key, dtype, keeps) for each in (value.body, value.orelse))
+            value.body, value.orelse = (self._kept(each, key, keeps) for each in (value.body, value.orelse))
         elif keeps:
-            return self._kept(value, key, dtype, keeps)
-        return self._converted(value, finder.unit.element_cast(dtype), f"_as_{dtype}")
+            return self._kept(value, key, keeps)
+        return self._converted(value, dtype)
 
-    def _kept(self, value: ast.expr, key: str, dtype: str, keeps: Literal["min", "max"]) -> ast.expr:
+    def _kept(self, value: ast.expr, key: str, keeps: Literal["min", "max"]) -> ast.expr:
         """``value``, of which and an element the least or greatest is kept, as the type of that; the element as it is."""
-        if self._finder.key(value) == key:
-            return value
-        return self._converted(value, self._finder.unit.element_cast(dtype, keeps), f"_{keeps}_{dtype}")
+        return value if self._finder.key(value) == key else self._converted(value, self._finder.dtype(key), keeps)
 
-    def _converted(self, value: ast.expr, conversion: Cast, wish: str) -> ast.expr:
-        name = self._finder.body.names.add(conversion, wish)
-        return at(call_of(name, value), value)
+    def _converted(self, value: ast.expr, dtype: str, keeps: Literal["", "min", "max"] = "") -> ast.expr:
+        conversion = self._finder.unit.element_cast(dtype, keeps)
+        return at(call_of(self._finder.body.names.add(conversion, f"_{keeps or 'as'}_{dtype}"), value), value)
 
 
 def _is_float(unit: ProgramBuilder, node: ast.expr) -> bool:

@@ -147,23 +147,23 @@ class Scope:
 
     def static(self, node: ast.expr) -> Binding | None:
         """What a name, attribute chain or constant subscript stands for, if that is known at compile time."""
-        if isinstance(node, ast.Name):
-            return self.lookup(node)
-        if isinstance(node, ast.Attribute):
-            base = self.static(node.value)
-            return None if base is None else self._attribute(base, node)
-        if isinstance(node, ast.Subscript):
-            base = self.static(node.value)
-            index = constant_of(node.slice)
-            if index is not None and isinstance(base, StructRef):
-                return self._item(base, index, node)
-            if index is not None and isinstance(base, Value) and isinstance(base.value, tuple):
-                return Value(base.value[index])
-        if isinstance(node, ast.Call) and is_static_call(self, node):
-            return static_value(self, node)
-        if isinstance(node, ast.IfExp):
-            known = known_test(self, node.test)
-            return None if known is None else self.static(node.body if known else node.orelse)
+        match node:
+            case ast.Name():
+                return self.lookup(node)
+            case ast.Attribute():
+                base = self.static(node.value)
+                return None if base is None else self._attribute(base, node)
+            case ast.Subscript():
+                base, index = self.static(node.value), constant_of(node.slice)
+                if index is not None and isinstance(base, StructRef):
+                    return self._item(base, index, node)
+                if index is not None and isinstance(base, Value) and isinstance(base.value, tuple):
+                    return Value(base.value[index])
+            case ast.Call() if is_static_call(self, node):
+                return static_value(self, node)
+            case ast.IfExp():
+                known = known_test(self, node.test)
+                return None if known is None else self.static(node.body if known else node.orelse)
         return None
 
     def _attribute(self, base: Binding, node: ast.Attribute) -> Binding | None:
