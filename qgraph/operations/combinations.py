@@ -72,8 +72,7 @@ def _nothing(dtype: str) -> str:
 
 
 def _all_bits(dtype: str) -> str:
-    kind = np.dtype(dtype).kind
-    return "True" if kind == "b" else str(np.iinfo(dtype).max) if kind == "u" else "-1"
+    return limit(dtype, largest=True) if np.dtype(dtype).kind in "bu" else "-1"
 
 
 COMBINATIONS = (

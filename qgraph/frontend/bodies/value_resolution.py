@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, Literal, TypeVar
@@ -332,10 +333,7 @@ def binary(left: ast.expr, operator: ast.operator, right: ast.expr) -> ast.expr:
 
 def product(factors: Sequence[ast.expr]) -> ast.expr:
     """The product of one factor or more."""
-    result = factors[0]
-    for factor in factors[1:]:
-        result = binary(result, ast.Mult(), factor)
-    return result
+    return functools.reduce(lambda left, right: binary(left, ast.Mult(), right), factors)
 
 
 def call_of(function: str, *arguments: ast.expr) -> ast.expr:

@@ -18,7 +18,7 @@ import numpy as np
 from qgraph import language
 from qgraph.captured_state import is_known, numba_function
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.names.bindings import Binding, BoundFunc, HostExpr, LeafRef, Poisoned, StructRef, Value
+from qgraph.frontend.names.bindings import Binding, BoundFunc, HostExpr, LeafRef, Poisoned, StructRef, Value, part_of
 from qgraph.ir.program import ArrayType, StructType
 from qgraph.source import as_written, copied
 
@@ -327,15 +327,13 @@ def _as_object(bound: Binding, text: str) -> Any:
         return bound.value
     if isinstance(bound, LeafRef) and bound.is_array:
         return _Array(bound, text)
-    if isinstance(bound, StructRef) and issubclass(bound.type.cls, tuple):
-        parts = [
-            _as_object(child, f"{text}[{key}]" if key.isdigit() else f"{text}.{key}") for key, child in bound.children.items()
-        ]
-        cls: Any = bound.type.cls
-        return tuple(parts) if cls is tuple else cls(*parts)
-    if isinstance(bound, StructRef):
+    if not isinstance(bound, StructRef):
+        return _Token(bound, text)
+    cls: Any = bound.type.cls
+    if not issubclass(cls, tuple):
         return _Struct(bound, text)
-    return _Token(bound, text)
+    parts = tuple(_as_object(child, part_of(text, key)) for key, child in bound.children.items())
+    return parts if cls is tuple else cls(*parts)
 
 
 def _as_binding(value: Any) -> Binding:
