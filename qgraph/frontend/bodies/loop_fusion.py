@@ -277,7 +277,7 @@ def _continues(statements: Iterable[ast.AST]) -> bool:
 
 
 def _without_continue(statements: Sequence[ast.stmt]) -> list[ast.stmt] | None:
-    """The body of a loop with what follows a `continue` in the other branch; None where that would stand there twice."""
+    """If-conversion of `continue`: what follows it goes to the other branch; None where that would duplicate code."""
     done: list[ast.stmt] = []
     for at, statement in enumerate(statements):
         if isinstance(statement, ast.Continue):

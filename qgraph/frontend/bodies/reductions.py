@@ -222,13 +222,13 @@ class _Finder(Combining):
             first = matches[0]
             for position, key in enumerate(first.keys):
                 locals_[key] = f"_r{number}{position or ''}_{re.split(r'[^a-zA-Z0-9_]', key)[0].strip('_')}"
-            at = None
+            when = None
             if first.operator in ("first", "last", "store"):
-                at = self._carried(f"_at{number}", None, "int64")
-                ats |= {id(match.statement): at.local for match in matches}
+                when = self._carried(f"_at{number}", None, "int64")
+                ats |= {id(match.statement): when.local for match in matches}
             variables = tuple(self._variable(key, locals_[key], places[key]) for key in first.keys)
             span = Span.of(first.statement, self.facts.file)
-            reductions.append(Reduction(first.operator, variables, span, first.test, at))
+            reductions.append(Reduction(first.operator, variables, span, first.test, when))
         body = ast.Module([*self.facts.body], [])
         _Locals(self, locals_, ats).visit(body)
         slots = frozenset(each.slot.name for made in reductions for each in made.variables if each.slot is not None)
@@ -296,10 +296,8 @@ class _Locals(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         match node:
-            case ast.Assign(targets=[ast.Tuple(elts=parts)], value=ast.Tuple(elts=values) as whole) if len(parts) == len(
-                values
-            ):
-                whole.elts = list(map(self._cast, parts, values))
+            case ast.Assign(targets=[ast.Tuple(elts=parts)], value=ast.Tuple() as whole) if len(parts) == len(whole.elts):
+                whole.elts = list(map(self._cast, parts, whole.elts))
             case ast.Assign(targets=[target]):
                 node.value = self._cast(target, node.value)
         self.generic_visit(node)

@@ -102,7 +102,7 @@ def surely_assigned(
 
 
 def needed_before(statements: Sequence[ast.stmt], names: Iterable[str]) -> frozenset[str]:
-    """Those of ``names`` whose value from before ``statements`` is used in them, or may still be there after them."""
+    """Those of ``names`` that are live before ``statements``: read before they are assigned, or not assigned on every path."""
     known = frozenset(names)
     assigned = _assigned_of(statements, known)
     exposed: set[str] = set()
@@ -113,7 +113,7 @@ def needed_before(statements: Sequence[ast.stmt], names: Iterable[str]) -> froze
 
 
 def read_before(statements: Sequence[ast.stmt], names: Iterable[str]) -> list[str]:
-    """Those of ``names`` that ``statements`` may read before they assign them, sorted."""
+    """Those of ``names`` with upward-exposed uses in ``statements``: read before any assignment on some path. Sorted."""
     exposed: set[str] = set()
     _Flow(_assigned_of(statements, names), "", exposed=exposed).block(statements, frozenset())
     return sorted(exposed)
@@ -124,7 +124,7 @@ def _assigned_of(statements: Sequence[ast.stmt], names: Iterable[str]) -> dict[s
     return {name: places for name, places in names_assigned(statements).items() if name in known}
 
 
-# The names surely assigned where control stands; None where control cannot stand.
+# The names definitely assigned at a point of the control flow; None where it is unreachable.
 State = frozenset[str] | None
 
 
@@ -135,7 +135,7 @@ def _meet(left: State, right: State) -> State:
 
 
 class _Flow:
-    """Walks statements in order with the set of names that are surely assigned."""
+    """Forward data-flow analysis over statements: the set of names that are definitely assigned."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class _Flow:
         self.runs = runs
         self.file = file
         self.private = private
-        # Where given: the uses of unassigned names, which are then no errors.
+        # Where given: collects names with upward-exposed uses, which are then no errors.
         self.exposed = exposed
         # Of each loop around: the states at its `break`s and at its `continue`s.
         self.breaks: list[State] = []

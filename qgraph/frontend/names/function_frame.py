@@ -108,7 +108,7 @@ class Frame:
         return name in self._nested
 
     def outlives(self, name: str) -> bool:
-        """Whether something may read the loop variable ``name`` after its loop: it is read outside of loops that assign it."""
+        """Whether the loop variable ``name`` may be live after its loop: it is read outside of loops that assign it."""
         return name in self._read_elsewhere
 
     def is_private(self, name: str, node: ast.AST) -> bool:

@@ -29,10 +29,7 @@ from qgraph.polyhedral.symbolic_integers import (
 
 
 class HostIntegers:
-    """Expressions of the host as polynomials.
-
-    What is not followed is one integer argument: the host computes it, whatever it is.
-    """
+    """Expressions of the host as polynomials; an integer expression that is not followed is an opaque symbol."""
 
     def __init__(
         self,
