@@ -32,6 +32,11 @@ class Effects:
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
 
+    @property
+    def touched(self) -> frozenset[str]:
+        """What it reads or writes."""
+        return self.reads | self.writes
+
     def __or__(self, other: Effects) -> Effects:
         return Effects(self.reads | other.reads, self.writes | other.writes)
 

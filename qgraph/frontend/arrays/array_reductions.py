@@ -84,15 +84,15 @@ def _operands(scope: Scope, node: ast.expr, kind: str) -> list[ast.expr]:
     operands = [*base, *node.args]
     wanted = 2 if kind in _PRODUCTS else 1
     if len(operands) != wanted or node.keywords:
-        raise scope.refusal(
-            node,
+        raise scope.error(
             f"`{as_written(node)}` has arguments that are not supported at kernel level",
-            hint=f"`{as_written(node.func)}` takes {'two vectors' if wanted == 2 else 'one array'} here, and gives one number; "
+            node,
+            f"`{as_written(node.func)}` takes {'two vectors' if wanted == 2 else 'one array'} here, and gives one number; "
             "for one of each row write a loop: for i in range(m): t[i] = np.sum(u[i])",
         )
     if wanted == 2 and [rank(scope, operand) for operand in operands] != [1, 1]:
-        raise scope.refusal(
-            node, f"`{as_written(node)}` is no product of two vectors", hint=unsupported_functions.instead(node, np.dot)
+        raise scope.error(
+            f"`{as_written(node)}` is no product of two vectors", node, unsupported_functions.instead(node, np.dot)
         )
     return operands
 

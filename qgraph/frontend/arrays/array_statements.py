@@ -70,10 +70,10 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
     if isinstance(node, ast.AugAssign):
         value = ast.copy_location(ast.BinOp(place, node.op, value), node)
     if isinstance(value, ast.Tuple):
-        raise scope.refusal(
-            value,
+        raise scope.error(
             f"`{as_written(node)}` assigns a tuple to a part of an array",
-            hint="assign its parts to elements, one by one",
+            value,
+            "assign its parts to elements, one by one",
         )
     body = Elements(region, scope)
     view = body.assigned(place)
@@ -175,11 +175,11 @@ class Elements:
         if not unknown:
             return result
         if dtype is None:
-            raise self.scope.refusal(
-                node,
+            raise self.scope.error(
                 f"`{as_written(node)}` is of a slice whose length only the device knows, and the type of its elements is not "
                 "known",
-                hint="write a loop: for i in range(...): s = max(s, ...)",
+                node,
+                "write a loop: for i in range(...): s = max(s, ...)",
             )
         nothing = word(self.scope, dtype.type, ast.Constant(0))
         return ast.IfExp(every([compare(length, ast.Gt(), ZERO) for length in unknown]), result, nothing)
@@ -205,32 +205,32 @@ class Elements:
                 raise new_array(self.scope, node)
             case ast.Name() | ast.Attribute() | ast.Subscript():
                 return at_place(self.at(self._view(node), node), node)
-        raise self.scope.refusal(
-            node,
+        raise self.scope.error(
             f"`{as_written(node)}` is no elementwise expression",
-            hint="use operators, comparisons, np.where and NumPy's functions of numbers; `&`, `|`, `~` instead of and, or, not",
+            node,
+            "use operators, comparisons, np.where and NumPy's functions of numbers; `&`, `|`, `~` instead of and, or, not",
         )
 
     def _call(self, node: ast.Call) -> ast.expr:
         function = known_object(self.scope, node.func)
         if node.keywords:
-            raise self.scope.refusal(
-                node,
+            raise self.scope.error(
                 f"`{as_written(node)}` is given `{node.keywords[0].arg}` by name",
-                hint="give NumPy's functions of numbers their operands alone, such as np.sqrt(x); or write a loop",
+                node,
+                "give NumPy's functions of numbers their operands alone, such as np.sqrt(x); or write a loop",
             )
         arguments = [self.visit(argument) for argument in node.args]
         if function is np.where and len(arguments) == 3:
             pairs = zip(arguments, node.args, strict=True)
             return at_place(ast.IfExp(*(self._as_float(value, given, node) for value, given in pairs)), node)
         if function in _ROUNDING and len(arguments) == 2 and rank(self.scope, node.args[1]):
-            raise self.scope.refusal(
-                node.args[1],
+            raise self.scope.error(
                 f"the number of decimals, `{as_written(node.args[1])}`, is an array",
-                hint="NumPy wants one number for all elements",
+                node.args[1],
+                "NumPy wants one number for all elements",
             )
         if len(arguments) not in operation(function).elementwise:
-            raise self.scope.refusal(node, f"`{as_written(node)}` has {len(arguments)} arguments", hint="see NumPy's manual")
+            raise self.scope.error(f"`{as_written(node)}` has {len(arguments)} arguments", node, "see NumPy's manual")
         return at_place(ast.Call(copied(node.func), arguments, []), node)
 
     def _as_float(self, value: ast.expr, given: ast.expr, node: ast.Call) -> ast.expr:
@@ -257,10 +257,10 @@ class Elements:
         """The element of ``view`` for this iteration; lengths that may differ from the loop's are checked."""
         missing = len(self._lengths) - len(view.along)
         if missing < 0:
-            raise self.scope.refusal(
-                node,
+            raise self.scope.error(
                 f"`{as_written(node)}` has {len(view.along)} dimensions, and `{self._lengths.last_text}` {len(self._lengths)}",
-                hint="leave dimensions out with an index, `u[0]`",
+                node,
+                "leave dimensions out with an index, `u[0]`",
             )
         indices = [
             self._lengths.index(axis, along.count, variable, node)

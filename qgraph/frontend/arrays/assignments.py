@@ -11,6 +11,7 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.arrays.array_statements import assign_slice, is_slice
 from qgraph.frontend.bodies.name_resolution import Body
+from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.host_expressions import binding, settled
 from qgraph.frontend.inference.indexing import at_place
 from qgraph.frontend.inference.ranks import is_in_place, rank
@@ -39,7 +40,7 @@ from qgraph.frontend.statements.temporaries import temporary
 from qgraph.ir.argument_types import StructType
 from qgraph.nodes.registry import statement_of_word
 from qgraph.operations.table import is_one_of
-from qgraph.source import as_written, copied, standing_for
+from qgraph.source import as_written, standing_for
 
 
 def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
@@ -69,10 +70,10 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
 
 
 def _no_target(scope: Scope, target: ast.expr) -> KernelSyntaxError:
-    return scope.refusal(
-        target,
+    return scope.error(
         f"`{as_written(target)}` cannot be assigned at kernel level",
-        hint="assign to elements of arrays, or bind plain names",
+        target,
+        "assign to elements of arrays, or bind plain names",
     )
 
 
@@ -80,10 +81,10 @@ def _refuse_slices_in_tuples(scope: Scope, node: ast.Assign) -> None:
     tuples = (target.elts for target in node.targets if isinstance(target, ast.Tuple))
     found = next((part for parts in tuples for part in parts if is_slice(scope, part)), None)
     if found is not None:
-        raise scope.refusal(
-            found,
+        raise scope.error(
             f"`{as_written(found)}` is assigned together with others",
-            hint="write one statement for each part of an array",
+            found,
+            "write one statement for each part of an array",
         )
 
 
@@ -93,19 +94,19 @@ def _choice_of_tuples(scope: Scope, target: ast.Name, value: ast.IfExp) -> list[
         return []
     both = (value.body, value.orelse)
     if any(made_structure(scope, each) is not None for each in both):
-        raise scope.refusal(
-            value,
+        raise scope.error(
             f"`{as_written(value)}` chooses between named tuples or dataclasses",
-            hint="write an `if` that makes one on each path",
+            value,
+            "write an `if` that makes one on each path",
         )
     tuples = [each for each in both if isinstance(each, ast.Tuple)]
     if not tuples:
         return []
     if len(tuples) < 2 or len(tuples[0].elts) != len(tuples[1].elts):
-        raise scope.refusal(
-            value,
+        raise scope.error(
             f"`{as_written(value)}` is not a tuple of one length",
-            hint="write as many values for both cases: t = (1, 2) if c else (3, 4)",
+            value,
+            "write as many values for both cases: t = (1, 2) if c else (3, 4)",
         )
     names = [f"{ADDED}choice{k}_{value.lineno}_{value.col_offset}" for k in range(len(tuples[0].elts))]
     branches: list[list[ast.stmt]] = []
@@ -131,10 +132,7 @@ def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     if _stores_elements(node.target) and not has_calls(region, scope, node.value):
         region.run(scope).statement(scope, node)
         return
-    load = copied(node.target)
-    load.ctx = ast.Load()
-    value = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
-    assign(region, scope, ast.copy_location(ast.Assign([node.target], value), node))
+    assign(region, scope, as_assignment(node))
 
 
 def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
@@ -160,15 +158,15 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
         # Says what is wrong with the callee, if anything.
         Body(region.unit).expression(scope, value)
         if isinstance(value.func, ast.Attribute):
-            raise scope.refusal(
-                node,
+            raise scope.error(
                 f"`{as_written(node)}` is not supported as a statement",
-                hint="write what it does: `x[:] = 3`, for one, or a loop",
+                node,
+                "write what it does: `x[:] = 3`, for one, or a loop",
             )
-    raise scope.refusal(
-        node,
+    raise scope.error(
         f"the statement `{as_written(node)}` has no effect here",
-        hint="assign its value to a name, or to an element of an array",
+        node,
+        "assign its value to a name, or to an element of an array",
     )
 
 
@@ -177,9 +175,7 @@ def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
     value = evaluated(region, scope, node.value)
     if len(node.targets) > 1:
         if rank(scope, value):
-            raise scope.refusal(
-                node, f"`{as_written(node)}` assigns an array to several places", hint="write one statement for each"
-            )
+            raise scope.error(f"`{as_written(node)}` assigns an array to several places", node, "write one statement for each")
         (value,) = _held(region, scope, [value])
     for target in node.targets:
         single = ast.copy_location(ast.Assign([target], value), node)
@@ -201,10 +197,10 @@ def _fitting(scope: Scope, target: ast.expr, value: ast.expr) -> ast.expr:
     """``value`` for elements: a number for one, and for a tuple of them a tuple that is written out."""
     if not isinstance(target, ast.Tuple):
         if rank(scope, value):
-            raise scope.refusal(
-                value,
+            raise scope.error(
                 f"`{as_written(value)}` is an array, and `{as_written(target)}` one element",
-                hint="assign to a part of the array, `y[:] = ...`, or take one element, `x[0]`",
+                value,
+                "assign to a part of the array, `y[:] = ...`, or take one element, `x[0]`",
             )
         return value
     parts = _unpacked(scope, target, value)
@@ -219,17 +215,17 @@ def _unpacked(scope: Scope, target: ast.Tuple, value: ast.expr) -> list[ast.expr
     cls, _ = _structure(scope, value) or (tuple, [])
     # Python unpacks no dataclass.
     if not issubclass(cls, tuple):
-        raise scope.refusal(
-            value, f"`{as_written(value)}` is a {cls.__name__}, and no tuple that can be unpacked", hint="name its fields"
+        raise scope.error(
+            f"`{as_written(value)}` is a {cls.__name__}, and no tuple that can be unpacked", value, "name its fields"
         )
     parts = _parts(scope, value)
     if parts is not None and len(parts) != len(target.elts):
-        raise scope.refusal(value, f"{len(parts)} values for {len(target.elts)} names", hint="unpack as many as there are")
+        raise scope.error(f"{len(parts)} values for {len(target.elts)} names", value, "unpack as many as there are")
     if parts is None and (rank(scope, value) or not isinstance(value, ast.Call)):
-        raise scope.refusal(
-            value,
+        raise scope.error(
             f"`{as_written(value)}` cannot be unpacked at kernel level",
-            hint="unpack a tuple, a shape, or what a func returns; of an array name its parts: a, b = x[0], x[1]",
+            value,
+            "unpack a tuple, a shape, or what a func returns; of an array name its parts: a, b = x[0], x[1]",
         )
     return parts
 
@@ -418,10 +414,10 @@ def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
     # Where an array takes the place of another one, the region around settles that at its end.
     if all(isinstance(each, LeafRef) and each.is_array for each in (scope.names.get(name.id), bound)):
         return
-    raise scope.refusal(
-        name,
+    raise scope.error(
         f"`{as_written(name)}` is bound again inside a device loop or branch, to something that is no number",
-        hint="copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
+        name,
+        "copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
     )
 
 
@@ -440,10 +436,10 @@ def _check_scalars(scope: Scope, names: list[ast.Name]) -> None:
     for name in names:
         bound = scope.names.get(name.id)
         if isinstance(bound, SlotRef):
-            raise scope.refusal(
-                name,
+            raise scope.error(
                 f"`{as_written(name)}` is the variable of a serial loop, and it is assigned in the loop",
-                hint="use another name",
+                name,
+                "use another name",
             )
 
 

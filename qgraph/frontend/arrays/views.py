@@ -92,10 +92,10 @@ class _Viewer:
             case ast.Subscript():
                 return self._select(self.view(node.value), node)
             case ast.IfExp():
-                raise self._scope.refusal(
-                    node,
+                raise self._scope.error(
                     f"`{as_written(node)}` is one array or another",
-                    hint="write an `if` statement, and use the array in its branches",
+                    node,
+                    "write an `if` statement, and use the array in its branches",
                 )
         raise new_array(self._scope, node)
 
@@ -122,10 +122,10 @@ class _Viewer:
         parts = parts_of(node)
         taken = sum(not is_new_axis(self._scope, part) and not is_ellipsis(part) for part in parts)
         if taken > len(base.along):
-            raise self._scope.refusal(
-                node,
+            raise self._scope.error(
                 f"`{as_written(node)}` has {taken} indices, and `{as_written(node.value)}` {len(base.along)} dimensions",
-                hint="give one index for each dimension",
+                node,
+                "give one index for each dimension",
             )
         rest: list[ast.expr] = [ast.copy_location(ast.Slice(), node) for _ in range(len(base.along) - taken)]
         for at, part in enumerate(parts):
@@ -140,10 +140,10 @@ class _Viewer:
         bound = known(self._scope, part)
         wrong = isinstance(part, (ast.Compare, ast.BoolOp)) or (isinstance(part, ast.Constant) and type(part.value) is not int)
         if wrong or rank(self._scope, part) or (isinstance(bound, Value) and not isinstance(bound.value, int)):
-            raise self._scope.refusal(
-                part,
+            raise self._scope.error(
                 f"the index `{as_written(part)}` is no integer and no slice",
-                hint="to select by an array, write a loop over its elements",
+                part,
+                "to select by an array, write a loop over its elements",
             )
         if base.axis < 0:
             return
@@ -221,10 +221,10 @@ class _Viewer:
             return number(constant)
         host = host_expression(self._unit, self._scope, step)
         if host is None:
-            raise self._scope.refusal(
-                step,
+            raise self._scope.error(
                 f"the step `{as_written(step)}` is known on the device only",
-                hint="use a constant, a shape or a scalar argument; or write a loop over a range",
+                step,
+                "use a constant, a shape or a scalar argument; or write a loop over a range",
             )
         return self._host(host, step, "step")
 
@@ -256,10 +256,10 @@ class _Viewer:
         """The same where a bound is read on the device: clipped there, as ``slice.indices`` does."""
         step = by.constant
         if step is None:
-            raise self._scope.refusal(
-                part,
+            raise self._scope.error(
                 f"`{as_written(part)}` has bounds that only the device knows, and a step that is no constant",
-                hint="write a loop over a range",
+                part,
+                "write a loop over a range",
             )
         left_out = _left_out(lower, upper) if step == 1 else None
         text = ast.unparse(part) if left_out is None else f"all but {left_out}"

@@ -173,7 +173,7 @@ def binding(unit: ProgramBuilder, scope: Scope, value: ast.expr) -> Binding | No
     """What ``value`` is without the device: an argument, a constant, a range, a number of the host; None for other values."""
     bound = scope.static(value)
     if isinstance(bound, Poisoned):
-        raise scope.refusal(value, bound.reason, hint=bound.hint)
+        raise scope.error(bound.reason, value, bound.hint)
     if isinstance(bound, (ScalarRef, SlotRef)):
         # Another name for it would see what is assigned to it later.
         return None

@@ -64,9 +64,7 @@ def loop_call(scope: Scope, node: ast.expr) -> LoopCall | None:
     if bound.value in _LOOP_WORDS:
         inner = loop_call(scope, node.args[0]) if len(node.args) == 1 and not node.keywords else None
         if inner is None:
-            raise scope.refusal(
-                node, f"`{as_written(node.func)}` needs one range", hint=f"write `{as_written(node.func)}(range(n))`"
-            )
+            raise scope.error(f"`{as_written(node.func)}` needs one range", node, f"write `{as_written(node.func)}(range(n))`")
         return LoopCall(inner.call, bound.value, inner.scope)
     return None
 
@@ -76,10 +74,10 @@ def ranges_of(scope: Scope, call: ast.Call) -> tuple[WrittenAxis, ...]:
     bound = scope.static(call.func)
     is_range = isinstance(bound, Value) and bound.value is range
     if call.keywords or not call.args or (is_range and len(call.args) > 3):
-        raise scope.refusal(
-            call,
+        raise scope.error(
             f"`{as_written(call)}` has the wrong arguments",
-            hint="write range(stop), range(start, stop), range(start, stop, step) or ndrange(n, (lo, hi), ...)",
+            call,
+            "write range(stop), range(start, stop), range(start, stop, step) or ndrange(n, (lo, hi), ...)",
         )
     for argument in call.args:
         for part in argument.elts if isinstance(argument, ast.Tuple) else [argument]:
@@ -132,7 +130,7 @@ def _ndrange_axes(scope: Scope, argument: ast.expr, zero: ast.expr, one: ast.exp
         case ast.Tuple(elts=[low, high]):
             return [WrittenAxis(low, high, one, argument)]
         case ast.Tuple():
-            raise scope.refusal(argument, "an axis of ndrange is a count or a pair (lo, hi)", hint="use range() for a step")
+            raise scope.error("an axis of ndrange is a count or a pair (lo, hi)", argument, "use range() for a step")
     return [WrittenAxis(zero, argument, one, argument)]
 
 
@@ -143,7 +141,7 @@ def _length(scope: Scope, argument: ast.Starred) -> int:
         return ndim
     bound = scope.static(value)
     if not isinstance(bound, StructRef):
-        raise scope.refusal(argument, f"`*{as_written(value)}` is not the shape of an argument", hint="write the axes out")
+        raise scope.error(f"`*{as_written(value)}` is not the shape of an argument", argument, "write the axes out")
     return len(bound.children)
 
 

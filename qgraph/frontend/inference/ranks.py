@@ -78,7 +78,7 @@ def _makes_array(scope: Scope, node: ast.Call) -> bool:
 def new_array(scope: Scope, node: ast.expr) -> KernelSyntaxError:
     """The error that says of ``node``, which is an array, that it is a new one, and what to write instead."""
     hint = unsupported_functions.instead(node, known_object(scope, node.func) if isinstance(node, ast.Call) else None)
-    return scope.refusal(node, f"`{as_written(node)}` is a new array", hint=hint)
+    return scope.error(f"`{as_written(node)}` is a new array", node, hint)
 
 
 def _rank_of_call(scope: Scope, node: ast.Call, found: dict[ast.expr, int]) -> int:

@@ -92,7 +92,7 @@ def _carried(
 
 
 def _ordered(first: Effects, second: Effects, places: Mapping[str, frozenset[str]]) -> bool:
-    one, other = (touched_places(effects.reads | effects.writes, places) for effects in (first, second))
+    one, other = (touched_places(effects.touched, places) for effects in (first, second))
     return bool(touched_places(first.writes, places) & other or touched_places(second.writes, places) & one)
 
 
@@ -132,7 +132,7 @@ def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) 
     for each in others:
         effects = node_effects(each)
         # What writes nothing, as a loop that prints, has no order with its next copy: what counts would not wait for it.
-        if not effects.writes or effects.writes & (mine.reads | mine.writes | moved):
+        if not effects.writes or effects.writes & (mine.touched | moved):
             return None
         stepping = {slot.name for _, slot, _ in steps_in(each, loop.counter)}
         if effects.reads & mine.writes - stepping:

@@ -66,7 +66,7 @@ def _begins(node: Node, loop: Node, places: Mapping[str, frozenset[str]]) -> boo
     effects = functools.reduce(operator.or_, (task.effects for task in node.tasks))
     body = loop.task.effects
     # Iterations neither see what it sets, nor change what it looks at.
-    seen = touched_places(body.reads | body.writes, places) - started
+    seen = touched_places(body.touched, places) - started
     changed = touched_places(body.writes, places) - started
     return not touched_places(effects.writes, places) & seen and not touched_places(effects.reads, places) & changed
 
