@@ -1,6 +1,7 @@
 """Perfect nests: where a parallel loop does nothing but run another one, and all iterations of both are independent.
 
-Then the two are collapsed to axes of one loop, as in ``ndrange``: the GPU has a thread for each pair, and the last axis runs along memory.
+Then the two are collapsed to axes of one loop, as in ``ndrange``: the GPU has a thread for each pair, and the last axis runs
+along memory.
 """
 
 from __future__ import annotations
