@@ -9,11 +9,12 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import qgraph
 from qgraph.errors import ArgumentError, QGraphError
+from qgraph.info import table
 
 USAGE_ERROR = 2
 
@@ -57,26 +58,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _info(_: argparse.Namespace) -> None:
-    print(_table(_mapping(qgraph.info())))
-
-
-def _mapping(record: Any) -> dict[str, Any]:
-    if dataclasses.is_dataclass(record) and not isinstance(record, type):
-        return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-    return dict(record)
-
-
-def _table(rows: Mapping[str, Any]) -> str:
-    width = max((len(name) for name in rows), default=0)
-    return "\n".join(f"{name:<{width}}  {_words(value)}".rstrip() for name, value in rows.items())
-
-
-def _words(value: Any) -> str:
-    if value is None or value == "":
-        return "none"
-    if isinstance(value, (tuple, list)):
-        return ", ".join(str(part) for part in value) or "none"
-    return str(value)
+    print(qgraph.info())
 
 
 # --- cache --------------------------------------------------------------------------------------------------------------
@@ -94,7 +76,7 @@ def _cache(options: argparse.Namespace) -> None:
         return
     usage = found.usage()
     limit = f"{found.limit / 2**20:.0f} MiB, set by QGRAPH_CACHE_SIZE"
-    print(_table({"folder": found.folder, "entries": usage.entries, "size": f"{usage.size / 2**20:.1f} MiB", "limit": limit}))
+    print(table({"folder": found.folder, "entries": usage.entries, "size": f"{usage.size / 2**20:.1f} MiB", "limit": limit}))
 
 
 # --- inspect ------------------------------------------------------------------------------------------------------------
@@ -131,10 +113,8 @@ def _load(place: str) -> Any:
         raise _UsageError(f"there is no module {error.name!r}") from error
     for name in path.split("."):
         if not hasattr(found, name):
-            kernels = (
-                ", ".join(sorted(key for key, value in getattr(found, "__dict__", {}).items() if _is_kernel(value))) or "none"
-            )
-            raise _UsageError(f"{module_name} has no {path!r}; its kernels: {kernels}")
+            kernels = sorted(key for key, value in getattr(found, "__dict__", {}).items() if _is_kernel(value))
+            raise _UsageError(f"{module_name} has no {path!r}; its kernels: {', '.join(kernels) or 'none'}")
         found = getattr(found, name)
     if not _is_kernel(found):
         raise _UsageError(f"{place} is a {type(found).__name__}, not a kernel: is @qgraph.kernel missing?")
@@ -142,9 +122,7 @@ def _load(place: str) -> Any:
 
 
 def _is_kernel(value: Any) -> bool:
-    return (
-        not isinstance(value, type) and callable(getattr(value, "plan", None)) and callable(getattr(value, "reference", None))
-    )
+    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in ("plan", "reference"))
 
 
 def _example_arguments(text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -171,10 +149,10 @@ def _describe(place: str, kernel: Any) -> str:
         "kernel": place,
         "source": f"{file}:{first}",
         "parameters": str(inspect.signature(function)),
-        "options": ", ".join(f"{name}={value!r}" for name, value in _mapping(kernel.options).items()),
+        "options": ", ".join(f"{name}={value!r}" for name, value in dataclasses.asdict(kernel.options).items()),
     }
     loops = [f"  line {number:>4}  {'  ' * depth}{text}" for number, depth, text in _loops(lines, first)]
-    return "\n".join([_table(head), "", "loops", *(loops or ["  none"])])
+    return "\n".join([table(head), "", "loops", *(loops or ["  none"])])
 
 
 def _source(function: Callable[..., Any]) -> tuple[str, list[str], int]:
@@ -188,8 +166,8 @@ def _source(function: Callable[..., Any]) -> tuple[str, list[str], int]:
 def _loops(lines: list[str], first: int) -> Iterator[tuple[int, int, str]]:
     """(line, depth, text) of every for and while of a function whose source is ``lines``."""
     # Kept under an `if`, so that a method's indentation may stay.
-    tree = ast.parse("if True:\n" + "".join(lines)) if lines[0][:1] in " \t" else ast.parse("".join(lines))
-    ast.increment_lineno(tree, first - (2 if lines[0][:1] in " \t" else 1))
+    head = ["if True:\n"] if lines[0][:1] in " \t" else []
+    tree = ast.increment_lineno(ast.parse("".join(head + lines)), first - 1 - len(head))
 
     def walk(node: ast.AST, depth: int) -> Iterator[tuple[int, int, str]]:
         for child in ast.iter_child_nodes(node):

@@ -96,7 +96,7 @@ class _Arguments:
     bound: Callable[[], Bound | None]
 
     def __init__(self, kernel: _Kernel, values: tuple[Any, ...]) -> None:
-        self.bound = _nobody
+        self.bound = lambda: None
         self._kernel = kernel
         self._given = values
         # Global arrays, as they were when they were first met.
@@ -204,7 +204,3 @@ def _launch_as_bound(executable: Executable, call: Call) -> Any:
     if any(isinstance(value, ArrayView) and value.is_stale() for value in call.values):
         raise changed_in_place()
     return executable.launch(call)
-
-
-def _nobody() -> None:
-    return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import dis
+from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -147,8 +148,8 @@ def _function(found: _Found, attributes: Iterable[tuple[object, str, object]], c
         return name
 
     cells = {f"{prefix}c{number}": cell for number, (cell, _) in enumerate(found.cells.values())}
-    conditions = [f"{name} is {constant(value)}" for name, value in found.values.items()]
-    conditions += [f"{name} is {constant(value)}" for name, (_, value) in zip(cells, found.cells.values(), strict=True)]
+    free = zip(cells, (value for _, value in found.cells.values()), strict=True)
+    conditions = [f"{name} is {constant(value)}" for name, value in (*found.values.items(), *free)]
     conditions += [f"{constant(owner)}.{key} is {constant(value)}" for owner, key, value in attributes]
     conditions += [f"{constant(check)}()" for check in checks]
     lines = [
@@ -178,7 +179,7 @@ def snapshot(value: Any) -> Hashable:
     if isinstance(value, (tuple, list)):
         return kind, *map(snapshot, value)
     if isinstance(value, dict):
-        return kind, *((snapshot(key), snapshot(item)) for key, item in value.items())
+        return kind, *map(snapshot, value.items())
     if isinstance(value, (set, frozenset)):
         return kind, frozenset(map(snapshot, value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -203,12 +204,8 @@ def looked_up(function: FunctionType) -> Iterator[tuple[str, object]]:
             yield name, cell.cell_contents
     instructions = (each for code in _codes(function.__code__) for each in dis.get_instructions(code))
     names = {str(each.argval) for each in instructions if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    known: dict[str, object] = cast("Any", function).__builtins__
-    for name in sorted(names):
-        if name in function.__globals__:
-            yield name, function.__globals__[name]
-        elif name in known:
-            yield name, known[name]
+    known = ChainMap(function.__globals__, cast("Any", function).__builtins__)
+    yield from ((name, known[name]) for name in sorted(names) if name in known)
 
 
 def attributes_of(code: CodeType) -> frozenset[str]:

@@ -69,20 +69,16 @@ class _Forks:
         # Whoever compiles, be it for qgraph or not, holds one of these.
         for find in (numba.fork_lock, llvmlite.fork_lock):
             try:
-                self._look_at(find())
+                lock = find()
             except BackendError:  # it has another place by now, so nobody knows who holds it
                 self._compiling = True
-
-    def _look_at(self, lock: Any) -> None:
-        """See whether a compiler's lock was left behind."""
-        # This thread's own are no hindrance.
-        if lock is None:
-            return
-        if lock.acquire(blocking=False):
-            lock.release()
-        else:
-            self._compiling = True
-            cpython.freed(lock)
+                continue
+            # This thread's own are no hindrance.
+            if lock is not None and lock.acquire(blocking=False):
+                lock.release()
+            elif lock is not None:
+                self._compiling = True
+                cpython.freed(lock)
 
 
 FORKS = _Forks()

@@ -25,14 +25,20 @@ class Info(Mapping[str, Any]):
         return len(self._facts)
 
     def __str__(self) -> str:
-        width = max(map(len, self._facts))
-        return "\n".join(f"{name:<{width}}  {_text(value)}" for name, value in self._facts.items())
+        return table(self)
 
     __repr__ = __str__
 
 
+def table(rows: Mapping[str, Any]) -> str:
+    """Names and values in two columns."""
+    width = max(map(len, rows), default=0)
+    return "\n".join(f"{name:<{width}}  {_text(value)}".rstrip() for name, value in rows.items())
+
+
 def _text(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    words = ", ".join(map(str, value)) if isinstance(value, (tuple, list)) else value
+    return "none" if words is None else str(words) or "none"
 
 
 def info() -> Info:
@@ -43,12 +49,8 @@ def info() -> Info:
     facts: dict[str, Any] = {"version": _version("qgraph-jit")}
     count = driver.device_count()
     if count == 0:
-        facts |= {
-            "device": "none",
-            "driver": driver.driver_trouble(),
-            "loops": "none",
-            "reason": "there is no CUDA device",
-        }
+        trouble = driver.driver_trouble()
+        facts |= {"device": "none", "driver": trouble, "loops": "none", "reason": "there is no CUDA device"}
     else:
         from qgraph.specialisation import loop_probe
 
@@ -66,9 +68,7 @@ def info() -> Info:
     facts["toolkit"] = _toolkit()
     facts["backends"] = (*(("cuda",) if count else ()), "cpu", "sim")
     facts["default"] = default_backend() or "where the arrays live"
-    for package in _PACKAGES:
-        facts[package] = _version(package)
-    return Info(facts)
+    return Info(facts | {package: _version(package) for package in _PACKAGES})
 
 
 def _toolkit() -> str:

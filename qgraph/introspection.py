@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qgraph import forks
 from qgraph.errors import ArgumentError, KernelSyntaxError
@@ -17,6 +17,9 @@ from qgraph.language import Func
 from qgraph.options import Options
 from qgraph.specialisation import Variant
 from qgraph.stack import with_large_frame_stack
+
+if TYPE_CHECKING:
+    from qgraph.runtime.arguments.flatten import Arguments
 
 
 class Introspection:
@@ -88,10 +91,15 @@ class Introspection:
         """How the user writes all that is passed."""
         return (*self._names, *(array.path for array in arrays))
 
-    def _reserved(self) -> frozenset[str]:
-        """Names of the function that no leaf may take."""
+    def _described(self, values: tuple[Any, ...]) -> tuple[tuple[GlobalArray, ...], Arguments]:
+        """The global arrays among ``values``, and all of them described; no leaf takes a name of the function."""
+        from qgraph.runtime.arguments.flatten import describe
+
+        # Another thread may have found one more since.
+        used = self._global_arrays[: len(values) - len(self._names)]
         code = self._source.function.__code__
-        return frozenset((*code.co_varnames, *code.co_names, *code.co_freevars))
+        reserved = frozenset((*code.co_varnames, *code.co_names, *code.co_freevars))
+        return used, describe(self._parameters(used), values, reserved, self._source.static)
 
     # --- looking --------------------------------------------------------------------------------------------------------
 
@@ -127,19 +135,13 @@ class Introspection:
 
     def _describe_only(self, values: tuple[Any, ...]) -> tuple[Variant, tuple[Any, ...]]:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""
-        from qgraph.runtime.arguments.flatten import describe
-
-        source, options = self._source, self.options
         while True:
-            complete = self._complete(values)
-            used = self._global_arrays[: len(complete) - len(values)]
-            found = describe(self._parameters(used), complete, self._reserved(), source.static)
+            used, found = self._described(self._complete(values))
+            given = (self._source, found.types, found.leaves, "cuda", 0, self.options)
             try:
-                variant = Variant(source, found.types, found.leaves, "cuda", 0, options, global_arrays=used, runs=False)
+                return Variant(*given, global_arrays=used, runs=False), found.values
             except GlobalArrayFound as missing:
                 self._add_array(missing.array)
-            else:
-                return variant, found.values
 
     def __repr__(self) -> str:
         return f"<qgraph.kernel {self._source.function.__qualname__}>"

@@ -7,7 +7,8 @@ import functools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from qgraph.bound_kernel import Bound
@@ -21,7 +22,7 @@ from qgraph.pickling import ByName
 from qgraph.runtime.arguments.backends import DEFAULTS, choose
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.prepared_call import CHANGED, Call
-from qgraph.specialisation import Executable, LastLaunch, Specialisation, Stats, Variant, forget_code
+from qgraph.specialisation import Executable, LastLaunch, Specialisation, Stats, Variant, forget_code, streams_of
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
 MAX_SPECIALISATIONS = 64
@@ -170,8 +171,7 @@ class Kernel(ByName, Introspection):
     ) -> Any:
         """Run on CUDA where several streams may have to wait for each other, or host arrays must be copied."""
         variant = reading.variant
-        views = [leaves[index] for index in variant.arrays]
-        streams = variant.streams.Streams(variant.device, views)
+        streams = streams_of(variant, leaves)
         staged = variant.streams.stage_host_arrays(variant, leaves, streams)
         if staged is not None:
             variant.streams.warn_staging()
@@ -180,11 +180,10 @@ class Kernel(ByName, Introspection):
                 result = self._launch(variant, moved, False, streams.current())[2]
             finish()
             return result
-        if streams.joined:
-            with streams:
-                return self._launch(variant, leaves, simple, streams.current())[2]
-        launched = self._launch(variant, leaves, simple, streams.current())
-        self._recent.notice(key, values, launched, reading.default)
+        with streams if streams.joined else nullcontext():
+            launched = self._launch(variant, leaves, simple, streams.current())
+        if not streams.joined:
+            self._recent.notice(key, values, launched, reading.default)
         return launched[2]
 
     def _launch(self, variant: Variant, leaves: tuple[Any, ...], simple: bool, stream: int) -> Launched:
@@ -237,11 +236,8 @@ class Kernel(ByName, Introspection):
         """How these values are read, and what was read of them."""
         for reading in self._readings:
             found = reading.read(values) if reading.count == len(values) else None
-            if found is None or reading.default is not DEFAULTS.backend:
-                continue
-            if reading.holds():
-                leaves, simple = found
-                return values, reading, leaves, simple
+            if found is not None and reading.default is DEFAULTS.backend and reading.holds():
+                return values, reading, *found
         while True:
             try:
                 return self._describe(values)
@@ -256,12 +252,9 @@ class Kernel(ByName, Introspection):
             GlobalArrayFound: the kernel uses a global array that is not among them.
         """
         default = DEFAULTS.backend
-        from qgraph.runtime.arguments.flatten import describe
         from qgraph.runtime.arguments.guards import Reader
 
-        # Another thread may have found one more since.
-        used = self._global_arrays[: len(values) - len(self._names)]
-        arguments = describe(self._parameters(used), values, self._reserved(), self._source.static)
+        used, arguments = self._described(values)
         arrays = [value for value in arguments.values if isinstance(value, ArrayView)]
         backend, device = choose(self.options.backend, arrays)
         key = (arguments.types, backend, device, tuple(array.place for array in used))
@@ -269,16 +262,8 @@ class Kernel(ByName, Introspection):
             variant = self._variants.get(key)
             if variant is None or not variant.holds():
                 self._forget_variant(key)
-                variant = Variant(
-                    self._source,
-                    arguments.types,
-                    arguments.leaves,
-                    backend,
-                    device,
-                    self.options,
-                    global_arrays=used,
-                    reads_disk=self._reads_disk,
-                )
+                given = (self._source, arguments.types, arguments.leaves, backend, device, self.options)
+                variant = Variant(*given, global_arrays=used, reads_disk=self._reads_disk)
                 if len(self._variants) >= 2 * MAX_SPECIALISATIONS:
                     self._forget_unused()
                 self._variants[key] = variant
@@ -337,14 +322,8 @@ class Kernel(ByName, Introspection):
             return specialisation.executable
 
     def _retire(self, specialisation: Specialisation) -> None:
-        self._count(specialisation.executable)
+        self._counts.add(specialisation.executable)
         specialisation.close()
-
-    def _count(self, executable: Executable | None) -> None:
-        if executable is not None:
-            self._counts.replays += executable.replays
-            self._counts.argument_updates += executable.argument_updates
-            self._counts.graph_builds += executable.rebuilds
 
     def _close_executables(self) -> None:
         with self._lock:
@@ -361,7 +340,7 @@ class Kernel(ByName, Introspection):
         self._readings, self._latest = [], None
         for key, specialisation in list(self._specialisations.items()):
             if specialisation.variant.backend == "cuda":
-                self._count(specialisation.abandon())
+                self._counts.add(specialisation.abandon())
                 del self._specialisations[key]
         for found in gone:
             del self._variants[found]
@@ -371,17 +350,12 @@ class Kernel(ByName, Introspection):
     @property
     def stats(self) -> Stats:
         """What the kernel did so far, as a record of its own."""
-        counts = self._counts
         with self._lock:
             alive = [s.executable for s in self._specialisations.values() if s.executable is not None]
-        return Stats(
-            counts.compilations,
-            counts.graph_builds + sum(executable.rebuilds for executable in alive),
-            len(alive),
-            counts.replays + sum(executable.replays for executable in alive),
-            counts.argument_updates + sum(executable.argument_updates for executable in alive),
-            counts.evictions,
-        )
+            counts = replace(self._counts, executables=len(alive))
+        for executable in alive:
+            counts.add(executable)
+        return counts
 
     def bind(self, *args: Any, **kwargs: Any) -> Bound:
         """Check the arguments once and keep them; ``.launch()`` replays with them and nothing else."""
@@ -422,9 +396,6 @@ class Method:
         return Method, (self.kernel, self._owner)
 
     # Not the kernel's.
-    def __copy__(self) -> Method:
-        return Method(self.kernel, self._owner)
-
     def __deepcopy__(self, memo: dict[int, Any]) -> Method:
         return Method(self.kernel, copy.deepcopy(self._owner, memo))
 

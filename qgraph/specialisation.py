@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import warnings
@@ -88,6 +89,13 @@ class Stats:
     replays: int = 0
     argument_updates: int = 0
     evictions: int = 0
+
+    def add(self, executable: Executable | None) -> None:
+        """Count what an executable did since it was built."""
+        if executable is not None:
+            self.graph_builds += executable.rebuilds
+            self.replays += executable.replays
+            self.argument_updates += executable.argument_updates
 
 
 class Variant:
@@ -212,10 +220,9 @@ class Specialisation:
     @property
     def launched(self) -> LastLaunch | None:
         """What the last launch did; None before there is an executable."""
-        executable = self.executable
-        if executable is None or (self._launched is not None and self._launched.reason is executable.reason):
-            return self._launched
-        self._launched = LastLaunch(len(self.plan.tasks), executable.nodes, executable.path, executable.reason)
+        done, known = self.executable, self._launched
+        if done is not None and (known is None or known.reason is not done.reason):
+            self._launched = LastLaunch(len(self.plan.tasks), done.nodes, done.path, done.reason)
         return self._launched
 
     def again(self, executable: Executable, call: Call, *, held: bool) -> ReplayCode | None:
@@ -277,27 +284,27 @@ def _cuda(plan: GraphPlan, variant: Variant, index64: bool) -> Executable:
     options = variant.options
     compiled = compile_cuda(plan, device.capability, options, index64=index64, read=variant.reads_disk)
     block = options.block_size
+    graph = functools.partial(CudaGraphExecutable, compiled, device, block_size=block)
+    host = functools.partial(CudaHostLoopExecutable, compiled, device, block_size=block)
     if not options.graph:
-        reason = "graph=False: one stream launch a task"
-        return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=False, reason=reason)
+        return host(as_graphs=False, reason="graph=False: one stream launch a task")
     if not any(isinstance(statement, (Loop, Branch)) for statement in plan.program.body):
-        return CudaGraphExecutable(compiled, device, block_size=block, reason="the kernel has no device loop or branch")
+        return graph(reason="the kernel has no device loop or branch")
     if options.conditional == "host":
-        reason = "conditional='host': the host drives loops and branches"
-        return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=True, reason=reason)
+        return host(as_graphs=True, reason="conditional='host': the host drives loops and branches")
     probe = loop_probe(variant.device)
     works = probe.device_branches if any(node.kind in ("if", "switch") for node in plan.nodes) else probe.device_loops
     if works and plan.unrolled:
         return CudaUnrollingExecutable(compiled, device, block_size=block, reason=probe.reason)
     if works:
-        return CudaGraphExecutable(compiled, device, block_size=block, reason=probe.reason)
+        return graph(reason=probe.reason)
     if options.conditional == "device":
         raise BackendError(
             f"conditional='device', but the loops or branches of this kernel do not work here: {probe.reason}",
             hint="conditional='auto' falls back",
         )
     warnings.warn(f"the host drives loops and branches: {probe.reason}", PerformanceWarning, stacklevel=2)
-    return CudaHostLoopExecutable(compiled, device, block_size=block, as_graphs=True, reason=probe.reason)
+    return host(as_graphs=True, reason=probe.reason)
 
 
 def loop_probe(ordinal: int) -> Any:
@@ -314,9 +321,13 @@ def loop_probe(ordinal: int) -> Any:
 _EXECUTABLES = {"cpu": _cpu, "sim": _simulator, "cuda": _cuda}
 
 
+def streams_of(variant: Variant, values: tuple[Any, ...]) -> Any:
+    """The ``Streams`` of a call on CUDA with these values."""
+    return variant.streams.Streams(variant.device, [values[index] for index in variant.arrays])
+
+
 def _again_on_cuda(executable: Any, call: Call, variant: Variant, _held: bool) -> ReplayCode:
-    views = [call.values[index] for index in variant.arrays]
-    streams = variant.streams.Streams(variant.device, views)
+    streams = streams_of(variant, call.values)
     found: ReplayCode = executable.again(call, streams.current)
     return found.within("streams", streams) if streams.several else found
 

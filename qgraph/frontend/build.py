@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from qgraph.frontend.checks.truthiness import refuse_arrays_as_conditions
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.inference.trip_counts import with_inner_lengths
 from qgraph.frontend.names.bindings import Binding, LeafRef, ScalarRef, StructRef, bind_type
-from qgraph.frontend.names.function_frame import Frame, Structure
+from qgraph.frontend.names.function_frame import Frame, Structure, occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Globals, Scope
 from qgraph.frontend.statements import branches, loops, temporaries
@@ -62,12 +63,13 @@ def build_program(
     for _, type_ in types:
         _watch_fields(globals_, type_)
     float_type = float_type_of(leaves)
-    program = _built(source, bound, leaves, aliases, globals_, float_type, fuse)
+    build = functools.partial(_built, source, bound, leaves, aliases, globals_, fuse)
+    program = build(float_type)
     # An array that this specialisation does not use says nothing about its numbers.
     unused = [binding for place, binding in arrays.items() if place not in globals_.used]
     used = float_type_of(tuple(leaf for leaf in leaves if LeafRef(leaf) not in unused))
     if used != float_type:
-        program = _built(source, bound, leaves, aliases, globals_, used, fuse)
+        program = build(used)
     _check_readonly(program)
     refuse_mixed_signs(program)
     refuse_arrays_as_conditions(program)
@@ -89,8 +91,8 @@ def _built(
     leaves: tuple[Leaf, ...],
     aliases: tuple[tuple[str, str, str], ...],
     globals_: Globals,
-    float_type: Literal["float32", "float64"],
     fuse: bool,
+    float_type: Literal["float32", "float64"],
 ) -> Program:
     globals_.enter(source)
     same = _representatives(aliases)
@@ -142,15 +144,16 @@ def _refuse_returned_arrays(scope: Scope, tree: ast.FunctionDef) -> None:
         value = node.value if isinstance(node, ast.Return) else None
         for part in value.elts if isinstance(value, ast.Tuple) else [value]:
             if part is not None and _is_array(scope, part):
-                raise KernelSyntaxError(
-                    "a kernel cannot return an array", scope.span(part), hint="write the result to an array argument"
-                )
+                raise _returned_array(scope.span(part))
+
+
+def _returned_array(span: Span) -> KernelSyntaxError:
+    return KernelSyntaxError("a kernel cannot return an array", span, hint="write the result to an array argument")
 
 
 def _is_array(scope: Scope, node: ast.expr) -> bool:
     assert scope.frame is not None
-    names = [child.id for child in ast.walk(node) if isinstance(child, ast.Name)]
-    return not any(scope.frame.assigned(name) for name in names) and rank(scope, node) > 0
+    return not any(map(scope.frame.assigned, occurrences([node]))) and rank(scope, node) > 0
 
 
 def _as_barrier(unit: ProgramBuilder, statement: Statement) -> Statement:
@@ -159,8 +162,8 @@ def _as_barrier(unit: ProgramBuilder, statement: Statement) -> Statement:
         return statement
     everything = frozenset({HOST, *unit.leaves, *(slot.name for slot in unit.slots)})
     effects = statement.effects
-    reads, writes = (names | everything if HOST in names else names for names in (effects.reads, effects.writes))
-    return replace(statement, effects=Effects(reads, writes))
+    touched = (names | everything if HOST in names else names for names in (effects.reads, effects.writes))
+    return replace(statement, effects=Effects(*touched))
 
 
 def _result(region: Region, scope: Scope, structure: Structure) -> Result:
@@ -177,9 +180,7 @@ def _result(region: Region, scope: Scope, structure: Structure) -> Result:
     if not isinstance(bound, ScalarRef):
         value = ast.copy_location(ast.Name(structure.name, ast.Load()), scope.source.tree)
         if rank(scope, value) > 0:
-            raise KernelSyntaxError(
-                "a kernel cannot return an array", scope.source.span, hint="write the result to an array argument"
-            )
+            raise _returned_array(scope.source.span)
         region.run(scope).assign(scope, structure.name, value)
         bound = scope.names[structure.name]
         assert isinstance(bound, ScalarRef)
@@ -204,14 +205,14 @@ def _representatives(aliases: tuple[tuple[str, str, str], ...]) -> dict[str, str
 
 def _check_readonly(program: Program) -> None:
     for leaf in program.leaves:
-        if isinstance(leaf.type, ArrayType) and leaf.type.readonly:
-            for names, span in program.stores:
-                if leaf.name in names:
-                    raise ArgumentError(
-                        f"`{leaf.path}` is read-only, and the kernel writes it",
-                        span,
-                        hint=f"pass a writable array, such as `{leaf.path}.copy()`",
-                    )
+        stores = (span for names, span in program.stores if leaf.name in names)
+        span = next(stores, None) if isinstance(leaf.type, ArrayType) and leaf.type.readonly else None
+        if span is not None:
+            raise ArgumentError(
+                f"`{leaf.path}` is read-only, and the kernel writes it",
+                span,
+                hint=f"pass a writable array, such as `{leaf.path}.copy()`",
+            )
 
 
 _HANDLERS: dict[type[ast.stmt], Any] = {

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from qgraph.compat import cpython
-
-if TYPE_CHECKING:
-    # Read when there is a loop to look at: nothing of it is needed to mark a function.
-    pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    # Read when there is a loop to look at: nothing of it is needed to mark a function.
-    pass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    # Read when there is a loop to look at: nothing of it is needed to mark a function.
-    pass
 from qgraph.captured_state import Attributes
 
 Place = tuple[int, str]

@@ -107,16 +107,21 @@ class Unrolling:
     def counted_numbers(self, form: Form) -> range:
         """The numbers of the copies of a counted loop in one of its graphs."""
         assert self.counted is not None
-        counted = self.counted
+        each = self.counted
         counts: dict[Form, int] = {
-            "many": counted.copies,
-            "whole": counted.whole,
-            "large": counted.few,
-            "few": counted.few,
-            "plain": counted.period,
+            "many": each.copies,
+            "whole": each.whole,
+            "large": each.few,
+            "few": each.few,
+            "plain": each.period,
         }
         first = self.first_counted + sum(counts[each] for each in _FORMS[: _FORMS.index(form)])
         return range(first, first + counts[form])
+
+    @property
+    def end(self) -> int:
+        """The first word of scratch behind its own."""
+        return self.guards + self.copies + 1 if self.counted is None else self.spread + SPREAD * LINE_WORDS
 
     @property
     def numbers(self) -> range:
@@ -252,11 +257,8 @@ class OneBlock:
         fewer = sorted({(line, few) for line, _, few in self.loops if few < most})
         if not most:
             return f"one block of {BLOCK_THREADS} threads"
-        limits = [
-            f"no loop has more than {most} iterations",
-            *(f"that of line {line} no more than {few}" for line, few in fewer),
-        ]
-        return f"one block of {BLOCK_THREADS} threads, while {', '.join(limits)}"
+        limits = "".join(f", that of line {line} no more than {few}" for line, few in fewer)
+        return f"one block of {BLOCK_THREADS} threads, while no loop has more than {most} iterations{limits}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,11 +339,9 @@ class GraphPlan:
                 made = Unrolling(
                     node.index, node.copies, node.carried, leaders, followers, word, word + 1, len(found), kernels=kernels
                 )
-                word += node.copies + 2
                 if node.counted is not None:
-                    word += -word % LINE_WORDS
-                    made = replace(made, counted=node.counted, spread=word)
-                    word += SPREAD * LINE_WORDS
+                    made = replace(made, counted=node.counted, spread=made.end + -made.end % LINE_WORDS)
+                word = made.end
                 found.append(made)
         return tuple(found)
 
@@ -355,20 +355,16 @@ class GraphPlan:
     @property
     def scratch_words(self) -> int:
         """8-byte words of device scratch: those of the program, and behind them those of unrolled loops."""
-        words = self.program.scratch_words
-        for each in self.unrolled:
-            words = each.guards + each.copies + 1 if each.counted is None else each.spread + SPREAD * LINE_WORDS
+        unrolled = self.unrolled
+        words = unrolled[-1].end if unrolled else self.program.scratch_words
         return words + words % 2
 
     @property
     def entries(self) -> dict[int, Unrolling]:
         """By node: the unrolled loop that its kernel enters."""
-        found: dict[int, Unrolling] = {}
-        for each in self.unrolled:
-            control = self.nodes[each.node].control
-            enter = control.enter if isinstance(control, Loop) else None
-            found |= {node.index: each for node in self.nodes if enter is not None and node.decision is enter}
-        return found
+        loops = ((each, self.nodes[each.node].control) for each in self.unrolled)
+        enters = [(each, loop.enter) for each, loop in loops if isinstance(loop, Loop) and loop.enter is not None]
+        return {node.index: each for each, enter in enters for node in self.nodes if node.decision is enter}
 
     @property
     def waits(self) -> dict[int, list[int]]:
@@ -377,10 +373,6 @@ class GraphPlan:
         for before, after in self.edges:
             found.setdefault(after, []).append(before)
         return found
-
-    def predecessors(self, index: int) -> tuple[int, ...]:
-        """The nodes that must finish before node ``index`` starts."""
-        return tuple(before for before, after in self.edges if after == index)
 
     @with_large_frame_stack
     def __str__(self) -> str:
@@ -403,20 +395,21 @@ class GraphPlan:
             node = self.nodes[index]
             after = ", ".join(f"n{before}" for before in waits.get(index, ()))
             order = f"  after {after}" if after else ""
-            lines.append(f"{'  ' * depth}n{index} {node.title}  [line {node.span.line}]{order}")
-            pad = "  " * (depth + 1)
-            lines += [f"{pad}{text}" for text in self.task_lines(node)]
+            pad = "  " * depth
+            lines.append(f"{pad}n{index} {node.title}  [line {node.span.line}]{order}")
+            lines += [f"{pad}  {text}" for text in self.task_lines(node)]
             for number, body in enumerate(node.bodies):
-                lines += [f"{'  ' * (depth + 1)}case {number}:"] if len(node.bodies) > 1 else []
+                lines += [f"{pad}  case {number}:"] if len(node.bodies) > 1 else []
                 lines += self._region_lines(body, depth + 1)
         return lines
 
     def task_lines(self, node: Node) -> list[str]:
         """What the tasks of a node's kernel do, indented by two; those that joined it with a line of their own before that."""
-        lines = [f"  {text}" for text in self._loop_lines(node.task)] if node.task is not None else []
-        for word, tasks in (("beside it", node.beside), ("first", node.first), ("then", node.then)):
+        lines: list[str] = []
+        own = () if node.task is None else (node.task,)
+        for word, tasks in (("", own), ("beside it", node.beside), ("first", node.first), ("then", node.then)):
             for task in tasks:
-                lines.append(f"{word} {task_label(task)}  [line {task.span.line}]")
+                lines += [f"{word} {task_label(task)}  [line {task.span.line}]"] if word else []
                 lines += [f"  {text}" for text in self._loop_lines(task)]
         return [*lines, node.note] if node.note else lines
 
@@ -448,11 +441,9 @@ class GraphPlan:
     @with_large_frame_stack
     def to_dot(self) -> str:
         """The graph in Graphviz' language: while nodes are clusters that hold their bodies."""
-        lines = [f'digraph "{self.program.name}" {{', "  node [shape=box, fontname=monospace]; compound=true;"]
-        lines += self._dot_region(0, 1)
-        for before, after in self.edges:
-            lines.append(f"  n{before} -> n{after};")
-        return "\n".join([*lines, "}"]) + "\n"
+        head = f'digraph "{self.program.name}" {{\n  node [shape=box, fontname=monospace]; compound=true;'
+        edges = (f"  n{before} -> n{after};" for before, after in self.edges)
+        return "\n".join([head, *self._dot_region(0, 1), *edges, "}\n"])
 
     def _dot_region(self, region: int, depth: int) -> list[str]:
         pad = "  " * depth
@@ -463,9 +454,11 @@ class GraphPlan:
             if not node.bodies:
                 lines.append(f"{pad}n{index} [label={label}];")
                 continue
-            lines.append(f"{pad}subgraph cluster_n{index} {{")
-            lines.append(f"{pad}  label={label}; style=rounded;")
-            lines.append(f"{pad}  n{index} [shape=diamond, label={node.kind}];")
+            lines += [
+                f"{pad}subgraph cluster_n{index} {{",
+                f"{pad}  label={label}; style=rounded;",
+                f"{pad}  n{index} [shape=diamond, label={node.kind}];",
+            ]
             for body in node.bodies:
                 lines += self._dot_region(body, depth + 1)
             lines.append(f"{pad}}}")

@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     # Read when there is a loop to look at: nothing of it is needed to mark a function.
     from qgraph.polyhedral.array_sections import Section
 
-# --- types of arguments ------------------------------------------------------------------------------------------------
-
-
-# --- code as an AST ----------------------------------------------------------------------------------------------------
-
-
 # --- what a statement does ---------------------------------------------------------------------------------------------
 
 
@@ -37,6 +31,11 @@ class Effects:
 
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """What it reads or writes."""
+        return self.reads | self.writes
 
     def __or__(self, other: Effects) -> Effects:
         return Effects(self.reads | other.reads, self.writes | other.writes)

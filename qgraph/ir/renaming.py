@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.program import Carried, Reduction, Slot, Task
+from qgraph.ir.program import Axis, Carried, Reduction, Slot, Task
 from qgraph.source import copied
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
@@ -76,24 +76,34 @@ def renamed(task: Task, new: Mapping[str, str]) -> Task:
     """``task`` with the names that are keys of ``new`` replaced everywhere: names of its own, and none of an array."""
     if not new:
         return task
-    axes = tuple(
-        replace(
-            axis,
-            variable=new.get(axis.variable, axis.variable),
-            start=_renamed(axis.start, new),
-            step=_renamed(axis.step, new),
-            count=_renamed(axis.count, new),
-        )
-        for axis in task.axes
-    )
+
+    def name(old: str) -> str:
+        return new.get(old, old)
+
+    def tree(old: _Tree) -> _Tree:
+        made = copied(old)
+        for node in ast.walk(made):
+            for attribute in _PLACES.get(type(node), ()):
+                setattr(node, attribute, name(getattr(node, attribute)))
+        return made
+
+    def axis(old: Axis) -> Axis:
+        return replace(old, variable=name(old.variable), start=tree(old.start), step=tree(old.step), count=tree(old.count))
+
+    def carried(old: Carried) -> Carried:
+        return replace(old, local=name(old.local), element=old.element and tree(old.element))
+
+    def reduction(old: Reduction) -> Reduction:
+        return replace(old, variables=tuple(map(carried, old.variables)), at=old.at and carried(old.at))
+
     return replace(
         task,
-        axes=axes,
-        body=tuple(_renamed(statement, new) for statement in task.body),
-        names={new.get(name, name): value for name, value in task.names.items()},
-        index_tuple=new.get(task.index_tuple, task.index_tuple),
-        scalars=tuple((new.get(name, name), slot) for name, slot in task.scalars),
-        reductions=tuple(_renamed_reduction(reduction, new) for reduction in task.reductions),
+        axes=tuple(map(axis, task.axes)),
+        body=tuple(map(tree, task.body)),
+        names={name(key): value for key, value in task.names.items()},
+        index_tuple=name(task.index_tuple),
+        scalars=tuple((name(local), slot) for local, slot in task.scalars),
+        reductions=tuple(map(reduction, task.reductions)),
     )
 
 
@@ -105,19 +115,6 @@ def words_of(leaves: Iterable[Leaf]) -> int:
 def nodes_of(task: Task) -> int:
     """Nodes of the syntax tree of the body."""
     return sum(1 for statement in task.body for _ in ast.walk(statement))
-
-
-def _renamed_reduction(reduction: Reduction, new: Mapping[str, str]) -> Reduction:
-    return replace(
-        reduction,
-        variables=tuple(_renamed_carried(carried, new) for carried in reduction.variables),
-        at=None if reduction.at is None else _renamed_carried(reduction.at, new),
-    )
-
-
-def _renamed_carried(carried: Carried, new: Mapping[str, str]) -> Carried:
-    element = None if carried.element is None else _renamed(carried.element, new)
-    return replace(carried, local=new.get(carried.local, carried.local), element=element)
 
 
 def _carried(task: Task) -> Iterator[Carried]:
@@ -133,15 +130,6 @@ def _meanings(task: Task) -> dict[str, object]:
 
 def _same(one: object, other: object) -> bool:
     return one is other or (isinstance(one, Slot) and one == other)
-
-
-def _renamed(tree: _Tree, new: Mapping[str, str]) -> _Tree:
-    tree = copied(tree)
-    for node in ast.walk(tree):
-        for attribute in _PLACES.get(type(node), ()):
-            name = getattr(node, attribute)
-            setattr(node, attribute, new.get(name, name))
-    return tree
 
 
 # Where identifiers stand in a body; attributes and keywords are none.

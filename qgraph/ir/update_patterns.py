@@ -6,7 +6,6 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
@@ -110,60 +109,57 @@ class Combining(ABC):
 
     def _assigned(self, node: ast.stmt, target: ast.expr, value: ast.expr) -> Match | None:
         key = self.key(target)
-        match value:
-            case ast.BinOp():
-                operator, place = self._chain(value, key)
-                if place is not None:
-                    return self._made(node, operator, [key], [target, place])
-            case ast.Call(func=ast.Name(id=name), args=[_, _, *more], keywords=[]):
-                word = self.names.get(name)
-                places = [argument for argument in value.args if self.key(argument) == key]
-                extreme = kept_by(word)
-                if extreme and len(places) == 1 and not (more and isinstance(word, np.ufunc)):
-                    return self._made(node, extreme, [key], [target, *places])
-            case ast.BoolOp():
-                places = [operand for operand in value.values if self.key(operand) == key]
-                word = "and" if isinstance(value.op, ast.And) else "or"
-                if len(places) == 1 and self.is_bool(key):
-                    return self._made(node, word, [key], [target, *places])
-            case ast.IfExp():
-                symbol, places = self._choice(value, key)
-                if symbol:
-                    return self._made(node, "min" if symbol == "<" else "max", [key], [target, *places])
+        operator, places = self._combination(value, key)
+        if operator and places:
+            return self._made(node, operator, [key], [target, *places])
         if self.is_constant(value):
             return self._made(node, "store", [key], [target], constant=ast.dump(value))
         return None
 
-    def _chain(self, value: ast.BinOp, key: str) -> tuple[str, ast.expr | None]:
-        """The operator of ``s + a - b`` or ``a * s``, and the node that is ``s``."""
+    def _combination(self, value: ast.expr, key: str) -> tuple[str, list[ast.expr]]:
+        """The reduction that ``value`` is one step of, and the nodes in it that are the place ``s``; empty where it is none."""
+        match value:
+            case ast.BinOp():
+                return self._chain(value, key)
+            case ast.IfExp():
+                return self._choice(value, key)
+            case ast.Call(func=ast.Name(id=name), args=[_, _, *more] as operands, keywords=[]):
+                word = self.names.get(name)
+                operator: str = "" if more and isinstance(word, np.ufunc) else kept_by(word)
+            case ast.BoolOp(op=op, values=operands) if self.is_bool(key):
+                operator = "and" if isinstance(op, ast.And) else "or"
+            case _:
+                return "", []
+        places = [operand for operand in operands if self.key(operand) == key]
+        return operator, places if len(places) == 1 else []
+
+    def _chain(self, value: ast.BinOp, key: str) -> tuple[str, list[ast.expr]]:
+        """Of ``s + a - b`` or ``a * s``."""
         operator = _name(value.op)
-        if self.key(value.right) == key and not isinstance(value.op, ast.Sub):
-            return operator, value.right if operator else None
-        left: ast.expr = value
-        while isinstance(left, ast.BinOp) and _name(left.op) == operator:
-            left = left.left
-        return operator, left if operator and self.key(left) == key else None
+        left: ast.expr = value.right
+        if self.key(left) != key or isinstance(value.op, ast.Sub):
+            left = value
+            while isinstance(left, ast.BinOp) and _name(left.op) == operator:
+                left = left.left
+        return operator, [left] if self.key(left) == key else []
 
     def _choice(self, value: ast.IfExp, key: str) -> tuple[str, list[ast.expr]]:
-        """Of ``e if e < s else s`` and its kin: which of the two it is, "<" or ">", and the nodes that are ``s``."""
+        """Of ``e if e < s else s`` and its kin."""
         _, place, symbol, other = self._comparison(value.test, {key: None})
-        same = ast.dump(other)
-        if place is not None and ast.dump(value.body) == same and self.key(value.orelse) == key:
-            return symbol[0], [place, value.orelse]
-        if place is not None and ast.dump(value.orelse) == same and self.key(value.body) == key:
-            return _TURNED[symbol][0], [place, value.body]
+        if place is None:
+            return "", []
+        for way, one, rest in ((symbol, value.body, value.orelse), (_TURNED[symbol], value.orelse, value.body)):
+            if ast.dump(one) == ast.dump(other) and self.key(rest) == key:
+                return "min" if way in "<=" else "max", [place, rest]
         return "", []
 
     def _chosen(self, node: ast.If) -> Match | None:
         """``if e < s: s = e`` and its kin, with companions."""
-        pairs = list(self._pairs(node.body))
-        if not pairs or None in pairs:
-            return None
-        assigned = {key: (target, value) for key, target, value in cast("list[tuple[str, ast.expr, ast.expr]]", pairs)}
+        assigned = self._assignments(node.body)
         tests = node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else [node.test]
         for test in tests:
             best, place, symbol, value = self._comparison(test, assigned)
-            if place is None or ast.dump(self.operand(assigned[best][1])) != ast.dump(value) or len(assigned) != len(pairs):
+            if place is None or ast.dump(self.operand(assigned[best][1])) != ast.dump(value):
                 continue
             keys = [best, *(key for key in assigned if key != best)]
             own = [place, *(target for target, _ in assigned.values())]
@@ -172,21 +168,25 @@ class Combining(ABC):
             return self._made(node, "last" if "=" in symbol else "first", keys, own, test=symbol)
         return None
 
-    def _pairs(self, statements: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr, ast.expr] | None]:
-        """What assignments assign: (place, target, value) of each; None for any other statement."""
+    def _assignments(self, statements: Iterable[ast.stmt]) -> dict[str, tuple[ast.expr, ast.expr]]:
+        """By place the target and the value; empty where a statement is no assignment to places, or one is assigned twice."""
+        found: dict[str, tuple[ast.expr, ast.expr]] = {}
         for statement in statements:
             match statement:
-                case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(values):
-                    parts = list(zip(targets, values, strict=True))
-                case ast.Assign(targets=[target], value=value):
-                    parts = [(target, value)]
+                case ast.Assign(targets=[ast.Tuple(elts=[_, *_] as targets)], value=ast.Tuple(elts=values)) if len(
+                    targets
+                ) == len(values):
+                    pass
+                case ast.Assign(targets=[_] as targets, value=value):
+                    values = [value]
                 case _:
-                    parts = []
-            if not parts:
-                yield None
-            for target, value in parts:
+                    return {}
+            for target, value in zip(targets, values, strict=True):
                 key = self.key(target)
-                yield (key, target, value) if key else None
+                if not key or key in found:
+                    return {}
+                found[key] = target, value
+        return found
 
     def _comparison(self, test: ast.expr, assigned: Mapping[str, object]) -> tuple[str, ast.expr | None, str, ast.expr]:
         """Of ``e < s`` or ``s > e``: the place, its node, the comparison as ``e ? s``, and ``e``."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Set
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from qgraph.ir.artifacts import TILE_HEIGHT, CpuPlan, CudaPlan, SimulatedKernel, SimulatorPlan, TaskCode
@@ -60,66 +60,93 @@ def compile_ptx(
     """
     from qgraph.lowering.ptx.compile_threads import CompileThreads
 
-    with CompileThreads(None) as compile_threads:
-        return _all_ptx(
-            plan, capability, options, dtypes or _scalar_types(plan), without, saved, compile_threads, index64=False
-        )
+    with CompileThreads(None) as threads:
+        return _PtxCompiler(plan, capability, options, dtypes or _scalar_types(plan), saved, threads).all(without)
 
 
-def _all_ptx(
-    plan: GraphPlan,
-    capability: tuple[int, int],
-    options: Options,
-    dtypes: Dtypes,
-    without: Set[str],
-    saved: ArtifactCache | None,
-    compile_threads: CompileThreads,
-    *,
-    index64: bool,
-) -> tuple[dict[str, TaskCode], dict[str, str]]:
-    """As ``compile_ptx``; ``compile_threads`` links the texts, too."""
+def _kernels(
+    plan: GraphPlan, cuda: object, dtypes: Dtypes, without: Set[str] = frozenset()
+) -> Iterator[tuple[int | None, str, TaskCode, Function]]:
+    """The kernels of a plan but for the tasks named in ``without``: node and name of each; the one block has no node."""
     from qgraph.lowering.codegen.cuda_codegen import Kernels
     from qgraph.lowering.codegen.single_block_codegen import block_code
 
-    codes: dict[str, TaskCode] = {}
-    texts: dict[str, Callable[[], str]] = {}
-    compiled: dict[object, TaskCode] = {}
-    kernels = Kernels(plan, "numba.cuda", dtypes)
-    row = frozenset(plan.row)
-    with garbage_kept():
-        for node in plan.nodes:
-            if node.task is None or node.task.name in without:
-                continue
-            for name, code, function in kernels.of(node):
+    written = Kernels(plan, cuda, dtypes)
+    for node in plan.nodes:
+        if node.task is not None and node.task.name not in without:
+            for kernel in written.of(node):
+                yield node.index, *kernel
+    if plan.has_block:
+        code, function = block_code(plan, cuda, dtypes)
+        yield None, code.entry, code, function
+
+
+@dataclass(frozen=True, slots=True)
+class _PtxCompiler:
+    """Compiles the kernels of a plan but for those that ``saved`` has; ``threads`` link the texts, too."""
+
+    plan: GraphPlan
+    capability: tuple[int, int]
+    options: Options
+    dtypes: Dtypes
+    saved: ArtifactCache | None
+    threads: CompileThreads
+    index64: bool = False
+
+    def all(self, without: Set[str]) -> tuple[dict[str, TaskCode], dict[str, str]]:
+        """The kernels and their PTX by name."""
+        codes: dict[str, TaskCode] = {}
+        texts: dict[str, Callable[[], str]] = {}
+        compiled: dict[object, TaskCode] = {}
+        row = frozenset(self.plan.row)
+        with garbage_kept():
+            for index, name, code, function in _kernels(self.plan, "numba.cuda", self.dtypes, without):
                 # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
-                waits_last = node.index in row
+                waits_last = index in row
                 twin = compiled.setdefault((_twin(code, function), waits_last), code)
                 if twin is code:
-                    texts[name] = _ptx(
-                        plan,
-                        code,
-                        function,
-                        capability,
-                        options,
-                        saved,
-                        compile_threads,
-                        index64=index64,
-                        waits_last=waits_last,
-                    )
+                    block_size = BLOCK_THREADS if index is None else self.options.block_size
+                    texts[name] = self._ptx(code, function, block_size, waits_last=waits_last)
                     search()
                 else:
                     texts[name] = texts[twin.entry]
                 codes[name] = replace(code, entry=twin.entry)
-        if plan.has_block:
-            code, function = block_code(plan, "numba.cuda", dtypes)
-            wide = replace(options, block_size=BLOCK_THREADS)
-            texts[code.entry] = _ptx(plan, code, function, capability, wide, saved, compile_threads, index64=index64)
-            codes[code.entry] = code
-    known: dict[Callable[[], str], str] = {}
-    for text in texts.values():
-        if text not in known:
-            known[text] = text()
-    return codes, {name: known[text] for name, text in texts.items()}
+        known = {text: text() for text in dict.fromkeys(texts.values())}
+        return codes, {name: known[text] for name, text in texts.items()}
+
+    def _ptx(self, code: TaskCode, function: Function, block_size: int | None, *, waits_last: bool) -> Callable[[], str]:
+        """What waits for the PTX of a task, to be called once."""
+        float_type, saved = self.plan.program.float_type, self.saved
+        # All that the compiler is told besides the function and its types, so that the disk's keys say all of it.
+        settings: dict[str, Any] = {
+            "float_type": float_type,
+            "capability": self.capability,
+            "fastmath": self.options.fastmath,
+            # Blocks of tiles are no smaller than one.
+            "launch_bound": max(block_size, TILE_HEIGHT) if block_size is not None else None,
+            "constant": tuple(parameter.name in code.constant for parameter in code.parameters),
+            "index64": self.index64,
+            "waits_last": waits_last,
+        }
+        known = saved.ptx(code, function, settings) if saved is not None else None
+        if known is not None:
+            self.threads.link(lambda: known)
+            return lambda: known
+        from qgraph.lowering.numba_backend import cuda as numba_cuda
+        from qgraph.lowering.numba_backend.types import numba_type
+
+        types = tuple(numba_type(parameter, float_type) for parameter in code.parameters)
+        complete = replace(function, names={**function.names, CUDA_MODULE: numba_cuda.cuda_module()})
+        text = self.threads.begin(numba_cuda.compile_ptx(complete, types, entry=code.entry, **settings))
+
+        def kept() -> str:
+            found = text()
+            if saved is not None:
+                files = (link.library_path("nvvm"), numba_cuda.libdevice_path())
+                saved.keep_ptx(code, function, settings, found, files)
+            return found
+
+        return kept
 
 
 def _twin(code: TaskCode, function: Function) -> object:
@@ -157,19 +184,18 @@ def compile_cuda(
     # In a graph, loops such as fills and copies are no kernels.
     filled = {node.task.name for node in plan.nodes if node.task is not None and node.what is not None and options.graph}
     device_runtime = link.device_runtime_path() is not None
-    with CompileThreads(lambda: link.CubinLinker(capability, device_runtime=device_runtime)) as compile_threads:
-        codes, texts = _all_ptx(plan, capability, options, dtypes, filled, saved, compile_threads, index64=index64)
-        cubin = compile_threads.cubin()
-    block = entry_of(plan.program) if plan.has_block else ""
+    with CompileThreads(lambda: link.CubinLinker(capability, device_runtime=device_runtime)) as threads:
+        codes, texts = _PtxCompiler(plan, capability, options, dtypes, saved, threads, index64).all(filled)
+        cubin = threads.cubin()
     kept = {code.entry: parameters_kept(texts[name]) for name, code in codes.items()}
-    return saved.keep_plan(CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes, block, kept, index64))
+    return saved.keep_plan(
+        CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes, _block_of(plan), kept, index64)
+    )
 
 
 @with_large_frame_stack
 def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     """The kernels of all tasks for Numba's simulator; ``BackendError`` if Numba was imported without it."""
-    from qgraph.lowering.codegen.cuda_codegen import Kernels
-    from qgraph.lowering.codegen.single_block_codegen import block_code
     from qgraph.lowering.numba_backend import cuda as numba_cuda
     from qgraph.lowering.numba_backend import cuda_simulator
     from qgraph.lowering.scalar_types import scalar_types
@@ -178,57 +204,11 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     dtypes = scalar_types(plan.program, matches=True)
     codes: dict[str, TaskCode] = {}
     kernels: dict[str, SimulatedKernel] = {}
-    written = Kernels(plan, cuda, dtypes)
-    for name, code, function in (each for node in plan.nodes if node.task is not None for each in written.of(node)):
-        codes[name] = code
-        kernels[name] = cuda_simulator.simulator_kernel(function)
-    block = ""
-    if plan.has_block:
-        code, function = block_code(plan, cuda, dtypes)
-        block, codes[code.entry], kernels[code.entry] = code.entry, code, cuda_simulator.simulator_kernel(function)
-    return SimulatorPlan(plan, codes, kernels, cuda_simulator.simulator_array, dtypes, block)
+    for _, name, code, function in _kernels(plan, cuda, dtypes):
+        codes[name], kernels[name] = code, cuda_simulator.simulator_kernel(function)
+    return SimulatorPlan(plan, codes, kernels, cuda_simulator.simulator_array, dtypes, _block_of(plan))
 
 
-def _ptx(
-    plan: GraphPlan,
-    code: TaskCode,
-    function: Function,
-    capability: tuple[int, int],
-    options: Options,
-    saved: ArtifactCache | None,
-    compile_threads: CompileThreads,
-    *,
-    index64: bool,
-    waits_last: bool = False,
-) -> Callable[[], str]:
-    """What waits for the PTX of a task, to be called once."""
-    # All that the compiler is told besides the function and its types, so that the disk's keys say all of it.
-    settings: dict[str, Any] = {
-        "float_type": plan.program.float_type,
-        "capability": capability,
-        "fastmath": options.fastmath,
-        # Blocks of tiles are no smaller than one.
-        "launch_bound": max(options.block_size, TILE_HEIGHT) if options.block_size is not None else None,
-        "constant": tuple(parameter.name in code.constant for parameter in code.parameters),
-        "index64": index64,
-        "waits_last": waits_last,
-    }
-    known = saved.ptx(code, function, settings) if saved is not None else None
-    if known is not None:
-        compile_threads.link(lambda: known)
-        return lambda: known
-    from qgraph.lowering.numba_backend import cuda as numba_cuda
-    from qgraph.lowering.numba_backend.types import numba_type
-
-    types = tuple(numba_type(parameter, plan.program.float_type) for parameter in code.parameters)
-    complete = replace(function, names={**function.names, CUDA_MODULE: numba_cuda.cuda_module()})
-    text = compile_threads.begin(numba_cuda.compile_ptx(complete, types, entry=code.entry, **settings))
-
-    def kept() -> str:
-        found = text()
-        if saved is not None:
-            files = (link.library_path("nvvm"), numba_cuda.libdevice_path())
-            saved.keep_ptx(code, function, settings, found, files)
-        return found
-
-    return kept
+def _block_of(plan: GraphPlan) -> str:
+    """The name of the kernel that is the whole plan; empty where there is none."""
+    return entry_of(plan.program) if plan.has_block else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal
 
 from qgraph.ir.plan import GraphPlan, IndependentSections, Node, Region, task_label
 from qgraph.ir.program import (
@@ -116,31 +115,27 @@ class _Builder:
         assert later is not None
         return IndependentSections(earlier.name, later.name, earlier.span.line, first.text, second.text)
 
+    def _add(self, node: Node) -> int:
+        self.nodes.append(node)
+        self.regions[node.region][1].append(node.index)
+        return node.index
+
     def _kernel(self, region: int, task: Task) -> int:
-        index = len(self.nodes)
-        self.nodes.append(Node(index, "kernel", task_label(task), task.span, region, task=task))
-        self.regions[region][1].append(index)
-        return index
+        return self._add(Node(len(self.nodes), "kernel", task_label(task), task.span, region, task=task))
 
     def _memory(self, region: int, kind: str, temporary: Temporary) -> tuple[int, Effects]:
         return self._other(region, *planned(kind, temporary), temporary.span)
 
     def _other(self, region: int, node: Planned, what: NodeRecord, span: Span) -> tuple[int, Effects]:
-        index = len(self.nodes)
-        self.nodes.append(Node(index, node.kind, node.label, span, region, what=what))
-        self.regions[region][1].append(index)
-        return index, node.effects
+        return self._add(Node(len(self.nodes), node.kind, node.label, span, region, what=what)), node.effects
 
     def _conditional(self, region: int, control: Loop | Branch) -> int:
-        index = len(self.nodes)
-        kind: Literal["while", "if", "switch"] = "while" if isinstance(control, Loop) else control.kind
-        self.nodes.append(Node(index, kind, control.label, control.span, region, control=control))
-        self.regions[region][1].append(index)
-        bodies: tuple[int, ...]
-        if isinstance(control, Loop):
-            bodies = (self.region(control.body, index, control.condition),)
-        else:
-            bodies = tuple(self.region(statements, index, None) for statements in control.regions)
+        kind = "while" if isinstance(control, Loop) else control.kind
+        index = self._add(Node(len(self.nodes), kind, control.label, control.span, region, control=control))
+        regions = (
+            [(control.body, control.condition)] if isinstance(control, Loop) else [(each, None) for each in control.regions]
+        )
+        bodies = tuple(self.region(statements, index, condition) for statements, condition in regions)
         self.nodes[index] = replace(self.nodes[index], bodies=bodies)
         return index
 

@@ -16,13 +16,13 @@ from qgraph.errors import KernelTypeError
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.functions import Function
 from qgraph.ir.program import NUMBER, SCALAR_DTYPES, Cast, Program, Slot, Task
-from qgraph.lowering.codegen.generated_names import HANDLE, NOTED
+from qgraph.lowering.codegen.generated_names import HANDLE, NOTED, walk
 from qgraph.lowering.codegen.task_codegen import make_function, replace_continue
 from qgraph.lowering.numba_backend import cpu
 from qgraph.lowering.numba_backend.types import numba_type
 from qgraph.lowering.numbers.type_promotion import NumberError, join, plain
 from qgraph.operations import intrinsics
-from qgraph.source import Span, copied
+from qgraph.source import Span
 
 
 def scalar_types(program: Program, *, matches: bool = False) -> dict[str, str]:
@@ -96,15 +96,14 @@ class NotedTypes:
         for reduction in task.reductions:
             # An array element has no slot, but its partial results have its type.
             locals_ |= {variable.local: variable.slot or variable.partials for variable in reduction.variables}
-        body = copied(list(task.body))
-        used = {child.id for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)}
+        used = {child.id for child in walk(task.body) if isinstance(child, ast.Name)}
         parameters, types = [], []
         for name in sorted(used - task.names.keys()):
             item = self._type_of(name, task, locals_)
             if item is not None:
                 parameters.append(name)
                 types.append(item)
-        return make_function(task.name, parameters, replace_continue(body), names, task), types
+        return make_function(task.name, parameters, replace_continue(task.body), names, task.span), types
 
     def _by_sight(self, task: Task) -> bool:
         """Whether every statement assigns a literal or another scalar, which need no Numba; notes them if so."""

@@ -50,7 +50,7 @@ def lifetimes(program: Program) -> tuple[dict[int, list[Temporary]], dict[int, l
             for position, statement in enumerate(program.body)
             # A barrier touches everything, and none of this.
             if not (isinstance(statement, NodeStatement) and statement.is_barrier)
-            and temporary.leaf.name in (effects := effects_of(statement)).reads | effects.writes
+            and temporary.leaf.name in effects_of(statement).touched
         ]
         if used:
             starts.setdefault(used[0], []).append(temporary)

@@ -14,7 +14,7 @@ from qgraph import language
 from qgraph.operations import intrinsics
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Update:
     """A statement that combines a value with an element.
 
@@ -31,7 +31,7 @@ class Update:
     in_halves: Callable[..., Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Combination:
     """An associative and commutative operation.
 
@@ -72,57 +72,56 @@ def _nothing(dtype: str) -> str:
 
 
 def _all_bits(dtype: str) -> str:
-    kind = np.dtype(dtype).kind
-    return "True" if kind == "b" else str(np.iinfo(dtype).max) if kind == "u" else "-1"
+    return limit(dtype, largest=True) if np.dtype(dtype).kind in "bu" else "-1"
 
 
 COMBINATIONS = (
     Combination(
-        name="+",
+        "+",
         # x + -0.0 is x, for zeros too.
-        identity=lambda dtype: "-0.0" if np.dtype(dtype).kind in "fc" else "0",
+        lambda dtype: "-0.0" if np.dtype(dtype).kind in "fc" else "0",
         updates=(
-            Update(symbol="+", atomic=language.atomic_add, syntax=ast.Add, in_halves=intrinsics.split_add),
-            Update(symbol="-", atomic=language.atomic_sub, syntax=ast.Sub, in_halves=intrinsics.split_sub),
+            Update("+", language.atomic_add, ast.Add, intrinsics.split_add),
+            Update("-", language.atomic_sub, ast.Sub, intrinsics.split_sub),
         ),
     ),
-    Combination(name="*", identity=lambda _: "1", syntax=(ast.Mult,)),
+    Combination("*", lambda _: "1", syntax=(ast.Mult,)),
     Combination(
-        name="min",
-        identity=lambda dtype: limit(dtype, largest=True),
-        updates=(Update(symbol="min", atomic=language.atomic_min),),
+        "min",
+        lambda dtype: limit(dtype, largest=True),
+        updates=(Update("min", language.atomic_min),),
         functions=(builtins.min, np.minimum),
         keeps="min",
         better="<",
     ),
     Combination(
-        name="max",
-        identity=lambda dtype: limit(dtype, largest=False),
-        updates=(Update(symbol="max", atomic=language.atomic_max),),
+        "max",
+        lambda dtype: limit(dtype, largest=False),
+        updates=(Update("max", language.atomic_max),),
         functions=(builtins.max, np.maximum),
         keeps="max",
         better=">",
     ),
     Combination(
-        name="&",
-        identity=_all_bits,
-        updates=(Update(symbol="&", atomic=language.atomic_and_, syntax=ast.BitAnd),),
+        "&",
+        _all_bits,
+        updates=(Update("&", language.atomic_and_, ast.BitAnd),),
         integers_only=True,
     ),
     Combination(
-        name="|",
-        identity=_nothing,
-        updates=(Update(symbol="|", atomic=language.atomic_or_, syntax=ast.BitOr),),
+        "|",
+        _nothing,
+        updates=(Update("|", language.atomic_or_, ast.BitOr),),
         integers_only=True,
     ),
     Combination(
-        name="^",
-        identity=_nothing,
-        updates=(Update(symbol="^", atomic=language.atomic_xor, syntax=ast.BitXor),),
+        "^",
+        _nothing,
+        updates=(Update("^", language.atomic_xor, ast.BitXor),),
         integers_only=True,
     ),
-    Combination(name="and", identity=_all_bits),
-    Combination(name="or", identity=_nothing),
+    Combination("and", _all_bits),
+    Combination("or", _nothing),
 )
 BY_NAME = {each.name: each for each in COMBINATIONS}
 BY_SYNTAX = {

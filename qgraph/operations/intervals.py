@@ -1,4 +1,4 @@
-"""Intervals of integers: where the values of an operation lie, if those of its operands lie in intervals.
+"""Interval arithmetic on integers: the interval of the result of an operation, from those of its operands.
 
 An interval is its ends, both in it; None where an operation raises or grows beyond reason.
 """

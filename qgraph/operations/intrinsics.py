@@ -116,9 +116,7 @@ def power(base: Any, exponent: Any, noted: Any, number: int, slots: Any, failed:
     """
     if not all(isinstance(each, numbers.Integral) for each in (base, exponent)) or exponent >= 0:
         return base**exponent
-    slots[failed] = 1
-    if noted[0] == 0:
-        noted[0] = number
+    divisor(0, noted, number, slots, failed)
     one = base - base + 1
     return one - 1 if base not in (1, -1) else base if exponent % 2 else one
 

@@ -59,6 +59,12 @@ class Operation:
         return None if self.integers is None else self.integers(*operands)
 
 
+def typed(function: Any, typing: Callable[[Any, Any], Any], **more: Any) -> Operation:
+    """The record of one function, Python's or NumPy's, that has a typing rule."""
+    more["ufuncs" if isinstance(function, np.ufunc) else "functions"] = (function,)
+    return Operation(typing=typing, **more)
+
+
 class Registry:
     """Operations by their functions, by identity: an alias works, and a shadowed name is what it is."""
 
@@ -82,8 +88,7 @@ class Registry:
 OPAQUE = Operation(pure=False)
 _NUMPY = Operation(pure=False, owner="numpy")
 _MATH = Operation(result="float", owner="python")
-_COMPLEX = Operation()
-_TYPE = Operation()
+_PURE = Operation()
 _NUMPY_TYPE = Operation(owner="numpy")
 _UFUNCS = {
     operands: Operation(elementwise=(operands,), result="joined" if operands > 1 else "", owner="numpy")
@@ -103,8 +108,8 @@ def _of_kind(function: object) -> Operation:
         return _UFUNCS[function.nin] if function.signature is None else _MATRIX
     if isinstance(function, type):
         numbers = issubclass(function, (int, float, complex, np.generic))
-        return _NUMPY_TYPE if issubclass(function, np.generic) else _TYPE if numbers or function is range else OPAQUE
+        return _NUMPY_TYPE if issubclass(function, np.generic) else _PURE if numbers or function is range else OPAQUE
     module = getattr(function, "__module__", None) or ""
     if isinstance(function, BuiltinFunctionType) and module in ("math", "cmath"):
-        return _MATH if module == math.__name__ else _COMPLEX
+        return _MATH if module == math.__name__ else _PURE
     return _NUMPY if module.startswith("numpy") else OPAQUE

@@ -8,7 +8,7 @@ from typing import Any
 
 from qgraph import language
 from qgraph.operations import intervals, intrinsics
-from qgraph.operations.record import Operation
+from qgraph.operations.record import Operation, typed
 from qgraph.polyhedral.symbolic_integers import trips
 
 
@@ -26,10 +26,10 @@ def _atomics() -> Iterator[Operation]:
 
 def _indices() -> Iterator[Operation]:
     yield Operation(functions=(intrinsics.assume_ge,), intrinsic=lambda code: code.bound_word(assume=True))
-    yield Operation(functions=(intrinsics.wrap_index,), typing=lambda rules, code: rules.of_indices(code.wrap_index))
-    yield Operation(
-        functions=(intrinsics.trip_count,),
-        typing=lambda rules, code: rules.of_indices(code.trip_count),
+    yield typed(intrinsics.wrap_index, lambda rules, code: rules.of_indices(code.wrap_index))
+    yield typed(
+        intrinsics.trip_count,
+        lambda rules, code: rules.of_indices(code.trip_count),
         integers=lambda start, stop, step: trips(start, stop, step.constant) if step.constant else None,
     )
     yield Operation(functions=(intrinsics.quotient,), intrinsic=lambda code: code.division_word("quotient"))
@@ -38,40 +38,40 @@ def _indices() -> Iterator[Operation]:
 
 
 def _numbers() -> Iterator[Operation]:
-    yield Operation(functions=(intrinsics.in_place,), typing=lambda rules, code: rules.in_place, takes_ambiguous=True)
+    yield typed(intrinsics.in_place, lambda rules, code: rules.in_place, takes_ambiguous=True)
     yield Operation(functions=(intrinsics.match_subject,), intrinsic=lambda code: code.match_word())
-    yield Operation(functions=(intrinsics.round_python,), typing=lambda rules, code: rules.round_as_python, pure=False)
-    yield Operation(functions=(intrinsics.round_either,), typing=lambda rules, code: rules.round_either, pure=False)
+    yield typed(intrinsics.round_python, lambda rules, code: rules.round_as_python, pure=False)
+    yield typed(intrinsics.round_either, lambda rules, code: rules.round_either, pure=False)
     yield _word(intrinsics.power, lambda code, _: code.power_word())
     for function in intrinsics.CHECKED:
         yield _word(function, lambda code, word: code.divisor_word(word.__name__), result="first")
 
 
 def _reassociable() -> Iterator[Operation]:
-    yield Operation(
-        functions=(intrinsics.reassociable_add,),
-        typing=lambda rules, code: rules.no_booleans(code.reassociable(code.add), "+"),
+    yield typed(
+        intrinsics.reassociable_add,
+        lambda rules, code: rules.no_booleans(code.reassociable(code.add), "+"),
         interval=intervals.corners(operator.add),
     )
-    yield Operation(
-        functions=(intrinsics.reassociable_subtract,),
-        typing=lambda rules, code: rules.no_booleans(code.reassociable(code.subtract), "-"),
+    yield typed(
+        intrinsics.reassociable_subtract,
+        lambda rules, code: rules.no_booleans(code.reassociable(code.subtract), "-"),
         interval=intervals.corners(operator.sub),
     )
-    yield Operation(
-        functions=(intrinsics.reassociable_multiply,),
-        typing=lambda rules, code: rules.bits(code.reassociable(code.multiply)),
+    yield typed(
+        intrinsics.reassociable_multiply,
+        lambda rules, code: rules.bits(code.reassociable(code.multiply)),
         interval=intervals.corners(operator.mul),
     )
-    yield Operation(
-        functions=(intrinsics.reassociable_min,),
-        typing=lambda rules, code: rules.one_of_two(code.reassociable_extreme(largest=False)),
+    yield typed(
+        intrinsics.reassociable_min,
+        lambda rules, code: rules.one_of_two(code.reassociable_extreme(largest=False)),
         interval=intervals.corners(min),
         takes_ambiguous=True,
     )
-    yield Operation(
-        functions=(intrinsics.reassociable_max,),
-        typing=lambda rules, code: rules.one_of_two(code.reassociable_extreme(largest=True)),
+    yield typed(
+        intrinsics.reassociable_max,
+        lambda rules, code: rules.one_of_two(code.reassociable_extreme(largest=True)),
         interval=intervals.corners(max),
         takes_ambiguous=True,
     )

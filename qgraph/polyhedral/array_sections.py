@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -57,18 +57,17 @@ def _meet_in_sample(first: Section, second: Section) -> bool:
 
 
 def _sample(region: Section) -> frozenset[tuple[int, ...]] | None:
-    """The elements that a region has where all extents are small; None where it may be any."""
     reach = region.reach
     if reach.indices is None or None in reach.indices:
         return None
-    sizes = tuple(_value(size, {}) for size in region.sizes)
+    sizes = [_value(size, {}) for size in region.sizes]
     found = set()
     for values in itertools.islice(_iterations(reach.loops, {}), _MOST):
-        if not _holds(reach.when, values):
-            continue
-        indices = [_value(index, values) for index in reach.indices if index is not None]
-        if all(-size <= index < size for index, size in zip(indices, sizes, strict=True)):
-            found.add(tuple(index % size for index, size in zip(indices, sizes, strict=True)))
+        if _holds(reach.when, values):
+            indices = [_value(index, values) for index in reach.indices if index is not None]
+            pairs = list(zip(indices, sizes, strict=True))
+            if all(-size <= index < size for index, size in pairs):
+                found.add(tuple(index % size for index, size in pairs))
     return frozenset(found)
 
 
@@ -84,27 +83,26 @@ def _iterations(loops: Sequence[Variable], values: Mapping[Symbol, int]) -> Iter
 
 
 def _value(poly: Poly, values: Mapping[Symbol, int]) -> int:
-    total = 0
-    for monomial, c in poly.terms:
-        total += c * math.prod(_of_symbol(symbol, values) for symbol in monomial)
-    return total
+    return sum(c * math.prod(_of_symbol(symbol, values) for symbol in monomial) for monomial, c in poly.terms)
 
 
 def _of_symbol(symbol: Symbol, values: Mapping[Symbol, int]) -> int:
     if symbol in values:
         return values[symbol]
-    match symbol.operation, symbol.operands:
-        case "min", (Poly() as a, Poly() as b):
-            return min(_value(a, values), _value(b, values))
-        case "max", (Poly() as a, Poly() as b):
-            return max(_value(a, values), _value(b, values))
-        case "floor", (Poly() as a, Poly() as b):
-            return _value(a, values) // (_value(b, values) or 1)
-        case "mod", (Poly() as a, Poly() as b):
-            return _value(a, values) % (_value(b, values) or 1)
-        case "select", (Condition() as test, Poly() as a, Poly() as b):
-            return _value(a if _holds(test, values) else b, values)
-    return {"size": _SIZE, "flag": 1}.get(symbol.kind, _ARGUMENT)
+    if symbol.operation == "":
+        return {"size": _SIZE, "flag": 1}.get(symbol.kind, _ARGUMENT)
+    if symbol.operation == "select":
+        test, chosen, other = symbol.operands
+        return _value(chosen if _holds(test, values) else other, values)
+    return _OPERATIONS[symbol.operation](*(_value(operand, values) for operand in symbol.operands))
+
+
+_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "min": min,
+    "max": max,
+    "floor": lambda dividend, divisor: dividend // (divisor or 1),
+    "mod": lambda dividend, divisor: dividend % (divisor or 1),
+}
 
 
 def _holds(condition: Condition, values: Mapping[Symbol, int]) -> bool:
@@ -112,8 +110,6 @@ def _holds(condition: Condition, values: Mapping[Symbol, int]) -> bool:
         case Test(poly, equal):
             value = _value(poly, values)
             return value == 0 if equal else value >= 0
-        case All(parts):
-            return all(_holds(part, values) for part in parts)
-        case Any_(parts):
-            return any(_holds(part, values) for part in parts)
+        case All(parts) | Any_(parts):
+            return (all if isinstance(condition, All) else any)(_holds(part, values) for part in parts)
     return True

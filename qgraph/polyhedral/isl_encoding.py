@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 import islpy
 
@@ -13,6 +14,7 @@ from qgraph.polyhedral.symbolic_integers import (
     All,
     Any_,
     Condition,
+    Monomial,
     Poly,
     Symbol,
     Test,
@@ -33,58 +35,57 @@ class Encoder:
 
     def __init__(self, question: Question, context: islpy.Context, parameters: dict[Poly, str], *, sure: bool) -> None:
         self._question = question
+        self._reaches = (question.first, question.second)
         self._context = context
         self._sure = sure
+        # What holds of a constraint that is not known.
+        self._unknown = "false" if sure else "true"
         self._parameters = parameters
         self._dims: dict[tuple[Symbol, int], str] = {}
-        self._auxiliary: dict[tuple[str, int], str] = {}
+        self._auxiliary: list[str] = []
+        # By derived symbol and side: the integer that it is; by dividend, divisor and side: the quotient and what is left.
+        self._selections: dict[tuple[Symbol, int], str] = {}
+        self._divisions: dict[tuple[Poly, Poly, int], tuple[str, str]] = {}
         self._defined: list[str] = []
 
     # --- the set ---
 
-    def conflicts(self) -> islpy.Set | None:
-        """The conflicts; None where there is surely none."""
+    def conflicts(self) -> islpy.Set:
+        """The pairs of iterations that conflict, with the element."""
         question = self._question
         for at, axis in enumerate(question.axes):
             self._dims[axis.symbol, 0], self._dims[axis.symbol, 1] = f"v{at}", f"w{at}"
-        parts: list[str] = []
-        for side, reach in enumerate((question.first, question.second)):
-            parts += [self._range(variable, side) for variable in (*question.axes, *reach.loops)]
-            parts.append(self._condition(reach.when, side))
-        parts += [self._range(variable, 0) for variable in question.serial]
+        domain: list[str] = []
+        for side, reach in enumerate(self._reaches):
+            domain += [self._range(variable, side) for variable in (*question.axes, *reach.loops)]
+            domain.append(self._condition(reach.when, side))
+        domain += [self._range(variable, 0) for variable in question.serial]
         if question.axes:
-            parts.append("(" + " or ".join(f"v{at} != w{at}" for at in range(len(question.axes))) + ")")
-        if "false" in parts:
-            return None
-        domain = [part for part in parts if part != "true"]
-        equations = self._equations(domain)
-        if "false" in equations:
-            return None
-        return self._set([*domain, *equations, *self._tickets()])
+            domain.append("(" + " or ".join(f"v{at} != w{at}" for at in range(len(question.axes))) + ")")
+        return self._set([*domain, *self._equations(domain), *self._tickets()])
 
     def _set(self, parts: Sequence[str]) -> islpy.Set:
-        dims = [f"{side}{at}" for side in "vw" for at in range(len(self._question.axes))]
-        dims += [f"el{at}" for at in range(len(self._question.sizes))]
-        dims += [name for name in self._dims.values() if name not in dims] + list(self._auxiliary.values())
-        body = " and ".join([part for part in (*parts, *self._defined, *self._signs()) if part != "true"]) or "true"
+        sides = [f"{side}{at}" for side in "vw" for at in range(len(self._question.axes))]
+        element = [f"el{at}" for at in range(len(self._question.sizes))]
+        dims = dict.fromkeys([*sides, *element, *self._dims.values(), *self._auxiliary])
+        body = " and ".join([*parts, *self._defined, *self._signs().values()])
         text = f"[{', '.join(self._parameters.values())}] -> {{ [{', '.join(dims)}] : {body} }}"
         return islpy.Set.read_from_str(self._context, text)
 
     def around(self) -> islpy.Set:
         """What holds for the parameters that the host knows, whatever the call."""
-        signs = [text for poly, text in self._signs_by_poly() if _is_of_host(poly)]
+        signs = [text for poly, text in self._signs().items() if _is_of_host(poly)]
         names = [name for poly, name in self._parameters.items() if _is_of_host(poly)]
         return islpy.Set.read_from_str(self._context, f"[{', '.join(names)}] -> {{ : {' and '.join(signs) or 'true'} }}")
 
     def device_parameters(self, indices: Collection[Symbol]) -> tuple[list[str], list[str]]:
         """The parameters that only the device knows: those of which ``indices`` depend, and those that only limit ranges."""
-        bound: list[str] = []
-        free: list[str] = []
+        found: tuple[list[str], list[str]] = [], []
         for poly, name in self._parameters.items():
             symbols = {symbol for symbol in poly.symbols if symbol.kind == "device"}
             if symbols:
-                (free if symbols.isdisjoint(indices) else bound).append(name)
-        return bound, free
+                found[symbols.isdisjoint(indices)].append(name)
+        return found
 
     def serial_parameters(self) -> list[str]:
         """The parameters that change from one iteration of a serial loop around to the next."""
@@ -101,20 +102,20 @@ class Encoder:
         question = self._question
         first, second = question.first.indices, question.second.indices
         if first is None or second is None or len(first) != len(second):
-            return ["false"] if self._sure else []
+            return [self._unknown]
         found: list[str] = []
         for at, size in enumerate(question.sizes):
-            sides = ((first[at], question.first.wraps[at], 0), (second[at], question.second.wraps[at], 1))
+            indices, wraps = (first[at], second[at]), [reach.wraps[at] for reach in self._reaches]
             try:
-                places = [self._place(index, f"el{at}", size, side, wraps=wraps) for index, wraps, side in sides]
-                found += [*places, self._inside(at, size, [index for index, _, _ in sides])]
+                places = [self._place(indices[side], f"el{at}", size, side, wraps=wraps[side]) for side in (0, 1)]
+                found += [*places, self._inside(at, size, indices)]
             except _NotAffine:
-                found += self._by_strides(first[at], second[at], [wraps for _, wraps, _ in sides], domain)
+                found += self._by_strides(*indices, wraps, domain)
         return found
 
     def _place(self, index: Poly | None, element: str, size: Poly, side: int, *, wraps: bool) -> str:
         if index is None:
-            return "false" if self._sure else "true"
+            return self._unknown
         text = self._linear(index, side)
         if not wraps:
             return f"{element} = {text}"
@@ -131,25 +132,21 @@ class Encoder:
             return f"0 <= el{at}"
 
     def _by_strides(self, first: Poly | None, second: Poly | None, wraps: Sequence[bool], domain: Sequence[str]) -> list[str]:
-        unknown = ["false"] if self._sure else []
+        unknown = [self._unknown]
         if first is None or second is None:
             return unknown
         one, other = self._own_steps(first, 0), self._own_steps(second, 1)
         if one == other and wraps[0] == wraps[1]:
             # It does not change, whatever it is.
             return []
-        natural = (self._is_natural(index, side, domain) for side, index in enumerate((first, second)))
-        if not all(known or not wrapped for known, wrapped in zip(natural, wraps, strict=True)):
+        if any(wraps[side] and not self._is_natural(index, side, domain) for side, index in enumerate((first, second))):
             return unknown
         levels = levels_of(one - other)
-        if levels is None:
-            return unknown
-        try:
-            equations = [f"{self._linear(level.part, 0)} = 0" for level in levels]
-            if self._sure or self._separate(levels, domain):
-                return equations
-        except _NotAffine:
-            pass
+        with suppress(_NotAffine):
+            if levels is not None:
+                equations = [f"{self._linear(level.part, 0)} = 0" for level in levels]
+                if self._sure or self._separate(levels, domain):
+                    return equations
         return unknown
 
     def _is_natural(self, index: Poly, side: int, domain: Sequence[str]) -> bool:
@@ -176,11 +173,9 @@ class Encoder:
 
     def _own_steps(self, index: Poly, side: int) -> Poly:
         """``index`` over variables of one side, those of symbolic steps by what they count."""
-        reach = (self._question.first, self._question.second)[side]
         values: dict[Symbol, Poly] = {}
-        for variable in (*self._question.axes, *reach.loops):
-            step = variable.step.constant
-            if step is None and variable.start is not None:
+        for variable in (*self._question.axes, *self._reaches[side].loops):
+            if variable.step.constant is None and variable.start is not None:
                 values[variable.symbol] = variable.start.substitute(values) + variable.step * _sided(_counter(variable), side)
             else:
                 values[variable.symbol] = _sided(variable.symbol, side)
@@ -191,29 +186,23 @@ class Encoder:
     def _range(self, variable: Variable, side: int) -> str:
         step = variable.step.constant
         name = self._symbol(variable.symbol, side)
-        try:
+        with suppress(_NotAffine):
             if step is None:
                 return self._counted(variable, side)
-            parts = []
+            from_, until, lowest = (">=", "<", variable.start) if step > 0 else ("<=", ">", variable.stop)
             start = None if variable.start is None else self._linear(variable.start, side)
-            stop = None if variable.stop is None else self._linear(variable.stop, side)
-            if start is not None:
-                parts.append(f"{name} >= {start}" if step > 0 else f"{name} <= {start}")
-            if stop is not None:
-                parts.append(f"{name} < {stop}" if step > 0 else f"{name} > {stop}")
-            lowest = variable.start if step > 0 else variable.stop
+            parts = [] if start is None else [f"{name} {from_} {start}"]
+            if variable.stop is not None:
+                parts.append(f"{name} {until} {self._linear(variable.stop, side)}")
             if self._sure and (lowest is None or _on_device(lowest)):
                 # It counts as large, and no index as one that counts from the end.
                 parts.append(f"{name} >= 0")
             if abs(step) != 1:
-                base = start
-                if base is None:
-                    base = self._dimension(variable.symbol, 0) if side else None
-                if base is not None and base != name:
+                base = start or (self._dimension(variable.symbol, 0) if side else name)
+                if base != name:
                     parts.append(f"({name} - ({base})) mod {abs(step)} = 0")
             return " and ".join(parts) or "true"
-        except _NotAffine:
-            return "false" if self._sure else "true"
+        return self._unknown
 
     def _counted(self, variable: Variable, side: int) -> str:
         """A range with a symbolic step, by the number of the iteration."""
@@ -241,7 +230,7 @@ class Encoder:
 
     def _uses(self, variable: Variable, side: int) -> bool:
         """Whether it matters to the access of a side which value a variable has."""
-        reach = (self._question.first, self._question.second)[side]
+        reach = self._reaches[side]
         bounds = [bound for loop in reach.loops for bound in (loop.start, loop.stop, loop.step)]
         known = [part for part in (*(reach.indices or ()), *bounds) if part is not None]
         return variable.symbol in symbols_of([*known, reach.when])
@@ -249,33 +238,21 @@ class Encoder:
     def _condition(self, condition: Condition, side: int) -> str:
         match condition:
             case Test(poly, equal):
-                if _on_device(poly):
-                    return "false" if self._sure else "true"
-                try:
-                    return f"{self._linear(poly, side)} {'=' if equal else '>='} 0"
-                except _NotAffine:
-                    return "false" if self._sure else "true"
-            case All(parts):
-                texts = [self._condition(part, side) for part in parts]
-                if "false" in texts:
-                    return "false"
-                return _joined(" and ", [text for text in texts if text != "true"]) or "true"
-            case Any_(parts):
-                texts = [self._condition(part, side) for part in parts]
-                if "true" in texts:
-                    return "true"
-                return _joined(" or ", [text for text in texts if text != "false"]) or "false"
-        return "false" if self._sure else "true"
+                with suppress(_NotAffine):
+                    if not _on_device(poly):
+                        return f"{self._linear(poly, side)} {'=' if equal else '>='} 0"
+            case All(parts) | Any_(parts):
+                return f"({f' {condition.operator} '.join(self._condition(part, side) for part in parts) or condition.empty})"
+        return self._unknown
 
     def _tickets(self) -> list[str]:
         """What an atomic counter was is different on the two sides, by what was added to it at least."""
         found = []
-        for symbol, side in list(self._dims):
-            if symbol.kind == "ticket" and side == 0 and (symbol, 1) in self._dims and self._question.axes:
-                one, other = self._dims[symbol, 0], self._dims[symbol, 1]
-                by = symbol.operands[0]
-                assert isinstance(by, Poly)
-                found.append(f"({one} + {by.constant} <= {other} or {other} + {by.constant} <= {one})")
+        for (symbol, side), one in self._dims.items():
+            other = self._dims.get((symbol, 1))
+            if symbol.kind == "ticket" and side == 0 and other and self._question.axes:
+                by = symbol.operands[0].constant
+                found.append(f"({one} + {by} <= {other} or {other} + {by} <= {one})")
         return found
 
     # --- integers ---
@@ -286,17 +263,16 @@ class Encoder:
         Raises:
             _NotAffine: it is none that isl can hold.
         """
-        terms = []
-        for monomial, c in poly.terms:
-            if not monomial:
-                terms.append(str(c))
-            elif len(monomial) == 1:
-                terms.append(f"{c} * {self._symbol(monomial[0], side)}")
-            elif any(name.varies or name.kind == "derived" for name in monomial):
-                raise _NotAffine
-            else:
-                terms.append(f"{c} * {self._parameter(Poly(((monomial, 1),)))}")
-        return f"({' + '.join(terms) or '0'})"
+        return f"({' + '.join(f'{c} * {self._product(monomial, side)}' for monomial, c in poly.terms) or '0'})"
+
+    def _product(self, monomial: Monomial, side: int) -> str:
+        if not monomial:
+            return "1"
+        if len(monomial) == 1:
+            return self._symbol(monomial[0], side)
+        if any(name.varies or name.kind == "derived" for name in monomial):
+            raise _NotAffine
+        return self._parameter(Poly(((monomial, 1),)))
 
     def _symbol(self, symbol: Symbol, side: int) -> str:
         if symbol.kind == "derived":
@@ -305,7 +281,7 @@ class Encoder:
             return self._symbol(symbol.symbol, symbol.side)
         if symbol.varies:
             return self._dimension(symbol, side)
-        return self._parameter(Poly((((symbol,), 1),)))
+        return self._parameter(symbol.poly)
 
     def _parameter(self, poly: Poly) -> str:
         return self._parameters.setdefault(poly, f"p{len(self._parameters)}")
@@ -316,10 +292,8 @@ class Encoder:
     def _derived(self, symbol: Symbol, side: int) -> str:
         operands = symbol.operands
         if symbol.operation in ("min", "max"):
-            texts = [self._linear(operand, side) for operand in operands if isinstance(operand, Poly)]
-            return f"{symbol.operation}({', '.join(texts)})"
-        if symbol.operation == "floor" and isinstance(operands[1], Poly) and operands[1].constant:
-            assert isinstance(operands[0], Poly)
+            return f"{symbol.operation}({', '.join(self._linear(operand, side) for operand in operands)})"
+        if symbol.operation == "floor" and operands[1].constant:
             return f"floor({self._linear(operands[0], side)}/{operands[1].constant})"
         side = side if symbol.varies else 0
         if symbol.operation == "select":
@@ -327,66 +301,59 @@ class Encoder:
         return self._divided(symbol, side)
 
     def _selected(self, symbol: Symbol, side: int) -> str:
-        known = self._auxiliary.get((symbol, side))
-        if known is not None:
-            return known
+        if (symbol, side) in self._selections:
+            return self._selections[symbol, side]
         condition, first, second = symbol.operands
-        assert isinstance(first, Poly)
-        assert isinstance(second, Poly)
-        assert isinstance(condition, Condition)
         if any(_on_device(poly) for poly in condition.polys()):
             raise _NotAffine
         tests = [self._condition(each, side) for each in (condition, condition.negated())]
         values = [self._linear(each, side) for each in (first, second)]
-        name = self._auxiliary[symbol, side] = f"a{len(self._auxiliary)}"
+        name = self._selections[symbol, side] = self._new()
         either = " or ".join(f"({test} and {name} = {value})" for test, value in zip(tests, values, strict=True))
         self._defined.append(f"({either})")
         return name
 
+    def _new(self) -> str:
+        self._auxiliary.append(f"a{len(self._auxiliary)}")
+        return self._auxiliary[-1]
+
     def _divided(self, symbol: Symbol, side: int) -> str:
         """``e // s`` or ``e % s`` by a symbol: exact where ``-s <= e < 2 * s``, where the quotient is -1, 0 or 1."""
         dividend, divisor = symbol.operands
-        assert isinstance(dividend, Poly)
-        assert isinstance(divisor, Poly)
-        name = f"{dividend.spelled()} divided by {divisor.spelled()}"
-        known = self._auxiliary.get((f"quotient of {name}", side))
-        if known is None:
+        key = dividend, divisor, side
+        if key not in self._divisions:
             e, s = self._linear(dividend, side), self._linear(divisor, side)
-            known = self._auxiliary[f"quotient of {name}", side] = f"a{len(self._auxiliary)}"
-            rest = self._auxiliary[f"rest of {name}", side] = f"a{len(self._auxiliary)}"
-            ways = [f"({known} = {q} and {rest} = {e} - {q} * {s})" for q in (-1, 0, 1)]
+            quotient, rest = self._divisions[key] = self._new(), self._new()
+            ways = [f"({quotient} = {q} and {rest} = {e} - {q} * {s})" for q in (-1, 0, 1)]
             if not self._sure:
                 ways += [f"{e} >= 2 * {s}", f"{e} < -{s}"]
             defined = f"(0 <= {rest} < {s} and ({' or '.join(ways)}))"
             self._defined.append(defined if self._sure else f"({defined} or {s} <= 0)")
             if side and not self._sure and symbol.varies:
-                self._relate_quotients(dividend, divisor, name)
-        return known if symbol.operation == "floor" else self._auxiliary[f"rest of {name}", side]
+                self._relate_quotients(dividend, divisor)
+        return self._divisions[key][symbol.operation == "mod"]
 
-    def _relate_quotients(self, dividend: Poly, divisor: Poly, name: str) -> None:
+    def _relate_quotients(self, dividend: Poly, divisor: Poly) -> None:
         """Two values divided by one number: the quotients grow with them, and what is left tells them apart."""
-        if (f"quotient of {name}", 0) not in self._auxiliary or divisor.varies:
+        if (dividend, divisor, 0) not in self._divisions or divisor.varies:
             return
-        q, other_q = (self._auxiliary[f"quotient of {name}", each] for each in (0, 1))
-        r, other_r = (self._auxiliary[f"rest of {name}", each] for each in (0, 1))
+        (q, r), (other_q, other_r) = (self._divisions[dividend, divisor, side] for side in (0, 1))
         e, other_e = self._linear(dividend, 0), self._linear(dividend, 1)
         equal = f"({q} = {other_q} and {e} - {other_e} = {r} - {other_r})"
         self._defined.append(f"({equal} or ({q} > {other_q} and {e} > {other_e}) or ({q} < {other_q} and {e} < {other_e}))")
 
     # --- parameters ---
 
-    def _signs(self) -> list[str]:
-        return [text for _, text in self._signs_by_poly()]
-
-    def _signs_by_poly(self) -> list[tuple[Poly, str]]:
-        found = []
+    def _signs(self) -> dict[Poly, str]:
+        found = {}
         for poly, name in self._parameters.items():
-            if all(symbol.kind == "size" for symbol in poly.symbols):
-                found.append((poly, f"{name} >= 0"))
-            elif all(symbol.kind == "flag" for symbol in poly.symbols):
-                found.append((poly, f"0 <= {name} <= 1"))
+            kinds = {symbol.kind for symbol in poly.symbols}
+            if kinds == {"size"}:
+                found[poly] = f"{name} >= 0"
+            elif kinds == {"flag"}:
+                found[poly] = f"0 <= {name} <= 1"
             elif poly in self._question.nonzero:
-                found.append((poly, f"{name} != 0"))
+                found[poly] = f"{name} != 0"
         return found
 
 
@@ -403,16 +370,12 @@ def _sided(symbol: Symbol, side: int) -> Poly:
     found = _Sided(f"{symbol}{chr(39) * side}")
     found.kind, found.operation, found.operands, found.varies = "variable", "", (), True
     found.symbol, found.side = symbol, side
-    return Poly((((found,), 1),))
+    return found.poly
 
 
 def _counter(variable: Variable) -> Symbol:
     """The number of the iteration of a loop whose step is no constant."""
     return Symbol.of(f"{variable.symbol}.count", "variable")
-
-
-def _joined(word: str, texts: Sequence[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"({word.join(texts)})" if texts else ""
 
 
 def _is_of_host(poly: Poly) -> bool:

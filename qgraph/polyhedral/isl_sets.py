@@ -47,18 +47,17 @@ def example(conflict: str, values: Mapping[str, int], axes: int) -> Example | No
     for name, value in values.items():
         at = found.find_dim_by_name(_PARAM, name)
         if at >= 0:
-            found = found.fix_val(_PARAM, at, islpy.Val.int_from_si(found.get_ctx(), value))
+            found = found.fix_val(_PARAM, at, value)
     if found.is_empty():
         return None
     # Serial variables, and what only the device knows, may have any value.
-    found = found.project_out(_PARAM, 0, found.dim(_PARAM))
-    sides = found.project_out(_SET, 2 * axes, found.dim(_SET) - 2 * axes)
-    both = _first(sides)
+    found = found.project_out_all_params()
+    both = _first(found.project_out(_SET, 2 * axes, found.dim(_SET) - 2 * axes))
     if both is None:
         # The values of a range whose step is a parameter are products: of such an axis the set holds none.
         return None
     for at, value in enumerate(both):
-        found = found.fix_val(_SET, at, islpy.Val.int_from_si(found.get_ctx(), value))
+        found = found.fix_val(_SET, at, value)
     count = sum(found.get_dim_name(_SET, at).startswith("el") for at in range(found.dim(_SET)))
     found = found.project_out(_SET, 2 * axes + count, found.dim(_SET) - 2 * axes - count)
     # One that was compared by its strides has no number.
@@ -73,8 +72,7 @@ def _first(found: islpy.Set) -> tuple[int, ...] | None:
         parts = [islpy.Set.from_basic_set(part) for part in found.get_basic_sets() if not part.is_empty()]
         least = [part.dim_min_val(at) for part in parts]
         if all(value.is_int() for value in least):
-            value = islpy.Val.int_from_si(found.get_ctx(), min(each.to_python() for each in least))
-            found = found.fix_val(_SET, at, value)
+            found = found.fix_val(_SET, at, min(each.to_python() for each in least))
         elif not all(part.dim_max_val(at).is_int() for part in parts):
             return None
     point = found.sample_point()
@@ -86,14 +84,14 @@ def _answer(question: Question, context: islpy.Context) -> Answer:
     parameters: dict[Poly, str] = {}
     may = Encoder(question, context, parameters, sure=False)
     conflicts = may.conflicts()
-    if conflicts is None or conflicts.is_empty():
+    if conflicts.is_empty():
         return APART
     sure = Encoder(question, context, parameters, sure=True)
     certain = sure.conflicts()
     # Whether there are conflicts is known; for which parameters may take as long again.
     context.reset_operations()
     possible = _for_some(conflicts.params(), [*may.serial_parameters(), *chain(*may.device_parameters(frozenset()))])
-    known = possible.subtract(possible) if certain is None else _surely(question, certain, sure)
+    known = _surely(question, certain, sure)
     known, possible, around = _aligned(known, possible, sure.around())
     names = sure.host_parameters()
     sources = {key: source for key, source, _ in names}
@@ -179,6 +177,7 @@ _OPERATORS = {
     islpy.ast_expr_op_type.ge: ">=",
     islpy.ast_expr_op_type.gt: ">",
 }
+_FUNCTIONS = {islpy.ast_expr_op_type.min: "min", islpy.ast_expr_op_type.max: "max"}
 
 
 def _code(condition: islpy.Set, around: islpy.Set, sources: Mapping[str, str]) -> str:
@@ -207,8 +206,8 @@ def _expression(node: Any, sources: Mapping[str, str]) -> str:
     operands = [_expression(node.op_get_arg(at), sources) for at in range(node.op_get_n_arg())]
     if operation == islpy.ast_expr_op_type.minus:
         return f"(-{operands[0]})"
-    if operation in (islpy.ast_expr_op_type.min, islpy.ast_expr_op_type.max):
-        return f"{'min' if operation == islpy.ast_expr_op_type.min else 'max'}({', '.join(operands)})"
+    if operation in _FUNCTIONS:
+        return f"{_FUNCTIONS[operation]}({', '.join(operands)})"
     if operation in (islpy.ast_expr_op_type.cond, islpy.ast_expr_op_type.select):
         return f"({operands[1]} if {operands[0]} else {operands[2]})"
     return f"({f' {_OPERATORS[operation]} '.join(operands)})"
@@ -220,8 +219,4 @@ def _text(condition: islpy.Set, words: Mapping[str, str]) -> str:
         written = str(condition)
     inside = written.split("{", 1)[1].rsplit("}", 1)[0].strip().removeprefix(":").strip()
     inside = inside.replace(";  :", " or").replace("; :", " or")
-    return re.sub(r"(\d*)\b(\d*)(p\d+)\b", lambda found: _product(found[1] + found[2], words[found[3]]), inside)
-
-
-def _product(factor: str, word: str) -> str:
-    return f"{factor}*{word}" if factor else word
+    return re.sub(r"\b(\d*)(p\d+)\b", lambda found: f"{found[1]}*{words[found[2]]}" if found[1] else words[found[2]], inside)

@@ -24,7 +24,7 @@ class Variable:
     @property
     def number(self) -> Poly:
         """The variable as a number."""
-        return Poly((((self.symbol,), 1),))
+        return self.symbol.poly
 
 
 @dataclass(frozen=True, slots=True)

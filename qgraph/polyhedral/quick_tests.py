@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from qgraph.polyhedral.questions import APART, UNDECIDED, Answer, Question, Reach, Variable
+from collections.abc import Iterable, Sequence
+
+from qgraph.polyhedral.questions import APART, UNDECIDED, Answer, Question, Variable
 from qgraph.polyhedral.symbolic_integers import FALSE, Poly, Symbol
 
 
@@ -13,10 +15,20 @@ def cheap_answer(question: Question) -> Answer | None:
         return APART
     if first.indices is None or second.indices is None or len(first.indices) != len(second.indices):
         return UNDECIDED
-    if _constants_differ(question) or _pinned(question):
+    wraps = zip(first.wraps, second.wraps, strict=True)
+    pairs = list(zip(first.indices, second.indices, strict=True))
+    # Indices that are known, and do not count from the end.
+    plain = [
+        (one, other)
+        for (one, other), wrapped in zip(pairs, wraps, strict=True)
+        if one is not None and other is not None and not any(wrapped)
+    ]
+    if any(not one.varies and (one - other).constant for one, other in plain) or _pinned(question.axes, plain):
         return APART
     unsure = first.when.partly_known or second.when.partly_known or None in first.indices or None in second.indices
-    return UNDECIDED if unsure and _says_nothing(question) else None
+    # No dimension can tell iterations apart: in each, an index is unknown or both are the same number.
+    says_nothing = all(one is None or other is None or (one == other and not one.varies) for one, other in pairs)
+    return UNDECIDED if unsure and says_nothing else None
 
 
 def _at_most_one(axes: tuple[Variable, ...]) -> bool:
@@ -31,33 +43,14 @@ def _length(axis: Variable) -> int | None:
     return max(0, -(-extent // step)) if step and extent is not None else None
 
 
-def _plain(reach: Reach, at: int) -> Poly | None:
-    """An index that is known, and does not count from the end."""
-    assert reach.indices is not None
-    return None if reach.wraps[at] else reach.indices[at]
-
-
-def _constants_differ(question: Question) -> bool:
-    for at in range(len(question.sizes)):
-        one, other = _plain(question.first, at), _plain(question.second, at)
-        if one is not None and other is not None and not one.varies and (one - other).constant:
-            return True
-    return False
-
-
-def _pinned(question: Question) -> bool:
+def _pinned(axes: Sequence[Variable], pairs: Iterable[tuple[Poly, Poly]]) -> bool:
     """Whether each axis is, times a number, an index on both sides: then one element is one iteration."""
-    if not question.axes:
-        return False
-    left = {axis.symbol for axis in question.axes if _length(axis) != 1}
-    for at in range(len(question.sizes)):
-        one, other = _plain(question.first, at), _plain(question.second, at)
-        if one is None or one != other:
-            continue
+    left = {axis.symbol for axis in axes if _length(axis) != 1}
+    for one, other in pairs:
         varying = [symbol for symbol in one.symbols if symbol.varies]
-        if len(varying) == 1 and _is_linear(one, varying[0]):
+        if one == other and len(varying) == 1 and _is_linear(one, varying[0]):
             left.discard(varying[0])
-    return not left
+    return bool(axes) and not left
 
 
 def _is_linear(index: Poly, symbol: Symbol) -> bool:
@@ -65,15 +58,4 @@ def _is_linear(index: Poly, symbol: Symbol) -> bool:
         symbol.kind == "variable"
         and dict(index.terms).get((symbol,), 0) != 0
         and all(symbol not in monomial or monomial == (symbol,) for monomial, _ in index.terms)
-    )
-
-
-def _says_nothing(question: Question) -> bool:
-    """Whether no dimension can tell iterations apart: in each, an index is unknown or both are the same number."""
-    first, second = question.first, question.second
-    assert first.indices is not None
-    assert second.indices is not None
-    return all(
-        one is None or other is None or (one == other and not one.varies)
-        for one, other in zip(first.indices, second.indices, strict=True)
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from math import prod
+from typing import Any, ClassVar, Literal
 
 # size: an extent, never negative. argument: an integer that the host knows. flag: a boolean that it knows. serial: the variable
 # of a serial loop around. device: an invariant integer that only the device knows. variable: of the loop that is judged, or of
@@ -25,7 +26,8 @@ class Symbol(str):
 
     kind: Kind
     operation: Operation
-    operands: tuple[Poly | Condition, ...]
+    # Two polynomials; of "select" a condition and two polynomials; of a ticket the least that is added.
+    operands: tuple[Any, ...]
     varies: bool
 
     @classmethod
@@ -35,6 +37,11 @@ class Symbol(str):
         symbol.kind, symbol.operation, symbol.operands = kind, operation, tuple(operands)
         symbol.varies = kind in ("variable", "ticket") or any(operand.varies for operand in operands)
         return symbol
+
+    @property
+    def poly(self) -> Poly:
+        """The symbol as a polynomial."""
+        return Poly((((self,), 1),))
 
     def __repr__(self) -> str:
         # Two questions are the same where this is.
@@ -67,15 +74,16 @@ class Poly:
     @classmethod
     def symbol(cls, name: str, kind: Kind) -> Poly:
         """A single symbol."""
-        return cls((((Symbol.of(name, kind),), 1),))
+        return Symbol.of(name, kind).poly
 
     @property
     def constant(self) -> int | None:
         """The value of a constant polynomial, else None."""
-        if not self.terms:
-            return 0
-        if len(self.terms) == 1 and self.terms[0][0] == ():
-            return self.terms[0][1]
+        match self.terms:
+            case ():
+                return 0
+            case (((), value),):
+                return value
         return None
 
     @property
@@ -86,7 +94,7 @@ class Poly:
     @property
     def varies(self) -> bool:
         """Whether it changes within the loop that is judged."""
-        return any(name.varies for monomial, _ in self.terms for name in monomial)
+        return any(symbol.varies for symbol in self.symbols)
 
     def __add__(self, other: Poly) -> Poly:
         row = dict(self.terms)
@@ -110,15 +118,8 @@ class Poly:
 
     def substitute(self, values: Mapping[Symbol, Poly]) -> Poly:
         """This polynomial with symbols replaced, all at once, in the operands of derived ones too."""
-        if not self.terms:
-            return self
-        result = Poly()
-        for monomial, c in self.terms:
-            term = Poly.const(c)
-            for name in monomial:
-                term = term * _substituted(name, values)
-            result = result + term
-        return result
+        terms = (prod((_substituted(name, values) for name in monomial), start=Poly.const(c)) for monomial, c in self.terms)
+        return sum(terms, ZERO)
 
     def divided_by(self, divisor: Poly) -> Poly | None:
         """The polynomial q with ``self == q * divisor``, where there is one."""
@@ -157,7 +158,7 @@ def divide(dividend: Poly, divisor: Poly) -> tuple[Poly, Poly]:
     lead, by = max(divisor.terms, key=lambda term: (len(term[0]), term[0]))
     quotient, rest = ZERO, dividend
     while True:
-        found = next((_over(term, lead, by) for term in rest.terms if _over(term, lead, by) is not None), None)
+        found = next(filter(None, (_over(term, lead, by) for term in rest.terms)), None)
         if found is None:
             return quotient, rest
         quotient, rest = quotient + found, rest - found * divisor
@@ -176,10 +177,9 @@ def _over(term: tuple[Monomial, int], lead: Monomial, by: int) -> Poly | None:
 def _substituted(name: Symbol, values: Mapping[Symbol, Poly]) -> Poly:
     if name in values:
         return values[name]
-    if name.kind == "derived" and any(inside in values for inside in symbols_of([Poly(((((name,), 1)),))])):
-        operands = [operand.substitute(values) for operand in name.operands]
-        return _BUILDERS[name.operation](*operands)
-    return Poly((((name,), 1),))
+    if name.kind == "derived" and not symbols_of(name.operands).isdisjoint(values):
+        return _BUILDERS[name.operation](*(operand.substitute(values) for operand in name.operands))
+    return name.poly
 
 
 def symbols_of(parts: Iterable[Poly | Condition]) -> frozenset[Symbol]:
@@ -200,7 +200,7 @@ def symbols_of(parts: Iterable[Poly | Condition]) -> frozenset[Symbol]:
 
 def _derived(operation: Operation, *operands: Poly | Condition) -> Poly:
     name = f"{operation}({', '.join(operand.spelled() for operand in operands)})"
-    return Poly((((Symbol.of(name, "derived", operation, operands),), 1),))
+    return Symbol.of(name, "derived", operation, operands).poly
 
 
 def floor_div(dividend: Poly, divisor: Poly) -> Poly:
@@ -209,16 +209,11 @@ def floor_div(dividend: Poly, divisor: Poly) -> Poly:
     if by:
         if by < 0:
             return floor_div(-dividend, -divisor)
-        inside = {monomial: c for monomial, c in dividend.terms if c % by}
-        whole = Poly.of({monomial: c // by for monomial, c in dividend.terms if not c % by})
-        # (a*by + rest) // by == a + rest // by.
-        if () in inside:
-            whole += Poly.const(inside[()] // by)
-            inside[()] %= by
-        rest = Poly.of(inside)
-        if rest.constant is not None:
-            return whole + Poly.const(rest.constant // by)
-        return whole + _derived("floor", rest, divisor)
+        # (a*by + rest) // by == a + rest // by: what divides exactly goes before it, and of the constant the quotient.
+        split = {monomial: c // by for monomial, c in dividend.terms if monomial == () or not c % by}
+        whole = Poly.of(split)
+        rest = dividend - whole * divisor
+        return whole + _derived("floor", rest, divisor) if rest.constant is None else whole
     return _derived("floor", dividend, divisor)
 
 
@@ -231,18 +226,19 @@ def modulo(dividend: Poly, divisor: Poly) -> Poly:
 
 def minimum(first: Poly, second: Poly) -> Poly:
     """The smaller one."""
-    difference = (first - second).constant
-    if difference is not None:
-        return first if difference <= 0 else second
-    return _derived("min", *sorted((first, second), key=Poly.spelled))
+    return _extreme("min", first, second)
 
 
 def maximum(first: Poly, second: Poly) -> Poly:
     """The larger one."""
+    return _extreme("max", first, second)
+
+
+def _extreme(operation: Literal["min", "max"], first: Poly, second: Poly) -> Poly:
     difference = (first - second).constant
-    if difference is not None:
-        return first if difference >= 0 else second
-    return _derived("max", *sorted((first, second), key=Poly.spelled))
+    if difference is None:
+        return _derived(operation, *sorted((first, second), key=Poly.spelled))
+    return second if (difference > 0 if operation == "min" else difference < 0) else first
 
 
 def select(test: Condition, first: Poly, second: Poly) -> Poly | None:
@@ -328,7 +324,11 @@ class Test(Condition):
 
 @dataclass(frozen=True, slots=True)
 class _Several(Condition):
+    """``parts`` with ``operator`` between them; ``empty`` where there are none."""
+
     parts: tuple[Condition, ...]
+    operator: ClassVar[str]
+    empty: ClassVar[str]
 
     def polys(self) -> Iterator[Poly]:
         """The polynomials that are tested."""
@@ -340,43 +340,34 @@ class _Several(Condition):
         """Whether something in it is not known."""
         return any(part.partly_known for part in self.parts)
 
+    def negated(self) -> Condition:
+        """Its opposite."""
+        return _combined(_OPPOSITE[type(self)], (part.negated() for part in self.parts))
+
+    def substitute(self, values: Mapping[Symbol, Poly]) -> Condition:
+        """The same with symbols replaced."""
+        return _combined(type(self), (part.substitute(values) for part in self.parts))
+
+    def spelled(self, word: Callable[[Symbol], str] = str) -> str:
+        """Its source, with ``word`` of each symbol."""
+        return f"({f' {self.operator} '.join(part.spelled(word) for part in self.parts)})" if self.parts else self.empty
+
 
 class All(_Several):
     """All of ``parts``; true where there are none."""
 
     __slots__ = ()
-
-    def negated(self) -> Condition:
-        """Its opposite."""
-        return any_of(*(part.negated() for part in self.parts))
-
-    def substitute(self, values: Mapping[Symbol, Poly]) -> Condition:
-        """The same with symbols replaced."""
-        return all_of(*(part.substitute(values) for part in self.parts))
-
-    def spelled(self, word: Callable[[Symbol], str] = str) -> str:
-        """Its source, with ``word`` of each symbol."""
-        return f"({' and '.join(part.spelled(word) for part in self.parts)})" if self.parts else "true"
+    operator, empty = "and", "true"
 
 
 class Any_(_Several):  # noqa: N801 - typing has the other one
     """One of ``parts``; false where there are none."""
 
     __slots__ = ()
-
-    def negated(self) -> Condition:
-        """Its opposite."""
-        return all_of(*(part.negated() for part in self.parts))
-
-    def substitute(self, values: Mapping[Symbol, Poly]) -> Condition:
-        """The same with symbols replaced."""
-        return any_of(*(part.substitute(values) for part in self.parts))
-
-    def spelled(self, word: Callable[[Symbol], str] = str) -> str:
-        """Its source, with ``word`` of each symbol."""
-        return f"({' or '.join(part.spelled(word) for part in self.parts)})" if self.parts else "false"
+    operator, empty = "or", "false"
 
 
+_OPPOSITE: dict[type[_Several], type[_Several]] = {All: Any_, Any_: All}
 UNDECIDED = _Unknown()
 TRUE: Condition = All(())
 FALSE: Condition = Any_(())
@@ -396,26 +387,21 @@ def is_zero(poly: Poly) -> Condition:
 
 def all_of(*parts: Condition) -> Condition:
     """All of ``parts``."""
-    found = _flat(parts, All)
-    if FALSE in found:
-        return FALSE
-    return found[0] if len(found) == 1 else All(tuple(found))
+    return _combined(All, parts)
 
 
 def any_of(*parts: Condition) -> Condition:
     """One of ``parts``."""
-    found = _flat(parts, Any_)
-    if TRUE in found:
-        return TRUE
-    return found[0] if len(found) == 1 else Any_(tuple(found))
+    return _combined(Any_, parts)
 
 
-def _flat(parts: Iterable[Condition], kind: type[_Several]) -> list[Condition]:
-    found: dict[Condition, None] = {}
-    for part in parts:
-        for each in part.parts if isinstance(part, kind) else (part,):
-            found[each] = None
-    return list(found)
+def _combined(kind: type[_Several], parts: Iterable[Condition]) -> Condition:
+    """``kind`` of ``parts``, which are taken apart where they are of that kind themselves."""
+    found = dict.fromkeys(each for part in parts for each in (part.parts if isinstance(part, kind) else (part,)))
+    decisive = _OPPOSITE[kind](())
+    if decisive in found:
+        return decisive
+    return kind(tuple(found)) if len(found) != 1 else next(iter(found))
 
 
 _BUILDERS: dict[Operation, Callable[..., Poly]] = {

@@ -134,7 +134,7 @@ def test_the_plan_shows_who_takes_the_memory_and_when():
     assert all(free.index in reachable(plan.edges, user) for user in users)
     # What comes later does not wait for it, and nothing of it touches the last loop.
     assert root[-1].kind == "kernel"
-    assert free.index not in plan.predecessors(root[-1].index)
+    assert free.index not in plan.waits[root[-1].index]
 
 
 def _touches(effects, start):

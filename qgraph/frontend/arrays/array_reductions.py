@@ -6,21 +6,21 @@ import ast
 
 import numpy as np
 
-from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.arrays.array_statements import Elements, at_place
+from qgraph.frontend.arrays.array_statements import Elements
+from qgraph.frontend.arrays.shape_checks import every
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.indexing import word
+from qgraph.frontend.inference.indexing import at_place, word
 from qgraph.frontend.inference.ranks import rank, reduction
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region, task_statements
-from qgraph.frontend.statements.task_builder import parallel_task
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.program import WORD
 from qgraph.source import as_written, copied, standing_for
 
 _EXTREMES = {"min": np.minimum, "max": np.maximum}
 _PLACES = {"argmin": np.min, "argmax": np.max}
+_PRODUCTS = ("dot", "vdot")
 
 
 def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
@@ -32,16 +32,13 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     name = f"{ADDED}{kind}{len(region.unit.slots)}_{node.lineno}"
     value = _operand(scope, operands, kind, node)
     body = Elements(region, scope)
-    body.frame_all(value, exact=kind in ("dot", "vdot"))
+    body.frame_all(value, exact=kind in _PRODUCTS)
     dtype = element_type(scope, value)
     start, step = _step(body, body.visit(value), kind, dtype, node, name)
-    region.run(scope).assign(scope, name, at_place(start, node))
-    bounds, task = parallel_task(region.unit, *body.loop([at_place(step, node)], node), declared=False)
-    region.add(*task_statements(bounds, task))
-    result: ast.expr = standing_for(ast.Name(name, ast.Load()), node)
+    result = _combined(region, body, name, start, step, node)
     if kind == "mean":
         result = ast.BinOp(result, ast.Div(), body.size(node))
-    if kind in ("dot", "vdot") and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
+    if kind in _PRODUCTS and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
         result = word(scope, dtype.type, _wrapped(result, dtype))
     return at_place(result, node)
 
@@ -56,13 +53,18 @@ def _place_of_extreme(region: Region, scope: Scope, operand: ast.expr, node: ast
     found: ast.expr = ast.Compare(value, [ast.Eq()], [extreme])
     if dtype is None or dtype.kind in "fc":
         both = [ast.Compare(copied(each), [ast.NotEq()], [copied(each)]) for each in (extreme, value)]
-        found = ast.BoolOp(ast.Or(), [found, ast.BoolOp(ast.And(), [*both])])
+        found = ast.BoolOp(ast.Or(), [found, every([*both])])
     least = word(scope, min, ast.Name(name, ast.Load()), ast.IfExp(found, body.number(node), body.size(node)))
-    region.run(scope).assign(scope, name, at_place(body.size(node), node))
     step = ast.Assign([ast.Name(name, ast.Store())], least)
-    bounds, task = parallel_task(region.unit, *body.loop([at_place(step, node)], node), declared=False)
+    return at_place(_combined(region, body, name, body.size(node), step, node), node)
+
+
+def _combined(region: Region, body: Elements, name: str, start: ast.expr, step: ast.stmt, node: ast.expr) -> ast.expr:
+    """The kernel scalar ``name``, which is ``start`` before the loop over the elements, and which ``step`` updates in it."""
+    region.run(body.scope).assign(body.scope, name, at_place(start, node))
+    bounds, task = body.loop(at_place(step, node), node, declared=False)
     region.add(*task_statements(bounds, task))
-    return at_place(standing_for(ast.Name(name, ast.Load()), node), node)
+    return standing_for(ast.Name(name, ast.Load()), node)
 
 
 def _wrapped(total: ast.expr, dtype: np.dtype[np.generic]) -> ast.expr:
@@ -78,22 +80,19 @@ def _operands(scope: Scope, node: ast.expr, kind: str) -> list[ast.expr]:
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
     assert isinstance(node, ast.Call)
-    is_method = rank(scope, node.func.value) > 0 if isinstance(node.func, ast.Attribute) else False
-    base = [node.func.value] if is_method and isinstance(node.func, ast.Attribute) else []
+    base = [node.func.value] if isinstance(node.func, ast.Attribute) and rank(scope, node.func.value) else []
     operands = [*base, *node.args]
-    wanted = 2 if kind in ("dot", "vdot") else 1
+    wanted = 2 if kind in _PRODUCTS else 1
     if len(operands) != wanted or node.keywords:
-        raise KernelSyntaxError(
+        raise scope.error(
             f"`{as_written(node)}` has arguments that are not supported at kernel level",
-            scope.span(node),
-            hint=f"`{as_written(node.func)}` takes {'two vectors' if wanted == 2 else 'one array'} here, and gives one number; "
+            node,
+            f"`{as_written(node.func)}` takes {'two vectors' if wanted == 2 else 'one array'} here, and gives one number; "
             "for one of each row write a loop: for i in range(m): t[i] = np.sum(u[i])",
         )
     if wanted == 2 and [rank(scope, operand) for operand in operands] != [1, 1]:
-        raise KernelSyntaxError(
-            f"`{as_written(node)}` is no product of two vectors",
-            scope.span(node),
-            hint=unsupported_functions.instead(node, np.dot),
+        raise scope.error(
+            f"`{as_written(node)}` is no product of two vectors", node, unsupported_functions.instead(node, np.dot)
         )
     return operands
 
@@ -101,7 +100,7 @@ def _operands(scope: Scope, node: ast.expr, kind: str) -> list[ast.expr]:
 def _operand(scope: Scope, operands: list[ast.expr], kind: str, node: ast.expr) -> ast.expr:
     """The array expression that is summed, or whose extreme is sought."""
     first = operands[0]
-    if kind in ("dot", "vdot"):
+    if kind in _PRODUCTS:
         dtype = element_type(scope, first)
         if kind == "vdot" and (dtype is None or dtype.kind == "c"):
             first = word(scope, np.conjugate, first)
@@ -116,7 +115,7 @@ def _step(
 ) -> tuple[ast.expr, ast.stmt]:
     """The value that a reduction starts with, and the statement of each iteration."""
     total, result = ast.Name(name, ast.Store()), ast.Name(name, ast.Load())
-    if kind in ("dot", "vdot") and dtype == np.bool_:
+    if kind in _PRODUCTS and dtype == np.bool_:
         # NumPy's product of booleans is one: whether there is a pair of True.
         kind = "any"
     if kind in ("any", "all"):
@@ -136,9 +135,7 @@ def _step(
 
 def _summed(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] | None:
     """The type of a sum of ``dtype``, None where it is that of the elements, or not known."""
-    if dtype is None:
-        return None
-    if kind in ("dot", "vdot"):
+    if dtype is None or kind in _PRODUCTS:
         return None
     if kind == "mean" and dtype.kind in "biu":
         return np.float64

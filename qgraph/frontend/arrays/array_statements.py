@@ -11,19 +11,18 @@ import ast
 import copy
 import functools
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
 from qgraph import language
-from qgraph.errors import DataRaceError, KernelSyntaxError, KernelTypeError
-from qgraph.frontend.arrays.shape_checks import Lengths
+from qgraph.errors import DataRaceError, KernelTypeError
+from qgraph.frontend.arrays.shape_checks import Lengths, compare, every
 from qgraph.frontend.arrays.views import Seen, size_of, view_of
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.host_expressions import host_expression
-from qgraph.frontend.inference.indexing import ONE, ZERO, element, word
-from qgraph.frontend.inference.ranks import is_elementwise, known, new_array, rank
-from qgraph.frontend.names.bindings import Binding, LeafRef, RangeRef, Value, ViewAxis, ViewRef
+from qgraph.frontend.inference.indexing import ONE, ZERO, at_place, element, word
+from qgraph.frontend.inference.ranks import is_elementwise, known, known_object, new_array, operands_of, rank
+from qgraph.frontend.names.bindings import Binding, LeafRef, RangeRef, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import bind_value, evaluated
@@ -36,7 +35,6 @@ from qgraph.operations import intrinsics
 from qgraph.operations.table import operation
 from qgraph.source import as_written, copied, standing_for
 
-_Tree = TypeVar("_Tree", bound=ast.AST)
 # Functions of a number, and of how many decimals it keeps.
 _ROUNDING = (np.round, np.around)
 
@@ -72,10 +70,10 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
     if isinstance(node, ast.AugAssign):
         value = ast.copy_location(ast.BinOp(place, node.op, value), node)
     if isinstance(value, ast.Tuple):
-        raise KernelSyntaxError(
+        raise scope.error(
             f"`{as_written(node)}` assigns a tuple to a part of an array",
-            scope.span(value),
-            hint="assign its parts to elements, one by one",
+            value,
+            "assign its parts to elements, one by one",
         )
     body = Elements(region, scope)
     view = body.assigned(place)
@@ -116,8 +114,7 @@ class Elements:
         self._seen: Seen = {}
         # The ranks of the statement's expressions, each found once.
         self._ranks: dict[ast.expr, int] = {}
-        self._variables: list[ast.expr] = []
-        self._elements: list[tuple[ViewRef, ast.Subscript, ast.expr]] = []
+        self._elements: list[tuple[ViewRef, ast.Subscript]] = []
 
     # --- the loop ---
 
@@ -126,7 +123,6 @@ class Elements:
         view = self._target = self._view(node)
         texts = [as_written(node)] * len(view.along)
         self._lengths = Lengths(self._region, self.scope, [along.count for along in view.along], texts)
-        self._name_variables()
         return view
 
     def frame_all(self, value: ast.expr, *, exact: bool) -> None:
@@ -137,54 +133,56 @@ class Elements:
         for axis in range(-ndim, 0):
             lengths = [(view.along[axis].count, as_written(operand)) for operand, view in operands if len(view.along) >= -axis]
             self._lengths.join(ndim + axis, lengths, value)
-        self._name_variables()
 
     def _view(self, node: ast.expr) -> ViewRef:
         return view_of(self._region, self.scope, node, seen=self._seen)
 
-    def _name_variables(self) -> None:
-        self._variables = [ast.Name(f"{ADDED}i{axis}", ast.Load()) for axis in range(len(self._lengths))]
+    @property
+    def _variables(self) -> list[ast.Name]:
+        """The variables of the loop, one an axis."""
+        return [ast.Name(f"{ADDED}i{axis}", ast.Load()) for axis in range(len(self._lengths))]
 
-    def loop(self, statements: list[ast.stmt], node: ast.AST) -> tuple[Scope, ast.For]:
-        """``for i0, i1 in ndrange(n0, n1): statements``, at the place of ``node``, and the scope that it stands in."""
-        call = word(self.scope, language.ndrange, *(length.code for length in self._lengths.settled(node)))
+    def _sizes(self, node: ast.AST) -> list[ast.expr]:
+        return [length.code for length in self._lengths.settled(node)]
+
+    def loop(self, statement: ast.stmt, node: ast.AST, *, declared: bool) -> tuple[Task | None, Task]:
+        """``for i0, i1 in ndrange(n0, n1): statement`` at the place of ``node``, as ``parallel_task`` gives it."""
+        call = word(self.scope, language.ndrange, *self._sizes(node))
         assert isinstance(call, ast.Call)
-        names: list[ast.expr] = [ast.Name(name.id, ast.Store()) for name in self._variables if isinstance(name, ast.Name)]
+        names: list[ast.expr] = [ast.Name(name.id, ast.Store()) for name in self._variables]
         target = names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())
         inner = self.scope.inner({f"{ADDED}elements": RangeRef(at_place(call, node), self.scope)})
-        loop = ast.For(target, ast.Name(f"{ADDED}elements", ast.Load()), statements, [])
-        return inner, at_place(loop, node)
+        loop = ast.For(target, ast.Name(f"{ADDED}elements", ast.Load()), [statement], [])
+        return parallel_task(self._unit, inner, at_place(loop, node), declared=declared)
 
     def size(self, node: ast.expr) -> ast.expr:
         """The number of elements."""
-        first, *others = [length.code for length in self._lengths.settled(node)]
-        return copied(functools.reduce(lambda size, length: ast.BinOp(size, ast.Mult(), length), others, first))
+        return copied(functools.reduce(lambda size, length: ast.BinOp(size, ast.Mult(), length), self._sizes(node)))
 
     def number(self, node: ast.expr) -> ast.expr:
         """The number of an element, in C order."""
-        lengths = [length.code for length in self._lengths.settled(node)]
-        total = copied(self._variables[0])
-        for variable, length in zip(self._variables[1:], lengths[1:], strict=True):
-            total = ast.BinOp(ast.BinOp(total, ast.Mult(), copied(length)), ast.Add(), copied(variable))
+        total: ast.expr
+        total, *variables = self._variables
+        for variable, length in zip(variables, self._sizes(node)[1:], strict=True):
+            total = ast.BinOp(ast.BinOp(total, ast.Mult(), copied(length)), ast.Add(), variable)
         return total
 
     def first(self, value: ast.expr, dtype: np.dtype[np.generic] | None, node: ast.expr) -> ast.expr:
         """The first element, where an extreme starts."""
-        names = {name.id for name in self._variables if isinstance(name, ast.Name)}
+        names = {name.id for name in self._variables}
         result: ast.expr = _Zeros(names).visit(copied(value))
         unknown = self._lengths.need_elements(node, by_device=dtype is not None)
         if not unknown:
             return result
         if dtype is None:
-            raise KernelSyntaxError(
+            raise self.scope.error(
                 f"`{as_written(node)}` is of a slice whose length only the device knows, and the type of its elements is not "
                 "known",
-                self.scope.span(node),
-                hint="write a loop: for i in range(...): s = max(s, ...)",
+                node,
+                "write a loop: for i in range(...): s = max(s, ...)",
             )
         nothing = word(self.scope, dtype.type, ast.Constant(0))
-        tests: list[ast.expr] = [ast.Compare(copied(n.code), [ast.Gt()], [ast.Constant(0)]) for n in unknown]
-        return ast.IfExp(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests), result, nothing)
+        return ast.IfExp(every([compare(length, ast.Gt(), ZERO) for length in unknown]), result, nothing)
 
     # --- expressions ---
 
@@ -196,10 +194,9 @@ class Elements:
             case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.MatMult):
                 # The operands have places: nobody need look for more in the tree, which may be a thousand deep.
                 return ast.copy_location(ast.BinOp(self.visit(left), node.op, self.visit(right)), node)
-            case ast.UnaryOp(op=ast.Invert(), operand=operand) if element_type(self.scope, operand) == np.bool_:
-                return at_place(ast.UnaryOp(ast.Not(), self.visit(operand)), node)
-            case ast.UnaryOp(operand=operand) if not isinstance(node.op, ast.Not):
-                return at_place(ast.UnaryOp(node.op, self.visit(operand)), node)
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert() as op, operand=operand):
+                negates = isinstance(op, ast.Invert) and element_type(self.scope, operand) == np.bool_
+                return at_place(ast.UnaryOp(ast.Not() if negates else op, self.visit(operand)), node)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return at_place(ast.Compare(self.visit(left), [op], [self.visit(right)]), node)
             case ast.Call() if is_elementwise(self.scope, node.func):
@@ -208,76 +205,62 @@ class Elements:
                 raise new_array(self.scope, node)
             case ast.Name() | ast.Attribute() | ast.Subscript():
                 return at_place(self.at(self._view(node), node), node)
-        raise KernelSyntaxError(
+        raise self.scope.error(
             f"`{as_written(node)}` is no elementwise expression",
-            self.scope.span(node),
-            hint="use operators, comparisons, np.where and NumPy's functions of numbers; `&`, `|`, `~` instead of and, or, not",
+            node,
+            "use operators, comparisons, np.where and NumPy's functions of numbers; `&`, `|`, `~` instead of and, or, not",
         )
 
     def _call(self, node: ast.Call) -> ast.expr:
-        bound = known(self.scope, node.func)
+        function = known_object(self.scope, node.func)
         if node.keywords:
-            raise KernelSyntaxError(
+            raise self.scope.error(
                 f"`{as_written(node)}` is given `{node.keywords[0].arg}` by name",
-                self.scope.span(node),
-                hint="give NumPy's functions of numbers their operands alone, such as np.sqrt(x); or write a loop",
+                node,
+                "give NumPy's functions of numbers their operands alone, such as np.sqrt(x); or write a loop",
             )
-        assert isinstance(bound, Value)
         arguments = [self.visit(argument) for argument in node.args]
-        if bound.value is np.where and len(arguments) == 3:
+        if function is np.where and len(arguments) == 3:
             pairs = zip(arguments, node.args, strict=True)
             return at_place(ast.IfExp(*(self._as_float(value, given, node) for value, given in pairs)), node)
-        if bound.value in _ROUNDING and len(arguments) == 2 and rank(self.scope, node.args[1]):
-            raise KernelSyntaxError(
+        if function in _ROUNDING and len(arguments) == 2 and rank(self.scope, node.args[1]):
+            raise self.scope.error(
                 f"the number of decimals, `{as_written(node.args[1])}`, is an array",
-                self.scope.span(node.args[1]),
-                hint="NumPy wants one number for all elements",
+                node.args[1],
+                "NumPy wants one number for all elements",
             )
-        if len(arguments) not in operation(bound.value).elementwise:
-            raise KernelSyntaxError(
-                f"`{as_written(node)}` has {len(arguments)} arguments", self.scope.span(node), hint="see NumPy's manual"
-            )
+        if len(arguments) not in operation(function).elementwise:
+            raise self.scope.error(f"`{as_written(node)}` has {len(arguments)} arguments", node, "see NumPy's manual")
         return at_place(ast.Call(copied(node.func), arguments, []), node)
 
     def _as_float(self, value: ast.expr, given: ast.expr, node: ast.Call) -> ast.expr:
         """``value``, one of two that `np.where` takes: where the other is a float, NumPy makes one of an integer."""
-        of_one, of_both = element_type(self.scope, given), element_type(self.scope, node)
-        converts = given is not node.args[0] and of_one is not None and of_both is not None
-        if not converts or of_one is None or of_both is None or of_one.kind not in "iu" or of_both.kind != "f":
+        if given is node.args[0]:
             return value
-        return word(self.scope, float, value)
+        of_one, of_both = element_type(self.scope, given), element_type(self.scope, node)
+        converts = of_one is not None and of_both is not None and of_one.kind in "iu" and of_both.kind == "f"
+        return word(self.scope, float, value) if converts else value
 
     def _number(self, node: ast.expr) -> ast.expr:
         """A number, the same for all elements: computed before, where the statement may change what it reads."""
-        if self._target is None or not self._reads_target(node):
+        if self._target is None or host_expression(self._unit, self.scope, node) is not None:
+            return copied(node)
+        places = (child for child in ast.walk(node) if isinstance(child, (ast.Name, ast.Attribute, ast.Subscript)))
+        read = (bound.leaf for bound in (known(self.scope, place) for place in places) if isinstance(bound, (LeafRef, ViewRef)))
+        if not any(may_share(self._unit, leaf, self._target.leaf) for leaf in read):
             return copied(node)
         name = f"{SHARED}held{len(self._unit.slots)}"
         self.scope.bind(name, bind_value(self._region, self.scope, node))
         return at_place(standing_for(ast.Name(name, ast.Load()), node), node)
 
-    def _reads_target(self, node: ast.expr) -> bool:
-        if host_expression(self._unit, self.scope, node) is not None:
-            return False
-        places = (child for child in ast.walk(node) if isinstance(child, (ast.Name, ast.Attribute, ast.Subscript)))
-        return any(
-            self._shares(bound.leaf)
-            for bound in (known(self.scope, p) for p in places)
-            if isinstance(bound, (LeafRef, ViewRef))
-        )
-
-    def _shares(self, leaf: Leaf) -> bool:
-        """Whether some memory of ``leaf`` may be the target's."""
-        assert self._target is not None
-        return may_share(self._unit, leaf, self._target.leaf)
-
     def at(self, view: ViewRef, node: ast.expr) -> ast.Subscript:
         """The element of ``view`` for this iteration; lengths that may differ from the loop's are checked."""
         missing = len(self._lengths) - len(view.along)
         if missing < 0:
-            raise KernelSyntaxError(
+            raise self.scope.error(
                 f"`{as_written(node)}` has {len(view.along)} dimensions, and `{self._lengths.last_text}` {len(self._lengths)}",
-                self.scope.span(node),
-                hint="leave dimensions out with an index, `u[0]`",
+                node,
+                "leave dimensions out with an index, `u[0]`",
             )
         indices = [
             self._lengths.index(axis, along.count, variable, node)
@@ -285,43 +268,38 @@ class Elements:
         ]
         result = element(view, indices, self.scope, node, natural=True)
         assert isinstance(result, ast.Subscript)
-        self._elements.append((view, result, node))
+        self._elements.append((view, result))
         return result
 
     # --- stores ---
 
     def store_at_once(self, place: ast.Subscript, value: ast.expr, node: ast.stmt) -> bool:
         """Add the loop that stores ``value`` in ``place``; False where it may read what another iteration has stored."""
-        shared = [view for view, code, _ in self._elements if code is not place and self._reaches(view, code, place)]
-        if not shared:
-            self.store(place, value, node)
-            return True
         assert self._target is not None
-        if any(frozenset({view.leaf.name, self._target.leaf.name}) in self._unit.overlapping for view in shared):
+        target, text = self._target.leaf, ast.unparse(place)
+        # Operands that may share elements with the target, at other indices.
+        shared = [
+            view.leaf.name
+            for view, code in self._elements
+            if may_share(self._unit, view.leaf, target) and (view.leaf.name != target.name or ast.unparse(code) != text)
+        ]
+        if any(frozenset({name, target.name}) in self._unit.overlapping for name in shared):
             return False
-        scope, loop = self._storing(place, value, node)
-        try:
-            bounds, task = parallel_task(self._unit, scope, loop, declared=False)
-        except DataRaceError:
-            return False
-        if task.verdict is None or task.verdict.kind != "independent":
-            return False
-        self._add(bounds, task, node)
-        return True
+        return self.store(place, value, node, declared=not shared)
 
-    def store(self, place: ast.Subscript, value: ast.expr, node: ast.stmt) -> None:
-        """Add the loop that stores ``value`` in ``place``: no two elements are one, and none is read by another iteration."""
-        scope, loop = self._storing(place, value, node)
-        self._add(*parallel_task(self._unit, scope, loop, declared=True), node)
-
-    def _storing(self, place: ast.Subscript, value: ast.expr, node: ast.stmt) -> tuple[Scope, ast.For]:
+    def store(self, place: ast.Subscript, value: ast.expr, node: ast.stmt, *, declared: bool = True) -> bool:
+        """Add the loop that stores ``value`` in ``place``; False where it is not proved to be parallel, nor ``declared``."""
         target = copy.copy(place)
         target.ctx = ast.Store()
-        return self.loop([ast.copy_location(ast.Assign([target], value), node)], node)
-
-    def _add(self, bounds: Task | None, task: Task, node: ast.stmt) -> None:
+        try:
+            bounds, task = self.loop(ast.copy_location(ast.Assign([target], value), node), node, declared=declared)
+        except DataRaceError:
+            return False
+        if not declared and (task.verdict is None or task.verdict.kind != "independent"):
+            return False
         verdict = Verdict("independent", "elementwise", self.scope.span(node))
         self._region.add(*task_statements(bounds, replace(task, verdict=verdict)))
+        return True
 
     def copied(self, view: ViewRef, node: ast.expr, statement: ast.stmt) -> ast.Subscript:
         """The element of a new array, of the shape and dtype of ``view``; where only the device knows that, it is larger."""
@@ -333,12 +311,6 @@ class Elements:
         unit.add_temporary(Temporary(leaf, names, span), tuple(sizes))
         along = tuple(ViewAxis(axis, ZERO, ONE, old.count) for axis, old in enumerate(view.along))
         return self.at(ViewRef(leaf, {}, along), node)
-
-    def _reaches(self, view: ViewRef, code: ast.expr, place: ast.expr) -> bool:
-        """Whether an operand may share elements with the target, at other indices."""
-        assert self._target is not None
-        same = view.leaf.name == self._target.leaf.name and ast.unparse(code) == ast.unparse(place)
-        return self._shares(view.leaf) and not same
 
 
 class _Zeros(ast.NodeTransformer):
@@ -364,16 +336,4 @@ def _array_operands(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int]) ->
         return []
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
         return [node]
-    found: list[ast.expr] = []
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):
-            found += _array_operands(scope, child, ranks)
-    return found
-
-
-def at_place(tree: _Tree, node: ast.AST) -> _Tree:
-    """``tree`` at the place of ``node``, where it has no place of its own."""
-    for child in ast.walk(tree):
-        if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
-            ast.copy_location(child, node)
-    return tree
+    return [array for operand in operands_of(node) for array in _array_operands(scope, operand, ranks)]

@@ -11,8 +11,9 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.arrays.array_statements import assign_slice, is_slice
 from qgraph.frontend.bodies.name_resolution import Body
-from qgraph.frontend.desugar.break_continue import placed
+from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.host_expressions import binding, settled
+from qgraph.frontend.inference.indexing import at_place
 from qgraph.frontend.inference.ranks import is_in_place, rank
 from qgraph.frontend.names.bindings import (
     Binding,
@@ -38,7 +39,8 @@ from qgraph.frontend.statements.returns import made_structure
 from qgraph.frontend.statements.temporaries import temporary
 from qgraph.ir.argument_types import StructType
 from qgraph.nodes.registry import statement_of_word
-from qgraph.source import as_written, copied, standing_for
+from qgraph.operations.table import is_one_of
+from qgraph.source import as_written, standing_for
 
 
 def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
@@ -55,30 +57,34 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     if all(_stores_elements(target) for target in node.targets):
         _to_elements(region, scope, node)
         return
-    value = _called(region, scope, node.value)
+    value = evaluated(region, scope, node.value)
     for target in node.targets:
         if isinstance(target, ast.Name):
-            _bind_all(region, scope, [target], [value])
+            _bind_all(region, scope, [(target, value)])
         elif isinstance(target, ast.Tuple):
             _unpack(region, scope, target, value)
         elif _stores_elements(target):
             _to_elements(region, scope, ast.copy_location(ast.Assign([target], value), node))
         else:
-            raise KernelSyntaxError(
-                f"`{as_written(target)}` cannot be assigned at kernel level",
-                scope.span(target),
-                hint="assign to elements of arrays, or bind plain names",
-            )
+            raise _no_target(scope, target)
+
+
+def _no_target(scope: Scope, target: ast.expr) -> KernelSyntaxError:
+    return scope.error(
+        f"`{as_written(target)}` cannot be assigned at kernel level",
+        target,
+        "assign to elements of arrays, or bind plain names",
+    )
 
 
 def _refuse_slices_in_tuples(scope: Scope, node: ast.Assign) -> None:
     tuples = (target.elts for target in node.targets if isinstance(target, ast.Tuple))
     found = next((part for parts in tuples for part in parts if is_slice(scope, part)), None)
     if found is not None:
-        raise KernelSyntaxError(
+        raise scope.error(
             f"`{as_written(found)}` is assigned together with others",
-            scope.span(found),
-            hint="write one statement for each part of an array",
+            found,
+            "write one statement for each part of an array",
         )
 
 
@@ -88,33 +94,28 @@ def _choice_of_tuples(scope: Scope, target: ast.Name, value: ast.IfExp) -> list[
         return []
     both = (value.body, value.orelse)
     if any(made_structure(scope, each) is not None for each in both):
-        raise KernelSyntaxError(
+        raise scope.error(
             f"`{as_written(value)}` chooses between named tuples or dataclasses",
-            scope.span(value),
-            hint="write an `if` that makes one on each path",
+            value,
+            "write an `if` that makes one on each path",
         )
     tuples = [each for each in both if isinstance(each, ast.Tuple)]
     if not tuples:
         return []
     if len(tuples) < 2 or len(tuples[0].elts) != len(tuples[1].elts):
-        raise KernelSyntaxError(
+        raise scope.error(
             f"`{as_written(value)}` is not a tuple of one length",
-            scope.span(value),
-            hint="write as many values for both cases: t = (1, 2) if c else (3, 4)",
+            value,
+            "write as many values for both cases: t = (1, 2) if c else (3, 4)",
         )
     names = [f"{ADDED}choice{k}_{value.lineno}_{value.col_offset}" for k in range(len(tuples[0].elts))]
-    branches = []
+    branches: list[list[ast.stmt]] = []
     for each in tuples:
-        stores: list[ast.expr] = [
-            standing_for(ast.Name(name, ast.Store()), part) for name, part in zip(names, each.elts, strict=True)
-        ]
-        branches.append([placed(ast.Assign([ast.Tuple(stores, ast.Store())], each), each)])
-    texts = [f"{target.id}[{k}]" for k in range(len(names))]
-    loads: list[ast.expr] = [
-        standing_for(ast.Name(name, ast.Load()), target, text) for name, text in zip(names, texts, strict=True)
-    ]
-    whole = ast.Tuple(loads, ast.Load())
-    return [placed(ast.If(value.test, *branches), value), placed(ast.Assign([target], whole), target)]
+        stores = [standing_for(ast.Name(name, ast.Store()), part) for name, part in zip(names, each.elts, strict=True)]
+        branches.append([at_place(ast.Assign([ast.Tuple([*stores], ast.Store())], each), each)])
+    loads = [standing_for(ast.Name(name, ast.Load()), target, f"{target.id}[{k}]") for k, name in enumerate(names)]
+    whole = ast.Tuple([*loads], ast.Load())
+    return [at_place(ast.If(value.test, *branches), value), at_place(ast.Assign([target], whole), target)]
 
 
 def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
@@ -131,10 +132,7 @@ def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     if _stores_elements(node.target) and not has_calls(region, scope, node.value):
         region.run(scope).statement(scope, node)
         return
-    load = copied(node.target)
-    load.ctx = ast.Load()
-    value = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
-    assign(region, scope, ast.copy_location(ast.Assign([node.target], value), node))
+    assign(region, scope, as_assignment(node))
 
 
 def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
@@ -148,10 +146,11 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
             call_func(region, scope, *found, value)
             return
         bound = scope.static(value.func)
-        if isinstance(bound, Value) and (kind := statement_of_word(bound.value)) is not None:
-            node_statement(region, scope, value, kind, bound.value)
+        function = bound.value if isinstance(bound, Value) else None
+        if (kind := statement_of_word(function)) is not None:
+            node_statement(region, scope, value, kind, function)
             return
-        if isinstance(bound, Value) and (bound.value is print or bound.value in language.ATOMICS):
+        if is_one_of(function, (print, *language.ATOMICS)):
             node = copy.copy(node)
             node.value = evaluated(region, scope, value)
             region.run(scope).statement(scope, node)
@@ -159,33 +158,24 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
         # Says what is wrong with the callee, if anything.
         Body(region.unit).expression(scope, value)
         if isinstance(value.func, ast.Attribute):
-            raise KernelSyntaxError(
+            raise scope.error(
                 f"`{as_written(node)}` is not supported as a statement",
-                scope.span(node),
-                hint="write what it does: `x[:] = 3`, for one, or a loop",
+                node,
+                "write what it does: `x[:] = 3`, for one, or a loop",
             )
-    raise KernelSyntaxError(
+    raise scope.error(
         f"the statement `{as_written(node)}` has no effect here",
-        scope.span(node),
-        hint="assign its value to a name, or to an element of an array",
+        node,
+        "assign its value to a name, or to an element of an array",
     )
-
-
-def _called(region: Region, scope: Scope, value: ast.expr) -> ast.expr:
-    """``value``, its calls of funcs with loops made."""
-    return evaluated(region, scope, value)
 
 
 def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
     """``x[:] = value``, also ``x[:] = s = value`` where the value is a number."""
-    value = _called(region, scope, node.value)
+    value = evaluated(region, scope, node.value)
     if len(node.targets) > 1:
         if rank(scope, value):
-            raise KernelSyntaxError(
-                f"`{as_written(node)}` assigns an array to several places",
-                scope.span(node),
-                hint="write one statement for each",
-            )
+            raise scope.error(f"`{as_written(node)}` assigns an array to several places", node, "write one statement for each")
         (value,) = _held(region, scope, [value])
     for target in node.targets:
         single = ast.copy_location(ast.Assign([target], value), node)
@@ -197,7 +187,7 @@ def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
 
 def _to_elements(region: Region, scope: Scope, node: ast.Assign) -> None:
     node = copy.copy(node)
-    node.value = _called(region, scope, node.value)
+    node.value = evaluated(region, scope, node.value)
     for target in node.targets:
         node.value = _fitting(scope, target, node.value)
     region.run(scope).statement(scope, node)
@@ -207,10 +197,10 @@ def _fitting(scope: Scope, target: ast.expr, value: ast.expr) -> ast.expr:
     """``value`` for elements: a number for one, and for a tuple of them a tuple that is written out."""
     if not isinstance(target, ast.Tuple):
         if rank(scope, value):
-            raise KernelSyntaxError(
+            raise scope.error(
                 f"`{as_written(value)}` is an array, and `{as_written(target)}` one element",
-                scope.span(value),
-                hint="assign to a part of the array, `y[:] = ...`, or take one element, `x[0]`",
+                value,
+                "assign to a part of the array, `y[:] = ...`, or take one element, `x[0]`",
             )
         return value
     parts = _unpacked(scope, target, value)
@@ -222,71 +212,54 @@ def _fitting(scope: Scope, target: ast.expr, value: ast.expr) -> ast.expr:
 
 def _unpacked(scope: Scope, target: ast.Tuple, value: ast.expr) -> list[ast.expr] | None:
     """The parts of ``value``, as many as ``target`` has; None for what a device function may give as a tuple."""
-    _refuse_fields(scope, value)
+    cls, _ = _structure(scope, value) or (tuple, [])
+    # Python unpacks no dataclass.
+    if not issubclass(cls, tuple):
+        raise scope.error(
+            f"`{as_written(value)}` is a {cls.__name__}, and no tuple that can be unpacked", value, "name its fields"
+        )
     parts = _parts(scope, value)
     if parts is not None and len(parts) != len(target.elts):
-        raise KernelSyntaxError(
-            f"{len(parts)} values for {len(target.elts)} names", scope.span(value), hint="unpack as many as there are"
-        )
+        raise scope.error(f"{len(parts)} values for {len(target.elts)} names", value, "unpack as many as there are")
     if parts is None and (rank(scope, value) or not isinstance(value, ast.Call)):
-        raise KernelSyntaxError(
+        raise scope.error(
             f"`{as_written(value)}` cannot be unpacked at kernel level",
-            scope.span(value),
-            hint="unpack a tuple, a shape, or what a func returns; of an array name its parts: a, b = x[0], x[1]",
+            value,
+            "unpack a tuple, a shape, or what a func returns; of an array name its parts: a, b = x[0], x[1]",
         )
     return parts
 
 
 def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) -> None:
     parts = _unpacked(scope, target, value)
-    if parts is not None and any(isinstance(element, ast.Tuple) for element in target.elts):
-        target, parts = _flattened(scope, target, parts)
+    pairs = [] if parts is None else _flattened(scope, target, parts)
+    if pairs:
+        target = ast.copy_location(ast.Tuple([element for element, _ in pairs], ast.Store()), target)
     names = [element for element in target.elts if isinstance(element, ast.Name)]
-    if len(names) == len(target.elts):
-        if parts is not None:
-            _bind_all(region, scope, names, parts)
-        else:
-            _check_scalars(scope, names)
-            region.run(scope).unpack(scope, [name.id for name in names], value)
-        return
-    if parts is not None and all(isinstance(element, (ast.Name, ast.Subscript)) for element in target.elts):
-        _mixed(region, scope, target.elts, parts)
-        return
-    raise KernelSyntaxError(
-        f"`{as_written(target)}` cannot be assigned at kernel level",
-        scope.span(target),
-        hint="assign to elements of arrays, or bind plain names",
-    )
+    if not all(isinstance(element, ast.Name if parts is None else (ast.Name, ast.Subscript)) for element in target.elts):
+        raise _no_target(scope, target)
+    if parts is None:
+        _check_scalars(scope, names)
+        region.run(scope).unpack(scope, [name.id for name in names], value)
+    elif len(names) == len(pairs):
+        _bind_all(region, scope, [*zip(names, (part for _, part in pairs), strict=True)])
+    else:
+        # All values first, under names of their own.
+        for element, held in zip(target.elts, _held(region, scope, [part for _, part in pairs]), strict=True):
+            assign(region, scope, ast.copy_location(ast.Assign([element], held), element))
 
 
-def _refuse_fields(scope: Scope, value: ast.expr) -> None:
-    """Raise for a dataclass: Python unpacks none."""
-    bound, made = scope.static(value), made_structure(scope, value)
-    cls = bound.type.cls if isinstance(bound, StructRef) else made[0] if made is not None else tuple
-    if not issubclass(cls, tuple):
-        raise KernelSyntaxError(
-            f"`{as_written(value)}` is a {cls.__name__}, and no tuple that can be unpacked",
-            scope.span(value),
-            hint="name its fields",
-        )
-
-
-def _bind_all(region: Region, scope: Scope, targets: list[ast.Name], values: list[ast.expr]) -> None:
+def _bind_all(region: Region, scope: Scope, values: list[tuple[ast.Name, ast.expr]]) -> None:
     """Bind names at once. One of a tuple has a name for each part, `t.0` and so on, to be assigned again."""
-    names: list[ast.Name] = []
-    parts: list[ast.expr] = []
-    tuples: list[tuple[ast.Name, ast.expr]] = []
-    for target, value in zip(targets, values, strict=True):
+    parts: list[tuple[ast.Name, ast.expr]] = []
+    layouts: list[tuple[ast.Name, _Layout]] = []
+    for target, value in values:
         if _is_laid_out(scope, value):
-            _lay_out(scope, target, value, names, parts)
-            tuples.append((target, value))
+            layouts.append((target, _lay_out(scope, target, value, parts)))
         else:
-            names.append(target)
-            parts.append(value)
-    # Before a name that stands in a value may be another thing.
-    made = [_made_of(scope, target.id, value) for target, value in tuples]
-    _bind(region, scope, names, parts)
-    for (target, _), layout in zip(tuples, made, strict=True):
+            parts.append((target, value))
+    _bind(region, scope, parts)
+    for target, layout in layouts:
         structure = layout.bound(scope)
         _check_rebinding(scope, target, structure)
         scope.names[target.id] = structure
@@ -295,21 +268,7 @@ def _bind_all(region: Region, scope: Scope, targets: list[ast.Name], values: lis
 def _is_laid_out(scope: Scope, value: ast.expr) -> bool:
     """Whether ``value`` is a tuple that is made here, or one of kernel scalars."""
     bound = scope.static(value)
-    if isinstance(bound, StructRef):
-        return _has_scalars(bound)
-    return (isinstance(value, ast.Tuple) or made_structure(scope, value) is not None) and bool(_parts(scope, value))
-
-
-def _lay_out(scope: Scope, target: ast.Name, value: ast.expr, names: list[ast.Name], values: list[ast.expr]) -> None:
-    """The names and values of all parts of ``value`` and of the tuples in it."""
-    for k, part in enumerate(_parts(scope, value) or []):
-        name = ast.copy_location(ast.Name(f"{target.id}{ADDED}{k}", ast.Store()), target)
-        standing_for(name, target, f"{as_written(target)}[{k}]")
-        if _is_tuple(scope, part):
-            _lay_out(scope, name, part, names, values)
-        else:
-            names.append(name)
-            values.append(part)
+    return _has_scalars(bound) if isinstance(bound, StructRef) else bool(_structure(scope, value) and _parts(scope, value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,24 +287,30 @@ class _Layout:
         return StructRef(StructType(self.cls, ()), self.name, children)
 
 
-def _made_of(scope: Scope, name: str, value: ast.expr) -> _Layout:
+def _lay_out(scope: Scope, target: ast.Name, value: ast.expr, found: list[tuple[ast.Name, ast.expr]]) -> _Layout:
+    """Give each part of ``value``, and of the tuples in it, a name, and add both to ``found``."""
+    structure = _structure(scope, value)
+    assert structure is not None
+    cls, fields = structure
+    laid: dict[str, _Layout | str] = {}
+    for k, (field, part) in enumerate(zip(fields, _parts(scope, value) or [], strict=True)):
+        name = _name(f"{target.id}{ADDED}{k}", target, ast.Store(), f"{as_written(target)}[{k}]")
+        if _structure(scope, part) is not None:
+            laid[field] = _lay_out(scope, name, part, found)
+        else:
+            laid[field] = name.id
+            found.append((name, part))
+    return _Layout(cls, target.id, laid)
+
+
+def _structure(scope: Scope, value: ast.expr) -> tuple[type, list[str]] | None:
+    """The class of a tuple or dataclass, and its fields; None for other values."""
+    if isinstance(value, ast.Tuple):
+        return tuple, [str(k) for k in range(len(value.elts))]
     bound, made = scope.static(value), made_structure(scope, value)
-    parts = _parts(scope, value) or []
-    cls: type = tuple
-    fields = [str(k) for k in range(len(parts))]
     if isinstance(bound, StructRef):
-        cls, fields = bound.type.cls, list(bound.children)
-    elif made is not None:
-        cls, fields = made[0], list(made[1])
-    inner = [f"{name}{ADDED}{k}" for k in range(len(parts))]
-    laid = [_made_of(scope, each, part) if _is_tuple(scope, part) else each for each, part in zip(inner, parts, strict=True)]
-    return _Layout(cls, name, dict(zip(fields, laid, strict=True)))
-
-
-def _is_tuple(scope: Scope, value: ast.expr) -> bool:
-    return (
-        isinstance(value, ast.Tuple) or isinstance(scope.static(value), StructRef) or made_structure(scope, value) is not None
-    )
+        return bound.type.cls, [*bound.children]
+    return None if made is None else (made[0], [*made[1]])
 
 
 def _has_scalars(bound: StructRef) -> bool:
@@ -353,39 +318,33 @@ def _has_scalars(bound: StructRef) -> bool:
     return any(isinstance(child, ScalarRef) or (isinstance(child, StructRef) and _has_scalars(child)) for child in children)
 
 
-def _flattened(scope: Scope, target: ast.Tuple, parts: list[ast.expr]) -> tuple[ast.Tuple, list[ast.expr]]:
-    """``(a, b), c = (x, y), z`` as ``a, b, c = x, y, z``."""
-    targets: list[ast.expr] = []
-    values: list[ast.expr] = []
+def _flattened(scope: Scope, target: ast.Tuple, parts: list[ast.expr]) -> list[tuple[ast.expr, ast.expr]]:
+    """The pairs of a target and a value of ``(a, b), c = (x, y), z``."""
+    pairs: list[tuple[ast.expr, ast.expr]] = []
     for element, part in zip(target.elts, parts, strict=True):
         inner = _parts(scope, part) if isinstance(element, ast.Tuple) else None
         if isinstance(element, ast.Tuple) and inner is not None and len(inner) == len(element.elts):
-            flat, inner = _flattened(scope, element, inner)
-            targets += flat.elts
-            values += inner
+            pairs += _flattened(scope, element, inner)
         else:
-            targets.append(element)
-            values.append(part)
-    return ast.copy_location(ast.Tuple(targets, ast.Store()), target), values
-
-
-def _mixed(region: Region, scope: Scope, targets: list[ast.expr], parts: list[ast.expr]) -> None:
-    """``s, x[0] = ...``: all values first, under names of their own."""
-    held = _held(region, scope, parts)
-    for target, name in zip(targets, held, strict=True):
-        assign(region, scope, ast.copy_location(ast.Assign([target], name), target))
+            pairs.append((element, part))
+    return pairs
 
 
 def _held(region: Region, scope: Scope, parts: list[ast.expr]) -> list[ast.expr]:
     """Names for what ``parts`` are now."""
-    names = [f".held{k}_{part.lineno}_{part.col_offset}" for k, part in enumerate(parts)]
-    stores = [
-        standing_for(ast.copy_location(ast.Name(name, ast.Store()), part), part)
-        for name, part in zip(names, parts, strict=True)
-    ]
-    _bind(region, scope, stores, parts)
-    loads = [ast.copy_location(ast.Name(name, ast.Load()), part) for name, part in zip(names, parts, strict=True)]
-    return [standing_for(load, part) for load, part in zip(loads, parts, strict=True)]
+    loads: list[ast.expr] = []
+    stores: list[ast.Name] = []
+    for k, part in enumerate(parts):
+        name = f".held{k}_{part.lineno}_{part.col_offset}"
+        loads.append(_name(name, part, ast.Load()))
+        stores.append(_name(name, part, ast.Store()))
+    _bind(region, scope, [*zip(stores, parts, strict=True)])
+    return loads
+
+
+def _name(name: str, node: ast.expr, context: ast.expr_context, text: str = "") -> ast.Name:
+    """A name that stands for ``node``, which messages write as ``text``."""
+    return standing_for(ast.copy_location(ast.Name(name, context), node), node, text)
 
 
 def _parts(scope: Scope, value: ast.expr) -> list[ast.expr] | None:
@@ -398,28 +357,31 @@ def _parts(scope: Scope, value: ast.expr) -> list[ast.expr] | None:
         # A name stands for the fields as they are given: nothing of the class runs.
         refuse_own_code(scope, made[0], value)
         return [*made[1].values()]
-    bound = scope.static(value)
-    count = 0
+    bound, fields = scope.static(value), []
     if isinstance(bound, StructRef):
-        count = len(bound.children)
+        fields = [*bound.children]
     elif isinstance(value, ast.Attribute) and value.attr == "shape":
-        count = rank(scope, value.value)
-    if count == 0:
-        return None
-    if isinstance(bound, StructRef) and not all(key.isdigit() for key in bound.children):
-        parts: list[ast.expr] = [ast.Attribute(value, key, ast.Load()) for key in bound.children]
-    else:
-        parts = [ast.Subscript(value, ast.Constant(k), ast.Load()) for k in range(count)]
-    return [ast.fix_missing_locations(ast.copy_location(part, value)) for part in parts]
+        fields = [str(k) for k in range(rank(scope, value.value))]
+    return [_part(value, field) for field in fields] or None
 
 
-def _bind(region: Region, scope: Scope, names: list[ast.Name], values: list[ast.expr]) -> None:
+def _part(value: ast.expr, field: str) -> ast.expr:
+    """A field of a tuple, by its name or its index."""
+    part = (
+        ast.Subscript(value, ast.Constant(int(field)), ast.Load())
+        if field.isdigit()
+        else ast.Attribute(value, field, ast.Load())
+    )
+    return ast.fix_missing_locations(ast.copy_location(part, value))
+
+
+def _bind(region: Region, scope: Scope, values: list[tuple[ast.Name, ast.expr]]) -> None:
     """Bind names at once: what is known now needs no code, the rest are kernel scalars."""
     frame = scope.frame
     assert frame is not None
     known: list[tuple[ast.Name, Binding]] = []
     computed: list[tuple[ast.Name, ast.expr]] = []
-    for name, value in zip(names, values, strict=True):
+    for name, value in values:
         bound = temporary(region, scope, name, value) or binding(region.unit, scope, value)
         bound = bound or region.arrays.bind(region, scope, value)
         if bound is None or (frame.varies(name.id) and _is_number(bound)):
@@ -441,25 +403,22 @@ def _once(region: Region, scope: Scope, bound: Binding, value: ast.expr) -> ast.
         return value
     name = f"{SHARED}{held.name}"
     scope.bind(name, held)
-    return standing_for(ast.copy_location(ast.Name(name, ast.Load()), value), value)
+    return _name(name, value, ast.Load())
 
 
 def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
     """A name that means something at the start of a loop's body, or a branch, means the same in each iteration."""
     before = scope.entry.get(name.id)
-    if before is None or isinstance(before, Poisoned) or same(before, bound) or _both_arrays(scope, name, bound):
+    if before is None or isinstance(before, Poisoned) or same(before, bound):
         return
-    raise KernelSyntaxError(
+    # Where an array takes the place of another one, the region around settles that at its end.
+    if all(isinstance(each, LeafRef) and each.is_array for each in (scope.names.get(name.id), bound)):
+        return
+    raise scope.error(
         f"`{as_written(name)}` is bound again inside a device loop or branch, to something that is no number",
-        scope.span(name),
-        hint="copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
+        name,
+        "copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
     )
-
-
-def _both_arrays(scope: Scope, name: ast.Name, bound: Binding) -> bool:
-    """Whether an array takes the place of another one: the region around settles that at its end."""
-    before = scope.names.get(name.id)
-    return all(isinstance(each, LeafRef) and each.is_array for each in (before, bound))
 
 
 def _is_number(bound: Binding) -> bool:
@@ -477,10 +436,10 @@ def _check_scalars(scope: Scope, names: list[ast.Name]) -> None:
     for name in names:
         bound = scope.names.get(name.id)
         if isinstance(bound, SlotRef):
-            raise KernelSyntaxError(
+            raise scope.error(
                 f"`{as_written(name)}` is the variable of a serial loop, and it is assigned in the loop",
-                scope.span(name),
-                hint="use another name",
+                name,
+                "use another name",
             )
 
 

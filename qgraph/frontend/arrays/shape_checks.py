@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from qgraph.errors import ArgumentError
 from qgraph.frontend.arrays.views import computed
 from qgraph.frontend.inference.indexing import ONE, ZERO, placed
+from qgraph.frontend.inference.source_text import parsed
 from qgraph.frontend.names.bindings import Extent
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region
@@ -75,11 +76,12 @@ class Lengths:
             return
         (first, self._texts[axis]), rest = several[0], several[1:]
         self._nums[axis] = first
-        if self._exact or all(_comparable(first, length) for length, _ in rest):
+        on_host = first.host is not None
+        if self._exact or all(_surely_same(first, length) or (on_host and length.host is not None) for length, _ in rest):
             return
         joined = first
         for length, _ in rest:
-            longer = ast.IfExp(_compare(joined, ast.Eq(), ONE), copied(length.code), copied(joined.code))
+            longer = ast.IfExp(compare(joined, ast.Eq(), ONE), copied(length.code), copied(joined.code))
             joined = computed(self._region, self._scope, longer, node)
         self._nums[axis] = joined
         if len(rest) > 1:
@@ -90,7 +92,7 @@ class Lengths:
         if not self._tests:
             return self._nums
         if self._guarded is None:
-            length = ast.IfExp(copied(_all(self._tests)), copied(self._nums[0].code), ast.Constant(0))
+            length = ast.IfExp(copied(every(self._tests)), copied(self._nums[0].code), ast.Constant(0))
             self._guarded = computed(self._region, self._scope, length, node)
         return [self._guarded, *self._nums[1:]]
 
@@ -108,7 +110,7 @@ class Lengths:
             elif length.constant is None:
                 self._check_on_host(copied(length.host), node, repr(found), _NOTHING_HINT)
         if unknown:
-            self._check_on_device(_all([_compare(each, ast.Gt(), ZERO) for each in unknown]), found, _NOTHING_HINT, (), node)
+            self._check_on_device(every([compare(each, ast.Gt(), ZERO) for each in unknown]), found, _NOTHING_HINT, (), node)
         return unknown
 
     def _compared_by_host(self, axis: int, length: ast.expr, wanted: ast.expr, node: ast.expr) -> None:
@@ -116,17 +118,17 @@ class Lengths:
         if first == second:
             return
         note = f"{self._difference(axis, node)!r} % ({first}, {second})"
-        self._check_on_host(ast.parse(f"{first} == {second}", mode="eval").body, node, note, _HINT)
+        self._check_on_host(parsed(f"{first} == {second}"), node, note, _HINT)
 
     def _compared_by_device(self, axis: int, length: Extent, node: ast.expr) -> Extent:
         wanted = self._nums[axis]
-        same = _compare(length, ast.Eq(), wanted)
-        test = same if self._exact else ast.BoolOp(ast.Or(), [same, _compare(length, ast.Eq(), ONE)])
+        same = compare(length, ast.Eq(), wanted)
+        test = same if self._exact else ast.BoolOp(ast.Or(), [same, compare(length, ast.Eq(), ONE)])
         self._tests.append(test)
         self._check_on_device(test, self._difference(axis, node), _DEVICE_HINT, (length, wanted), node)
         if self._exact:
             return ONE
-        factor = ast.IfExp(_compare(length, ast.Eq(), ONE), ast.Constant(0), ast.Constant(1))
+        factor = ast.IfExp(compare(length, ast.Eq(), ONE), ast.Constant(0), ast.Constant(1))
         return computed(self._region, self._scope, factor, node)
 
     def _difference(self, axis: int, node: ast.expr) -> str:
@@ -154,13 +156,11 @@ def _surely_same(first: Extent, second: Extent) -> bool:
     return sizes[0] is not None and sizes[0] == sizes[1]
 
 
-def _comparable(first: Extent, second: Extent) -> bool:
-    return _surely_same(first, second) or (first.host is not None and second.host is not None)
-
-
-def _compare(left: Extent, op: ast.cmpop, right: Extent) -> ast.expr:
+def compare(left: Extent, op: ast.cmpop, right: Extent) -> ast.expr:
+    """A comparison of two lengths."""
     return ast.Compare(copied(left.code), [op], [copied(right.code)])
 
 
-def _all(tests: list[ast.expr]) -> ast.expr:
+def every(tests: list[ast.expr]) -> ast.expr:
+    """The conjunction of tests."""
     return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)

@@ -1,4 +1,4 @@
-"""Parts of arrays, as NumPy's basic indexing selects them: where they start, their steps and their lengths."""
+"""Views of arrays by NumPy's basic indexing: the start, step and length of each dimension."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import operator
 from collections.abc import Sequence
 from dataclasses import replace
 
-from qgraph.errors import ArgumentError, KernelSyntaxError
+from qgraph.errors import ArgumentError
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import (
     ONE,
     ZERO,
-    code_of,
+    at_place,
     is_natural,
     is_none,
     is_whole,
@@ -24,8 +24,9 @@ from qgraph.frontend.inference.indexing import (
     word,
 )
 from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, known, new_array, parts_of, rank
+from qgraph.frontend.inference.source_text import parsed
 from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, Value, ViewAxis, ViewRef
-from qgraph.frontend.names.program_builder import SHARED, ProgramBuilder
+from qgraph.frontend.names.program_builder import SHARED, Check, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.statements.inlining import bind_value
@@ -33,9 +34,6 @@ from qgraph.frontend.statements.region import Region
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied
-
-_Bounds = tuple[ast.expr | None, ast.expr | None, ast.expr | None]
-
 
 # Slices of which only the device knows the bounds, as written, with the size that clips them: each is computed once.
 Seen = dict[tuple[str, str], tuple[Extent, Extent]]
@@ -57,17 +55,18 @@ def size_of(unit: ProgramBuilder, leaf: Leaf, axis: int) -> ast.expr:
     """The size of a dimension of an array, as the host computes it."""
     host_name = unit.host_name(leaf)
     extents = unit.extents.get(host_name)
-    return ast.parse(f"{host_name}.shape[{axis}]", mode="eval").body if extents is None else copied(extents[axis])
+    return parsed(f"{host_name}.shape[{axis}]") if extents is None else copied(extents[axis])
 
 
 def computed(region: Region, scope: Scope, value: ast.expr, node: ast.AST) -> Extent:
     """An integer that one thread computes now, under a name that means the same everywhere."""
     name = f"{SHARED}at{len(region.unit.slots)}"
-    for child in ast.walk(value):
-        if isinstance(child, ast.expr) and not hasattr(child, "lineno"):
-            ast.copy_location(child, node)
-    region.run(scope).assign(scope, name, value)
-    return Extent(placed(ast.Name(name, ast.Load()), node), None)
+    region.run(scope).assign(scope, name, at_place(value, node))
+    return _named(name, node, None)
+
+
+def _named(name: str, node: ast.AST, host: ast.expr | None) -> Extent:
+    return Extent(at_place(ast.Name(name, ast.Load()), node), host)
 
 
 class _Viewer:
@@ -83,23 +82,22 @@ class _Viewer:
         if isinstance(bound, ViewRef):
             return bound
         if isinstance(bound, LeafRef):
-            return self._whole(bound.leaf)
-        if isinstance(node, ast.Attribute) and node.attr == "T":
-            base = self.view(node.value)
-            return replace(base, along=base.along[::-1])
-        if isinstance(node, ast.Subscript):
-            return self._select(self.view(node.value), node)
-        if isinstance(node, ast.IfExp):
-            raise KernelSyntaxError(
-                f"`{as_written(node)}` is one array or another",
-                self._scope.span(node),
-                hint="write an `if` statement, and use the array in its branches",
-            )
+            leaf = bound.leaf
+            assert isinstance(leaf.type, ArrayType)
+            return ViewRef(leaf, {}, tuple(ViewAxis(axis, ZERO, ONE, self._size(leaf, axis)) for axis in range(leaf.type.ndim)))
+        match node:
+            case ast.Attribute(value=value, attr="T"):
+                base = self.view(value)
+                return replace(base, along=base.along[::-1])
+            case ast.Subscript():
+                return self._select(self.view(node.value), node)
+            case ast.IfExp():
+                raise self._scope.error(
+                    f"`{as_written(node)}` is one array or another",
+                    node,
+                    "write an `if` statement, and use the array in its branches",
+                )
         raise new_array(self._scope, node)
-
-    def _whole(self, leaf: Leaf) -> ViewRef:
-        assert isinstance(leaf.type, ArrayType)
-        return ViewRef(leaf, {}, tuple(ViewAxis(axis, ZERO, ONE, self._size(leaf, axis)) for axis in range(leaf.type.ndim)))
 
     def _size(self, leaf: Leaf, axis: int) -> Extent:
         name = f"{SHARED}{leaf.name}.shape[{axis}]"
@@ -108,16 +106,15 @@ class _Viewer:
         return Extent(ast.Name(name, ast.Load()), size.expr)
 
     def _select(self, base: ViewRef, node: ast.Subscript) -> ViewRef:
-        parts = self._expanded(base, node)
         fixed, along = dict(base.fixed), []
-        left = list(base.along)
-        for part in parts:
+        left = iter(base.along)
+        for part in self._expanded(base, node):
             if is_new_axis(self._scope, part):
                 along.append(ViewAxis(-1, ZERO, ONE, ONE))
             elif isinstance(part, ast.Slice):
-                along.append(self._sliced(left.pop(0), part))
+                along.append(self._sliced(next(left), part))
             else:
-                self._fix(fixed, left.pop(0), part)
+                self._fix(fixed, next(left), part)
         return ViewRef(base.leaf, fixed, tuple(along))
 
     def _expanded(self, base: ViewRef, node: ast.Subscript) -> list[ast.expr]:
@@ -125,10 +122,10 @@ class _Viewer:
         parts = parts_of(node)
         taken = sum(not is_new_axis(self._scope, part) and not is_ellipsis(part) for part in parts)
         if taken > len(base.along):
-            raise KernelSyntaxError(
+            raise self._scope.error(
                 f"`{as_written(node)}` has {taken} indices, and `{as_written(node.value)}` {len(base.along)} dimensions",
-                self._scope.span(node),
-                hint="give one index for each dimension",
+                node,
+                "give one index for each dimension",
             )
         rest: list[ast.expr] = [ast.copy_location(ast.Slice(), node) for _ in range(len(base.along) - taken)]
         for at, part in enumerate(parts):
@@ -143,10 +140,10 @@ class _Viewer:
         bound = known(self._scope, part)
         wrong = isinstance(part, (ast.Compare, ast.BoolOp)) or (isinstance(part, ast.Constant) and type(part.value) is not int)
         if wrong or rank(self._scope, part) or (isinstance(bound, Value) and not isinstance(bound.value, int)):
-            raise KernelSyntaxError(
+            raise self._scope.error(
                 f"the index `{as_written(part)}` is no integer and no slice",
-                self._scope.span(part),
-                hint="to select by an array, write a loop over its elements",
+                part,
+                "to select by an array, write a loop over its elements",
             )
         if base.axis < 0:
             return
@@ -157,7 +154,7 @@ class _Viewer:
         if base.start.constant != 0 or base.step.constant != 1 or not is_whole(base):
             constant = constant_of(part)
             if constant is not None:
-                inside = index if constant >= 0 else code_of(base.count, ast.Add(), number(constant))
+                inside = index if constant >= 0 else join(base.count.code, ast.Add(), ast.Constant(constant))
             else:
                 inside = self._word(intrinsics.wrap_index, index, base.count.code)
             index = join(base.start.code, ast.Add(), join(inside, ast.Mult(), base.step.code))
@@ -180,15 +177,15 @@ class _Viewer:
             return self._host(host, part)
         name = f"{SHARED}{len(self._unit.slots)}_{part.lineno}_{part.col_offset}"
         self._scope.bind(name, bind_value(self._region, self._scope, part))
-        return Extent(placed(ast.Name(name, ast.Load()), part), None)
+        return _named(name, part, None)
 
-    def _host(self, host: ast.expr, node: ast.expr) -> Extent:
-        """The result of a host expression; ``node`` is what the user wrote."""
+    def _host(self, host: ast.expr, node: ast.expr, role: Check = "") -> Extent:
+        """The result of a host expression, as which ``role`` it is checked; ``node`` is what the user wrote."""
         host = ast.fix_missing_locations(ast.copy_location(host, node))
-        value = self._unit.host_value(host, self._scope.span(node), text=as_written(node))
+        value = self._unit.host_value(host, self._scope.span(node), role, text=as_written(node))
         name = f"{SHARED}{value.id}"
         self._scope.bind(name, HostExpr(host, value.id))
-        return Extent(placed(ast.Name(name, ast.Load()), node), host)
+        return _named(name, node, host)
 
     def _word(self, function: object, *arguments: ast.expr) -> ast.expr:
         return word(self._scope, function, *arguments)
@@ -197,14 +194,13 @@ class _Viewer:
 
     def _sliced(self, base: ViewAxis, part: ast.Slice) -> ViewAxis:
         written = (part.lower, part.upper, part.step)
-        bounds: _Bounds = tuple(None if is_none(bound) else bound for bound in written)  # type: ignore[assignment]
-        lower, upper, step = bounds
+        lower, upper, step = (None if is_none(bound) else bound for bound in written)
         by = ONE if step is None else self._step(step)
-        if lower is None and upper is None and by.constant == 1:
+        if lower is upper is None and by.constant == 1:
             return base
         if not hasattr(part, "lineno"):
             ast.copy_location(part, next(bound for bound in written if bound is not None))
-        if lower is None and upper is None and by.constant == -1:
+        if lower is upper is None and by.constant == -1:
             start = plus(base.count, number(-1))
             return replace(base, start=plus(base.start, times(start, base.step)), step=times(base.step, by))
         hosts = [None if bound is None else host_expression(self._unit, self._scope, bound) for bound in (lower, upper)]
@@ -225,15 +221,12 @@ class _Viewer:
             return number(constant)
         host = host_expression(self._unit, self._scope, step)
         if host is None:
-            raise KernelSyntaxError(
+            raise self._scope.error(
                 f"the step `{as_written(step)}` is known on the device only",
-                self._scope.span(step),
-                hint="use a constant, a shape or a scalar argument; or write a loop over a range",
+                step,
+                "use a constant, a shape or a scalar argument; or write a loop over a range",
             )
-        value = self._unit.host_value(host, self._scope.span(step), "step", text=as_written(step))
-        name = f"{SHARED}{value.id}"
-        self._scope.bind(name, HostExpr(host, value.id))
-        return Extent(placed(ast.Name(name, ast.Load()), step), host)
+        return self._host(host, step, "step")
 
     def _on_host(
         self, size: Extent, bounds: Sequence[ast.expr | None], hosts: Sequence[ast.expr | None], by: Extent, part: ast.Slice
@@ -250,12 +243,12 @@ class _Viewer:
         from_start = forward and (bounds[0] is None or (lower is not None and lower >= 0))
         if from_start and by.constant == 1 and (bounds[1] is None or (upper is not None and upper < 0)):
             count = f"len(range({lower or 0}, {n}{'' if upper is None else f' - {-upper}'}))"
-        length = self._host(ast.parse(count, mode="eval").body, part)
+        length = self._host(parsed(count), part)
         if from_start:
             return number(lower or 0), length
         if by.constant is not None and by.constant < 0 and bounds[0] is None:
             return plus(size, number(-1)), length
-        return self._host(ast.parse(start, mode="eval").body, part), length
+        return self._host(parsed(start), part), length
 
     def _on_device(
         self, size: Extent, lower: ast.expr | None, upper: ast.expr | None, by: Extent, part: ast.Slice
@@ -263,10 +256,10 @@ class _Viewer:
         """The same where a bound is read on the device: clipped there, as ``slice.indices`` does."""
         step = by.constant
         if step is None:
-            raise KernelSyntaxError(
+            raise self._scope.error(
                 f"`{as_written(part)}` has bounds that only the device knows, and a step that is no constant",
-                self._scope.span(part),
-                hint="write a loop over a range",
+                part,
+                "write a loop over a range",
             )
         left_out = _left_out(lower, upper) if step == 1 else None
         text = ast.unparse(part) if left_out is None else f"all but {left_out}"

@@ -9,15 +9,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeGuard
 
 from qgraph.frontend.dependence.access_collector import collect
 from qgraph.frontend.dependence.loop_verdict import LoopCarriedConflict, crossing
-from qgraph.frontend.facts.loop_facts import Access, Accesses, LoopFacts
+from qgraph.frontend.facts.loop_facts import LoopFacts
 from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.function_frame import occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
-from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.functions import Function
 from qgraph.ir.program import (
     NUMBER,
@@ -41,13 +41,6 @@ from qgraph.source import copied
 _FARTHEST = 32
 _PRINTED = frozenset({"_printed"})
 _STRENGTH = ("assumed", "dependent", "asserted", "independent")
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """Why two loops are not joined."""
-
-    reason: str
 
 
 def join_loops(
@@ -109,12 +102,12 @@ class _Joiner:
                 if between is None:
                     joined = self._join(earlier.task, task)
                 else:
-                    joined = _Refusal(f"what line {_line(done[between])} does comes between them")
+                    joined = f"what line {_line(done[between])} does comes between them"
                 if isinstance(joined, Task):
                     rest = [done[each] for each in range(position + 1, len(done)) if each not in first]
                     done[position:] = [*(done[each] for each in reversed(first)), TaskStatement(joined), *rest]
                     return
-                note = note or f"not joined with the loop at line {earlier.task.span.line}: {joined.reason}"
+                note = note or f"not joined with the loop at line {earlier.task.span.line}: {joined}"
             if self._meet(touched, needed):
                 first.append(position)
                 needed |= touched
@@ -122,22 +115,20 @@ class _Joiner:
 
     def _meet(self, first: Effects, second: Effects) -> bool:
         """Whether one writes what the other touches."""
-        return bool(
-            self._all(first.writes) & (second.reads | second.writes) or self._all(second.writes) & (first.reads | first.writes)
-        )
+        return bool(self._all(first.writes) & second.touched or self._all(second.writes) & first.touched)
 
     def _all(self, names: Iterable[str]) -> set[str]:
         return {other for name in names for other in self._related.get(name, (name,))}
 
     # --- two loops ---
 
-    def _join(self, first: Task, second: Task) -> Task | _Refusal:
-        """One loop that does what ``first`` and then ``second`` do."""
+    def _join(self, first: Task, second: Task) -> Task | str:
+        """One loop that does what ``first`` and then ``second`` do, or why they are not joined."""
         facts, later = self._judged[first.name], self._judged[second.name]
         refused = self._cheap_reason(first, second, facts, later)
         body = _without_continue(first.body)
         if refused or body is None:
-            return _Refusal(refused or "its `continue` ends the iteration")
+            return refused or "its `continue` ends the iteration"
         first = replace(first, body=tuple(body))
         variables = {b.variable: a.variable for a, b in zip(first.axes, second.axes, strict=True)}
         if first.index_tuple and second.index_tuple:
@@ -155,7 +146,7 @@ class _Joiner:
         )
         crossed = self._crossing(whole, len(first.body))
         if crossed is not None:
-            return _Refusal(_words(crossed, {name: old for old, name in new.items()}))
+            return _words(crossed, {name: old for old, name in new.items()})
         self._judged[joined.name] = whole
         return joined
 
@@ -165,64 +156,47 @@ class _Joiner:
             return _other_range(facts.text, later.text)
         if facts.file != later.file:
             return "they stand in two files"
-        together = first.effects | second.effects
         if not (first.reductions or second.reductions or first.on_device or self._share(first, second)):
             return "they share no array, and can run side by side"
-        reduced = self._meet(Effects(writes=_reduced(first)), second.effects) or self._meet(
-            Effects(writes=_reduced(second)), first.effects
-        )
-        if reduced:
+        if any(self._meet(Effects(writes=_reduced(a)), b.effects) for a, b in ((first, second), (second, first))):
             return f"one combines values in {self._words(first, second)}, which the other uses"
         if names_assigned(first.body).keys() & {first.index_tuple, *(axis.variable for axis in first.axes)}:
             return "it assigns its own variable"
         if _prints(first.names) and _prints(second.names):
             return "both print"
-        if self._parameters(first, second) > MOST_WORDS or nodes_of(first) + nodes_of(second) > MOST_NODES:
-            return f"one kernel of both would be too long (they touch {len(together.reads | together.writes)} arrays)"
+        parameters = [self._leaves[name] for name in identifiers(first) | identifiers(second) if name in self._leaves]
+        if words_of(parameters) > MOST_WORDS or nodes_of(first) + nodes_of(second) > MOST_NODES:
+            touched = first.effects.touched | second.effects.touched
+            return f"one kernel of both would be too long (they touch {len(touched)} arrays)"
         return ""
 
     def _share(self, first: Task, second: Task) -> bool:
-        arrays = {name for name, leaf in self._leaves.items() if isinstance(leaf.type, ArrayType)}
-        one, other = (task.effects.reads | task.effects.writes for task in (first, second))
-        return bool(self._all(one & arrays) & other)
+        arrays = first.effects.touched & self._unit.array_dimensions().keys()
+        return bool(self._all(arrays) & second.effects.touched)
 
     def _words(self, first: Task, second: Task) -> str:
         """The places that are reduced, as the user writes them."""
         places = _reduced(first) | _reduced(second)
-        touched = (first.effects.reads | first.effects.writes) & (second.effects.reads | second.effects.writes)
-        names = sorted(self._all(places) & touched) or sorted(places)
+        names = sorted(self._all(places) & first.effects.touched & second.effects.touched) or sorted(places)
         texts = (self._leaves[name].path if name in self._leaves else re.sub(r"^_|_\d+$", "", name) for name in names)
         return ", ".join(f"`{text}`" for text in texts)
-
-    def _parameters(self, first: Task, second: Task) -> int:
-        used: list[Leaf] = [self._leaves[name] for name in identifiers(first) | identifiers(second) if name in self._leaves]
-        return words_of(used)
 
     def _crossing(self, whole: LoopFacts, statements: int) -> LoopCarriedConflict | None:
         """Accesses of the first ``statements`` and of the rest that may meet, whichever arrays happen to be the same."""
         found = self._crossing_where(whole, statements)
-        for pair in () if found is not None else sorted(self._unit.sometimes_same, key=sorted):
+        # The leaves that the loop may name, each as the one that stands for its memory.
+        named = {whole.same.get(name, name) for name in occurrences(whole.body)}
+        for pair in sorted(self._unit.sometimes_same, key=sorted):
             names = {whole.same.get(name, name) for name in pair}
-            if len(names) == 2 and names <= _memories_named(whole):
+            if found is None and len(names) == 2 and names <= named:
                 first, second = sorted(names)
-                found = found or self._crossing_where(replace(whole, same={**whole.same, second: first}), statements)
+                found = self._crossing_where(replace(whole, same={**whole.same, second: first}), statements)
         return found
 
     def _crossing_where(self, whole: LoopFacts, statements: int) -> LoopCarriedConflict | None:
         touched = collect(whole)
-        earlier, later = _parts(touched, statements)
-        return crossing(earlier, later, touched, whole, self._unit.overlapping)
-
-
-def _memories_named(facts: LoopFacts) -> set[str]:
-    """The leaves that a loop may name, each as the one that stands for its memory."""
-    names = {child.id for statement in facts.body for child in ast.walk(statement) if isinstance(child, ast.Name)}
-    return {facts.same.get(name, name) for name in names}
-
-
-def _parts(touched: Accesses, statements: int) -> tuple[tuple[Access, ...], tuple[Access, ...]]:
-    at = touched.starts[statements]
-    return touched.all[:at], touched.all[at:]
+        at = touched.starts[statements]
+        return crossing(touched.all[:at], touched.all[at:], touched, whole, self._unit.overlapping)
 
 
 def _joined(first: Task, second: Task, written: Task) -> Task:
@@ -247,11 +221,10 @@ def _joined(first: Task, second: Task, written: Task) -> Task:
 
 def _sections(first: Task, second: Task) -> dict[str, tuple[Section, ...]]:
     """The sections that both touch, of arrays of which that is known of both."""
-    touched = [task.effects.reads | task.effects.writes for task in (first, second)]
     return {
         name: (*first.sections.get(name, ()), *second.sections.get(name, ()))
         for name in first.sections.keys() | second.sections.keys()
-        if all(name in task.sections or name not in names for task, names in zip((first, second), touched, strict=True))
+        if all(name in task.sections or name not in task.effects.touched for task in (first, second))
     }
 
 
@@ -284,13 +257,13 @@ def _reduced(task: Task) -> frozenset[str]:
     """The slots and arrays that the loop combines values in, once all its iterations are done."""
     found: set[str] = set()
     leaves = {selection.local: selection.leaves for selection in task.selections}
-    for reduction in task.reductions:
-        for variable in reduction.variables:
-            if variable.slot is not None:
-                found.add(variable.slot.name)
-            elif variable.element is not None:
-                assert isinstance(variable.element.value, ast.Name)
-                found.update(leaves.get(variable.element.value.id, (variable.element.value.id,)))
+    for variable in (each for reduction in task.reductions for each in reduction.variables):
+        if variable.slot is not None:
+            found.add(variable.slot.name)
+        elif variable.element is not None:
+            assert isinstance(variable.element.value, ast.Name)
+            name = variable.element.value.id
+            found.update(leaves.get(name, (name,)))
     return frozenset(found)
 
 
@@ -304,7 +277,7 @@ def _continues(statements: Iterable[ast.AST]) -> bool:
 
 
 def _without_continue(statements: Sequence[ast.stmt]) -> list[ast.stmt] | None:
-    """The body of a loop with what follows a `continue` in the other branch; None where that would stand there twice."""
+    """If-conversion of `continue`: what follows it goes to the other branch; None where that would duplicate code."""
     done: list[ast.stmt] = []
     for at, statement in enumerate(statements):
         if isinstance(statement, ast.Continue):
@@ -314,13 +287,13 @@ def _without_continue(statements: Sequence[ast.stmt]) -> list[ast.stmt] | None:
             continue
         if not isinstance(statement, ast.If):
             return None
-        rest = statements[at + 1 :]
-        ends = [isinstance(branch[-1], ast.Continue) if branch else False for branch in (statement.body, statement.orelse)]
-        branches = [_without_continue([*branch, *rest]) for branch in (statement.body, statement.orelse)]
-        if not any(ends) or branches[0] is None or branches[1] is None:
+        written = (statement.body, statement.orelse)
+        body, orelse = (_without_continue([*branch, *statements[at + 1 :]]) for branch in written)
+        ends = any(branch and isinstance(branch[-1], ast.Continue) for branch in written)
+        if not ends or body is None or orelse is None:
             return None
-        body = branches[0] or [ast.copy_location(ast.Pass(), statement)]
-        return [*done, ast.copy_location(ast.If(statement.test, body, branches[1]), statement)]
+        body = body or [ast.copy_location(ast.Pass(), statement)]
+        return [*done, ast.copy_location(ast.If(statement.test, body, orelse), statement)]
     return done
 
 
@@ -355,7 +328,6 @@ def _words(crossed: LoopCarriedConflict, written: Mapping[str, str]) -> str:
     """Why loops that cross are not joined; ``written`` are the names of the later one that had to be changed."""
     later, earlier = crossed.later, crossed.earlier
     text = re.sub(r"[A-Za-z_]\w*", lambda name: written.get(name[0], name[0]), later.text)
-    verb = {"read": "read", "write": "write"}
-    does, did = verb.get(later.kind, "update"), verb.get(earlier.kind, "update")
+    does, did = (each.kind if each.kind in ("read", "write") else "update" for each in (later, earlier))
     modal, ending = ("", "s") if crossed.surely else ("may ", "")
     return f"`{text}` {modal}{does}{ending} what another iteration {did}s by `{earlier.text}`"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, ValueResolution, at, binary, call_of, load, product
 from qgraph.frontend.checks.negative_power import is_power
 from qgraph.frontend.checks.rounding import rounding_word
+from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.desugar.break_continue import assign, lower_loop, unless
 from qgraph.frontend.desugar.match_statement import as_if, cases_of, chosen_case
 from qgraph.frontend.inference.indexing import element, placed
@@ -39,11 +39,9 @@ from qgraph.frontend.names.call_binding import (
 )
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.foreign_calls import by_position, refuse_callee
-from qgraph.frontend.names.function_frame import ADDED
-from qgraph.frontend.names.program_builder import ProgramBuilder
+from qgraph.frontend.names.function_frame import ADDED, occurrences
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import bind_items, constant_of, is_static_call, known_test, static_items, static_value
-from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.functions import Function, function_tree
 from qgraph.ir.program import FAULTS, SLOTS
 from qgraph.language import Func
@@ -54,10 +52,6 @@ from qgraph.source import Span, as_written, copied
 class Body(ResolvedNames):
     """One body under construction."""
 
-    def __init__(self, unit: ProgramBuilder, *, one_thread: bool = True) -> None:
-        super().__init__(unit, one_thread=one_thread)
-        self._devices: dict[object, tuple[str, tuple[str, ...]]] = {}
-
     def statements(self, scope: Scope, statements: Iterable[ast.stmt], locals_: Iterable[str]) -> list[ast.stmt]:
         """``statements`` resolved in ``scope``, with ``locals_`` and every name they assign private to the body.
 
@@ -67,11 +61,8 @@ class Body(ResolvedNames):
         names = [name for name in names_assigned(own) if not isinstance(scope.names.get(name), ScalarRef)]
         private = {name: Private(self.unit.local_name(name)) for name in (*locals_, *names)}
         self.names.reserve(bound.name for bound in private.values())
-        rewriter = _Rewriter(self, scope.inner(private))
-        result: list[ast.stmt] = []
-        for statement in own:
-            result += rewriter.statement(copied(statement))
-        return result
+        # Positions all at once when the whole is done, and not at each level of what is inside it.
+        return list(map(ast.fix_missing_locations, _Rewriter(self, scope.inner(private)).block(copied(own))))
 
     def expression(self, scope: Scope, node: ast.expr, *, divisors: Divisors | None = None) -> ast.expr:
         """One expression resolved in ``scope``."""
@@ -81,14 +72,6 @@ class Body(ResolvedNames):
 class _Rewriter(ValueResolution):
     """Rewrites one body in one scope. A visitor returns the node in its place, with the user's position."""
 
-    def __init__(self, body: Body, scope: Scope, divisors: Divisors | None = None) -> None:
-        super().__init__(body, scope, divisors)
-        self._body = body
-
-    def statement(self, node: ast.stmt) -> list[ast.stmt]:
-        # All at once when the whole is done, and not at each level of what is inside it.
-        return [ast.fix_missing_locations(statement) for statement in self._block([node])]
-
     # --- assignments ---------------------------------------------------------------------------------------------------
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
@@ -97,13 +80,9 @@ class _Rewriter(ValueResolution):
             self.generic_visit(node)
             return node
         value: ast.expr = self.visit(node.value)
-        (target,) = node.targets if len(node.targets) == 1 else (None,)
-        if isinstance(target, ast.Name):
-            node.value = self._cast(target, value)
-            node.targets = [self.visit(target)]
-            return node
-        if isinstance(target, ast.Tuple) and self._casts_parts(target, value):
-            node.targets, node.value = [self.visit(target)], value
+        if len(node.targets) == 1 and _is_alike(node.targets[0], value):
+            node.value = self._cast_parts(node.targets[0], value)
+            node.targets = [self.visit(node.targets[0])]
             return node
         # `a = b = e`, or a tuple from a call: the value once, then a conversion for each name.
         whole = f"_v{node.lineno}_{node.col_offset}"
@@ -111,20 +90,16 @@ class _Rewriter(ValueResolution):
         for each in node.targets:
             for part, source in _unpacked(each, load(whole)):
                 cast = self._cast(part, relocate(source, node))
-                result.append(ast.copy_location(ast.Assign([self.visit(part)], cast), node))
+                result.append(at(ast.Assign([self.visit(part)], cast), node))
         return result
 
-    def _casts_parts(self, target: ast.Tuple, value: ast.expr) -> bool:
-        """Convert the parts of ``value``, a tuple of the shape of ``target``; False where it is none, and nothing is done."""
-        if not _is_alike(target, value):
-            return False
+    def _cast_parts(self, target: ast.expr, value: ast.expr) -> ast.expr:
+        """``value`` with the conversion of each name of ``target``, which has the same shape."""
+        if not isinstance(target, ast.Tuple):
+            return self._cast(target, value)
         assert isinstance(value, ast.Tuple)
-        for position, (part, given) in enumerate(zip(target.elts, value.elts, strict=True)):
-            if isinstance(part, ast.Tuple):
-                self._casts_parts(part, given)
-            else:
-                value.elts[position] = self._cast(part, given)
-        return True
+        value.elts = list(map(self._cast_parts, target.elts, value.elts))
+        return value
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
         if not self._stores_scalar(node.target) and not isinstance(node.op, ast.Pow):
@@ -132,35 +107,32 @@ class _Rewriter(ValueResolution):
             self.generic_visit(node)
             node.value = self.checked(node.op, node.value, fault)
             return node
-        load = copied(node.target)
-        load.ctx = ast.Load()
-        value = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
-        return self.visit_Assign(ast.copy_location(ast.Assign([node.target], value), node))
+        return self.visit_Assign(as_assignment(node))
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | list[ast.stmt] | None:
         if node.value is None:
             return None
-        return self.visit_Assign(ast.copy_location(ast.Assign([node.target], node.value), node))
+        return self.visit_Assign(at(ast.Assign([node.target], node.value), node))
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
         node.value = self._cast(node.target, self.visit(node.value))
-        target = self.visit(node.target)
-        assert isinstance(target, ast.Name)
-        node.target = target
+        node.target = self.visit(node.target)
         return node
 
     def _stores_scalar(self, target: ast.expr) -> bool:
         if isinstance(target, ast.Tuple):
             return any(self._stores_scalar(element) for element in target.elts)
-        return isinstance(target, ast.Name) and isinstance(self._scope.names.get(target.id), ScalarRef)
+        return isinstance(target, ast.Name) and self._is_scalar(target.id)
+
+    def _is_scalar(self, name: str) -> bool:
+        return isinstance(self._scope.names.get(name), ScalarRef)
 
     def _cast(self, target: ast.expr, value: ast.expr) -> ast.expr:
         """``value`` in the type of the kernel scalar ``target``; itself for any other target."""
         bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
         if not isinstance(bound, ScalarRef):
             return value
-        name = self._body.names.add(self._body.unit.cast(bound.slot), f"_as{bound.slot.name}")
-        return ast.copy_location(call_of(name, value), value)
+        return at(self._call(self._body.unit.cast(bound.slot), f"_as{bound.slot.name}", value), value)
 
     # --- statements ----------------------------------------------------------------------------------------------------
 
@@ -177,11 +149,11 @@ class _Rewriter(ValueResolution):
             if len(axes) > 1:
                 return self._product_loop(node, axes, reader)
             node.iter = reader._range(axes[0], node.iter)
-        counted = [name for name in names_assigned([node.target]) if isinstance(self._scope.names.get(name), ScalarRef)]
-        again = [ast.copy_location(ast.Assign([ast.Name(n, ast.Store())], ast.Name(n, ast.Load())), node) for n in counted]
+        counted = filter(self._is_scalar, names_assigned([node.target]))
+        again = [_assign(name, load(name), node) for name in counted]
         node.target = self.visit(node.target)
-        node.body = self._block([*again, *node.body])
-        node.orelse = self._block(node.orelse)
+        node.body = self.block([*again, *node.body])
+        node.orelse = self.block(node.orelse)
         return node
 
     def _unrolled(self, node: ast.For, items: Sequence[Binding]) -> list[ast.stmt]:
@@ -192,69 +164,56 @@ class _Rewriter(ValueResolution):
                 self._scope.names[name] = Private(name.replace(ADDED, "_"))
         flags = frozenset() if lowered.broke is None else frozenset({lowered.broke})
         start = [assign(flag, ast.Constant(False), node) for flag in flags]
-        result = self._block(start)
+        result = self.block(start)
         for item in items:
             bind_items(self._scope, node.target, item)
             body = copied(lowered.statements)
-            result += self._block([unless(flags, body, node)] if flags else body)
+            result += self.block([unless(flags, body, node)] if flags else body)
         if node.orelse:
-            result += self._block([unless(flags, node.orelse, node)] if flags else node.orelse)
-        return result or [ast.copy_location(ast.Pass(), node)]
+            result += self.block([unless(flags, node.orelse, node)] if flags else node.orelse)
+        return result or [at(ast.Pass(), node)]
 
     def _range(self, axis: WrittenAxis, node: ast.expr) -> ast.expr:
         arguments = [self.visit(copied(part)) for part in (axis.start, axis.stop, axis.step)]
         if constant_of(axis.step) is None:
-            word = self._body.names.add(intrinsics.step, "_step")
             noting = self._noting(zero_step_fault(self._scope.span(axis.step)))
-            arguments[2] = ast.copy_location(call_of(word, arguments[2], *noting), arguments[2])
-        name = self._body.names.add(range, "_range")
-        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, []), node)
+            arguments[2] = at(self._call(intrinsics.step, "_step", arguments[2], *noting), arguments[2])
+        return at(self._call(range, "_range", *arguments), node)
 
     def _product_loop(self, node: ast.For, axes: tuple[WrittenAxis, ...], reader: _Rewriter) -> list[ast.stmt]:
         """``for i, j in ndrange(...)`` inside a body: one loop over the product, so that break and continue mean the same."""
         number = len(self._body.names.values) + len(self._body.scalars)
         stem = f"_p{node.lineno}_{node.col_offset}_{number}"
         largest = self._body.names.add(max, "_max")
+        lows, counts = ([f"{stem}_{part}{position}" for position in range(len(axes))] for part in ("lo", "n"))
         before: list[ast.stmt] = []
-        counts, lows = [], []
-        for position, axis in enumerate(axes):
-            low, count = f"{stem}_lo{position}", f"{stem}_n{position}"
+        for axis, low, count in zip(axes, lows, counts, strict=True):
             start, stop = reader.visit(copied(axis.start)), reader.visit(copied(axis.stop))
             before.append(_assign(low, start, node))
             before.append(_assign(count, call_of(largest, ast.Constant(0), binary(stop, ast.Sub(), load(low))), node))
-            lows.append(low)
-            counts.append(count)
-        total = product([load(count) for count in counts])
-        inner: list[ast.stmt] = []
         values: list[ast.expr] = []
-        for position in range(len(axes)):
-            rest = [load(count) for count in counts[position + 1 :]]
-            value: ast.expr = load(stem) if not rest else binary(load(stem), ast.FloorDiv(), product(rest))
+        for position, (low, count) in enumerate(zip(lows, counts, strict=True)):
+            rest = list(map(load, counts[position + 1 :]))
+            value: ast.expr = binary(load(stem), ast.FloorDiv(), product(rest)) if rest else load(stem)
             if position:
-                value = binary(value, ast.Mod(), load(counts[position]))
-            values.append(binary(value, ast.Add(), load(lows[position])))
+                value = binary(value, ast.Mod(), load(count))
+            values.append(binary(value, ast.Add(), load(low)))
         if isinstance(node.target, ast.Tuple):
-            values = [self._cast(place, value) for place, value in zip(node.target.elts, values, strict=False)]
-        target = self.visit(node.target)
-        inner.append(ast.copy_location(ast.Assign([target], ast.Tuple(values, ast.Load())), node))
-        loop = ast.For(
-            ast.Name(stem, ast.Store()),
-            call_of(self._body.names.add(range, "_range"), total),
-            [*inner, *self._block(node.body)],
-            self._block(node.orelse),
-        )
-        return [*before, ast.copy_location(loop, node)]
+            values = list(map(self._cast, node.target.elts, values))
+        unpacking = at(ast.Assign([self.visit(node.target)], ast.Tuple(values, ast.Load())), node)
+        total = self._call(range, "_range", product(list(map(load, counts))))
+        body = [unpacking, *self.block(node.body)]
+        loop = ast.For(ast.Name(stem, ast.Store()), total, body, self.block(node.orelse))
+        return [*before, at(loop, node)]
 
     def visit_While(self, node: ast.While) -> ast.stmt:
         if is_do_while(self._scope, node.test):
-            raise self._error(
+            raise self._scope.error(
                 "graph_do_while() is inside a parallel loop",
                 node.test,
                 "a device loop belongs at kernel level, around the loops",
             )
-        node.test = self.visit(node.test)
-        node.body = self._block(node.body)
-        node.orelse = self._block(node.orelse)
+        self.generic_visit(node)
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
@@ -262,39 +221,34 @@ class _Rewriter(ValueResolution):
         if known is not None:
             result: ast.expr = self.visit(node.body if known else node.orelse)
             return result
-        node.test = self.visit(node.test)
-        node.body = self.visit(node.body)
-        node.orelse = self.visit(node.orelse)
+        self.generic_visit(node)
         return node
 
     def visit_If(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
         known = known_test(self._scope, node.test)
         if known is not None:
-            return self._block(node.body if known else node.orelse) or [ast.copy_location(ast.Pass(), node)]
-        node.test = self.visit(node.test)
-        node.body = self._block(node.body)
-        node.orelse = self._block(node.orelse)
+            return self.block(node.body if known else node.orelse) or [at(ast.Pass(), node)]
+        self.generic_visit(node)
         return node
 
     def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
         chosen = chosen_case(self._scope, node)
         if chosen is not None:
-            return self._block(chosen) or [ast.copy_location(ast.Pass(), node)]
+            return self.block(chosen) or [at(ast.Pass(), node)]
         cases = cases_of(self._scope, node)
         subject = f"_m{node.lineno}_{node.col_offset}"
         word = self._body.names.add(intrinsics.match_subject, "_match_subject")
         result = [_assign(subject, relocate(call_of(word, self.visit(node.subject)), node.subject), node)]
         scope, self._scope = self._scope, self._scope.inner({subject: Private(subject)})
-        result += self._block(as_if(node, cases, subject))
+        result += self.block(as_if(node, cases, subject))
         self._scope = scope
         return result
 
-    def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+    def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
         for statement in statements:
             visited = self.visit(statement)
-            found = visited if isinstance(visited, list) else [visited]
-            result += [each for each in found if each is not None]
+            result += visited if isinstance(visited, list) else [] if visited is None else [visited]
         return result
 
     # --- calls ---------------------------------------------------------------------------------------------------------
@@ -314,11 +268,10 @@ class _Rewriter(ValueResolution):
             if rewritten is not None:
                 return rewritten
         elif bound is not None and not isinstance(bound, Private):
-            raise self._error(f"`{as_written(node.func)}` is not a function", node.func, "call a @qgraph.func or a function")
-        node.func = self.visit(node.func)
-        node.args = [self.visit(argument) for argument in node.args]
-        for keyword in node.keywords:
-            keyword.value = self.visit(keyword.value)
+            raise self._scope.error(
+                f"`{as_written(node.func)}` is not a function", node.func, "call a @qgraph.func or a function"
+            )
+        self.generic_visit(node)
         return node
 
     def _known_call(self, callee: object, node: ast.Call) -> ast.expr | None:
@@ -363,47 +316,39 @@ class _Rewriter(ValueResolution):
     def _narrow_conversion(self, to_complex: bool, node: ast.Call) -> ast.expr:
         """``float(x)`` and ``complex(x)`` in a float32 kernel; ``complex(re, im)`` of narrow parts is narrow."""
         node.args = [self.visit(argument) for argument in node.args]
+        kind: type
+        kind, word = (np.complex64, "_complex") if to_complex else (np.float32, "_float")
         if to_complex and len(node.args) == 2:
-            single = self._body.names.add(np.float32, "_float")
-            node.args = [at(ast.Call(load(single), [argument], []), argument) for argument in node.args]
-            node.func = at(load(self._body.names.add(complex, "_pair")), node)
-        else:
-            kind, word = (np.complex64, "_complex") if to_complex else (np.float32, "_float")
-            node.func = at(load(self._body.names.add(kind, word)), node)
+            node.args = [at(self._call(np.float32, "_float", argument), argument) for argument in node.args]
+            kind, word = complex, "_pair"
+        node.func = at(load(self._body.names.add(kind, word)), node)
         return node
 
     def visit_Starred(self, node: ast.Starred) -> ast.expr:
-        raise self._error("`*` cannot be used here", node, "write the elements out")
+        raise self._scope.error("`*` cannot be used here", node, "write the elements out")
 
     def _device_call(self, function: object, owner: StructRef | Value | None, node: ast.Call) -> ast.expr:
+        """A call of the copy of a func with what is compiled in of these arguments."""
         assert isinstance(function, Func)
-        arguments = bind_call(self._scope, function.source, owner, node)
-        name, extra, dynamic = self._device_function(function, arguments, node)
-        values = [self.visit(arguments[parameter]) for parameter in dynamic]
-        values += [load(leaf) for leaf in extra]
-        return ast.copy_location(ast.Call(load(name), values, []), node)
-
-    def _device_function(
-        self, func: Func, arguments: dict[str, Any], node: ast.Call
-    ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        """The compiled-in copy of ``func`` for these arguments: its name, the leaves it takes besides, its parameters."""
-        source = func.source
+        source = function.source
+        arguments = bind_call(self._scope, source, owner, node)
         fixed: dict[str, Binding] = {}
         for parameter, argument in arguments.items():
             bound = argument if not isinstance(argument, ast.expr) else self._scope.static(argument)
             if bound is not None and (parameter in source.static or is_fixed(bound, source, parameter)):
                 fixed[parameter] = bound
         dynamic = tuple(parameter for parameter in arguments if parameter not in fixed)
-        key = (func, tuple((name, identity(bound)) for name, bound in fixed.items()))
-        known = self._body._devices.get(key)
-        if known is None:
-            known = self._body._devices[key] = self._compile_device(func, source, fixed, dynamic, node)
-        return known[0], known[1], dynamic
+        key = (function, tuple((name, identity(bound)) for name, bound in fixed.items()))
+        if key not in self._body.devices:
+            self._body.devices[key] = self._compile_device(function, fixed, dynamic, node)
+        name, leaves = self._body.devices[key]
+        values = [self.visit(arguments[parameter]) for parameter in dynamic]
+        return at(call_of(name, *values, *map(load, leaves)), node)
 
     def _compile_device(
-        self, func: Func, source: SourceFunction, fixed: dict[str, Binding], dynamic: tuple[str, ...], node: ast.Call
+        self, func: Func, fixed: dict[str, Binding], dynamic: tuple[str, ...], node: ast.Call
     ) -> tuple[str, tuple[str, ...]]:
-        unit = self._body.unit
+        unit, source = self._body.unit, func.source
         refuse_recursion(unit, func, self._scope, node)
         for statement in source.tree.body:
             if isinstance(statement, ast.Delete):
@@ -417,15 +362,14 @@ class _Rewriter(ValueResolution):
         scope = self._scope.of(source, fixed)
         statements = inner.statements(scope, without_docstring(source.tree.body), dynamic)
         unit.calling.pop()
-        used = free_names(statements)
+        used = occurrences(statements)
         # Views that were compiled in have numbers of the host and of kernel scalars.
         self._body.scalars.update(inner.scalars)
         known = (*unit.leaves, *(value.name for value in unit.host_values), *inner.scalars, FAULTS, SLOTS)
         extra = tuple(name for name in known if name in used)
         parameters = [unit.local_name(name) for name in dynamic] + list(extra)
         tree = function_tree(source.name, parameters, statements)
-        ast.copy_location(tree, source.tree)
-        ast.fix_missing_locations(tree)
+        ast.fix_missing_locations(at(tree, source.tree))
         function = Function(source.name, tree, inner.names.values, source.file)
         return self._body.names.add(function, source.name), extra
 
@@ -436,11 +380,6 @@ def is_do_while(scope: Scope, node: ast.expr) -> bool:
         return False
     bound = scope.static(node.func)
     return isinstance(bound, Value) and bound.value is language.graph_do_while
-
-
-def free_names(nodes: Iterable[ast.AST]) -> set[str]:
-    """Every name that is read or written somewhere under ``nodes``."""
-    return {child.id for node in nodes for child in ast.walk(node) if isinstance(child, ast.Name)}
 
 
 def _is_alike(target: ast.expr, value: ast.expr) -> bool:
@@ -462,4 +401,4 @@ def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast
 
 
 def _assign(name: str, value: ast.expr, node: ast.AST) -> ast.stmt:
-    return ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), node)
+    return at(ast.Assign([ast.Name(name, ast.Store())], value), node)

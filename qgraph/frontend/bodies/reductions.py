@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
@@ -17,15 +17,19 @@ import numpy as np
 
 from qgraph.errors import DataRaceError, KernelTypeError
 from qgraph.frontend.bodies.name_resolution import Body
+from qgraph.frontend.bodies.value_resolution import at, call_of, load
 from qgraph.frontend.dependence.access_collector import collect
 from qgraph.frontend.dependence.loop_verdict import NOTHING_WRITTEN, always_apart
+from qgraph.frontend.desugar.augmented_assignment import as_assignment
+from qgraph.frontend.desugar.break_continue import assign
 from qgraph.frontend.facts.loop_facts import Access, Accesses, LoopFacts
 from qgraph.frontend.inference.ranks import parts_of
 from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.function_frame import occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.program import MAX_PARTIALS, NUMBER, WORD, Carried, Cast, Effects, Reduction, Slot, itemsize
+from qgraph.ir.program import MAX_PARTIALS, NUMBER, WORD, Carried, Effects, Reduction, Slot, itemsize
 from qgraph.ir.update_patterns import Combining, Match
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.symbolic_integers import Poly
@@ -58,8 +62,8 @@ class FoundReductions:
     @property
     def elements(self) -> Iterator[ast.Subscript]:
         """The array elements among the places."""
-        for reduction in self.reductions:
-            yield from (variable.element for variable in reduction.variables if variable.element is not None)
+        variables = (variable for reduction in self.reductions for variable in reduction.variables)
+        return (variable.element for variable in variables if variable.element is not None)
 
     def verdict(self, verdict: Verdict, nested: str) -> Verdict:
         """The verdict on the rest of the loop, with the reductions in it; ``nested`` tells of inner loops that are axes."""
@@ -107,22 +111,15 @@ class _Finder(Combining):
         return f"{self.unit.same.get(array, array)}[{ast.unparse(node.slice)}]"
 
     def _invariant(self, node: ast.expr, kinds: tuple[type[ast.AST], ...]) -> bool:
-        for child in ast.walk(node):
-            if not isinstance(child, kinds) or (isinstance(child, ast.Name) and child.id in self.varying):
-                return False
-        return True
+        return self.varying.isdisjoint(occurrences([node])) and all(isinstance(child, kinds) for child in ast.walk(node))
 
     def is_bool(self, key: str) -> bool:
         return self.dtype(key) in ("bool", "")
 
     def is_constant(self, value: ast.expr) -> bool:
         """Whether every iteration computes the same value, from constants and scalars."""
-        for child in ast.walk(value):
-            if isinstance(child, ast.Call) and not self._converts(child):
-                return False
-            if isinstance(child, ast.Name) and child.id in self.facts.ndim:
-                return False
-        return self._invariant(value, _CONSTANT)
+        converted = all(self._converts(child) for child in ast.walk(value) if isinstance(child, ast.Call))
+        return converted and self.facts.ndim.keys().isdisjoint(occurrences([value])) and self._invariant(value, _CONSTANT)
 
     def _converts(self, call: ast.Call) -> bool:
         word = self.body.names.values.get(call.func.id) if isinstance(call.func, ast.Name) else None
@@ -133,11 +130,9 @@ class _Finder(Combining):
     def found(self) -> FoundReductions | None:
         touched = collect(self.facts)
         own = {node for match in self.matches for node in match.own}
-        stray: dict[str, ast.AST] = {}
-        for statement in self.facts.body:
-            for key, node in self.keys(statement):
-                if id(node) not in own:
-                    stray.setdefault(key, node)
+        places = [place for statement in self.facts.body for place in self.keys(statement)]
+        # The first one of each place.
+        stray = {key: node for key, node in reversed(places) if id(node) not in own}
         self._drop({key for key in self._elements() if key in stray or not self._alone(key, touched)})
         self._drop({key for key in self._elements() if self.conflict(key) is not None})
         for key in self.body.assigned:
@@ -160,9 +155,8 @@ class _Finder(Combining):
         memory = key.split("[", maxsplit=1)[0]
         same = [access for access in touched.all if self.unit.same.get(access.array, access.array) == memory]
         mine = [access for access in same if id(access.node) in own and not access.in_function and self._element(access) == key]
-        if not mine or mine[0].reach.indices is None:
-            return False
-        if any(not isinstance(index, Poly) or index.varies for index in mine[0].reach.indices):
+        indices = mine[0].reach.indices if mine else None
+        if indices is None or any(not isinstance(index, Poly) or index.varies for index in indices):
             return False
         others = [access for access in same if access not in mine]
         return all(always_apart(mine[0], other, touched, self.facts) for other in others)
@@ -178,9 +172,8 @@ class _Finder(Combining):
         if key in stray:
             self._refuse(name, stray[key], matched)
         if not matched:
-            places = [node for statement in self.facts.body for found, node in self.keys(statement) if found == key]
-            stores = [node for node in places if isinstance(getattr(node, "ctx", None), ast.Store)]
-            self._refuse(name, stores[0], ())
+            places = (node for statement in self.facts.body for found, node in self.keys(statement) if found == key)
+            self._refuse(name, next(node for node in places if _is_store(node)), ())
         conflict = self.conflict(key)
         if conflict is not None:
             first, other = conflict
@@ -195,7 +188,7 @@ class _Finder(Combining):
     def _refuse(self, name: str, node: ast.AST, matched: Sequence[Match]) -> None:
         if matched:
             also = ("it is combined here", Span.of(matched[0].statement, self.facts.file))
-            what = "assigned" if isinstance(getattr(node, "ctx", None), ast.Store) else "used"
+            what = "assigned" if _is_store(node) else "used"
             found = f"the iterations of a parallel loop combine values in the kernel scalar `{name}`, which is also {what} here"
         else:
             also = ("the loop is here", self.facts.span)
@@ -231,20 +224,22 @@ class _Finder(Combining):
             first = matches[0]
             for position, key in enumerate(first.keys):
                 locals_[key] = f"_r{number}{position or ''}_{re.split(r'[^a-zA-Z0-9_]', key)[0].strip('_')}"
-            at = None
+            when = None
             if first.operator in ("first", "last", "store"):
-                at = self._carried(f"_at{number}", None, "int64")
-                ats |= {id(match.statement): at.local for match in matches}
+                when = self._carried(f"_at{number}", None, "int64")
+                ats |= {id(match.statement): when.local for match in matches}
             variables = tuple(self._variable(key, locals_[key], places[key]) for key in first.keys)
             span = Span.of(first.statement, self.facts.file)
-            reductions.append(Reduction(first.operator, variables, span, first.test, at))
-        statements = _Locals(self, locals_, ats).block(self.facts.body)
+            reductions.append(Reduction(first.operator, variables, span, first.test, when))
+        body = ast.Module([*self.facts.body], [])
+        _Locals(self, locals_, ats).visit(body)
+        slots = frozenset(each.slot.name for made in reductions for each in made.variables if each.slot is not None)
         texts = [self._text(key, places[key]) for match in self.matches for key in match.keys]
         return FoundReductions(
             tuple(reductions),
-            statements,
+            body.body,
             touched,
-            self._effects(reductions),
+            Effects(slots, slots),
             f"reduction into {', '.join(f'`{text}`' for text in dict.fromkeys(texts))}",
             self.unit.slot("ticket"),
         )
@@ -267,10 +262,9 @@ class _Finder(Combining):
         partials = self.unit.slot(f"partials{local}", dtype, max(1, MAX_PARTIALS * size // WORD))
         return Carried(local, slot, element, dtype, partials)
 
-    def _effects(self, reductions: Iterable[Reduction]) -> Effects:
-        slots = (variable.slot for reduction in reductions for variable in reduction.variables)
-        names = frozenset(slot.name for slot in slots if slot is not None)
-        return Effects(names, names)
+
+def _is_store(node: ast.AST) -> bool:
+    return isinstance(getattr(node, "ctx", None), ast.Store)
 
 
 class _Locals(ast.NodeTransformer):
@@ -281,47 +275,33 @@ class _Locals(ast.NodeTransformer):
         self._locals = locals_
         self._ats = ats
 
-    def block(self, statements: Iterable[ast.stmt]) -> list[ast.stmt]:
-        result: list[ast.stmt] = []
-        for statement in statements:
-            new = self.visit(statement)
-            result += new if isinstance(new, list) else [cast("ast.stmt", new)]
-        return result
-
     def visit(self, node: ast.AST) -> ast.AST | list[ast.stmt]:
-        at = self._ats.get(id(node))
         key = self._finder.key(node)
         if key in self._locals:
             assert isinstance(node, ast.expr)
-            return ast.copy_location(ast.Name(self._locals[key], getattr(node, "ctx", ast.Load())), node)
+            return at(ast.Name(self._locals[key], getattr(node, "ctx", ast.Load())), node)
         result = cast("ast.AST | list[ast.stmt]", super().visit(node))
-        if at is None:
+        if id(node) not in self._ats:
             return result
         assert isinstance(result, ast.stmt)
-        number = ast.Assign([ast.Name(at, ast.Store())], ast.Name(NUMBER, ast.Load()))
-        ast.fix_missing_locations(ast.copy_location(number, result))
+        number = assign(self._ats[id(node)], load(NUMBER), result)
         if isinstance(result, ast.If):
             result.body.append(number)
             return result
         return [result, number]
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
-        target = node.target
-        if self._finder.key(target) not in self._locals:
+        if self._finder.key(node.target) not in self._locals:
             self.generic_visit(node)
             return node
-        load = copied(target)
-        load.ctx = ast.Load()
-        plain = ast.Assign([target], ast.copy_location(ast.BinOp(load, node.op, node.value), node))
-        return self.visit_Assign(ast.copy_location(plain, node))
+        return self.visit_Assign(as_assignment(node))
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        (target,) = node.targets if len(node.targets) == 1 else (None,)
-        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            pairs = zip(target.elts, node.value.elts, strict=True) if len(target.elts) == len(node.value.elts) else ()
-            node.value.elts = [self._cast(part, value) for part, value in pairs] or node.value.elts
-        elif target is not None:
-            node.value = self._cast(target, node.value)
+        match node:
+            case ast.Assign(targets=[ast.Tuple(elts=parts)], value=ast.Tuple() as whole) if len(parts) == len(whole.elts):
+                whole.elts = list(map(self._cast, parts, whole.elts))
+            case ast.Assign(targets=[target]):
+                node.value = self._cast(target, node.value)
         self.generic_visit(node)
         return node
 
@@ -333,25 +313,27 @@ class _Locals(ast.NodeTransformer):
         finder = self._finder
         dtype = finder.dtype(key)
         if np.dtype(dtype).kind in "iu" and isinstance(value, ast.BinOp) and _is_float(finder.unit, value):
-            raise _fraction_lost(Span.of(value, finder.facts.file), dtype)
+            raise KernelTypeError(
+                f"floats are combined in elements of type {dtype}, where Python drops the fraction after each iteration",
+                Span.of(value, finder.facts.file),
+                hint="use an array of floats, or make an integer of what is combined: int(...)",
+            )
         keeps = finder.keeps(key)
         if keeps and isinstance(value, ast.Call):
-            value.args = [self._kept(argument, key, dtype, keeps) for argument in value.args]
+            value.args = [self._kept(argument, key, keeps) for argument in value.args]
         elif keeps and isinstance(value, ast.IfExp):
-            value.body, value.orelse = (self._kept(each, key, dtype, keeps) for each in (value.body, value.orelse))
+            value.body, value.orelse = (self._kept(each, key, keeps) for each in (value.body, value.orelse))
         elif keeps:
-            return self._kept(value, key, dtype, keeps)
-        return self._converted(value, finder.unit.element_cast(dtype), f"_as_{dtype}")
+            return self._kept(value, key, keeps)
+        return self._converted(value, dtype)
 
-    def _kept(self, value: ast.expr, key: str, dtype: str, keeps: Literal["min", "max"]) -> ast.expr:
+    def _kept(self, value: ast.expr, key: str, keeps: Literal["min", "max"]) -> ast.expr:
         """``value``, of which and an element the least or greatest is kept, as the type of that; the element as it is."""
-        if self._finder.key(value) == key:
-            return value
-        return self._converted(value, self._finder.unit.element_cast(dtype, keeps), f"_{keeps}_{dtype}")
+        return value if self._finder.key(value) == key else self._converted(value, self._finder.dtype(key), keeps)
 
-    def _converted(self, value: ast.expr, conversion: Cast, wish: str) -> ast.expr:
-        name = self._finder.body.names.add(conversion, wish)
-        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [value], []), value)
+    def _converted(self, value: ast.expr, dtype: str, keeps: Literal["", "min", "max"] = "") -> ast.expr:
+        conversion = self._finder.unit.element_cast(dtype, keeps)
+        return at(call_of(self._finder.body.names.add(conversion, f"_{keeps or 'as'}_{dtype}"), value), value)
 
 
 def _is_float(unit: ProgramBuilder, node: ast.expr) -> bool:
@@ -368,11 +350,3 @@ def _is_float(unit: ProgramBuilder, node: ast.expr) -> bool:
         case ast.IfExp(body=body, orelse=orelse):
             return _is_float(unit, body) or _is_float(unit, orelse)
     return False
-
-
-def _fraction_lost(span: Span, dtype: str) -> KernelTypeError:
-    return KernelTypeError(
-        f"floats are combined in elements of type {dtype}, where Python drops the fraction after each iteration",
-        span,
-        hint="use an array of floats, or make an integer of what is combined: int(...)",
-    )

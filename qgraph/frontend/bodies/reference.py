@@ -8,6 +8,7 @@ from typing import Any
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import is_do_while
+from qgraph.frontend.bodies.value_resolution import at, load
 from qgraph.frontend.names.scope import Globals, Scope
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.language import DoWhile, Func, as_reference
@@ -25,13 +26,9 @@ def run_reference(source: SourceFunction, arguments: dict[str, Any]) -> Any:
         return functions[func]
 
     with as_reference(run):
-        positional, keywords = [], {}
-        for name, parameter in source.signature.parameters.items():
-            if parameter.kind is parameter.KEYWORD_ONLY:
-                keywords[name] = arguments[name]
-            else:
-                positional.append(arguments[name])
-        return _plain(source)(*positional, **keywords)
+        bound = source.signature.bind_partial()
+        bound.arguments.update((name, arguments[name]) for name in source.signature.parameters)
+        return _plain(source)(*bound.args, **bound.kwargs)
 
 
 @with_large_frame_stack
@@ -77,9 +74,6 @@ class _DoWhiles(ast.NodeTransformer):
         assert isinstance(node.test, ast.Call)
         self.found += 1
         name = f"{_WORD}_{self.found}"
-        entry = ast.Assign(
-            [ast.Name(name, ast.Store())], ast.Call(ast.Name(_WORD, ast.Load()), node.test.args, node.test.keywords)
-        )
-        again = ast.Call(ast.Attribute(ast.Name(name, ast.Load()), "again", ast.Load()), [], [])
-        node.test = ast.copy_location(again, node.test)
-        return [ast.copy_location(entry, node), node]
+        entry = ast.Assign([ast.Name(name, ast.Store())], ast.Call(load(_WORD), node.test.args, node.test.keywords))
+        node.test = at(ast.Call(ast.Attribute(load(name), "again", ast.Load()), [], []), node.test)
+        return [at(entry, node), node]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.checks.negative_power import may_fail, negative_power
 from qgraph.frontend.checks.zero_division import checking_word, fault_of, is_wrong, may_raise, raises_itself, raises_somewhere
 from qgraph.frontend.inference.host_expressions import integer_of_host
@@ -48,6 +48,9 @@ from qgraph.source import as_written, copied, standing_for
 Divisors = Literal["checked", "unchecked", "known"]
 
 
+_Node = TypeVar("_Node", bound=ast.AST)
+
+
 class ResolvedNames:
     """What one body under construction uses: its globals, the slots it reads, and the kernel scalars it assigns.
 
@@ -60,13 +63,15 @@ class ResolvedNames:
         self.names = Names(taken=unit.leaves)
         self.scalars: dict[str, Slot] = {}
         self.assigned: dict[str, Slot] = {}
+        # The copies of funcs, by what is compiled into each: the name, and the leaves that it takes besides.
+        self.devices: dict[object, tuple[str, tuple[str, ...]]] = {}
 
 
 class ValueResolution(ast.NodeTransformer):
     """Rewrites expressions in one scope. A visitor returns the node in its place, with the user's position."""
 
     def __init__(self, body: ResolvedNames, scope: Scope, divisors: Divisors | None = None) -> None:
-        self._names = body
+        self._body = body
         self._scope = scope
         self._divisors = divisors or ("checked" if body.one_thread else "unchecked")
 
@@ -78,13 +83,13 @@ class ValueResolution(ast.NodeTransformer):
     # --- names ---------------------------------------------------------------------------------------------------------
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """What the name stands for; names that are assigned are the body's own, or kernel scalars."""
+        """A name: what it stands for, or what the body assigns."""
         if isinstance(node.ctx, ast.Store):
             bound = self._scope.names.get(node.id)
             if isinstance(bound, ScalarRef):
-                self._names.assigned[bound.name] = bound.slot
+                self._body.assigned[bound.name] = bound.slot
             name = bound.name if isinstance(bound, (Private, ScalarRef)) else node.id
-            return ast.copy_location(ast.Name(name, ast.Store()), node)
+            return at(ast.Name(name, ast.Store()), node)
         return self._place(self._scope.lookup(node), node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -97,7 +102,9 @@ class ValueResolution(ast.NodeTransformer):
             counts = [along.count.code for along in base.along] if node.attr == "size" else [ast.Constant(len(base.along))]
             return self.expression(placed(product([copied(count) for count in counts]), node))
         if isinstance(node.ctx, ast.Store):
-            raise self._error("an attribute cannot be assigned in a kernel", node, "assign to an element of the array instead")
+            raise self._scope.error(
+                "an attribute cannot be assigned in a kernel", node, "assign to an element of the array instead"
+            )
         node.value = self.visit(node.value)
         return node
 
@@ -106,7 +113,7 @@ class ValueResolution(ast.NodeTransformer):
         bound = self._scope.static(node)
         if bound is not None and isinstance(node.ctx, ast.Store):
             found = f"`{as_written(node)}` is an element of a tuple, which cannot be assigned"
-            raise self._error(found, node, "make a new tuple, or assign to an element of an array in it")
+            raise self._scope.error(found, node, "make a new tuple, or assign to an element of an array in it")
         if bound is not None:
             return self._place(bound, node)
         base = self._scope.static(node.value)
@@ -123,8 +130,7 @@ class ValueResolution(ast.NodeTransformer):
         if is_ellipsis(node.slice):  # Numba has no code for `x[...]`, but for `x[...,]`.
             standing_for(node, node)
             node.slice = at(ast.Tuple([node.slice], ast.Load()), node.slice)
-        node.value = self.visit(node.value)
-        node.slice = self.visit(node.slice)
+        self.generic_visit(node)
         return node
 
     def _length(self, node: ast.Subscript) -> ast.expr | None:
@@ -134,7 +140,7 @@ class ValueResolution(ast.NodeTransformer):
             return None
         axis = constant_of(node.slice)
         if axis is None or not -len(view.along) <= axis < len(view.along):
-            raise self._error(f"`{as_written(node)}` does not exist", node, f"the array has {len(view.along)} dimensions")
+            raise self._scope.error(f"`{as_written(node)}` does not exist", node, f"the array has {len(view.along)} dimensions")
         return self.expression(placed(view.along[axis].count.code, node))
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
@@ -145,14 +151,13 @@ class ValueResolution(ast.NodeTransformer):
         """The code that stands for ``bound`` where ``node`` was."""
         context = getattr(node, "ctx", ast.Load())
         if isinstance(bound, LeafRef):
-            return ast.copy_location(ast.Name(bound.leaf.name, context), node)
+            return at(ast.Name(bound.leaf.name, context), node)
         if isinstance(bound, Private):
-            return standing_for(ast.copy_location(ast.Name(bound.name, context), node), node)
+            return standing_for(at(ast.Name(bound.name, context), node), node)
         if isinstance(bound, (SlotRef, ScalarRef)):
-            self._names.scalars[bound.name] = bound.slot
-            return standing_for(ast.copy_location(ast.Name(bound.name, ast.Load()), node), node)
-        if isinstance(bound, HostExpr) and bound.name:
-            return standing_for(ast.copy_location(ast.Name(bound.name, ast.Load()), node), node)
+            self._body.scalars[bound.name] = bound.slot
+        if isinstance(bound, (SlotRef, ScalarRef, HostExpr)) and bound.name:
+            return standing_for(at(load(bound.name), node), node)
         if isinstance(bound, ViewRef):
             return self._view(bound, node)
         if isinstance(bound, HostExpr):
@@ -160,16 +165,16 @@ class ValueResolution(ast.NodeTransformer):
         if isinstance(bound, Value):
             return self._value(bound.value, node)
         if isinstance(bound, Poisoned):
-            raise self._error(bound.reason, node, bound.hint)
+            raise self._scope.error(bound.reason, node, bound.hint)
         text = as_written(node)
         words = {StructRef: "a tuple or dataclass", RangeRef: "a range", BoundFunc: "a method"}[type(bound)]
-        raise self._error(
+        raise self._scope.error(
             f"`{text}` is {words}, and cannot be used as a value here", node, "use its fields, or pass it to a @qgraph.func"
         )
 
     def _of_host(self, expr: ast.expr, node: ast.expr) -> ast.expr:
         """What the host knows, as an expression of the body, which is written ``node``."""
-        unit = self._names.unit
+        unit = self._body.unit
         checked = self._divisors != "known" and raises_somewhere(unit, self._scope, expr)
         # A function that is called (the first is the kernel) may be given what is computed on one path of a body only.
         if checked and unit.surely_runs and len(unit.calling) <= 1:
@@ -184,7 +189,7 @@ class ValueResolution(ast.NodeTransformer):
         """A view as a value, as a function inside a loop takes it: a slice of the array, or its transpose."""
         axes = [along.axis for along in view.along]
         if axes not in (sorted(axes), sorted(axes, reverse=True)) or -1 in axes:
-            raise self._error(
+            raise self._scope.error(
                 f"`{as_written(node)}` is a view with new or exchanged dimensions, and cannot be used as a value here",
                 node,
                 "use its elements",
@@ -192,7 +197,7 @@ class ValueResolution(ast.NodeTransformer):
         parts: list[ast.expr] = [copied(view.fixed.get(axis, ast.Constant(0))) for axis in range(len(axes) + len(view.fixed))]
         for along in view.along:
             parts[along.axis] = _slice(along)
-        value = self._selected(ast.Name(view.leaf.name, ast.Load()), parts, node)
+        value = self._selected(load(view.leaf.name), parts, node)
         if not all(map(is_forward, view.along)):
             # The end of a slice that runs to the first element cannot be written: its length comes after.
             lengths = {along.axis: ast.Slice(None, copied(along.count.code)) for along in view.along}
@@ -209,29 +214,30 @@ class ValueResolution(ast.NodeTransformer):
         if holds_arrays(value):
             hint = "give it a name of its own in the module, or pass it to the kernel as an argument"
             what = "holds arrays, and is" if isinstance(value, tuple) else "is an array inside"
-            raise self._error(f"`{as_written(node)}` {what} a global object", node, hint)
+            raise self._scope.error(f"`{as_written(node)}` {what} a global object", node, hint)
         if isinstance(value, ModuleType):
-            raise self._error(f"the module `{as_written(node)}` cannot be used as a value", node, "call one of its functions")
+            raise self._scope.error(
+                f"the module `{as_written(node)}` cannot be used as a value", node, "call one of its functions"
+            )
         if isinstance(value, np.void):
             hint = "pass it to the kernel in an array of one element, or name its fields in the module"
-            raise self._error(f"`{as_written(node)}` is a record, whose fields may change", node, hint)
+            raise self._scope.error(f"`{as_written(node)}` is a record, whose fields may change", node, hint)
         if is_cuda_object(value):
-            raise self._error(f"`{as_written(node)}` is a CUDA intrinsic", node, CUDA_HINT)
+            raise self._scope.error(f"`{as_written(node)}` is a CUDA intrinsic", node, CUDA_HINT)
         self._scope.look_into(value, node)
-        name = self._names.names.add(value, ast.unparse(node))
-        return standing_for(ast.copy_location(ast.Name(name, ast.Load()), node), node)
+        name = self._body.names.add(value, ast.unparse(node))
+        return standing_for(at(load(name), node), node)
 
     def _constant(self, value: Any, node: ast.AST) -> ast.expr:
-        constant = ast.copy_location(ast.Constant(value), node)
-        if self._names.unit.float_type == "float32" and type(value) in (float, complex):
+        constant = at(ast.Constant(value), node)
+        if self._body.unit.float_type == "float32" and type(value) in (float, complex):
             return self.narrow(constant)
         return constant
 
     def narrow(self, node: ast.expr) -> ast.expr:
         """``node``, a Python number, as the kernel's narrow float type."""
         kind: type = np.complex64 if isinstance(node, ast.Constant) and type(node.value) is complex else np.float32
-        name = self._names.names.add(kind, "_complex" if kind is np.complex64 else "_float")
-        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [node], []), node)
+        return at(self._call(kind, "_complex" if kind is np.complex64 else "_float", node), node)
 
     # --- operators ------------------------------------------------------------------------------------------------------
 
@@ -248,13 +254,13 @@ class ValueResolution(ast.NodeTransformer):
         return node
 
     def _integer_of_host(self, node: ast.Call | ast.BinOp) -> HostExpr | None:
-        return integer_of_host(self._names.unit, self._scope, node) if self._divisors != "known" else None
+        return integer_of_host(self._body.unit, self._scope, node) if self._divisors != "known" else None
 
     def _fault(self, op: ast.operator, left: ast.expr, right: ast.expr, node: ast.AST) -> Fault | None:
         """What to say where ``right`` is a zero that divides, or a negative number of shifts, as ``node`` is written."""
         if self._divisors == "known" or (self._divisors == "unchecked" and not is_wrong(op, right)):
             return None
-        checks = may_raise(self._names.unit, self._scope, op, left, right)
+        checks = may_raise(self._body.unit, self._scope, op, left, right)
         return fault_of(self._scope, op, node) if checks else None
 
     def checked(self, op: ast.operator, value: ast.expr, fault: Fault | None) -> ast.expr:
@@ -262,24 +268,24 @@ class ValueResolution(ast.NodeTransformer):
         if fault is None:
             return value
         word = checking_word(op)
-        name = self._names.names.add(word, "_divisor" if word is intrinsics.divisor else "_shift_count")
-        call = ast.fix_missing_locations(ast.copy_location(call_of(name, value, *self._noting(fault)), value))
-        return standing_for(call, value)
+        wish = "_divisor" if word is intrinsics.divisor else "_shift_count"
+        return standing_for(ast.fix_missing_locations(at(self._call(word, wish, value, *self._noting(fault)), value)), value)
+
+    def _call(self, function: object, wish: str, *arguments: ast.expr) -> ast.expr:
+        """A call of a global of the body."""
+        return call_of(self._body.names.add(function, wish), *arguments)
 
     def _noting(self, fault: Fault) -> tuple[ast.expr, ...]:
         """The arguments by which a word notes a fault; device loops then end."""
-        unit = self._names.unit
+        unit = self._body.unit
         return load(FAULTS), ast.Constant(unit.fault(fault)), load(SLOTS), ast.Constant(unit.failed.index)
 
     def _power(self, base: ast.expr, exponent: ast.expr, node: ast.expr) -> ast.expr:
         """``base ** exponent``, which notes a fault where it is an integer to a negative power."""
         noting = self._noting(negative_power(self._scope, node))
-        name = self._names.names.add(intrinsics.power, "_power")
-        call = standing_for(call_of(name, self.visit(base), self.visit(exponent), *noting), node)
-        return ast.fix_missing_locations(ast.copy_location(call, node))
-
-    def _error(self, found: str, node: ast.AST, hint: str) -> KernelSyntaxError:
-        return KernelSyntaxError(found, self._scope.span(node), hint=hint)
+        name = self._body.names.add(intrinsics.power, "_power")
+        call = call_of(name, self.visit(base), self.visit(exponent), *noting)
+        return standing_for(ast.fix_missing_locations(at(call, node)), node)
 
 
 class _HostValueInBody(ast.NodeTransformer):
@@ -292,7 +298,7 @@ class _HostValueInBody(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         rewriter = self._rewriter
-        fails = self._checked and raises_itself(rewriter._names.unit, rewriter._scope, node)
+        fails = self._checked and raises_itself(rewriter._body.unit, rewriter._scope, node)
         fault = fault_of(rewriter._scope, node.op, self._written, ast.unparse(node)) if fails else None
         self.generic_visit(node)
         node.right = rewriter.checked(node.op, node.right, fault)
@@ -302,9 +308,9 @@ class _HostValueInBody(ast.NodeTransformer):
         return self._rewriter._constant(node.value, node)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        unit = self._rewriter._names.unit
+        unit = self._rewriter._body.unit
         if node.id in unit.host_names:
-            node.id = self._rewriter._names.names.add(unit.host_names[node.id], node.id)
+            node.id = self._rewriter._body.names.add(unit.host_names[node.id], node.id)
         return node
 
 
@@ -328,10 +334,7 @@ def binary(left: ast.expr, operator: ast.operator, right: ast.expr) -> ast.expr:
 
 def product(factors: Sequence[ast.expr]) -> ast.expr:
     """The product of one factor or more."""
-    result = factors[0]
-    for factor in factors[1:]:
-        result = binary(result, ast.Mult(), factor)
-    return result
+    return functools.reduce(lambda left, right: binary(left, ast.Mult(), right), factors)
 
 
 def call_of(function: str, *arguments: ast.expr) -> ast.expr:
@@ -339,6 +342,6 @@ def call_of(function: str, *arguments: ast.expr) -> ast.expr:
     return ast.Call(load(function), list(arguments), [])
 
 
-def at(new: ast.expr, node: ast.AST) -> ast.expr:
+def at(new: _Node, node: ast.AST) -> _Node:
     """``new`` at the place of ``node``."""
     return ast.copy_location(new, node)

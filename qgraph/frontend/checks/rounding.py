@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from qgraph.frontend.checks.zero_division import assigned, is_range
-from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Poisoned, Private, ScalarRef, SlotRef, Value, ViewRef
+from qgraph.frontend.checks.zero_division import is_array, is_range, static_object, values_of
+from qgraph.frontend.inference.ranks import operands_of
+from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ScalarType
@@ -31,7 +32,7 @@ def rounding_word(unit: ProgramBuilder, scope: Scope, number: ast.expr) -> objec
 
 
 class _Owner:
-    """Whose the numbers of a function are: a name is what is assigned to it anywhere."""
+    """Flow-insensitive owners of numbers: a name is what is assigned to it anywhere in the function."""
 
     def __init__(self, unit: ProgramBuilder, scope: Scope) -> None:
         self._unit = unit
@@ -50,8 +51,8 @@ class _Owner:
             case ast.Attribute():
                 bound = self._scope.static(node)
                 return self._bound(bound) if bound is not None else self.of(node.value)
-            case ast.BinOp(left=left, right=right):
-                return self._met([left, right])
+            case ast.BinOp():
+                return self._met(operands_of(node))
             case ast.UnaryOp(operand=operand):
                 return self.of(operand)
             case ast.IfExp(body=body, orelse=orelse):
@@ -73,13 +74,10 @@ class _Owner:
             return self._bound(bound)
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
             return _PYTHON
-        base = self._scope.static(node.value)
-        return _NUMPY if isinstance(base, ViewRef) or (isinstance(base, LeafRef) and base.is_array) else _UNKNOWN
+        return _NUMPY if is_array(self._scope.static(node.value)) else _UNKNOWN
 
     def _call(self, node: ast.Call) -> _Owners:
-        bound = self._scope.static(node.func)
-        function = bound.value if isinstance(bound, Value) else None
-        match operation(function).owner:
+        match operation(static_object(self._scope, node.func)).owner:
             case "first" | "any" as which if node.args:
                 return frozenset().union(*map(self.of, node.args if which == "any" else node.args[:1]))
             case "python" | "numpy" as owner:
@@ -87,17 +85,12 @@ class _Owner:
         return _UNKNOWN
 
     def _name(self, node: ast.Name) -> _Owners:
-        bound = self._scope.names.get(node.id)
-        source = self._scope.source
-        local = node.id in source.function.__code__.co_varnames
-        if not isinstance(bound, (Private, ScalarRef, Poisoned)) and not (bound is None and local):
+        values = values_of(self._scope, node)
+        if values is None:
             return self._bound(self._scope.lookup(node))
         if node.id in self._seen:
             return frozenset()
         self._seen.add(node.id)
-        values = list(assigned(source.tree, node.id))
-        if not values or node.id in source.signature.parameters:
-            return _UNKNOWN
         owners = [
             _UNKNOWN if value is None else _PYTHON if is_range(self._scope, value) else self.of(value) for value in values
         ]

@@ -7,12 +7,14 @@ where a negative int64 may be the least of elements without a sign.
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelTypeError
+from qgraph.frontend.inference.ranks import operands_of
 from qgraph.frontend.inference.source_text import user_text
 from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.functions import Function
@@ -37,7 +39,7 @@ def refuse_mixed_signs(program: Program) -> None:
     """
     types = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
     paths = {leaf.name: leaf.path for leaf in program.arrays_and_scalars}
-    names = [value for task in program.tasks() for value in task.names.values()]
+    names = (value for task in program.tasks() for value in task.names.values())
     made = any(value is np.uint64 or isinstance(value, np.uint64) or _keeps(value) for value in names)
     if not made and not any(type_.dtype == "uint64" for type_ in types.values()):
         return
@@ -89,7 +91,7 @@ def _is_natural(node: ast.expr, names: Mapping[str, object]) -> bool:
 
 
 class _Signs:
-    """One task, or a function that it calls: names and what they hold, whatever the path."""
+    """Flow-insensitive kinds of the names of one task, or of a function that it calls."""
 
     def __init__(
         self, task: Task, types: Mapping[str, ArrayType | ScalarType], scalars: dict[str, Kinds], paths: Mapping[str, str]
@@ -97,13 +99,11 @@ class _Signs:
         self._task = task
         self._types = types
         self._paths = paths
-        leaves = {name: _of_type(type_) for name, type_ in types.items()}
         self._scalars = scalars
         self._slots = {name: slot.name for name, slot in (*task.scalars, *task.results)}
         self._slots |= {v.local: v.slot.name for r in task.reductions for v in r.variables if v.slot is not None}
-        self._env = dict(leaves)
-        for selection in task.selections:
-            self._env[selection.local] = leaves.get(selection.leaves[0], _NOTHING)
+        leaves = {name: _of_type(type_) for name, type_ in types.items()}
+        self._env = leaves | {each.local: leaves.get(each.leaves[0], _NOTHING) for each in task.selections}
         self._names: Mapping[str, object] = task.names
         self._file = task.span.file
         self._returned: Kinds = _NOTHING
@@ -153,12 +153,13 @@ class _Signs:
                 self._assign(part, inner, self._of(inner) if alike else _NOTHING)
         elif isinstance(target, ast.Name):
             held = self._env.get(target.id, _NOTHING) | kinds
+            span = Span.of(target, self._file)
             if target.id in self._slots and {"unsigned", "signed"} <= _settled(held):
-                raise _mixed("a kernel scalar is a uint64 on one line and an int64 on another", Span.of(target, self._file))
+                raise _mixed("a kernel scalar is a uint64 on one line and an int64 on another", span)
             if target.id in self._slots and {"unsigned", "negative"} <= held:
                 raise KernelTypeError(
                     "a kernel scalar is a uint64 on one line and a negative number on another",
-                    Span.of(target, self._file),
+                    span,
                     hint="a uint64 has no sign: take a positive number, np.float64(u) or np.int64(u)",
                 )
             self._env[target.id] = held
@@ -176,15 +177,11 @@ class _Signs:
             case ast.Call():
                 return self._call(node)
             case ast.BinOp():
-                return self._meet([node.left, node.right], node)
+                return self._meet(operands_of(node), node)
             case ast.IfExp():
                 self._of(node.test)
                 return self._meet([node.body, node.orelse], node)
-            case _:
-                return self._of_parts(node)
-
-    def _of_parts(self, node: ast.expr) -> Kinds:
-        parts = [self._of(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        parts = [self._of(child) for child in operands_of(node)]
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
             return parts[0] | {"negative"}
         if isinstance(node, ast.Subscript) or (isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)):
@@ -231,14 +228,12 @@ class _Signs:
 
     def _inside(self, function: Function, arguments: list[Kinds]) -> Kinds:
         """What a function returns; its parameters are what was passed, and leaves of the same names."""
-        outer = self._env, self._names, self._file, self._returned, self._slots
+        inner = copy.copy(self)
         parameters = [parameter.arg for parameter in function.tree.args.args]
-        self._env = dict(zip(parameters, arguments, strict=False))
-        self._names, self._file, self._returned, self._slots = function.names, function.file, _NOTHING, {}
-        self._block(function.tree.body)
-        result = _settled(self._returned)
-        self._env, self._names, self._file, self._returned, self._slots = outer
-        return result
+        inner._env = dict(zip(parameters, arguments, strict=False))
+        inner._names, inner._file, inner._returned, inner._slots = function.names, function.file, _NOTHING, {}
+        inner._block(function.tree.body)
+        return _settled(inner._returned)
 
     def _meet(self, operands: Sequence[ast.expr], node: ast.expr | ast.stmt) -> Kinds:
         """What an operation gives."""
@@ -250,8 +245,10 @@ class _Signs:
             return each[0]
         kinds = frozenset().union(*each) - {"negative"}
         if {"unsigned", "signed"} <= kinds:
-            unsigned = next(user_text(part, self._paths) for part, of in zip(operands, each, strict=True) if "unsigned" in of)
-            signed = next(user_text(part, self._paths) for part, of in zip(operands, each, strict=True) if "signed" in of)
+            unsigned, signed = (
+                next(user_text(part, self._paths) for part, of in zip(operands, each, strict=True) if kind in of)
+                for kind in ("unsigned", "signed")
+            )
             raise _mixed(f"`{unsigned}` is a uint64 and `{signed}` an int64", Span.of(node, self._file))
         if {"unsigned", "narrow"} <= kinds:
             return _FLOAT

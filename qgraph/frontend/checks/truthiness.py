@@ -6,12 +6,14 @@ What a condition is made of is looked at where a task, or a function that it cal
 from __future__ import annotations
 
 import ast
+import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from qgraph.errors import KernelTypeError
+from qgraph.frontend.inference.ranks import operands_of, parts_of
 from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.argument_types import ArrayType
@@ -32,14 +34,14 @@ def refuse_arrays_as_conditions(program: Program) -> None:
     arrays = {leaf.name: leaf.type.ndim for leaf in program.arrays_and_scalars if isinstance(leaf.type, ArrayType)}
     paths = {leaf.name: leaf.path for leaf in program.arrays_and_scalars}
     for task in program.tasks():
-        _Conditions(task, arrays, paths).look()
+        _Conditions(task, arrays, paths).look(task.body)
 
 
 class _Conditions:
     """One task, and the functions that it calls."""
 
     def __init__(self, task: Task, arrays: Mapping[str, int], paths: Mapping[str, str]) -> None:
-        self._task, self._paths = task, paths
+        self._paths = paths
         # Names of arrays, each with its number of axes; None where it is not known here.
         self._arrays: Mapping[str, int | None] = {
             **arrays,
@@ -52,21 +54,16 @@ class _Conditions:
         # Functions with what they were passed, each looked at once: they may be called from many places.
         self._looked: set[tuple[int, frozenset[tuple[str, int | None]]]] = set()
 
-    def look(self) -> None:
-        """Look at all statements."""
-        self._all_of(self._task.body)
-
-    def _all_of(self, nodes: Sequence[ast.AST]) -> None:
+    def look(self, nodes: Sequence[ast.AST]) -> None:
+        """Look at all conditions in statements."""
         self._arrays = {**dict.fromkeys(self._parts_among(nodes)), **self._arrays}
         for node in (child for each in nodes for child in ast.walk(each)):
             match node:
                 case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
                     self._condition(test)
-                case ast.BoolOp(values=values):
-                    for value in values:
-                        self._condition(value)
-                case ast.UnaryOp(op=ast.Not(), operand=operand):
-                    self._condition(operand)
+                case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
+                    for operand in operands_of(node):
+                        self._condition(operand)
                 case ast.Call(func=ast.Name(id=name)) if isinstance(self._names.get(name), Function):
                     self._function(self._names[name], node)
 
@@ -79,11 +76,7 @@ class _Conditions:
                 values.setdefault(node.targets[0].id, []).append(node.value)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 stores[node.id] += 1
-        return {
-            name
-            for name, found in values.items()
-            if stores[name] == len(found) and all(self._is_array(value) for value in found)
-        }
+        return {name for name, found in values.items() if stores[name] == len(found) and all(map(self._is_array, found))}
 
     def _condition(self, node: ast.expr) -> None:
         if self._is_array(node):
@@ -98,20 +91,18 @@ class _Conditions:
         match node:
             case ast.Name(id=name):
                 return name in self._arrays
-            case ast.Subscript(value=array, slice=index) if self._is_array(array):
-                parts = index.elts if isinstance(index, ast.Tuple) else [index]
+            case ast.Subscript(value=array) if self._is_array(array):
+                parts = parts_of(node)
                 if any(isinstance(part, ast.Slice) or self._is_array(part) for part in parts):
                     return True
                 axes = self._arrays.get(array.id) if isinstance(array, ast.Name) else None
                 return axes is not None and len(parts) < axes and all(map(self._is_number, parts))
             case ast.Attribute(value=array, attr=attr) if attr == "T" or unsupported_functions.of_attribute(attr):
                 return self._is_array(array)
-            case ast.Compare(left=left, ops=ops, comparators=others):
-                return not any(isinstance(op, _MEMBERSHIP) for op in ops) and any(map(self._is_array, (left, *others)))
-            case ast.BinOp(left=left, right=right):
-                return self._is_array(left) or self._is_array(right)
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
-                return self._is_array(operand)
+            case ast.Compare(ops=ops):
+                return not any(isinstance(op, _MEMBERSHIP) for op in ops) and any(map(self._is_array, operands_of(node)))
+            case ast.BinOp() | ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert()):
+                return any(map(self._is_array, operands_of(node)))
             case ast.Call():
                 return self._makes_array(node)
         return False
@@ -138,7 +129,6 @@ class _Conditions:
 
     def _function(self, function: object, call: ast.Call) -> None:
         assert isinstance(function, Function)
-        outer = self._arrays, self._numbers, self._names, self._file
         parameters = [parameter.arg for parameter in (*function.tree.args.posonlyargs, *function.tree.args.args)]
         given = [*zip(parameters, call.args, strict=False), *((each.arg, each.value) for each in call.keywords)]
         # A parameter that is assigned to may be another value by then.
@@ -148,9 +138,10 @@ class _Conditions:
             for name, value in given
             if name is not None and name not in stored and self._is_array(value)
         }
-        if (id(function), frozenset(passed.items())) in self._looked:
+        key = id(function), frozenset(passed.items())
+        if key in self._looked:
             return
-        self._looked.add((id(function), frozenset(passed.items())))
-        self._arrays, self._numbers, self._names, self._file = passed, frozenset(), function.names, function.file
-        self._all_of(function.tree.body)
-        self._arrays, self._numbers, self._names, self._file = outer
+        self._looked.add(key)
+        inner = copy.copy(self)
+        inner._arrays, inner._numbers, inner._names, inner._file = passed, frozenset(), function.names, function.file
+        inner.look(function.tree.body)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from qgraph import language
 from qgraph.errors import ArgumentError
 from qgraph.frontend.inference.indexing import is_natural
+from qgraph.frontend.inference.ranks import operands_of
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Poisoned, Private, ScalarRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
@@ -16,6 +17,7 @@ from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ScalarType
 from qgraph.ir.program import Fault
 from qgraph.operations import intrinsics
+from qgraph.operations.table import is_one_of
 from qgraph.source import as_written
 
 _DIVISIONS = (ast.FloorDiv, ast.Mod)
@@ -70,7 +72,7 @@ def checking_word(op: ast.operator) -> object:
 
 
 class _Origins:
-    """Where the numbers of an expression come from: a name is what is assigned to it anywhere in the function."""
+    """Flow-insensitive origins of numbers: a name is what is assigned to it anywhere in the function."""
 
     def __init__(self, unit: ProgramBuilder, scope: Scope, of_host: bool) -> None:
         self._unit = unit
@@ -91,7 +93,7 @@ class _Origins:
             case ast.Subscript():
                 return self._part(node)
             case ast.BinOp(op=op):
-                return isinstance(op, _EXACT) and self._all([node.left, node.right])
+                return isinstance(op, _EXACT) and self._all(operands_of(node))
             case ast.UnaryOp(op=op):
                 return isinstance(op, ast.Not) or self.is_python_integer(node.operand)
             case ast.IfExp():
@@ -109,46 +111,36 @@ class _Origins:
             return True
         if isinstance(node.value, ast.Call):
             return self._calls(node.value, divmod) and self._all(node.value.args)
-        bound = None if self._of_host else self._scope.static(node)
-        return bound is not None and self._bound(bound)
+        return not self._of_host and self._bound(self._scope.static(node))
 
-    def _calls(self, node: ast.expr, *functions: object) -> bool:
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+    def _calls(self, node: ast.Call, *functions: object) -> bool:
+        if not isinstance(node.func, ast.Name):
             return False
         if self._of_host:
             value = self._unit.host_names.get(node.func.id, getattr(builtins, node.func.id, None))
         else:
-            bound = self._scope.static(node.func)
-            value = bound.value if isinstance(bound, Value) else None
-        return any(value is function for function in functions)
+            value = static_object(self._scope, node.func)
+        return is_one_of(value, functions)
 
     def _attribute(self, node: ast.Attribute) -> bool:
+        is_extent = node.attr in ("size", "ndim")
         if self._of_host:
-            return node.attr in ("size", "ndim")
-        if node.attr in ("size", "ndim"):
-            base = self._scope.static(node.value)
-            if isinstance(base, ViewRef) or (isinstance(base, LeafRef) and base.is_array):
-                return True
-        bound = self._scope.static(node)
-        return bound is not None and self._bound(bound)
+            return is_extent
+        return (is_extent and is_array(self._scope.static(node.value))) or self._bound(self._scope.static(node))
 
     def _name(self, node: ast.Name) -> bool:
         if self._of_host:
             leaf = self._unit.leaves.get(node.id)
             return leaf is not None and self._bound(LeafRef(leaf))
-        source = self._scope.source
-        bound = self._scope.names.get(node.id)
-        local = node.id in source.function.__code__.co_varnames
-        if isinstance(bound, (Private, ScalarRef, Poisoned)) or (bound is None and local):
-            if node.id in self._seen:
-                return True
-            self._seen.add(node.id)
-            values = list(assigned(source.tree, node.id))
-            is_parameter = node.id in source.signature.parameters
-            return bool(values) and not is_parameter and all(map(self._assigns, values))
-        return self._bound(self._scope.lookup(node))
+        values = values_of(self._scope, node)
+        if values is None:
+            return self._bound(self._scope.lookup(node))
+        if node.id in self._seen:
+            return True
+        self._seen.add(node.id)
+        return all(value is not None and (is_range(self._scope, value) or self.is_python_integer(value)) for value in values)
 
-    def _bound(self, bound: Binding) -> bool:
+    def _bound(self, bound: Binding | None) -> bool:
         match bound:
             case LeafRef(leaf=leaf):
                 type_ = leaf.type
@@ -159,22 +151,40 @@ class _Origins:
                 return _Origins(self._unit, self._scope, of_host=True).is_python_integer(expr)
         return isinstance(bound, SlotRef)
 
-    def _assigns(self, value: ast.expr | None) -> bool:
-        """Whether an assigned value is an integer of Python; the iterable of a loop stands for its items."""
-        if value is None:
-            return False
-        return is_range(self._scope, value) or self.is_python_integer(value)
+
+def static_object(scope: Scope, node: ast.expr) -> object:
+    """The object that ``node`` stands for at compile time; None where it stands for none."""
+    bound = scope.static(node)
+    return bound.value if isinstance(bound, Value) else None
+
+
+def is_array(bound: Binding | None) -> bool:
+    """Whether a name stands for an array, or a part of one."""
+    return isinstance(bound, ViewRef) or (isinstance(bound, LeafRef) and bound.is_array)
+
+
+def values_of(scope: Scope, node: ast.Name) -> list[ast.expr | None] | None:
+    """All that the function assigns to a local name, the iterable of a loop for its items; None where the name is not local.
+
+    None in the list stands for a value that is not followed: an argument, or a part of a pattern.
+    """
+    source, bound = scope.source, scope.names.get(node.id)
+    unbound = bound is None and node.id in source.function.__code__.co_varnames
+    if not unbound and not isinstance(bound, (Private, ScalarRef, Poisoned)):
+        return None
+    if node.id in source.signature.parameters:
+        return [None]
+    return [*_assigned(source.tree, node.id)] or [None]
 
 
 def is_range(scope: Scope, value: ast.expr) -> bool:
     """Whether an expression, which a loop goes over, gives integers of Python."""
     if not isinstance(value, ast.Call) or not isinstance(value.func, (ast.Name, ast.Attribute)):
         return False
-    bound = scope.static(value.func)
-    return isinstance(bound, Value) and any(bound.value is function for function in _RANGES)
+    return is_one_of(static_object(scope, value.func), _RANGES)
 
 
-def assigned(tree: ast.FunctionDef, name: str) -> Iterator[ast.expr | None]:
+def _assigned(tree: ast.FunctionDef, name: str) -> Iterator[ast.expr | None]:
     """All that a function assigns to a name; None for a value that is not looked at."""
     for node in ast.walk(tree):
         match node:
@@ -183,12 +193,12 @@ def assigned(tree: ast.FunctionDef, name: str) -> Iterator[ast.expr | None]:
                     yield from _parts(target, node.value, name)
             case ast.AugAssign(target=ast.Name(id=found)) if found == name:
                 yield ast.BinOp(node.target, node.op, node.value)
-            case ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value) if found == name:
+            case (
+                ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value)
+                | ast.NamedExpr(target=ast.Name(id=found), value=value)
+                | ast.For(target=ast.Name(id=found), iter=value)
+            ) if found == name:
                 yield value
-            case ast.NamedExpr(target=ast.Name(id=found)) if found == name:
-                yield node.value
-            case ast.For(target=ast.Name(id=found)) if found == name:
-                yield node.iter
             case ast.For(target=ast.Tuple(elts=parts)) if any(isinstance(part, ast.Name) and part.id == name for part in parts):
                 yield node.iter
             case ast.MatchAs(name=found) | ast.MatchStar(name=found) if found == name:

@@ -1,14 +1,14 @@
 """Every access to an array that a parallel loop makes, in program order, with its indices as symbolic integers.
 
-A walk over the statements of the body with an environment: what each private name holds (an integer, a view of an array, a
-tuple). ``symbolic_eval.py`` tells what expressions are, ``call_effects.py`` what calls are.
+An abstract interpretation of the body's statements: the environment holds an abstract value for each private name (an integer,
+a view of an array, a tuple). ``symbolic_eval.py`` evaluates expressions, ``call_effects.py`` calls.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from qgraph import language
 from qgraph.frontend.dependence.call_effects import Caller
@@ -22,6 +22,7 @@ from qgraph.frontend.facts.abstract_values import (
     integer,
     join,
     join_envs,
+    of_views,
     vague,
     views_in,
 )
@@ -32,15 +33,15 @@ from qgraph.operations.table import OPERATIONS, operation
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import FALSE, ONE, UNDECIDED, ZERO, Condition, Poly, Symbol, all_of, any_of
 
-T = TypeVar("T")
+# The variables of an inner loop, whether it is known to run, and what its target holds.
+_Iterations = tuple[tuple[Variable, ...], bool, Value]
 
 
 def collect(facts: LoopFacts) -> Accesses:
     """All accesses of a loop to its array leaves. Two walks: the first finds which arrays the loop leaves unchanged."""
-    everything = frozenset(facts.same.get(leaf, leaf) for leaf in facts.ndim)
+    everything = frozenset(map(facts.memory, facts.ndim))
     first = _walk(facts, everything, frozenset(), texts=False)
-    written = frozenset(facts.same.get(leaf, leaf) for leaf in first.written)
-    return _walk(facts, written, _counters(facts, first))
+    return _walk(facts, frozenset(map(facts.memory, first.written)), _counters(facts, first))
 
 
 def _walk(facts: LoopFacts, written: frozenset[str], counters: frozenset[str], *, texts: bool = True) -> Accesses:
@@ -48,8 +49,7 @@ def _walk(facts: LoopFacts, written: frozenset[str], counters: frozenset[str], *
     variables = tuple(walker.axis(at, axis) for at, axis in enumerate(facts.axes))
     walker.axes = variables
     symbols = [integer(variable.number) for variable in variables]
-    for axis, value in zip(facts.axes, symbols, strict=True):
-        walker.env[axis.variable] = value
+    walker.env.update(zip((axis.variable for axis in facts.axes), symbols, strict=True))
     if facts.index_tuple:
         # An ndrange of one axis yields the integer itself.
         walker.env[facts.index_tuple] = symbols[0] if len(symbols) == 1 else Value(items=tuple(symbols))
@@ -66,7 +66,7 @@ def _counters(facts: LoopFacts, touched: Accesses) -> frozenset[str]:
     for access in touched.all:
         indices = access.reach.indices
         one = access.kind == "atomic" and indices is not None and not any(at is None or at.varies for at in indices)
-        found.setdefault(facts.same.get(access.array, access.array), set()).add(id(access.node) if one else 0)
+        found.setdefault(facts.memory(access.array), set()).add(id(access.node) if one else 0)
     return frozenset(array for array, nodes in found.items() if len(nodes) == 1 and 0 not in nodes)
 
 
@@ -88,21 +88,18 @@ class _Walker(Caller):
 
     # --- statements ---
 
-    def statement(self, node: ast.stmt) -> None:
-        _STATEMENTS.get(type(node), _Walker.anything)(self, node)
-
-    def annotated(self, node: ast.AnnAssign) -> None:
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
             self.store(node.target, self.expression(node.value), node.value)
 
-    def if_statement(self, node: ast.If) -> None:
+    def visit_If(self, node: ast.If) -> None:
         self.branches([node.body, node.orelse], condition_of(self.use(node.test)))
 
-    def while_loop(self, node: ast.While) -> None:
+    def visit_While(self, node: ast.While) -> None:
         self.repeat(node.body, test_=node.test)
         self.branches([node.orelse, []])
 
-    def leave(self, node: ast.Break | ast.Continue | ast.Return) -> None:
+    def visit_Return(self, node: ast.Break | ast.Continue | ast.Return) -> None:
         """What follows does not happen."""
         if isinstance(node, ast.Return):
             value = UNKNOWN if node.value is None else self.expression(node.value)
@@ -111,7 +108,9 @@ class _Walker(Caller):
             self.frame.returned.append((UNDECIDED if inside else self.path, vague([value]) if inside else value))
         self.path = FALSE
 
-    def bare(self, node: ast.Expr) -> None:
+    visit_Break = visit_Continue = visit_Return
+
+    def visit_Expr(self, node: ast.Expr) -> None:
         self.unused = node.value
         self.expression(node.value)
 
@@ -133,7 +132,7 @@ class _Walker(Caller):
         for env in reversed(alive[:-1]):
             self.env = join_envs(env, self.env, when if len(alive) == 2 == len(bodies) else UNDECIDED)
 
-    def match(self, node: ast.Match) -> None:
+    def visit_Match(self, node: ast.Match) -> None:
         subject = self.use(node.subject)
         outer = self.path
         for name in names_assigned(case.pattern for case in node.cases):
@@ -142,46 +141,44 @@ class _Walker(Caller):
             if case.guard is not None:
                 self.guarded(case.guard)
         self.branches([case.body for case in node.cases] + [[]])
-        self.path = all_of(outer, UNDECIDED) if any(_escapes(case.body) for case in node.cases) else outer
+        leaves = any(isinstance(child, ast.Break | ast.Continue | ast.Return) for child in ast.walk(node))
+        self.path = all_of(outer, UNDECIDED) if leaves else outer
 
-    def assign(self, node: ast.Assign) -> None:
-        change = self.minimum_update(node)
-        if change is not None:
-            sign, operand = change
-            self.use(operand)
-            self.update(node, node.targets[0], sign)
-            return
+    def visit_Assign(self, node: ast.Assign) -> None:
+        match node:
+            case ast.Assign(targets=[ast.Subscript() as place], value=ast.Call() as call):
+                sign, operand = self.extreme(place, call)
+                if operand is not None:
+                    self.use(operand)
+                    self.update(node, place, sign)
+                    return
         value = self.expression(node.value)
         for target in node.targets:
             self.store(target, value, node.value)
 
-    def minimum_update(self, node: ast.Assign) -> tuple[str, ast.expr] | None:
-        """("min" or "max", e) of ``a[k] = min(a[k], e)``."""
-        target = node.targets[0]
-        if len(node.targets) != 1 or not isinstance(target, ast.Subscript) or not isinstance(node.value, ast.Call):
-            return None
-        call = node.value
+    def extreme(self, target: ast.Subscript, call: ast.Call) -> tuple[str, ast.expr | None]:
+        """("min" or "max", e) of ``a[k] = min(a[k], e)``; e is None for other calls."""
         function = self.resolve(call.func)
         sign = kept_by(function) if function in (min, max) else ""
         if not sign or len(call.args) != 2 or call.keywords or not self.is_repeatable(target):
-            return None
+            return "", None
         text = ast.unparse(target)
         others = [argument for argument in call.args if ast.unparse(argument) != text]
-        return (sign, others[0]) if len(others) == 1 else None
+        return sign, others[0] if len(others) == 1 else None
 
     def is_repeatable(self, node: ast.AST) -> bool:
         """Whether evaluating ``node`` twice is the same as once: it assigns nothing, and calls only functions of numbers."""
         calls = (child for child in ast.walk(node) if isinstance(child, ast.Call | ast.NamedExpr))
-        return all(isinstance(call, ast.Call) and _is_of_numbers(self.resolve(call.func)) for call in calls)
+        return all(isinstance(call, ast.Call) and operation(self.resolve(call.func)).pure for call in calls)
 
-    def augmented(self, node: ast.AugAssign) -> None:
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
         sign = OPERATIONS.by_syntax[type(node.op)].symbol
         if isinstance(node.target, ast.Name):
-            old = self.name(node.target)
+            old = self.visit_Name(node.target)
             if views_in([old]):  # In place, on the array that the name stands for.
                 self.use(node.value)
-                self.record_all(old, "read", node.target)
-                self.record_all(old, "write", node.target)
+                self.record(old, "read", node.target)
+                self.record(old, "write", node.target)
             else:
                 self.env[node.target.id] = combined(node.op, old, self.use(node.value))
             return
@@ -192,26 +189,22 @@ class _Walker(Caller):
             self.use(node.target)
             self.store(node.target, UNKNOWN, node.value)
 
-    def update(self, node: ast.AugAssign | ast.Assign, target: ast.expr, sign: str) -> None:
-        assert isinstance(target, ast.Subscript)
-        value = self.subscript(target)
-        views = views_in([value])
-        for view in sorted(views, key=repr):
+    def update(self, node: ast.AugAssign | ast.Assign, target: ast.Subscript, sign: str) -> None:
+        views = sorted(views_in([self.subscript(target)]), key=repr)
+        for view in views:
             if view.is_element:
-                self.record(view, "update", node, sign, maybe=len(views) > 1)
+                self.record(of_views([view]), "update", node, sign, maybe=len(views) > 1)
             else:
-                self.record(view, "read", target, maybe=len(views) > 1)
-                self.record(view, "write", target, maybe=len(views) > 1)
+                self.record(of_views([view]), "read", target, maybe=len(views) > 1)
+                self.record(of_views([view]), "write", target, maybe=len(views) > 1)
 
-    def for_loop(self, node: ast.For) -> None:
-        targets, bounded = self.iterate(node.iter, node.target)
+    def visit_For(self, node: ast.For) -> None:
+        targets, bounded, value = self.iterate(node.iter, node.target)
         outer = self.loops
         self.loops = outer + targets
-        self.repeat(node.body, target=node.target, value=self.iterated, sure=bounded, counted=targets)
+        self.repeat(node.body, target=node.target, value=value, sure=bounded, counted=targets)
         self.loops = outer
         self.branches([node.orelse, []])
-
-    iterated: Value = UNKNOWN
 
     def repeat(
         self,
@@ -223,9 +216,9 @@ class _Walker(Caller):
         sure: bool = False,
         counted: Sequence[Variable] = (),
     ) -> None:
-        """A loop inside the iteration. Names that it assigns are unknown at its head, views being all they may become.
+        """A loop inside the iteration: the views that names may hold at its head are a fixed point, other values are unknown.
 
-        What grows by the same number in each iteration of a loop of ``counted`` variables is known.
+        Induction variables of a loop of ``counted`` variables are known.
         """
         sure = sure and not may_leave(body)
         returns = any(isinstance(child, ast.Return) for statement in body for child in ast.walk(statement))
@@ -260,11 +253,11 @@ class _Walker(Caller):
     def grown(
         self, body: Sequence[ast.stmt], variables: Sequence[Variable], target: ast.expr
     ) -> dict[str, tuple[Value, Value]]:
-        """Names that each iteration of the loop of ``variables`` adds one number to: what they are in it, and after it."""
+        """The induction variables of the loop of ``variables``: their values in an iteration, and after the loop."""
         before, many = iterations_before(variables), iterations_of(variables)
         if before is None or many is None:
             return {}
-        added = Induction(body, target, self.expression_aside, self.iterations_aside).growth()
+        added = Induction(body, target, self.expression_aside, self.iterations_aside).growth(body)
         found: dict[str, tuple[Value, Value]] = {}
         for name, by in added.items():
             start = self.env.get(name, UNKNOWN).poly
@@ -274,87 +267,60 @@ class _Walker(Caller):
 
     def expression_aside(self, node: ast.expr, more: Env) -> Value:
         """What ``node`` is where names hold ``more`` as well."""
-        return self.aside(more, lambda: self.expression(node))
+        with self.aside(more):
+            return self.expression(node)
 
     def iterations_aside(self, node: ast.For, more: Env) -> Poly | None:
         """How many iterations a loop has where names hold ``more`` as well, if that is known."""
-        variables, bounded = self.aside(more, lambda: self.iterate(node.iter, node.target))
+        with self.aside(more):
+            variables, bounded, _ = self.iterate(node.iter, node.target)
         return iterations_of(variables) if variables and bounded else None
 
-    def aside(self, more: Env, look: Callable[[], T]) -> T:
-        """What ``look`` finds; the accesses and the loops that it meets do not count."""
+    @contextmanager
+    def aside(self, more: Env) -> Iterator[None]:
+        """Meanwhile names hold ``more`` as well, and the accesses and loops that are met do not count."""
         accesses, counter, env = len(self.accesses), self.counter, self.env
         self.env = {**env, **more}
-        found = look()
+        yield
         del self.accesses[accesses:]
         self.counter, self.env = counter, env
-        return found
 
-    def iterate(self, node: ast.expr, target: ast.expr) -> tuple[tuple[Variable, ...], bool]:
-        """The variables of an inner loop and whether it is known to run; ``iterated`` is what its target holds."""
-        function = self.resolve(node.func) if isinstance(node, ast.Call) else None
-        self.iterated = UNKNOWN
-        if isinstance(node, ast.Call) and not node.keywords:
-            if function in (language.serial, language.parallel) and len(node.args) == 1:
-                return self.iterate(node.args[0], target)
-            starred = any(isinstance(argument, ast.Starred) for argument in node.args)
-            if function is range and not starred and 1 <= len(node.args) <= 3:
-                return self.ranges([node.args], target)
-            if function is language.ndrange and not starred:
-                axes = [list(argument.elts) if isinstance(argument, ast.Tuple) else [argument] for argument in node.args]
-                if all(1 <= len(axis) <= 2 for axis in axes):
-                    return self.ranges(axes, target)
+    def iterate(self, node: ast.expr, target: ast.expr) -> _Iterations:
+        """The iterations of a loop over ``node``."""
+        match node:
+            case ast.Call(func=func, args=args, keywords=[]):
+                function = self.resolve(func)
+                if function in (language.serial, language.parallel) and len(args) == 1:
+                    return self.iterate(args[0], target)
+                starred = any(isinstance(argument, ast.Starred) for argument in args)
+                if function is range and not starred and 1 <= len(args) <= 3:
+                    return self.ranges([args], target)
+                if function is language.ndrange and not starred:
+                    axes = [argument.elts if isinstance(argument, ast.Tuple) else [argument] for argument in args]
+                    if all(1 <= len(axis) <= 2 for axis in axes):
+                        return self.ranges(axes, target)
         value = self.expression(node)
-        self.iterated = self.element_of(value, node)
-        return (), bool(value.items)
+        return (), bool(value.items), self.element_of(value, node)
 
-    def ranges(self, axes: Sequence[Sequence[ast.expr]], target: ast.expr) -> tuple[tuple[Variable, ...], bool]:
-        """The variables of ``range(...)``, or of an ``ndrange`` of several axes."""
+    def ranges(self, axes: Sequence[Sequence[ast.expr]], target: ast.expr) -> _Iterations:
+        """The iterations of ``range(...)``, or of an ``ndrange`` of several axes."""
         variables: list[Variable] = []
         values: list[Value] = []
         sure = True
+        name = target.id if isinstance(target, ast.Name) else "_"
         for axis in axes:
             bounds = [self.bound(bound) for bound in axis]
-            start, stop = (ZERO, bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
-            step = bounds[2] if len(bounds) == 3 else ONE
+            sure = sure and None not in bounds
+            start, stop, step = (ZERO, *bounds, ONE) if len(bounds) == 1 else (*bounds, ONE)[:3]
             self.counter += 1
-            name = target.id if isinstance(target, ast.Name) else "_"
             if step is None or step.varies:
                 values.append(UNKNOWN)
                 sure = False
-                continue
-            variable = Variable(Symbol.of(f"{name}@{self.counter}", "variable"), start, stop, step)
-            sure = sure and start is not None and stop is not None
-            variables.append(variable)
-            values.append(integer(variable.number))
-        self.iterated = values[0] if len(values) == 1 else Value(items=tuple(values))
-        return tuple(variables), sure
-
-
-_STATEMENTS: dict[type[ast.stmt], Callable[[_Walker, Any], None]] = {
-    ast.Assign: _Walker.assign,
-    ast.AugAssign: _Walker.augmented,
-    ast.AnnAssign: _Walker.annotated,
-    ast.If: _Walker.if_statement,
-    ast.For: _Walker.for_loop,
-    ast.While: _Walker.while_loop,
-    ast.Match: _Walker.match,
-    ast.Return: _Walker.leave,
-    ast.Break: _Walker.leave,
-    ast.Continue: _Walker.leave,
-    ast.Expr: _Walker.bare,
-}
-# --- helpers of the walk -----------------------------------------------------------------------------------------------
+            else:
+                variables.append(Variable(Symbol.of(f"{name}@{self.counter}", "variable"), start, stop, step))
+                values.append(integer(variables[-1].number))
+        return tuple(variables), sure, values[0] if len(values) == 1 else Value(items=tuple(values))
 
 
 # A step of which nothing is known: a symbol of its own.
 _UNKNOWN_STEP = Poly.symbol("a step", "device")
-
-
-def _escapes(body: Sequence[ast.stmt]) -> bool:
-    return any(isinstance(child, ast.Break | ast.Continue | ast.Return) for each in body for child in ast.walk(each))
-
-
-def _is_of_numbers(function: object) -> bool:
-    """Whether a function makes a number of numbers, and does nothing else."""
-    return operation(function).pure

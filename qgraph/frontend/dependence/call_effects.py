@@ -1,4 +1,4 @@
-"""What a call in a loop's body is, and does to arrays: it is followed where its body or its meaning is known."""
+"""Side effects and results of calls in a loop's body: functions with source are inlined, known ones have a model."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from qgraph.frontend.facts.abstract_values import (
     integer,
     is_integral,
     join,
+    of_views,
     opaque,
     part_of,
     vague,
@@ -29,7 +30,7 @@ from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.ir.functions import Function
 from qgraph.operations import intrinsics
 from qgraph.operations.combinations import BY_ATOMIC
-from qgraph.operations.table import operation
+from qgraph.operations.table import is_one_of, operation
 from qgraph.polyhedral.symbolic_integers import (
     ONE,
     ZERO,
@@ -51,20 +52,19 @@ _ELEMENTWISE_MODULES = ("math", "cmath", "builtins", "operator", "_operator")
 
 
 class Caller(Evaluator):
-    """An environment in which calls have values, too; what statements do is still open."""
+    """The abstract interpreter of calls."""
 
-    def call(self, node: ast.Call) -> Value:
-        """A call: followed if its body or its meaning is known."""
+    def visit_Call(self, node: ast.Call) -> Value:
+        """A call: inlined, modelled, or else one that may read and write all that it is given."""
         function = self.resolve(node.func)
-        if any(function is atomic for atomic in language.ATOMICS) and not node.keywords and len(node.args) >= 3:
+        if is_one_of(function, language.ATOMICS) and not node.keywords and len(node.args) >= 3:
             return self.atomic(node, function)
         arguments = [self.expression(argument) for argument in node.args]
         named = {keyword.arg or "**": self.expression(keyword.value) for keyword in node.keywords}
         values = [*arguments, *named.values()]
-        if isinstance(function, Function) and self.depth < _MAX_DEPTH:
-            starred = any(isinstance(argument, ast.Starred) for argument in node.args)
-            if not starred and "**" not in named:
-                return self.inline(node, function, arguments, named)
+        starred = "**" in named or any(isinstance(argument, ast.Starred) for argument in node.args)
+        if isinstance(function, Function) and self.depth < _MAX_DEPTH and not starred:
+            return self.inline(node, function, arguments, named)
         known = self.of_index(function, arguments)
         if known is not None:
             return known
@@ -74,21 +74,25 @@ class Caller(Evaluator):
             return self.pure(node, function, arguments, named)
         # Whatever else it is, it may do anything to the parts of arrays that it is given, and gives back what it was given.
         for value in values:
-            self.record_all(value, "read", node, region=True)
-            self.record_all(value, "write", node, region=True)
+            self.record(value, "read", node, region=True)
+            self.record(value, "write", node, region=True)
         return part_of(values)
 
     def of_index(self, function: object, arguments: Sequence[Value]) -> Value | None:
         """What the words are that the frontend writes around indices, and ``len``; None for other functions."""
         if function is intrinsics.assume_ge:
             return replace(arguments[0], natural=True)
-        if any(function is word for word in intrinsics.CHECKED):
+        if is_one_of(function, intrinsics.CHECKED):
             return arguments[0]
         if function is intrinsics.wrap_index:
             return self.wrap_index(arguments[0], arguments[1].poly)
-        if function is len and len(arguments) == 1:
-            return self.length(arguments[0])
-        return None
+        if function is not len or len(arguments) != 1:
+            return None
+        (value,) = arguments
+        if value.items is not None:
+            return integer(Poly.const(len(value.items)))
+        sizes = sizes_of(value)
+        return integer(sizes[0]) if sizes else UNKNOWN
 
     def wrap_index(self, index: Value, size: Poly | None) -> Value:
         """An index that counts from the end where it is negative, if it is known which."""
@@ -110,14 +114,13 @@ class Caller(Evaluator):
             outputs += arguments[:1]
         values = [*arguments, *named.values()]
         for value in values:
-            self.record_all(value, "read", node)
+            self.record(value, "read", node)
         for value in outputs:
-            self.record_all(value, "write", node)
+            self.record(value, "write", node)
         known = self.of_integers(function, arguments) if not named else None
         if known is not None:
             return known
-        views = views_in(values)
-        if views:  # A reshaped array is still the array.
+        if views_in(values):  # A reshaped array is still the array.
             return part_of(values) if not _is_reducing(function) else UNKNOWN
         words = [getattr(function, "__module__", ""), getattr(function, "__name__", repr(function)), *named]
         return opaque(f"Call {' '.join(map(str, words))}", values) if values else UNKNOWN
@@ -126,36 +129,30 @@ class Caller(Evaluator):
         """A function of integers that gives one; None where it is not followed."""
         if function is int and len(values) == 1 and not values[0].condition.partly_known:
             return integer(select(values[0].condition, ONE, ZERO) or ZERO)
-        polys = [value.poly for value in values]
-        known = [poly for poly in polys if poly is not None]
-        if not known or len(known) < len(polys):
+        known = [value.poly for value in values if value.poly is not None]
+        if not known or len(known) < len(values):
             return None
         followed = operation(function).integers_of(known)
         if followed is not None:
             return integer(followed)
-        if len(known) == 1 and _is(function, int, operator.index, np.int64) and is_integral(known[0]):
+        if len(known) > 1 or not is_integral(known[0]):
+            return None
+        if is_one_of(function, (int, operator.index, np.int64)):
             return values[0]
-        if len(known) == 1 and isinstance(function, type) and issubclass(function, np.integer) and is_integral(known[0]):
+        if isinstance(function, type) and issubclass(function, np.integer):
             return integer(_cast(known[0], np.dtype(function)))
         return None
-
-    def length(self, value: Value) -> Value:
-        """What ``len`` gives."""
-        if value.items is not None:
-            return integer(Poly.const(len(value.items)))
-        views = views_in([value])
-        sizes = sizes_of(next(iter(views))) if len(views) == 1 else None
-        return integer(sizes[0]) if sizes else UNKNOWN
 
     def method(self, node: ast.Call, function: ast.Attribute, values: Sequence[Value]) -> Value:
         """A method of an array: unless it is known only to read, it may write."""
         base = self.expression(function.value)
-        every = [base, *values]
+        every = Value(items=(base, *values))
         reading = function.attr in _READING_METHODS
-        self.record_all(Value(items=tuple(every)), "read", node, region=not reading)
-        if not reading:
-            self.record_all(Value(items=tuple(every)), "write", node, region=True)
-        return UNKNOWN if reading else part_of(every)
+        self.record(every, "read", node, region=not reading)
+        if reading:
+            return UNKNOWN
+        self.record(every, "write", node, region=True)
+        return part_of([every])
 
     def atomic(self, node: ast.Call, function: object) -> Value:
         """One of the author's atomics."""
@@ -163,26 +160,25 @@ class Caller(Evaluator):
         index = node.args[1]
         indices = self.indices(index.elts if isinstance(index, ast.Tuple) else [index])
         operands = [self.use(argument) for argument in node.args[2:]]
-        places = Value(views=frozenset(selected(view, indices, self.is_natural) for view in views_in([base])))
+        places = of_views(selected(view, indices, self.is_natural) for view in views_in([base]))
         known = next((update for atomic, (_, update) in BY_ATOMIC.items() if atomic is function), None)
         sign = "" if known is None else known.symbol
-        self.record_all(places, "atomic", node, sign)
+        self.record(places, "atomic", node, sign)
         return self.ticket(node, sign, operands[0], places)
 
     def ticket(self, node: ast.Call, sign: str, operand: Value, places: Value) -> Value:
         """What an atomic returns: the old value of a counter that grows is another one each time."""
         by = operand.poly.constant if operand.poly is not None else None
-        views = places.views
-        if sign != "+" or by is None or by < 1 or len(views) != 1:
+        if sign != "+" or by is None or by < 1 or len(places.views) != 1:
             return UNKNOWN
-        (view,) = views
-        if not view.is_element or self.facts.same.get(view.array, view.array) not in self.counters:
+        (view,) = places.views
+        if not view.is_element or self.facts.memory(view.array) not in self.counters:
             return UNKNOWN
         symbol = Symbol.of(f"ticket {ast.unparse(node)}@{node.lineno}.{node.col_offset}", "ticket", "", [Poly.const(by)])
         return Value(Poly((((symbol,), 1),)), natural=True)
 
     def inline(self, node: ast.Call, function: Function, arguments: list[Value], named: dict[str, Value]) -> Value:
-        """Walk the body of a called function with its parameters bound to the arguments."""
+        """The result of a function whose body is walked with its parameters bound to the arguments."""
         parameters = function.tree.args
         places = [*parameters.posonlyargs, *parameters.args]
         env: Env = {place.arg: value for place, value in zip(places, arguments, strict=False)}
@@ -209,10 +205,6 @@ class Caller(Evaluator):
         return result
 
 
-def _is(function: object, *known: object) -> bool:
-    return any(function is each for each in known)
-
-
 def _cast(value: Poly, dtype: np.dtype[np.generic]) -> Poly:
     """An integer as one of fewer bits: a remainder; those of 64 bits count as unbounded."""
     bits = 8 * dtype.itemsize
@@ -224,17 +216,16 @@ def _cast(value: Poly, dtype: np.dtype[np.generic]) -> Poly:
 
 def _is_pure(function: object) -> bool:
     """Whether a function only reads what it is given (outputs aside): NumPy's, math's and Python's own."""
-    if operation(function).pure:
-        return True
-    module = getattr(function, "__module__", None) or ""
-    if module in _ELEMENTWISE_MODULES or module.split(".")[0] == "numpy":
-        return True
-    return any(function is word for word in (language.serial, language.parallel, language.ndrange))
+    module = _module(function)
+    of_library = module in _ELEMENTWISE_MODULES or module.split(".")[0] == "numpy"
+    return of_library or operation(function).pure or is_one_of(function, (language.serial, language.parallel, language.ndrange))
+
+
+def _module(function: object) -> str:
+    return getattr(function, "__module__", None) or ""
 
 
 def _is_reducing(function: object) -> bool:
     """Whether a function's result is never a view of an array that it was given."""
-    if isinstance(function, np.ufunc):
-        return True
-    module = getattr(function, "__module__", None) or ""
-    return module in _ELEMENTWISE_MODULES or getattr(function, "__name__", "") in _READING_METHODS
+    by_name = _module(function) in _ELEMENTWISE_MODULES or getattr(function, "__name__", "") in _READING_METHODS
+    return by_name or isinstance(function, np.ufunc)

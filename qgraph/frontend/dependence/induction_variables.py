@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from qgraph.frontend.facts.abstract_values import Env, Value
 from qgraph.frontend.names.definite_assignment import names_assigned
@@ -12,10 +12,10 @@ from qgraph.polyhedral.symbolic_integers import ONE, ZERO, Poly, floor_div, trip
 
 
 class Induction:
-    """The body of a loop, and what a run of it adds to names.
+    """The increments of names by an iteration of a loop.
 
-    ``evaluate`` tells what an expression is before the loop, and ``count`` how many iterations a loop would have there, where
-    names hold some values more.
+    ``evaluate`` gives the value of an expression before the loop, and ``count`` the trip count of a loop there, in an
+    environment with some names more.
     """
 
     def __init__(
@@ -25,7 +25,6 @@ class Induction:
         evaluate: Callable[[ast.expr, Env], Value],
         count: Callable[[ast.For, Env], Poly | None],
     ) -> None:
-        self._body = body
         self._evaluate = evaluate
         self._count = count
         self._assigned = names_assigned(body)
@@ -33,11 +32,8 @@ class Induction:
         # Names of the body that are the same in all iterations, from their assignment on: the lengths of an ndrange inside.
         self._held: Env = {}
 
-    def growth(self) -> Mapping[str, Poly | None]:
-        """What a run adds to each name that it assigns; None where that is not one number."""
-        return self._growth(self._body)
-
-    def _growth(self, body: Sequence[ast.stmt]) -> dict[str, Poly | None]:
+    def growth(self, body: Sequence[ast.stmt]) -> dict[str, Poly | None]:
+        """What a run of ``body``, or of a part of it, adds to each name that it assigns; None where that is not one number."""
         found: dict[str, Poly | None] = {}
         skipped = False
         for statement in body:
@@ -56,7 +52,7 @@ class Induction:
         if isinstance(statement, ast.For) and not may_leave(statement.body) and not statement.orelse:
             many = self._count(statement, self._held) if self._is_fixed(statement.iter) else None
             targets = names_assigned([statement.target])
-            for name, added in self._growth(statement.body).items():
+            for name, added in self.growth(statement.body).items():
                 if name not in targets and added is not None and many is not None:
                     assigned[name] = added * many
         return assigned
@@ -90,7 +86,7 @@ def _addition(statement: ast.stmt) -> tuple[str, ast.expr | None]:
 
 
 def iterations_of(variables: Sequence[Variable]) -> Poly | None:
-    """How many iterations a loop over these variables has; None where a bound is no known integer."""
+    """The trip count of a loop nest over these variables; None where a bound is no known integer."""
     many = ONE
     for variable in variables:
         step = variable.step.constant
@@ -101,7 +97,7 @@ def iterations_of(variables: Sequence[Variable]) -> Poly | None:
 
 
 def iterations_before(variables: Sequence[Variable]) -> Poly | None:
-    """How many iterations came before the one in which the variables are what they are; the last one varies fastest."""
+    """The linearised iteration number of a loop nest, whose last variable varies fastest; None as in ``iterations_of``."""
     before = ZERO
     for variable in variables:
         many, step = iterations_of([variable]), variable.step.constant
@@ -113,23 +109,15 @@ def iterations_before(variables: Sequence[Variable]) -> Poly | None:
     return before
 
 
-def may_leave(body: Sequence[ast.stmt]) -> bool:
+def may_leave(body: Iterable[ast.AST]) -> bool:
     """Whether a loop with this body may end early: a ``break`` of its own, or a ``return``."""
-    return any(_leaves(statement) for statement in body)
+    return any(_leaves(node) for node in body)
 
 
-def _leaves(node: ast.stmt) -> bool:
-    if isinstance(node, ast.Break | ast.Return):
-        return True
+def _leaves(node: ast.AST) -> bool:
     if isinstance(node, ast.For | ast.While):
         # Its own breaks stay inside; those in its else clause are the outer loop's.
         return any(isinstance(child, ast.Return) for child in ast.walk(node)) or may_leave(node.orelse)
-    return any(_leaves(child) for child in _statements(node))
-
-
-def _statements(node: ast.AST) -> Iterator[ast.stmt]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt):
-            yield child
-        elif isinstance(child, ast.match_case | ast.ExceptHandler):
-            yield from _statements(child)
+    if isinstance(node, ast.expr):
+        return False
+    return isinstance(node, ast.Break | ast.Return) or may_leave(ast.iter_child_nodes(node))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
 
 from qgraph.frontend.dependence.access_collector import collect
 from qgraph.frontend.dependence.commutativity import combination, commute, order_unseen
-from qgraph.frontend.facts.loop_facts import Access, Accesses, Axis, LoopFacts
+from qgraph.frontend.facts.loop_facts import Access, Accesses, LoopFacts
 from qgraph.frontend.inference.source_text import user_text
 from qgraph.ir.race_errors import refusal
 from qgraph.ir.verdicts import Race, Verdict
@@ -20,8 +21,6 @@ from qgraph.polyhedral.dependence_test import answer_to
 from qgraph.polyhedral.questions import UNDECIDED, Answer, Question, Variable
 from qgraph.polyhedral.symbolic_integers import Poly, symbols_of, word_of
 from qgraph.source import Span
-
-__all__ = ["Axis", "Judgement", "LoopFacts", "judge"]
 
 # Why a loop is independent that may still reduce.
 NOTHING_WRITTEN = "it writes no array"
@@ -34,6 +33,11 @@ class Dependence:
     write: Access
     other: Access
     answer: Answer
+
+    @property
+    def pair(self) -> tuple[Access, Access]:
+        """Both, the write first."""
+        return self.write, self.other
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +67,12 @@ class Judgement:
             weaker = Verdict("assumed", reason, race.span, (*race.also, ("written here", race.span)), race.hint)
         known = {id(access.node) for access in self.atomics}
         more = tuple(access for access in other.atomics if id(access.node) not in known)
-        return Judgement(
-            weaker,
-            self.owned & other.owned,
-            self.atomics + more,
-            self.accesses,
-            self.collisions | other.collisions,
-            self.races,
+        return replace(
+            self,
+            verdict=weaker,
+            owned=self.owned & other.owned,
+            atomics=self.atomics + more,
+            collisions=self.collisions | other.collisions,
         )
 
 
@@ -80,60 +83,42 @@ def judge(facts: LoopFacts) -> Judgement:
         DataRaceError: they are proved not to be, whatever the arguments, and the author did not say ``parallel(...)``.
     """
     accesses = collect(facts)
-    found = _distinct(accesses.all, facts.same)
-    pairs = [
-        (first, second)
-        for at, first in enumerate(found)
-        for second in found[at:]
-        if (first.writes or second.writes) and _memory(first, facts.same) == _memory(second, facts.same)
+    # Stores of one value may be in any order; what an author declares parallel is asked only for updates.
+    dependences = [
+        relate(facts, accesses.variables, first, second)
+        for first, second in combinations_with_replacement(_distinct(accesses.all, facts), 2)
+        if (first.writes or second.writes)
+        and facts.memory(first.array) == facts.memory(second.array)
+        and not _same_value(first, second)
+        and (not facts.asserted or commute(first, second))
     ]
-    meetings = []
-    for first, second in pairs:
-        # Stores of one value may be in any order; what an author declares parallel is asked only for updates.
-        if not _same_value(first, second) and (not facts.asserted or commute(first, second)):
-            meetings.append(relate(facts, accesses.variables, first, second))
-    shared = _shared_updates(meetings)
+    shared = _shared_updates(dependences)
     atomics = tuple(access for access in shared if access.kind == "update" and combination(access))
     taken = {id(access.node) for access in shared}
     owned = frozenset(id(a.node) for a in accesses.all if a.kind == "update" and id(a.node) not in taken)
-    races = [meeting for meeting in meetings if not commute(meeting.write, meeting.other) and not meeting.answer.never]
+    races = [dependence for dependence in dependences if not commute(*dependence.pair) and not dependence.answer.never]
     verdict, refused = _verdict(facts, accesses, races, atomics)
-    return Judgement(verdict, owned, atomics, accesses, _collisions(meetings), refused)
+    return Judgement(verdict, owned, atomics, accesses, _collisions(dependences), refused)
 
 
-def _distinct(accesses: Sequence[Access], same: Mapping[str, str]) -> list[Access]:
+def _distinct(accesses: Sequence[Access], facts: LoopFacts) -> list[Access]:
     """The accesses, those that read what an earlier one reads left out: long expressions do so many times."""
-    seen: set[object] = set()
-    found = []
-    for access in accesses:
-        key = (_memory(access, same), access.reach)
-        if access.writes or key not in seen:
-            found.append(access)
-        if not access.writes:
-            seen.add(key)
-    return found
+    found: dict[object, Access] = {}
+    for at, access in enumerate(accesses):
+        found.setdefault(at if access.writes else (facts.memory(access.array), access.reach), access)
+    return [*found.values()]
 
 
 def relate(facts: LoopFacts, axes: Sequence[Variable], first: Access, second: Access) -> Dependence:
     """What is known of two accesses to one array in two iterations; the one that writes comes first in the answer."""
     if not first.writes or (second.kind == "write" and first.kind != "write"):
         first, second = second, first
-    sure = (first.kind == "atomic") == (second.kind == "atomic")
-    answer = answer_to(_question(facts, axes, first, second))
-    if answer.condition and not sure:
+    nonzero = tuple(axis.step for axis in axes if axis.step.constant is None)
+    question = Question(tuple(axes), first.reach, second.reach, facts.extents(first.array), facts.serial, nonzero)
+    answer = answer_to(question)
+    if answer.condition and (first.kind == "atomic") != (second.kind == "atomic"):
         answer = UNDECIDED
     return Dependence(first, second, answer)
-
-
-def _question(facts: LoopFacts, axes: Sequence[Variable], first: Access, second: Access) -> Question:
-    nonzero = tuple(axis.step for axis in axes if axis.step.constant is None)
-    sizes = facts.extents(first.array)
-    return Question(tuple(axes), first.reach, second.reach, sizes, facts.serial, nonzero)
-
-
-def _memory(access: Access, same: Mapping[str, str]) -> str:
-    """The leaf that stands for all leaves of the same memory."""
-    return same.get(access.array, access.array)
 
 
 def _same_value(first: Access, second: Access) -> bool:
@@ -176,35 +161,34 @@ def crossing(
         for first in earlier:
             if not (first.writes or second.writes) or order_unseen(first, second) or _same_value(first, second):
                 continue
-            memories = {_memory(first, facts.same), _memory(second, facts.same)}
+            memories = {facts.memory(first.array), facts.memory(second.array)}
             if len(memories) == 1:
                 answer = relate(facts, touched.variables, first, second).answer
                 if not answer.never:
                     return LoopCarriedConflict(first, second, bool(answer.condition))
-            elif any(memories == {facts.same.get(name, name) for name in pair} for pair in overlapping):
+            elif any(memories == {*map(facts.memory, pair)} for pair in overlapping):
                 return LoopCarriedConflict(first, second, False)
     return None
 
 
-def _shared_updates(meetings: Sequence[Dependence]) -> tuple[Access, ...]:
+def _shared_updates(dependences: Sequence[Dependence]) -> tuple[Access, ...]:
     """Updates that may touch what another iteration updates, each statement once, in program order."""
     found: dict[int, Access] = {}
-    for meeting in meetings:
-        pair = (meeting.write, meeting.other)
-        if meeting.answer.never or not all(access.kind in ("update", "atomic") for access in pair):
+    for dependence in dependences:
+        if dependence.answer.never or not all(access.kind in ("update", "atomic") for access in dependence.pair):
             continue
-        for access in pair:
+        for access in dependence.pair:
             if access.kind == "update":
                 found.setdefault(id(access.node), access)
     return tuple(sorted(found.values(), key=lambda access: (access.span.file, access.span.line, access.span.column)))
 
 
-def _collisions(meetings: Sequence[Dependence]) -> frozenset[frozenset[object]]:
+def _collisions(dependences: Sequence[Dependence]) -> frozenset[frozenset[object]]:
     """The pairs of accesses, an atomic of the author's among them, that two iterations may do to one element."""
     return frozenset(
-        frozenset((id(access.node), access.call) for access in (meeting.write, meeting.other))
-        for meeting in meetings
-        if not meeting.answer.never and "atomic" in (meeting.write.kind, meeting.other.kind)
+        frozenset((id(access.node), access.call) for access in dependence.pair)
+        for dependence in dependences
+        if not dependence.answer.never and any(access.kind == "atomic" for access in dependence.pair)
     )
 
 
@@ -212,15 +196,15 @@ def _collisions(meetings: Sequence[Dependence]) -> frozenset[frozenset[object]]:
 
 
 def _verdict(
-    facts: LoopFacts, accesses: Accesses, meetings: Sequence[Dependence], atomics: Sequence[Access]
+    facts: LoopFacts, accesses: Accesses, dependences: Sequence[Dependence], atomics: Sequence[Access]
 ) -> tuple[Verdict, tuple[Race, ...]]:
     if facts.asserted:
         return Verdict("asserted", f"the author wrote `{facts.text}`", facts.span), ()
-    races = _races(facts, accesses, meetings)
-    doubts = [meeting for meeting in meetings if meeting.answer.doubt]
+    races = _races(facts, accesses, dependences)
+    doubts = [dependence for dependence in dependences if dependence.answer.doubt]
     if doubts:
         reason, span = _doubt(doubts[0])
-        where = dict.fromkeys(meeting.answer.doubt for meeting in doubts)
+        where = dict.fromkeys(dependence.answer.doubt for dependence in doubts)
         condition = "True" if "True" in where else " or ".join(f"({each})" for each in where)
         return Verdict("assumed", reason, span, _both(doubts[0]), _way_out(facts), condition), races
     if races:
@@ -235,26 +219,25 @@ def _verdict(
     return Verdict("independent", NOTHING_WRITTEN, facts.span), ()
 
 
-def _races(facts: LoopFacts, accesses: Accesses, meetings: Sequence[Dependence]) -> tuple[Race, ...]:
+def _races(facts: LoopFacts, accesses: Accesses, dependences: Sequence[Dependence]) -> tuple[Race, ...]:
     """The conflicts that are sure for some values, each condition once; an error where it is for all."""
     # What meets itself says most: the element does not vary with the loop.
-    met = sorted((meeting for meeting in meetings if meeting.answer.condition), key=lambda each: each.write is not each.other)
+    met = sorted(
+        (dependence for dependence in dependences if dependence.answer.condition), key=lambda each: each.write is not each.other
+    )
     races: dict[str, Race] = {}
-    for meeting in met:
-        race = _race(facts, accesses, meeting)
+    for dependence in met:
+        race = _race(facts, accesses, dependence)
         if race.always:
             raise refusal(race, {})
         races.setdefault(race.condition, race)
     return tuple(races.values())
 
 
-def _both(meeting: Dependence) -> tuple[tuple[str, Span], ...]:
+def _both(dependence: Dependence) -> tuple[tuple[str, Span], ...]:
     """The accesses that may meet, as messages tell them."""
-    write, other = meeting.write, meeting.other
-    places: tuple[tuple[str, Span], ...] = ((f"`{write.text}` is {_done(write)} here", write.span),)
-    if other is not write:
-        places += ((f"`{other.text}` is {_done(other)} here", other.span),)
-    return places
+    accesses = dependence.pair[:1] if dependence.write is dependence.other else dependence.pair
+    return tuple((f"`{access.text}` is {_done(access)} here", access.span) for access in accesses)
 
 
 def _way_out(facts: LoopFacts) -> str:
@@ -274,20 +257,19 @@ def _way_out(facts: LoopFacts) -> str:
     return ways
 
 
-def _doubt(meeting: Dependence) -> tuple[str, Span]:
+def _doubt(dependence: Dependence) -> tuple[str, Span]:
     """Why nothing was proved, and the line that decides it."""
-    pair = (meeting.write, meeting.other)
-    for access in pair:
+    first, second = dependence.pair
+    for access in dependence.pair:
         if access.region or (isinstance(access.node, ast.Call) and access.kind != "atomic"):
             return f"what `{access.text}` does to its arrays is not known", access.span
         if access.reach.indices is None or None in access.reach.indices:
             return f"the element that `{access.text}` means is known only when it runs", access.span
-    for access in pair:
+    for access in dependence.pair:
         if access.guarded:
             return f"`{access.text}` is {_done(access)} only under a condition", access.span
-    if meeting.write is meeting.other:
-        return f"two iterations may write the same element by `{meeting.write.text}`", meeting.write.span
-    first, second = meeting.write, meeting.other
+    if first is second:
+        return f"two iterations may write the same element by `{first.text}`", first.span
     return f"`{first.text}` and `{second.text}` may be the same element in different iterations", first.span
 
 
@@ -295,9 +277,8 @@ def _done(access: Access) -> str:
     return {"read": "read", "write": "written"}.get(access.kind, "updated")
 
 
-def _race(facts: LoopFacts, accesses: Accesses, meeting: Dependence) -> Race:
-    write, other = meeting.write, meeting.other
-    words = facts.text.strip()
+def _race(facts: LoopFacts, accesses: Accesses, dependence: Dependence) -> Race:
+    write, other = dependence.pair
     if write is other:
         also: tuple[tuple[str, Span], ...] = (("and here, by every other iteration that has the same index", facts.span),)
         found = f"different iterations of this parallel loop write the same element `{write.text}`"
@@ -305,12 +286,12 @@ def _race(facts: LoopFacts, accesses: Accesses, meeting: Dependence) -> Race:
         also = ((f"and here another iteration touches the same element ({_done(other)})", other.span),)
         found = f"iterations of this parallel loop are not independent: one writes `{write.text}`, another {_uses(other)} it"
     also += tuple(("called here", call) for call in dict.fromkeys((write.call, other.call)) if call is not None)
-    answer = meeting.answer
+    answer = dependence.answer
     return Race(
         found,
         write.span,
         also,
-        _hint(meeting, accesses, words),
+        _hint(write, accesses, facts.text.strip()),
         condition=answer.condition,
         always=answer.always,
         text=answer.text,
@@ -331,10 +312,10 @@ def _uses(access: Access) -> str:
     return {"read": "reads", "write": "writes"}.get(access.kind, "updates")
 
 
-def _hint(meeting: Dependence, accesses: Accesses, words: str) -> str:
-    write = meeting.write
+def _hint(write: Access, accesses: Accesses, words: str) -> str:
     order = f"to run the iterations in order, use `qgraph.serial({words})`"
-    if not _varies_with_all(write, accesses.variables):
+    used = symbols_of(index for index in write.reach.indices or () if isinstance(index, Poly))
+    if not all(variable.symbol in used for variable in accesses.variables):
         sums = [
             a for a in accesses.all if a.array == write.array and a.kind == "read" and a.reach.indices == write.reach.indices
         ]
@@ -342,8 +323,3 @@ def _hint(meeting: Dependence, accesses: Accesses, words: str) -> str:
             return f"{order}; to combine values of all iterations, update the element (`{write.text} += ...`)"
         return f"{order}: `{write.text}` does not vary with every variable of this loop"
     return f"{order}; or write to a second array; or, if you know better, say `qgraph.parallel({words})`"
-
-
-def _varies_with_all(access: Access, variables: Sequence[Variable]) -> bool:
-    used = symbols_of(index for index in access.reach.indices or () if isinstance(index, Poly))
-    return all(variable.symbol in used for variable in variables)

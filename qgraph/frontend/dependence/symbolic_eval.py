@@ -1,7 +1,6 @@
-"""Symbolic evaluation of a loop's body: expressions as symbolic integers and views of arrays, and the elements they read.
+"""Abstract interpretation of expressions in a loop's body: symbolic integers, views of arrays, and the elements they read.
 
-A value that cannot be followed is unknown, and an array that may be reached through it is never lost: it is then accessed
-"somewhere".
+A value that is not followed is unknown; an array that may be reached through it is then accessed at unknown indices.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
-from abc import ABC, abstractmethod
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,6 +33,7 @@ from qgraph.frontend.facts.abstract_values import (
     integer,
     join,
     join_envs,
+    of_views,
     opaque,
     truth,
     unpacked,
@@ -62,7 +62,7 @@ from qgraph.source import Span
 _METADATA = frozenset({"shape", "size", "ndim", "dtype", "itemsize", "nbytes", "strides"})
 
 
-class Evaluator(ABC):
+class Evaluator:
     """An environment, in which expressions have values; evaluating one records its accesses."""
 
     def __init__(self, facts: LoopFacts, written: frozenset[str], counters: frozenset[str], *, texts: bool) -> None:
@@ -84,9 +84,10 @@ class Evaluator(ABC):
         self.depth = 0
         self.frame = Frame(facts.names, facts.file, None, frozenset(names_assigned(facts.body)), 0, [])
 
-    @abstractmethod
     def statement(self, node: ast.stmt) -> None:
         """Walk a statement, those of functions that are called included."""
+        handler: Callable[[Any], None] = getattr(self, f"visit_{type(node).__name__}", self.anything)
+        handler(node)
 
     def block(self, statements: Sequence[ast.stmt]) -> None:
         """Walk statements."""
@@ -112,32 +113,37 @@ class Evaluator(ABC):
 
     def record(
         self,
-        view: View,
+        value: Value,
         kind: Kind,
         node: ast.AST,
         sign: str = "",
         *,
         maybe: bool = False,
-        value: str = "",
+        stored: str = "",
         region: bool = False,
     ) -> None:
-        """Note an access, here and now; ``maybe``: it may not happen, or go to another array."""
+        """Note accesses, here and now, to all views in ``value``, of which one is meant.
+
+        ``maybe``: they may not happen, or go to another array. ``stored``: what is written there.
+        """
         place = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(node, ast.Assign) else node
-        self.accesses.append(
-            Access(
-                array=view.array,
-                kind=kind,
-                operator=sign,
-                reach=self.reach(view, maybe=maybe or view.vague or region),
-                node=node,
-                span=Span.of(node, self.frame.file),
-                text=user_text(place, self.facts.paths) if self.texts else "",
-                call=self.frame.call,
-                discarded=kind == "atomic" and self.unused is node,
-                value=value,
-                region=region or view.vague,
+        views = views_in([value])
+        for view in sorted(views, key=repr):
+            self.accesses.append(
+                Access(
+                    array=view.array,
+                    kind=kind,
+                    operator=sign,
+                    reach=self.reach(view, maybe=maybe or len(views) > 1 or view.vague or region),
+                    node=node,
+                    span=Span.of(node, self.frame.file),
+                    text=user_text(place, self.facts.paths) if self.texts else "",
+                    call=self.frame.call,
+                    discarded=kind == "atomic" and self.unused is node,
+                    value=stored,
+                    region=region or view.vague,
+                )
             )
-        )
 
     def reach(self, view: View, *, maybe: bool) -> Reach:
         """The elements of a view; those of a part are all that a loop over it would reach."""
@@ -160,33 +166,17 @@ class Evaluator(ABC):
             wraps.append(False)
         return Reach(tuple(indices), tuple(wraps), loops, when)
 
-    def record_all(
-        self,
-        value: Value,
-        kind: Kind,
-        node: ast.AST,
-        sign: str = "",
-        *,
-        maybe: bool = False,
-        stored: str = "",
-        region: bool = False,
-    ) -> None:
-        """Note accesses to all views in ``value``, of which one is meant; ``stored``: what is written there."""
-        views = views_in([value])
-        for view in sorted(views, key=repr):
-            self.record(view, kind, node, sign, maybe=maybe or len(views) > 1, value=stored, region=region)
-
     def use(self, node: ast.expr) -> Value:
         """Evaluate ``node`` where its whole value is read."""
         value = self.expression(node)
-        self.record_all(value, "read", node)
+        self.record(value, "read", node)
         return value if not views_in([value]) else UNKNOWN
 
     def read_elements(self, value: Value, node: ast.AST) -> None:
         """Note the reads of elements that ``value`` is."""
         for view in sorted(views_in([value]), key=repr):
             if view.is_element:
-                self.record(view, "read", node)
+                self.record(of_views([view]), "read", node)
 
     # --- names and places ---
 
@@ -197,34 +187,30 @@ class Evaluator(ABC):
                 self.read_elements(value, source)
                 self.env[target.id] = without_elements(value)
             case ast.Tuple() | ast.List():
-                items = value.items
-                plain = not any(isinstance(item, ast.Starred) for item in target.elts)
-                for at, item in enumerate(target.elts):
-                    if plain and items is not None and len(items) == len(target.elts):
-                        self.store(item, items[at], source)
-                    else:
-                        self.store(item, vague([value]), source)
+                parts = value.items
+                starred = any(isinstance(item, ast.Starred) for item in target.elts)
+                if starred or parts is None or len(parts) != len(target.elts):
+                    parts = (vague([value]),) * len(target.elts)
+                for item, part in zip(target.elts, parts, strict=True):
+                    self.store(item, part, source)
             case ast.Starred():
                 self.store(target.value, vague([value]), source)
             case ast.Subscript():
-                self.record_all(value, "read", source)
-                self.record_all(self.subscript(target), "write", target, stored=value.identity)
+                self.record(value, "read", source)
+                self.record(self.subscript(target), "write", target, stored=value.identity)
             case ast.Attribute():
-                self.record_all(value, "read", source)
-                self.record_all(vague([self.expression(target.value)]), "write", target)
+                self.record(value, "read", source)
+                self.record(vague([self.expression(target.value)]), "write", target)
             case _:
-                self.record_all(value, "read", source)
+                self.record(value, "read", source)
 
     def element_of(self, value: Value, node: ast.expr) -> Value:
         """What iterating over ``value`` yields."""
         if value.items:
-            result = value.items[0]
-            for item in value.items[1:]:
-                result = join(result, item)
-            return result
-        rows = frozenset(first_unknown(view) for view in views_in([value]))
-        self.record_all(Value(views=frozenset(view for view in rows if view.is_element)), "read", node)
-        return Value(views=frozenset(view for view in rows if not view.is_element))
+            return functools.reduce(join, value.items)
+        rows = of_views(first_unknown(view) for view in views_in([value]))
+        self.record(of_views(view for view in rows.views if view.is_element), "read", node)
+        return without_elements(rows)
 
     # --- expressions ---
 
@@ -239,20 +225,21 @@ class Evaluator(ABC):
 
     def expression(self, node: ast.expr) -> Value:
         """The value of ``node``; reads of elements in it are recorded, views in its value are not read yet."""
-        return _EXPRESSIONS.get(type(node), Evaluator.other)(self, node)
+        handler: Callable[[Any], Value] = getattr(self, f"visit_{type(node).__name__}", self.other)
+        return handler(node)
 
     def other(self, node: ast.expr) -> Value:
         """An expression that is not followed: all that it touches may be its value."""
         before, outer = len(self.accesses), dict(self.env)
         self.anything(node)
         self.env = join_envs(outer, self.env)
-        return Value(views=frozenset(View(access.array, None) for access in self.accesses[before:]))
+        return of_views(View(access.array, None) for access in self.accesses[before:])
 
-    def literal(self, node: ast.Constant) -> Value:
+    def visit_Constant(self, node: ast.Constant) -> Value:
         """A number, a text, None."""
         return constant(node.value)
 
-    def binary_operation(self, node: ast.BinOp) -> Value:
+    def visit_BinOp(self, node: ast.BinOp) -> Value:
         """An operator between two operands."""
         left = self.operand(node.left)
         return combined(node.op, left, self.operand(node.right))
@@ -262,10 +249,10 @@ class Evaluator(ABC):
         value = self.expression(node)
         if value.items is not None:
             return value
-        self.record_all(value, "read", node)
+        self.record(value, "read", node)
         return value if not value.views else UNKNOWN
 
-    def unary(self, node: ast.UnaryOp) -> Value:
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Value:
         """A sign, ``not`` or ``~``."""
         operand = self.use(node.operand)
         if isinstance(node.op, ast.UAdd):
@@ -277,18 +264,18 @@ class Evaluator(ABC):
             return integer(-operand.poly if isinstance(node.op, ast.USub) else -operand.poly - ONE)
         return Value(key=key)
 
-    def display(self, node: ast.Tuple | ast.List) -> Value:
+    def visit_Tuple(self, node: ast.Tuple | ast.List) -> Value:
         """A tuple or list, as its items."""
         items = [self.expression(item) for item in node.elts]
-        if not all_known(node.elts, items):
-            return vague(items)
-        return Value(items=unpacked(node.elts, items))
+        return Value(items=unpacked(node.elts, items)) if all_known(node.elts, items) else vague(items)
 
-    def starred(self, node: ast.Starred) -> Value:
+    visit_List = visit_Tuple
+
+    def visit_Starred(self, node: ast.Starred) -> Value:
         """The tuple behind a star; what it is part of unpacks it."""
         return self.expression(node.value)
 
-    def conditional(self, node: ast.IfExp) -> Value:
+    def visit_IfExp(self, node: ast.IfExp) -> Value:
         """``a if c else b``: what both may be."""
         test_ = self.use(node.test)
         when = condition_of(test_)
@@ -298,7 +285,7 @@ class Evaluator(ABC):
             return replace(joined, key=opaque("IfExp", [test_, left, right]).key)
         return joined
 
-    def boolean(self, node: ast.BoolOp) -> Value:
+    def visit_BoolOp(self, node: ast.BoolOp) -> Value:
         """``and`` and ``or``: any of the operands, of which all but the first may not be evaluated."""
         both = isinstance(node.op, ast.And)
         values = [self.expression(node.values[0])]
@@ -307,32 +294,27 @@ class Evaluator(ABC):
             values.append(self.guarded(operand, all_of(*tests) if both else all_of(*(each.negated() for each in tests))))
         views = views_in(values)
         if views:
-            return Value(views=views)
+            return of_views(views)
         tests = [condition_of(value) for value in values]
         return truth(all_of(*tests) if both else any_of(*tests), opaque(type(node.op).__name__, values).key)
 
-    def walrus(self, node: ast.NamedExpr) -> Value:
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> Value:
         """``name := value``."""
         value = self.expression(node.value)
         self.store(node.target, value, node.value)
         return value
 
-    def name(self, node: ast.Name) -> Value:
+    def visit_Name(self, node: ast.Name) -> Value:
         """What a name holds; an array is a view of all of itself."""
         name = node.id
         if name in self.env:
             return self.env[name]
         if self.frame.call is None and name in self.facts.ndim:
-            return Value(
-                views=frozenset(
-                    {View(name, tuple(SlicedDimension(ZERO, size, whole=True) for size in self.facts.extents(name)))}
-                )
-            )
-        if name in self.frame.locals:
-            return UNKNOWN
-        if name in self.frame.names:
+            dims = tuple(SlicedDimension(ZERO, size, whole=True) for size in self.facts.extents(name))
+            return of_views([View(name, dims)])
+        if name in self.frame.names and name not in self.frame.locals:
             return constant(self.frame.names[name])
-        if self.frame.call is not None:
+        if self.frame.call is not None or name in self.frame.locals:
             return UNKNOWN
         known = self.facts.integers.get(name)
         if known is not None:
@@ -340,17 +322,17 @@ class Evaluator(ABC):
         # Of a kernel scalar nobody knows the type yet; where it is an index it is an integer.
         return Value(key=name) if name in self.facts.floats else integer(Poly.symbol(name, "device"))
 
-    def compare(self, node: ast.Compare) -> Value:
+    def visit_Compare(self, node: ast.Compare) -> Value:
         """A comparison; from the second one on, they may not be evaluated."""
         values = [self.use(node.left), self.use(node.comparators[0])]
         tests = [compared(node.ops[0], *(value.poly for value in values))]
         for op, comparator in zip(node.ops[1:], node.comparators[1:], strict=True):
             values.append(self.guarded(comparator, all_of(*tests)))
-            self.record_all(values[-1], "read", comparator, maybe=True)
+            self.record(values[-1], "read", comparator, maybe=True)
             tests.append(compared(op, *(value.poly for value in values[-2:])))
         return truth(all_of(*tests), opaque("Compare " + " ".join(type(op).__name__ for op in node.ops), values).key)
 
-    def comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
         """A comprehension: its parts may run any number of times."""
         outer = dict(self.env)
         changed = names_assigned([node])
@@ -369,25 +351,26 @@ class Evaluator(ABC):
         self.env = {**outer, **{name: vague([self.env.get(name, UNKNOWN)]) for name in changed}}
         return vague(values)
 
-    def attribute(self, node: ast.Attribute) -> Value:
+    visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_ListComp
+
+    def visit_Attribute(self, node: ast.Attribute) -> Value:
         """An extent of a view, or something that may be the view still."""
         base = self.expression(node.value)
-        views = views_in([base])
-        if not views:
+        if not views_in([base]):
             return opaque(f"Attribute {node.attr}", [base])
         if node.attr not in _METADATA:
             return vague([base])
-        if len(views) == 1:
-            sizes = sizes_of(next(iter(views)))
-            if node.attr == "shape" and sizes is not None:
+        sizes = sizes_of(base)
+        match node.attr:
+            case "shape" if sizes is not None:
                 return Value(items=tuple(map(integer, sizes)))
-            if node.attr == "ndim" and sizes is not None:
+            case "ndim" if sizes is not None:
                 return integer(Poly.const(len(sizes)))
-            if node.attr == "size" and sizes is not None:
-                return integer(functools.reduce(lambda product, size: product * size, sizes, ONE))
+            case "size" if sizes is not None:
+                return integer(functools.reduce(operator.mul, sizes, ONE))
         return UNKNOWN
 
-    def load(self, node: ast.Subscript) -> Value:
+    def visit_Subscript(self, node: ast.Subscript) -> Value:
         """A subscript that is read."""
         value = self.subscript(node)
         views = views_in([value])
@@ -395,10 +378,9 @@ class Evaluator(ABC):
         if len(views) == 1 and value.views:
             (view,) = views
             if view.is_element and view.dims is not None:
-                if self.facts.same.get(view.array, view.array) in self.written:
-                    return UNKNOWN
+                memory = self.facts.memory(view.array)
                 places = [Value(poly=dim.poly) for dim in view.dims if isinstance(dim, Index)]
-                return opaque(f"Element {self.facts.same.get(view.array, view.array)}", places)
+                return UNKNOWN if memory in self.written else opaque(f"Element {memory}", places)
         return without_elements(value)
 
     def subscript(self, node: ast.Subscript) -> Value:
@@ -414,7 +396,7 @@ class Evaluator(ABC):
                 return base.items[at]
             return vague([base])
         if views:
-            return Value(views=frozenset(selected(view, indices, self.is_natural) for view in views))
+            return of_views(selected(view, indices, self.is_natural) for view in views)
         if indices is None:
             return UNKNOWN
         return opaque("Subscript", [base, *(Value(poly=at.poly if isinstance(at, Index) else None) for at in indices)])
@@ -431,15 +413,12 @@ class Evaluator(ABC):
                 found.append(EllipsisIndex())
                 continue
             value = self.expression(part)
-            self.record_all(value, "read", part)
-            fancy = views_in([value]) or (isinstance(part, ast.Constant) and not isinstance(part.value, int))
-            if fancy or (isinstance(part, ast.Constant) and isinstance(part.value, bool)) or isinstance(part, ast.List):
+            self.record(value, "read", part)
+            items = [value] if value.items is None else value.items
+            found.extend(map(self.index, items))
+            no_integer = isinstance(part, ast.List) or (isinstance(part, ast.Constant) and type(part.value) is not int)
+            if no_integer or views_in([value]) or any(item.items is not None for item in items):
                 followed = False
-            elif value.items is not None:
-                found.extend(map(self.index, value.items))
-                followed = followed and all(item.items is None for item in value.items)
-            else:
-                found.append(self.index(value))
         return found if followed else None
 
     def index(self, value: Value) -> Index:
@@ -463,8 +442,6 @@ class Evaluator(ABC):
         """Whether an integer is surely not negative, whatever the iteration."""
         return poly is not None and is_natural(poly, (*self.loops[::-1], *self.axes))
 
-    # --- calls ---
-
     def resolve(self, node: ast.expr) -> object:
         """The function that a name stands for, or None."""
         if not isinstance(node, ast.Name) or node.id in self.env or node.id in self.frame.locals:
@@ -472,29 +449,3 @@ class Evaluator(ABC):
         if node.id in self.frame.names:
             return self.frame.names[node.id]
         return getattr(builtins, node.id, None)
-
-    @abstractmethod
-    def call(self, node: ast.Call) -> Value:
-        """A call: followed if its body or its meaning is known."""
-
-
-_EXPRESSIONS: dict[type[ast.expr], Callable[[Evaluator, Any], Value]] = {
-    ast.Constant: Evaluator.literal,
-    ast.Name: Evaluator.name,
-    ast.Subscript: Evaluator.load,
-    ast.Attribute: Evaluator.attribute,
-    ast.BinOp: Evaluator.binary_operation,
-    ast.UnaryOp: Evaluator.unary,
-    ast.Call: lambda evaluator, node: evaluator.call(node),
-    ast.Tuple: Evaluator.display,
-    ast.List: Evaluator.display,
-    ast.Starred: Evaluator.starred,
-    ast.IfExp: Evaluator.conditional,
-    ast.BoolOp: Evaluator.boolean,
-    ast.Compare: Evaluator.compare,
-    ast.NamedExpr: Evaluator.walrus,
-    ast.ListComp: Evaluator.comprehension,
-    ast.SetComp: Evaluator.comprehension,
-    ast.GeneratorExp: Evaluator.comprehension,
-    ast.DictComp: Evaluator.comprehension,
-}

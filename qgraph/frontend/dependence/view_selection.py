@@ -1,20 +1,31 @@
-"""Parts of views that subscripts select, and the signs of integers, which decide from where an index counts."""
+"""Basic indexing of views, and sign analysis of index polynomials: a negative index counts from the end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from qgraph.frontend.facts.abstract_values import EllipsisIndex, Index, SlicedDimension, SliceIndex, Subscript, View, kept
+from qgraph.frontend.facts.abstract_values import (
+    EllipsisIndex,
+    Index,
+    SlicedDimension,
+    SliceIndex,
+    Subscript,
+    Value,
+    View,
+    kept,
+    views_in,
+)
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import ONE, Poly, Symbol, not_negative, select
 
 
-def sizes_of(view: View) -> list[Poly] | None:
-    """The shape of a view, where it is known."""
-    if view.dims is None or view.vague:
-        return None
-    return [dim.count for dim in view.dims if isinstance(dim, SlicedDimension)]
+def sizes_of(value: Value) -> list[Poly] | None:
+    """The shape of ``value``, where that is one view, and known."""
+    match [*views_in([value])]:
+        case [View(dims=tuple(dims), vague=False)]:
+            return [dim.count for dim in dims if isinstance(dim, SlicedDimension)]
+    return None
 
 
 def selected(view: View, indices: Sequence[Subscript] | None, natural: Callable[[Poly], bool]) -> View:
@@ -81,12 +92,16 @@ def is_natural(poly: Poly, variables: Sequence[Variable]) -> bool:
         if value is None:
             return False
         poly = poly.substitute({variable.symbol: value})
+    return _has_natural_terms(poly)
+
+
+def _has_natural_terms(poly: Poly) -> bool:
     return all(c >= 0 and all(map(_is_natural, monomial)) for monomial, c in poly.terms)
 
 
 def _is_natural(symbol: Symbol) -> bool:
     operands = [operand for operand in symbol.operands if isinstance(operand, Poly)]
-    signs = [all(c >= 0 and all(map(_is_natural, monomial)) for monomial, c in operand.terms) for operand in operands]
+    signs = [*map(_has_natural_terms, operands)]
     match symbol.operation:
         case "max":
             return any(signs)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -145,14 +145,19 @@ def views_in(values: Sequence[Value]) -> frozenset[View]:
     return found
 
 
+def of_views(views: Iterable[View]) -> Value:
+    """A value that is one of ``views``."""
+    return Value(views=frozenset(views))
+
+
 def vague(values: Sequence[Value]) -> Value:
     """A value of which only the arrays it may reach are known."""
-    return Value(views=frozenset(View(view.array, None) for view in views_in(values)))
+    return of_views(View(view.array, None) for view in views_in(values))
 
 
 def part_of(values: Sequence[Value]) -> Value:
     """A value that may be any part of the views in ``values``."""
-    return Value(views=frozenset(replace(view, vague=True) for view in views_in(values)))
+    return of_views(replace(view, vague=True) for view in views_in(values))
 
 
 def join(left: Value, right: Value, when: Condition = UNDECIDED) -> Value:

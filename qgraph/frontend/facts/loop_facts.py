@@ -66,9 +66,13 @@ class LoopFacts:
     sizes: Mapping[str, tuple[Poly, ...]] = field(default_factory=dict)
     serial: tuple[Variable, ...] = ()
 
+    def memory(self, array: str) -> str:
+        """The leaf that stands for all leaves of the same memory."""
+        return self.same.get(array, array)
+
     def extents(self, array: str) -> tuple[Poly, ...]:
         """The extents of an array: equal arrays have the same."""
-        name = self.same.get(array, array)
+        name = self.memory(array)
         known = self.sizes.get(name)
         return known or tuple(Poly.symbol(f"#{name}.shape[{dim}]", "size") for dim in range(self.ndim[array]))
 

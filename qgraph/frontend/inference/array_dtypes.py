@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from qgraph.frontend.inference.ranks import is_elementwise, known, rank
+from qgraph.frontend.inference.ranks import known, known_object, operands_of, rank
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
-from qgraph.ir.argument_types import ArrayType, ScalarType
-from qgraph.operations.table import OPERATIONS
-
-
-def _function(op: ast.AST) -> Callable[..., Any]:
-    function: Callable[..., Any] = OPERATIONS.by_syntax[type(op)].functions[0]
-    return function
+from qgraph.ir.argument_types import ArrayType, Leaf, ScalarType
+from qgraph.operations.table import OPERATIONS, operation
 
 
 class _UnknownError(Exception):
@@ -36,10 +30,8 @@ def element_type(scope: Scope, node: ast.expr) -> np.dtype[np.generic] | None:
 def _sample(scope: Scope, node: ast.expr) -> Any:
     """An array of one element, or a number, of the type of ``node``."""
     bound = known(scope, node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
-    return _operation(scope, node) if bound is None else _bound(bound)
-
-
-def _operation(scope: Scope, node: ast.expr) -> Any:
+    if bound is not None:
+        return _bound(bound)
     match node:
         case ast.Constant(value=value) if isinstance(value, (bool, int, float, complex)):
             return value
@@ -48,12 +40,8 @@ def _operation(scope: Scope, node: ast.expr) -> Any:
         case ast.Subscript(value=value) if rank(scope, value):
             array = _sample(scope, value)
             return array if rank(scope, node) else array[0]
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATIONS.by_syntax:
-            return _function(op)(_sample(scope, left), _sample(scope, right))
-        case ast.UnaryOp(op=op, operand=operand) if type(op) in OPERATIONS.by_syntax:
-            return _function(op)(_sample(scope, operand))
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in OPERATIONS.by_syntax:
-            return _function(op)(_sample(scope, left), _sample(scope, right))
+        case ast.BinOp(op=op) | ast.UnaryOp(op=op) | ast.Compare(ops=[op]) if type(op) in OPERATIONS.by_syntax:
+            return OPERATIONS.by_syntax[type(op)].functions[0](*(_sample(scope, operand) for operand in operands_of(node)))
         case ast.Call(keywords=[]):
             return _called(scope, node)
     raise _UnknownError
@@ -61,31 +49,29 @@ def _operation(scope: Scope, node: ast.expr) -> Any:
 
 def _called(scope: Scope, node: ast.Call) -> Any:
     """The result of a function or method that NumPy, or Python, can call with samples."""
-    bound = known(scope, node.func)
-    function = bound.value if isinstance(bound, Value) else None
-    if is_elementwise(scope, node.func) or (len(node.args) == 1 and _converts_or_reduces(function)):
+    function = known_object(scope, node.func)
+    if operation(function).elementwise or (len(node.args) == 1 and _converts_or_reduces(function)):
         assert callable(function)
         return function(*(_sample(scope, argument) for argument in node.args))
-    if (
-        isinstance(node.func, ast.Attribute)
-        and not node.args
-        and node.func.attr in OPERATIONS.methods
-        and rank(scope, node.func.value)
-    ):
-        return getattr(_sample(scope, node.func.value), node.func.attr)()
+    match node:
+        case ast.Call(func=ast.Attribute(value=array, attr=attr), args=[]) if attr in OPERATIONS.methods and rank(scope, array):
+            return getattr(_sample(scope, array), attr)()
     raise _UnknownError
 
 
 def _converts_or_reduces(function: object) -> bool:
     """Whether a function makes a number of a number, or of an array, whose type NumPy tells by a sample."""
     converts = isinstance(function, type) and issubclass(function, np.generic)
-    return converts or function is int or function is float or bool(OPERATIONS.of(function).reduces)
+    return converts or function is int or function is float or bool(operation(function).reduces)
 
 
 def _bound(bound: Binding) -> Any:
     match bound:
-        case LeafRef() | ViewRef():
-            return _argument(bound)
+        case LeafRef(leaf=Leaf(type=ArrayType(dtype=dtype))) | ViewRef(leaf=Leaf(type=ArrayType(dtype=dtype))):
+            return np.ones(1, dtype)
+        case LeafRef(leaf=Leaf(type=ScalarType(dtype=dtype, weak=weak))):
+            number = np.ones((), dtype)[()]
+            return number.item() if weak else number
         case SlotRef():
             return 1
         case HostExpr(expr=ast.Constant(value=value)) if isinstance(value, (int, float)):
@@ -93,12 +79,3 @@ def _bound(bound: Binding) -> Any:
         case Value(value=value) if isinstance(value, (bool, int, float, complex, np.generic)):
             return value
     raise _UnknownError
-
-
-def _argument(bound: LeafRef | ViewRef) -> Any:
-    type_ = bound.leaf.type
-    if isinstance(type_, ArrayType):
-        return np.ones(1, type_.dtype)
-    assert isinstance(type_, ScalarType)
-    value = np.ones((), type_.dtype)[()]
-    return value.item() if type_.weak else value

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import ast
 import math
+from dataclasses import dataclass
 from types import BuiltinFunctionType
 from typing import cast
 
 import numpy as np
 
-from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of
+from qgraph.frontend.inference.ranks import operands_of, with_operands
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of, is_static_call, known_test
 from qgraph.ir.argument_types import ScalarType
+from qgraph.operations.table import is_one_of
 from qgraph.source import as_written, copied
 
 _FUNCTIONS: tuple[object, ...] = (
@@ -43,11 +45,14 @@ _INTEGER_BITS = 64
 _EXACT = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
 
 
-def _is_extent(node: ast.Attribute | ast.Subscript) -> bool:
-    """Whether an expression of the host is an integer that an array has."""
-    if isinstance(node, ast.Attribute):
-        return node.attr in ("ndim", "size")
-    return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+def _is_given(unit: ProgramBuilder, node: ast.AST, kinds: str) -> bool:
+    """Whether an expression of the host is an extent, or an argument whose dtype is of one of NumPy's ``kinds``."""
+    match node:
+        case ast.Name(id=name):
+            return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in kinds
+        case ast.Attribute(attr="ndim" | "size") | ast.Subscript(value=ast.Attribute(attr="shape")):
+            return True
+    return False
 
 
 def _is_exact(unit: ProgramBuilder, node: ast.AST) -> bool:
@@ -55,26 +60,21 @@ def _is_exact(unit: ProgramBuilder, node: ast.AST) -> bool:
     match node:
         case ast.Constant(value=value):
             return isinstance(value, int)
-        case ast.Name(id=name):
-            return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in "biu"
-        case ast.Attribute() | ast.Subscript():
-            return _is_extent(node)
         case ast.BinOp(op=ast.FloorDiv() | ast.Mod(), right=right) if not (isinstance(right, ast.Constant) and right.value):
             return False
         case ast.BinOp(op=op) if not isinstance(op, _EXACT):
             return False
-        case ast.Call(args=args):
-            of_host = isinstance(node.func, ast.Name) and unit.host_names.get(node.func.id)
-            return any(of_host is known for known in (min, max, abs, len)) and all(_is_exact(unit, each) for each in args)
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return is_one_of(unit.host_names.get(name), (*_OF_NUMBERS, len)) and all(_is_exact(unit, each) for each in args)
         case ast.BinOp() | ast.UnaryOp() | ast.BoolOp() | ast.Compare() | ast.IfExp():
-            operands = (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
-            return all(_is_exact(unit, operand) for operand in operands)
-    return False
+            return all(_is_exact(unit, operand) for operand in operands_of(node))
+    return _is_given(unit, node, "biu")
 
 
 _OF_INTEGERS = (*_EXACT, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
-# Functions whose results are integers, whatever they are given.
+# Functions whose results are integers, whatever they are given, and those whose results are of the type of their arguments.
 _TO_INTEGERS = (int, len, math.floor, math.ceil, math.trunc)
+_OF_NUMBERS = (min, max, abs)
 
 
 def _is_integer(unit: ProgramBuilder, node: ast.AST) -> bool:
@@ -82,24 +82,20 @@ def _is_integer(unit: ProgramBuilder, node: ast.AST) -> bool:
     match node:
         case ast.Constant(value=value):
             return type(value) is int
-        case ast.Name(id=name):
-            return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in "iu"
-        case ast.Attribute() | ast.Subscript():
-            return _is_extent(node)
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(value))):
             return value >= 0 and _is_integer(unit, left)
-        case ast.BinOp(left=left, op=op, right=right):
-            return isinstance(op, _OF_INTEGERS) and _is_integer(unit, left) and _is_integer(unit, right)
+        case ast.BinOp(op=op):
+            return isinstance(op, _OF_INTEGERS) and all(_is_integer(unit, operand) for operand in operands_of(node))
         case ast.UnaryOp(op=op, operand=operand):
             return not isinstance(op, ast.Not) and _is_integer(unit, operand)
         case ast.IfExp(body=body, orelse=orelse):
             return _is_integer(unit, body) and _is_integer(unit, orelse)
         case ast.Call(func=ast.Name(id=name), args=args):
             function = unit.host_names.get(name)
-            if any(function is known for known in _TO_INTEGERS) or (function is round and len(args) == 1):
+            if is_one_of(function, _TO_INTEGERS) or (function is round and len(args) == 1):
                 return True
-            return any(function is known for known in (min, max, abs)) and all(_is_integer(unit, each) for each in args)
-    return False
+            return is_one_of(function, _OF_NUMBERS) and all(_is_integer(unit, each) for each in args)
+    return _is_given(unit, node, "iu")
 
 
 def _is_rounded(unit: ProgramBuilder, node: ast.AST) -> bool:
@@ -139,24 +135,16 @@ def _is_harmless(unit: ProgramBuilder, node: ast.AST) -> bool:
     match node:
         case ast.Constant(value=value):
             return isinstance(value, (int, float)) and abs(value) < _LARGE
-        case ast.Name(id=name):
-            return name in unit.leaves and np.dtype(unit.leaves[name].type.dtype).kind in "biu"
-        case ast.Attribute() | ast.Subscript():
-            return _is_extent(node)
-        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
-            return _is_harmless(unit, left) and _is_harmless(unit, right)
+        case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult()) | ast.UnaryOp():
+            return all(_is_harmless(unit, operand) for operand in operands_of(node))
         case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=value)):
             return bool(value) and _is_harmless(unit, left)
         case ast.BinOp(left=left, op=ast.Pow() | ast.LShift(), right=ast.Constant(value=int(value))):
             return 0 <= value < _INTEGER_BITS and _is_harmless(unit, left)
-        case ast.UnaryOp(operand=operand):
-            return _is_harmless(unit, operand)
         case ast.Call(func=ast.Name(id=name), args=args):
-            functions = (*_TO_INTEGERS, round, float, min, max, abs)
-            return any(unit.host_names.get(name) is known for known in functions) and all(
-                _is_harmless(unit, arg) for arg in args
-            )
-    return False
+            functions = (*_TO_INTEGERS, *_OF_NUMBERS, round, float)
+            return is_one_of(unit.host_names.get(name), functions) and all(_is_harmless(unit, arg) for arg in args)
+    return _is_given(unit, node, "biu")
 
 
 # Products of some numbers below this one, and of sizes, are finite.
@@ -170,7 +158,7 @@ def integer_of_host(unit: ProgramBuilder, scope: Scope, node: ast.Call | ast.Bin
     """
     if isinstance(node, ast.Call):
         function = scope.static(node.func)
-        if not isinstance(function, Value) or not any(function.value is known for known in (*_TO_INTEGERS, round)):
+        if not isinstance(function, Value) or not is_one_of(function.value, (*_TO_INTEGERS, round)):
             return None
     elif not isinstance(node.op, _GROWING):
         return None
@@ -185,7 +173,7 @@ def binding(unit: ProgramBuilder, scope: Scope, value: ast.expr) -> Binding | No
     """What ``value`` is without the device: an argument, a constant, a range, a number of the host; None for other values."""
     bound = scope.static(value)
     if isinstance(bound, Poisoned):
-        raise KernelSyntaxError(bound.reason, scope.span(value), hint=bound.hint)
+        raise scope.error(bound.reason, value, bound.hint)
     if isinstance(bound, (ScalarRef, SlotRef)):
         # Another name for it would see what is assigned to it later.
         return None
@@ -223,14 +211,17 @@ def _has_iterations(unit: ProgramBuilder, scope: Scope, axis: WrittenAxis) -> bo
     return step != 0 and len(range(start, stop, step)) > 0
 
 
+@dataclass(slots=True)
 class _Host:
-    """One handler a node type; None as soon as some part is not known to the host."""
+    """Rewrites an expression over leaf names: one handler a node type, None where the host does not know some part."""
 
-    def __init__(self, unit: ProgramBuilder, scope: Scope) -> None:
-        self._unit = unit
-        self._scope = scope
+    unit: ProgramBuilder
+    scope: Scope
 
     def visit(self, node: ast.expr) -> ast.expr | None:
+        known = self._static(node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
+        if known is not None:
+            return known
         handler = getattr(self, f"_{type(node).__name__.lower()}", None)
         return None if handler is None else handler(node)
 
@@ -242,27 +233,19 @@ class _Host:
     def _constant(self, node: ast.Constant) -> ast.expr | None:
         return node if type(node.value) in (int, float, bool) else None
 
-    def _name(self, node: ast.Name) -> ast.expr | None:
-        return self._static(node)
-
     def _attribute(self, node: ast.Attribute) -> ast.expr | None:
-        known = self._static(node)
-        if known is not None:
-            return known
-        base = self._scope.static(node.value)
-        if node.attr in _SHAPES and isinstance(base, LeafRef) and base.is_array:
-            extents = self._unit.extents.get(self._unit.host_name(base.leaf))
-            if extents is not None:
-                return _of_extents(node, extents)
-            node.value = ast.copy_location(ast.Name(self._unit.host_name(base.leaf), ast.Load()), node)
-            return node
-        return None
+        base = self.scope.static(node.value)
+        if node.attr not in _SHAPES or not isinstance(base, LeafRef) or not base.is_array:
+            return None
+        name = self.unit.host_name(base.leaf)
+        extents = self.unit.extents.get(name)
+        if extents is not None:
+            return _of_extents(node, extents)
+        node.value = ast.copy_location(ast.Name(name, ast.Load()), node)
+        return node
 
     def _subscript(self, node: ast.Subscript) -> ast.expr | None:
-        known = self._static(node)
-        if known is not None:
-            return known
-        view = self._scope.static(node.value.value) if isinstance(node.value, ast.Attribute) else None
+        view = self.scope.static(node.value.value) if isinstance(node.value, ast.Attribute) else None
         if isinstance(view, ViewRef):
             axis = constant_of(node.slice)
             if axis is None or not -len(view.along) <= axis < len(view.along):
@@ -278,7 +261,7 @@ class _Host:
         return node
 
     def _static(self, node: ast.expr) -> ast.expr | None:
-        bound = self._scope.static(node)
+        bound = self.scope.static(node)
         if isinstance(bound, LeafRef) and not bound.is_array:
             return ast.copy_location(ast.Name(bound.leaf.name, ast.Load()), node)
         if isinstance(bound, HostExpr):
@@ -293,64 +276,37 @@ class _Host:
 
     def _host_name(self, value: object, wish: str) -> str:
         name = "_host_" + "".join(c if c.isalnum() else "_" for c in wish)
-        while self._unit.host_names.setdefault(name, value) is not value:
+        while self.unit.host_names.setdefault(name, value) is not value:
             name += "_"
         return name
 
-    def _binop(self, node: ast.BinOp) -> ast.expr | None:
-        parts = self._all([node.left, node.right])
-        if parts is None:
-            return None
-        node.left, node.right = parts
-        return node
+    def _operator(self, node: ast.expr) -> ast.expr | None:
+        """An operator whose operands the host knows."""
+        return with_operands(node, [self.visit(operand) for operand in operands_of(node)])
 
-    def _unaryop(self, node: ast.UnaryOp) -> ast.expr | None:
-        operand = self.visit(node.operand)
-        if operand is None:
-            return None
-        node.operand = operand
-        return node
-
-    def _boolop(self, node: ast.BoolOp) -> ast.expr | None:
-        parts = self._all(node.values)
-        if parts is None:
-            return None
-        node.values = parts
-        return node
-
-    def _compare(self, node: ast.Compare) -> ast.expr | None:
-        parts = self._all([node.left, *node.comparators])
-        if parts is None:
-            return None
-        node.left, node.comparators = parts[0], parts[1:]
-        return node
+    _binop = _unaryop = _boolop = _compare = _operator
 
     def _ifexp(self, node: ast.IfExp) -> ast.expr | None:
-        known = known_test(self._scope, node.test)
-        if known is not None:
-            return self.visit(node.body if known else node.orelse)
-        parts = self._all([node.test, node.body, node.orelse])
-        if parts is None:
-            return None
-        node.test, node.body, node.orelse = parts
-        return node
+        known = known_test(self.scope, node.test)
+        return self._operator(node) if known is None else self.visit(node.body if known else node.orelse)
 
     def _call(self, node: ast.Call) -> ast.expr | None:
-        if is_static_call(self._scope, node):
+        if is_static_call(self.scope, node):
             return self._static(node)
-        bound = self._scope.static(node.func)
-        if not isinstance(bound, Value) or node.keywords or not any(bound.value is known for known in _FUNCTIONS):
+        bound = self.scope.static(node.func)
+        if not isinstance(bound, Value) or node.keywords or not is_one_of(bound.value, _FUNCTIONS):
             return None
         if bound.value is len and len(node.args) == 1:
-            base = self._scope.static(node.args[0])
+            base = self.scope.static(node.args[0])
             if isinstance(base, ViewRef) and base.along:
                 return copied(base.along[0].count.host)
             if not (isinstance(base, LeafRef) and base.is_array):
                 return None
-            extents = self._unit.extents.get(self._unit.host_name(base.leaf))
+            name = self.unit.host_name(base.leaf)
+            extents = self.unit.extents.get(name)
             if extents is not None:
                 return copied(extents[0]) if extents else None
-            parts: list[ast.expr] | None = [ast.copy_location(ast.Name(self._unit.host_name(base.leaf), ast.Load()), node)]
+            parts: list[ast.expr] | None = [ast.copy_location(ast.Name(name, ast.Load()), node)]
         else:
             parts = self._all(node.args)
         if parts is None:

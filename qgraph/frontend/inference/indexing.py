@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from typing import TypeVar
 
 from qgraph.frontend.names.bindings import Extent, LeafRef, SlotRef, Value, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import SHARED
@@ -11,6 +12,8 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.operations import intrinsics
 from qgraph.source import copied, standing_for
+
+_Tree = TypeVar("_Tree", bound=ast.AST)
 
 
 def number(value: int) -> Extent:
@@ -49,7 +52,7 @@ def _index(scope: Scope, along: ViewAxis, index: ast.expr, *, natural: bool) -> 
     if not natural:
         constant = constant_of(index)
         if constant is not None and constant < 0:
-            index = code_of(along.count, ast.Add(), number(constant))
+            index = join(along.count.code, ast.Add(), ast.Constant(constant))
         elif constant is None and not (start == 0 and step == 1 and is_whole(along)):
             index = word(scope, intrinsics.wrap_index, index, along.count.code)
     moved = join(along.start.code, ast.Add(), join(index, ast.Mult(), along.step.code))
@@ -81,41 +84,36 @@ def is_none(node: ast.expr | None) -> bool:
     return node is None or (isinstance(node, ast.Constant) and node.value is None)
 
 
-def placed(tree: ast.expr, node: ast.AST) -> ast.expr:
-    """``tree`` at the place of ``node``, where it has no place of its own."""
-    tree = copied(tree)
+def at_place(tree: _Tree, node: ast.AST) -> _Tree:
+    """``tree``, the parts of which that have no place get that of ``node``."""
     for child in ast.walk(tree):
         if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
             ast.copy_location(child, node)
     return tree
 
 
+def placed(tree: ast.expr, node: ast.AST) -> ast.expr:
+    """A copy of ``tree`` at the place of ``node``."""
+    return at_place(copied(tree), node)
+
+
 def join(left: ast.expr, op: ast.operator, right: ast.expr) -> ast.expr:
     """A sum or product, as short as it goes."""
     a, b = constant_of(left), constant_of(right)
-    if isinstance(op, ast.Add):
-        if a is not None and b is not None:
-            return ast.Constant(a + b)
-        if a == 0:
-            return copied(right)
-        return copied(left) if b == 0 else ast.BinOp(copied(left), op, copied(right))
+    is_sum = isinstance(op, ast.Add)
     if a is not None and b is not None:
-        return ast.Constant(a * b)
-    if a == 0 or b == 0:
+        return ast.Constant(a + b if is_sum else a * b)
+    if not is_sum and 0 in (a, b):
         return ast.Constant(0)
-    if a == 1:
+    neutral = 0 if is_sum else 1
+    if a == neutral:
         return copied(right)
-    return copied(left) if b == 1 else ast.BinOp(copied(left), op, copied(right))
-
-
-def code_of(left: Extent, op: ast.operator, right: Extent) -> ast.expr:
-    """The code of a sum or product."""
-    return join(left.code, op, right.code)
+    return copied(left) if b == neutral else ast.BinOp(copied(left), op, copied(right))
 
 
 def _both(left: Extent, op: ast.operator, right: Extent) -> Extent:
     host = None if left.host is None or right.host is None else join(left.host, op, right.host)
-    return Extent(code_of(left, op, right), host)
+    return Extent(join(left.code, op, right.code), host)
 
 
 def plus(left: Extent, right: Extent) -> Extent:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 
 from qgraph import language
-from qgraph.errors import ArgumentError, KernelSyntaxError, KernelTypeError
+from qgraph.errors import ArgumentError, KernelTypeError
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import LeafRef, RangeRef, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
@@ -18,16 +19,14 @@ _ZERO_STEP = "the step of a range is 0"
 _ZERO_STEP_HINT = "range() needs a step other than 0"
 
 
+@dataclass(eq=False, slots=True)
 class WrittenAxis:
     """One range as the user wrote it: three expressions, not yet resolved."""
 
-    __slots__ = ("node", "start", "step", "stop")
-
-    def __init__(self, start: ast.expr, stop: ast.expr, step: ast.expr, node: ast.expr) -> None:
-        self.start = start
-        self.stop = stop
-        self.step = step
-        self.node = node
+    start: ast.expr
+    stop: ast.expr
+    step: ast.expr
+    node: ast.expr
 
     @property
     def extent(self) -> str:
@@ -38,16 +37,16 @@ class WrittenAxis:
         return stop if start == "0" else f"{stop} - {start}"
 
 
+@dataclass(eq=False, slots=True)
 class LoopCall:
-    """What a ``for`` iterates over: the range or ndrange call, and the word around it."""
+    """What a ``for`` iterates over: the range or ndrange call, and the word around it.
 
-    __slots__ = ("call", "scope", "word")
+    ``scope``: where the call was written; the names in it mean what they meant there.
+    """
 
-    def __init__(self, call: ast.Call, word: object, scope: Scope) -> None:
-        self.call = call
-        self.word = word
-        # Where the call was written: the names in it mean what they meant there.
-        self.scope = scope
+    call: ast.Call
+    word: object
+    scope: Scope
 
 
 def loop_call(scope: Scope, node: ast.expr) -> LoopCall | None:
@@ -65,11 +64,7 @@ def loop_call(scope: Scope, node: ast.expr) -> LoopCall | None:
     if bound.value in _LOOP_WORDS:
         inner = loop_call(scope, node.args[0]) if len(node.args) == 1 and not node.keywords else None
         if inner is None:
-            raise KernelSyntaxError(
-                f"`{as_written(node.func)}` needs one range",
-                scope.span(node),
-                hint=f"write `{as_written(node.func)}(range(n))`",
-            )
+            raise scope.error(f"`{as_written(node.func)}` needs one range", node, f"write `{as_written(node.func)}(range(n))`")
         return LoopCall(inner.call, bound.value, inner.scope)
     return None
 
@@ -79,27 +74,21 @@ def ranges_of(scope: Scope, call: ast.Call) -> tuple[WrittenAxis, ...]:
     bound = scope.static(call.func)
     is_range = isinstance(bound, Value) and bound.value is range
     if call.keywords or not call.args or (is_range and len(call.args) > 3):
-        raise KernelSyntaxError(
+        raise scope.error(
             f"`{as_written(call)}` has the wrong arguments",
-            scope.span(call),
-            hint="write range(stop), range(start, stop), range(start, stop, step) or ndrange(n, (lo, hi), ...)",
+            call,
+            "write range(stop), range(start, stop), range(start, stop, step) or ndrange(n, (lo, hi), ...)",
         )
     for argument in call.args:
         for part in argument.elts if isinstance(argument, ast.Tuple) else [argument]:
             refuse_array(scope, part)
     zero, one = ast.copy_location(ast.Constant(0), call), ast.copy_location(ast.Constant(1), call)
     if is_range:
-        parts = call.args
-        if len(parts) == 1:
-            return (WrittenAxis(zero, parts[0], one, call),)
-        step = parts[2] if len(parts) == 3 else one
+        start, stop, step = (zero, *call.args, one) if len(call.args) == 1 else (*call.args, one)[:3]
         if isinstance(step, ast.Constant) and step.value == 0:
             raise zero_step(scope.span(step))
-        return (WrittenAxis(parts[0], parts[1], step, call),)
-    axes: list[WrittenAxis] = []
-    for argument in call.args:
-        axes += _ndrange_axes(scope, argument, zero, one)
-    return tuple(axes)
+        return (WrittenAxis(start, stop, step, call),)
+    return tuple(axis for argument in call.args for axis in _ndrange_axes(scope, argument, zero, one))
 
 
 def zero_step(span: Span) -> ArgumentError:
@@ -134,35 +123,26 @@ def refuse_array(scope: Scope, bound: ast.expr) -> None:
 
 
 def _ndrange_axes(scope: Scope, argument: ast.expr, zero: ast.expr, one: ast.expr) -> list[WrittenAxis]:
-    if isinstance(argument, ast.Starred):
-        return _starred_axes(scope, argument, zero, one)
-    if isinstance(argument, ast.Tuple):
-        if len(argument.elts) != 2:
-            raise KernelSyntaxError(
-                "an axis of ndrange is a count or a pair (lo, hi)", scope.span(argument), hint="use range() for a step"
-            )
-        return [WrittenAxis(argument.elts[0], argument.elts[1], one, argument)]
+    match argument:
+        case ast.Starred(value=value):
+            extents = (ast.Subscript(copied(value), ast.Constant(k), ast.Load()) for k in range(_length(scope, argument)))
+            return [WrittenAxis(zero, relocate(extent, value), one, value) for extent in extents]
+        case ast.Tuple(elts=[low, high]):
+            return [WrittenAxis(low, high, one, argument)]
+        case ast.Tuple():
+            raise scope.error("an axis of ndrange is a count or a pair (lo, hi)", argument, "use range() for a step")
     return [WrittenAxis(zero, argument, one, argument)]
 
 
-def _starred_axes(scope: Scope, argument: ast.Starred, zero: ast.expr, one: ast.expr) -> list[WrittenAxis]:
-    """``ndrange(*x.shape)``: one axis for each dimension, known from the array's type."""
+def _length(scope: Scope, argument: ast.Starred) -> int:
+    """The number of axes of ``ndrange(*x.shape)``, known from the array's type, or of ``ndrange(*t)`` of a tuple."""
     value = argument.value
-    if isinstance(value, ast.Attribute) and value.attr == "shape":
-        ndim = rank(scope, value.value)
-        if ndim:
-            axes = []
-            for dimension in range(ndim):
-                extent = ast.Subscript(copied(value), ast.Constant(dimension), ast.Load())
-                axes.append(WrittenAxis(zero, relocate(extent, value), one, value))
-            return axes
+    if isinstance(value, ast.Attribute) and value.attr == "shape" and (ndim := rank(scope, value.value)):
+        return ndim
     bound = scope.static(value)
-    if isinstance(bound, StructRef):
-        elements = [ast.Subscript(copied(value), ast.Constant(k), ast.Load()) for k in range(len(bound.children))]
-        return [WrittenAxis(zero, relocate(element, value), one, value) for element in elements]
-    raise KernelSyntaxError(
-        f"`*{as_written(value)}` is not the shape of an argument", scope.span(argument), hint="write the axes out"
-    )
+    if not isinstance(bound, StructRef):
+        raise scope.error(f"`*{as_written(value)}` is not the shape of an argument", argument, "write the axes out")
+    return len(bound.children)
 
 
 def relocate(tree: ast.expr, node: ast.AST) -> ast.expr:

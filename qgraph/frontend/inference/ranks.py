@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Sequence
+from typing import TypeVar
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, LeafRef, Ranked, StructRef, Value, ViewRef
@@ -12,6 +14,8 @@ from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.argument_types import ArrayType
 from qgraph.operations.table import OPERATIONS, operation
 from qgraph.source import as_written
+
+_Expression = TypeVar("_Expression", bound=ast.expr)
 
 
 def known(scope: Scope, node: ast.expr) -> Binding | None:
@@ -22,13 +26,18 @@ def known(scope: Scope, node: ast.expr) -> Binding | None:
         return None
 
 
+def known_object(scope: Scope, node: ast.expr) -> object:
+    """The object that ``node`` stands for at compile time; None where it stands for none."""
+    bound = known(scope, node)
+    return bound.value if isinstance(bound, Value) else None
+
+
 def rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int] | None = None) -> int:
     """The number of dimensions of an expression; 0 for numbers, and for what is no array that is followed.
 
     ``found`` has the ranks of expressions that were asked for before, while no name meant anything else, and gets more.
     """
-    if found is None:
-        found = {}
+    found = {} if found is None else found
     if node not in found:
         found[node] = _rank(scope, node, found)
     return found[node]
@@ -46,12 +55,8 @@ def _rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int]) -> int:
         case ast.BinOp(left=left, right=right):
             ranks = rank(scope, left, found), rank(scope, right, found)
             return sum(ranks) - 2 if isinstance(node.op, ast.MatMult) and 0 not in ranks else max(ranks)
-        case ast.UnaryOp(operand=operand):
-            return rank(scope, operand, found)
-        case ast.Compare(left=left, comparators=comparators):
-            return max(rank(scope, part, found) for part in (left, *comparators))
-        case ast.BoolOp(values=values):
-            return max(rank(scope, part, found) for part in values)
+        case ast.UnaryOp() | ast.Compare() | ast.BoolOp():
+            return max(rank(scope, part, found) for part in operands_of(node))
         case ast.IfExp(body=body, orelse=orelse):
             return max(rank(scope, body, found), rank(scope, orelse, found))
         case ast.Call():
@@ -72,9 +77,8 @@ def _makes_array(scope: Scope, node: ast.Call) -> bool:
 
 def new_array(scope: Scope, node: ast.expr) -> KernelSyntaxError:
     """The error that says of ``node``, which is an array, that it is a new one, and what to write instead."""
-    bound = known(scope, node.func) if isinstance(node, ast.Call) else None
-    hint = unsupported_functions.instead(node, bound.value if isinstance(bound, Value) else None)
-    return KernelSyntaxError(f"`{as_written(node)}` is a new array", scope.span(node), hint=hint)
+    hint = unsupported_functions.instead(node, known_object(scope, node.func) if isinstance(node, ast.Call) else None)
+    return scope.error(f"`{as_written(node)}` is a new array", node, hint)
 
 
 def _rank_of_call(scope: Scope, node: ast.Call, found: dict[ast.expr, int]) -> int:
@@ -98,8 +102,23 @@ def _rank_of(bound: Binding) -> int:
 
 def is_elementwise(scope: Scope, func: ast.expr) -> bool:
     """Whether a function of numbers is one of arrays too, element by element."""
-    bound = known(scope, func)
-    return isinstance(bound, Value) and bool(operation(bound.value).elementwise)
+    return bool(operation(known_object(scope, func)).elementwise)
+
+
+def operands_of(node: ast.AST) -> list[ast.expr]:
+    """The expressions that ``node`` directly consists of, in order of evaluation."""
+    return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+
+
+def with_operands(node: _Expression, operands: Sequence[ast.expr | None]) -> _Expression | None:
+    """``node`` with other operands; None where one of them is None."""
+    if None in operands:
+        return None
+    given: dict[ast.AST, ast.expr | None] = dict(zip(operands_of(node), operands, strict=True))
+    result = copy.copy(node)
+    for name, value in ast.iter_fields(node):
+        setattr(result, name, [given.get(each, each) for each in value] if isinstance(value, list) else given.get(value, value))
+    return result
 
 
 def parts_of(node: ast.Subscript) -> list[ast.expr]:
@@ -149,17 +168,14 @@ def _may_be_tuple(scope: Scope, part: ast.expr) -> bool:
 
 def reduction(scope: Scope, node: ast.AST) -> str:
     """The reduction of arrays to one number that ``node`` is, or ""."""
-    if isinstance(node, ast.BinOp):
-        both = isinstance(node.op, ast.MatMult) and rank(scope, node.left) == rank(scope, node.right) == 1
-        return "dot" if both else ""
-    if not isinstance(node, ast.Call):
-        return ""
-    bound = known(scope, node.func)
-    if isinstance(bound, Value):
-        name = operation(bound.value).reduces
-        return name if name and any(rank(scope, argument) for argument in node.args) else ""
-    if isinstance(node.func, ast.Attribute) and node.func.attr in OPERATIONS.methods and rank(scope, node.func.value):
-        return node.func.attr
+    match node:
+        case ast.BinOp(left=left, op=ast.MatMult(), right=right) if rank(scope, left) == rank(scope, right) == 1:
+            return "dot"
+        case ast.Call(func=func, args=args) if isinstance(bound := known(scope, func), Value):
+            name = operation(bound.value).reduces
+            return name if name and any(rank(scope, argument) for argument in args) else ""
+        case ast.Call(func=ast.Attribute(value=array, attr=name)) if name in OPERATIONS.methods and rank(scope, array):
+            return name
     return ""
 
 
@@ -170,13 +186,11 @@ def is_in_place(scope: Scope, node: ast.AST) -> bool:
 
 def stores_slice(scope: Scope, node: ast.AST) -> bool:
     """Whether a statement assigns an array, or part of one, as a whole."""
-    if isinstance(node, ast.Assign):
-        targets: Sequence[ast.expr] = node.targets
-    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
-        targets = [node.target]
-        if is_in_place(scope, node):
-            return True
-    else:
-        return False
-    flat = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
-    return any(isinstance(target, ast.Subscript) and rank(scope, target) for target in flat)
+    match node:
+        case ast.Assign(targets=targets):
+            parts = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+            parts = [target]
+        case _:
+            return False
+    return is_in_place(scope, node) or any(isinstance(part, ast.Subscript) and rank(scope, part) for part in parts)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qgraph.frontend.inference.ranks import parts_of
+from qgraph.frontend.inference.ranks import operands_of, parts_of, with_operands
+from qgraph.frontend.inference.source_text import parsed
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.argument_types import ArrayType
@@ -66,7 +67,7 @@ def _length(unit: ProgramBuilder, task: Task) -> str | None:
         outer = _on_host(unit, task.axes[0].count)
         assert outer is not None, "a count that the host knows is a host value"
         size = unit.shape_of(unit.host_name(unit.leaves[whole[0]]))
-        length = ast.parse(f"{size}[0] // max(1, {ast.unparse(outer)})", mode="eval").body
+        length = parsed(f"{size}[0] // max(1, {ast.unparse(outer)})")
     return unit.host_value(length, task.span, text=f"the average length of the loop at line {inner.loop.lineno}").id
 
 
@@ -87,16 +88,14 @@ class InnerLoop:
 
 def inner_loop(task: Task) -> InnerLoop | None:
     """The one loop among the statements of a parallel loop of one axis."""
-    loops = [statement for statement in task.body if isinstance(statement, (ast.For, ast.While))]
-    if len(loops) != 1:
-        return None
-    loop = loops[0]
-    match loop:
-        case ast.For(
-            target=ast.Name(id=variable),
-            iter=ast.Call(func=ast.Name(id=name), args=[start, stop, ast.Constant(value=1)], keywords=[]),
-            orelse=[],
-        ) if task.names.get(name) is builtins.range:
+    match [statement for statement in task.body if isinstance(statement, (ast.For, ast.While))]:
+        case [
+            ast.For(
+                target=ast.Name(id=variable),
+                iter=ast.Call(func=ast.Name(id=name), args=[start, stop, ast.Constant(value=1)], keywords=[]),
+                orelse=[],
+            ) as loop
+        ] if task.names.get(name) is builtins.range:
             before = task.body[: task.body.index(loop)]
             outer = task.axes[0].variable
             near = {outer} | {each for each, value in _assigned(before) if abs(_coefficient(value, outer) or 0) == 1}
@@ -171,7 +170,7 @@ def _known_length(unit: ProgramBuilder, inner: InnerLoop) -> ast.expr | None:
     if start is None or stop is None:
         return None
     text = f"min(max(({ast.unparse(stop)}) - ({ast.unparse(start)}), 0), {_MOST})"
-    return ast.parse(text, mode="eval").body
+    return parsed(text)
 
 
 def _on_host(unit: ProgramBuilder, node: ast.expr) -> ast.expr | None:
@@ -181,19 +180,15 @@ def _on_host(unit: ProgramBuilder, node: ast.expr) -> ast.expr | None:
         case ast.Constant(value=int()):
             return copied(node)
         case ast.Name(id=name) if name in values:
-            return ast.parse(f"int({values[name]})", mode="eval").body
+            return parsed(f"int({values[name]})")
         case ast.Name(id=name) if name in unit.leaves:
             type_ = unit.leaves[name].type
             integer = not isinstance(type_, ArrayType) and np.dtype(type_.dtype).kind in "iu"
-            return ast.parse(f"int({name})", mode="eval").body if integer else None
+            return parsed(f"int({name})") if integer else None
         case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=ast.Constant(value=int(axis))):
             leaf = unit.leaves.get(name)
             shape = None if leaf is None else unit.shape_of(unit.host_name(leaf))
-            return None if shape is None else ast.parse(f"{shape}[{axis}]", mode="eval").body
-        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() as op, right=right):
-            first, second = _on_host(unit, left), _on_host(unit, right)
-            return None if first is None or second is None else ast.BinOp(first, op, second)
-        case ast.UnaryOp(op=ast.USub() as op, operand=operand):
-            value = _on_host(unit, operand)
-            return None if value is None else ast.UnaryOp(op, value)
+            return None if shape is None else parsed(f"{shape}[{axis}]")
+        case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult()) | ast.UnaryOp(op=ast.USub()):
+            return with_operands(node, [_on_host(unit, operand) for operand in operands_of(node)])
     return None

@@ -153,14 +153,15 @@ Binding = (
 def bind_type(path: str, type_: Type, leaves: Mapping[str, Leaf]) -> Binding:
     """The binding of an argument ``path`` of ``type_``; ``leaves`` by path."""
     if isinstance(type_, StructType):
-        children: dict[str, Binding] = {}
-        for name, field_type in type_.fields:
-            child = f"{path}[{name}]" if name.isdigit() else f"{path}.{name}"
-            children[name] = bind_type(child, field_type, leaves)
-        return StructRef(type_, path, children)
+        return StructRef(type_, path, {name: bind_type(part_of(path, name), each, leaves) for name, each in type_.fields})
     if hasattr(type_, "value"):
         return Value(type_.value)
     return LeafRef(leaves[path])
+
+
+def part_of(text: str, key: str) -> str:
+    """How a field or an element of ``text`` is written."""
+    return f"{text}[{key}]" if key.isdigit() else f"{text}.{key}"
 
 
 def same(before: Binding | None, bound: Binding) -> bool:

@@ -22,8 +22,8 @@ from qgraph.ir.argument_types import ConstantType
 def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Any]:
     """The arguments of a call by parameter: the caller's expression, or what is known: a default, ``owner``, a ``Static``."""
     if any(isinstance(argument, ast.Starred) for argument in node.args) or any(k.arg is None for k in node.keywords):
-        raise KernelSyntaxError("`*` and `**` cannot be used in this call", scope.span(node), hint="write the arguments out")
-    positional: list[Any] = ([owner] if owner is not None else []) + list(node.args)
+        raise scope.error("`*` and `**` cannot be used in this call", node, "write the arguments out")
+    positional: list[Any] = [*([] if owner is None else [owner]), *node.args]
     try:
         bound = source.signature.bind(*positional, **{str(k.arg): k.value for k in node.keywords})
     except TypeError as error:
@@ -40,17 +40,16 @@ def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | Value | N
             )
     result: dict[str, Any] = {}
     for name, parameter in source.signature.parameters.items():
-        value = bound.arguments.get(name, parameter)
-        if value is parameter:
+        value = bound.arguments.get(name)
+        is_static = name in source.static
+        if name not in bound.arguments:
             # A default is an expression of no caller: its value stands in for it.
             scope.watch_default(source, parameter)
-            default = Value(parameter.default)
-            number = _is_number(parameter.default) and name not in source.static
-            result[name] = ast.copy_location(ast.Constant(parameter.default), node) if number else default
-        elif name in source.static and isinstance(value, ast.expr):
-            result[name] = known_value(scope, value, f"`{name}` of {source.name}(), which is Static,")
-        else:
-            result[name] = value
+            number = _is_number(parameter.default) and not is_static
+            value = ast.copy_location(ast.Constant(parameter.default), node) if number else Value(parameter.default)
+        elif is_static and isinstance(value, ast.expr):
+            value = known_value(scope, value, f"`{name}` of {source.name}(), which is Static,")
+        result[name] = value
     return result
 
 
@@ -58,7 +57,7 @@ def refuse_recursion(unit: ProgramBuilder, func: object, scope: Scope, node: ast
     """Raise for a function that is being inlined already."""
     if func in unit.calling:
         name = getattr(func, "__name__", "the function")
-        raise KernelSyntaxError(f"{name}() calls itself", scope.span(node), hint="recursion is not supported; write a loop")
+        raise scope.error(f"{name}() calls itself", node, "recursion is not supported; write a loop")
 
 
 def without_docstring(statements: list[ast.stmt]) -> list[ast.stmt]:

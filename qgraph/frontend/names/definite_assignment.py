@@ -1,79 +1,62 @@
-"""Definite assignment: a private name of a parallel loop is assigned on every path of the iteration before it is used."""
+"""Definite assignment: a private name of a parallel loop is assigned on every path of the iteration before it is used.
+
+There are no comprehensions, lambdas, definitions, `try`, `with`, `raise` and starred targets: ``syntax.unsupported_syntax`` has
+refused them.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.source import Span
 
-_SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-
 
 def names_assigned(statements: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
-    """Names that ``statements`` bind, each with the nodes that bind it; comprehension variables are not among them."""
+    """Names that ``statements`` bind, each with the nodes that bind it."""
     found: dict[str, list[ast.AST]] = {}
-    for statement in statements:
-        _assigned(statement, frozenset(), found)
+    for node in _preorder(statements):
+        name = _bound_name(node)
+        if name is not None:
+            found.setdefault(name, []).append(node)
     return found
 
 
 def names_bound_again(statements: Iterable[ast.AST]) -> set[str]:
     """Names that ``statements`` bind other than by `x += y`, which for an array changes its elements."""
-    statements = list(statements)
-    places = (node.target for each in statements for node in ast.walk(each) if isinstance(node, ast.AugAssign))
-    updated = {id(place) for place in places}
-    found = names_assigned(statements)
-    return {name for name, nodes in found.items() if any(id(node) not in updated for node in nodes)}
+    nodes = list(_preorder(statements))
+    updated = {node.target for node in nodes if isinstance(node, ast.AugAssign)}
+    return {name for node in nodes if node not in updated and (name := _bound_name(node)) is not None}
 
 
-def _assigned(node: ast.AST, hidden: frozenset[str], found: dict[str, list[ast.AST]]) -> None:
-    if isinstance(node, _FUNCTIONS):
-        if not isinstance(node, ast.Lambda):
-            found.setdefault(node.name, []).append(node)
-        return
-    name = bound_name(node)
-    if name is not None and name not in hidden:
-        found.setdefault(name, []).append(node)
-    if isinstance(node, _SCOPES):
-        hidden |= names_assigned(generator.target for generator in node.generators).keys()
-    for child in ast.iter_child_nodes(node):
-        _assigned(child, hidden, found)
+def names_read(statements: Iterable[ast.AST]) -> set[str]:
+    """Names that ``statements`` read."""
+    return {name for node in _preorder(statements) if (name := name_read(node)) is not None}
 
 
-def bound_name(node: ast.AST) -> str | None:
+def name_read(node: ast.AST) -> str | None:
+    """The name that this very node reads, if any: an augmented assignment reads its target."""
+    read = node.target if isinstance(node, ast.AugAssign) else node
+    return read.id if isinstance(read, ast.Name) and (read is not node or isinstance(read.ctx, ast.Load)) else None
+
+
+def _bound_name(node: ast.AST) -> str | None:
     """The name that this very node binds, if any."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         return node.id
     if isinstance(node, ast.MatchAs | ast.MatchStar):
         return node.name
-    if isinstance(node, ast.MatchMapping):
-        return node.rest
-    return None
+    return node.rest if isinstance(node, ast.MatchMapping) else None
 
 
-def names_read(statements: Iterable[ast.AST]) -> dict[str, list[ast.Name]]:
-    """Names that ``statements`` read, each with the nodes that read it; an augmented assignment reads its target."""
-    found: dict[str, list[ast.Name]] = {}
-    for statement in statements:
-        _read(statement, frozenset(), found)
-    return found
-
-
-def _read(node: ast.AST, hidden: frozenset[str], found: dict[str, list[ast.Name]]) -> None:
-    if isinstance(node, _SCOPES):
-        _read(node.generators[0].iter, hidden, found)
-        hidden |= names_assigned(generator.target for generator in node.generators).keys()
-    elif isinstance(node, ast.Lambda):
-        hidden |= {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
-    read = node.target if isinstance(node, ast.AugAssign) else node
-    if isinstance(read, ast.Name) and (read is not node or isinstance(read.ctx, ast.Load)) and read.id not in hidden:
-        found.setdefault(read.id, []).append(read)
-    for child in ast.iter_child_nodes(node):
-        _read(child, hidden, found)
+def _preorder(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """All nodes under ``nodes``, each before those inside it; unlike ``ast.walk``, in the order of the source."""
+    left = [*nodes][::-1]
+    while left:
+        node = left.pop()
+        yield node
+        left += [*ast.iter_child_nodes(node)][::-1]
 
 
 def check_private(body: Sequence[ast.stmt], bound: Iterable[str], file: str, names: Mapping[str, object] | None = None) -> None:
@@ -113,34 +96,35 @@ def surely_assigned(
     Raises:
         KernelSyntaxError: one of them may be used before that.
     """
-    names = set(unassigned)
-    assigned = {name: places for name, places in names_assigned(statements).items() if name in names}
+    assigned = _assigned_of(statements, unassigned)
     state = _Flow(assigned, file, private=False, runs=runs).block(statements, frozenset())
     return frozenset(assigned) & (state or frozenset())
 
 
 def needed_before(statements: Sequence[ast.stmt], names: Iterable[str]) -> frozenset[str]:
-    """Those of ``names`` whose value from before ``statements`` is used in them, or may still be there after them."""
-    known = set(names)
-    assigned = {name: places for name, places in names_assigned(statements).items() if name in known}
-    flow = _Flow(assigned, "", exposed=set())
-    state = flow.block(statements, frozenset())
-    assert flow.exposed is not None
-    read = names_read(statements)
-    never_assigned = frozenset(name for name in known - assigned.keys() if name in read)
-    kept = frozenset(assigned) - (state if state is not None else frozenset(assigned))
-    return never_assigned | kept | flow.exposed
+    """Those of ``names`` that are live before ``statements``: read before they are assigned, or not assigned on every path."""
+    known = frozenset(names)
+    assigned = _assigned_of(statements, known)
+    exposed: set[str] = set()
+    state = _Flow(assigned, "", exposed=exposed).block(statements, frozenset())
+    never_assigned = (known - assigned.keys()) & names_read(statements)
+    kept = () if state is None else assigned.keys() - state
+    return never_assigned.union(kept, exposed)
 
 
 def read_before(statements: Sequence[ast.stmt], names: Iterable[str]) -> list[str]:
-    """Those of ``names`` that ``statements`` may read before they assign them, sorted."""
-    assigned = {name: places for name, places in names_assigned(statements).items() if name in set(names)}
-    flow = _Flow(assigned, "", exposed=set())
-    flow.block(statements, frozenset())
-    return sorted(flow.exposed or ())
+    """Those of ``names`` with upward-exposed uses in ``statements``: read before any assignment on some path. Sorted."""
+    exposed: set[str] = set()
+    _Flow(_assigned_of(statements, names), "", exposed=exposed).block(statements, frozenset())
+    return sorted(exposed)
 
 
-# The names surely assigned where control stands; None where control cannot stand.
+def _assigned_of(statements: Sequence[ast.stmt], names: Iterable[str]) -> dict[str, list[ast.AST]]:
+    known = set(names)
+    return {name: places for name, places in names_assigned(statements).items() if name in known}
+
+
+# The names definitely assigned at a point of the control flow; None where it is unreachable.
 State = frozenset[str] | None
 
 
@@ -151,7 +135,7 @@ def _meet(left: State, right: State) -> State:
 
 
 class _Flow:
-    """Walks statements in order with the set of names that are surely assigned."""
+    """Forward data-flow analysis over statements: the set of names that are definitely assigned."""
 
     def __init__(
         self,
@@ -166,79 +150,58 @@ class _Flow:
         self.runs = runs
         self.file = file
         self.private = private
-        # Where given: the uses of unassigned names, which are then no errors.
+        # Where given: collects names with upward-exposed uses, which are then no errors.
         self.exposed = exposed
         # Of each loop around: the states at its `break`s and at its `continue`s.
         self.breaks: list[State] = []
         self.continues: list[State] = []
-        self.local: frozenset[str] = frozenset()
 
     def block(self, statements: Sequence[ast.stmt], state: State) -> State:
         for statement in statements:
             if state is None:
                 return None
-            state = self.statement(statement, state)
+            state = getattr(self, f"visit_{type(statement).__name__}", self.children)(statement, state)
         return state
 
-    def statement(self, node: ast.stmt, state: frozenset[str]) -> State:
-        return _STATEMENTS.get(type(node), _Flow.children)(self, node, state)
-
-    def if_statement(self, node: ast.If, state: frozenset[str]) -> State:
+    def visit_If(self, node: ast.If, state: frozenset[str]) -> State:
         then, other = self.test(node.test, state)
         return _meet(self.block(node.body, then), self.block(node.orelse, other))
 
-    def for_loop(self, node: ast.For, state: frozenset[str]) -> State:
+    def visit_For(self, node: ast.For, state: frozenset[str]) -> State:
         state = self.expression(node.iter, state)
         return self.loop(node, state, self.target(node.target, state))
 
-    def while_loop(self, node: ast.While, state: frozenset[str]) -> State:
+    def visit_While(self, node: ast.While, state: frozenset[str]) -> State:
         then, other = self.test(node.test, state)
-        return self.loop(node, None if _is_true(node.test) else other, then)
+        return self.loop(node, None if isinstance(node.test, ast.Constant) and node.test.value else other, then)
 
-    def break_out(self, node: ast.Break, state: frozenset[str]) -> State:
+    def visit_Break(self, node: ast.Break, state: frozenset[str]) -> State:
         if self.breaks:
             self.breaks[-1] = _meet(self.breaks[-1], state)
         return None
 
-    def next_turn(self, node: ast.Continue, state: frozenset[str]) -> State:
+    def visit_Continue(self, node: ast.Continue, state: frozenset[str]) -> State:
         if self.continues:
             self.continues[-1] = _meet(self.continues[-1], state)
         return None
 
-    def leave(self, node: ast.stmt, state: frozenset[str]) -> State:
+    def visit_Return(self, node: ast.stmt, state: frozenset[str]) -> State:
         self.children(node, state)
         return None
 
-    def try_statement(self, node: ast.Try, state: frozenset[str]) -> State:
-        ended = self.block(node.body, state)
-        for handler in node.handlers:
-            self.block(handler.body, state)
-        self.block(node.orelse, ended)
-        return self.block(node.finalbody, state)
-
-    def with_statement(self, node: ast.With, state: frozenset[str]) -> State:
-        for item in node.items:
-            state = self.expression(item.context_expr, state)
-            if item.optional_vars is not None:
-                state = self.target(item.optional_vars, state)
-        return self.block(node.body, state)
-
-    def assign(self, node: ast.Assign, state: frozenset[str]) -> State:
+    def visit_Assign(self, node: ast.Assign, state: frozenset[str]) -> State:
         state = self.expression(node.value, state)
         for target in node.targets:
             state = self.target(target, state)
         return state
 
-    def augmented(self, node: ast.AugAssign, state: frozenset[str]) -> State:
+    def visit_AugAssign(self, node: ast.AugAssign, state: frozenset[str]) -> State:
         if isinstance(node.target, ast.Name):
             self.use(node.target, state)
         return self.target(node.target, self.expression(node.value, state))
 
-    def annotated(self, node: ast.AnnAssign, state: frozenset[str]) -> State:
+    def visit_AnnAssign(self, node: ast.AnnAssign, state: frozenset[str]) -> State:
         return state if node.value is None else self.target(node.target, self.expression(node.value, state))
-
-    def definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, state: frozenset[str]) -> State:
-        return state | {node.name}
 
     def loop(self, node: ast.For | ast.While, skipped: State, inside: frozenset[str]) -> State:
         """The state after a loop, by a ``break`` or where it ends: ``skipped`` where it may have no iteration."""
@@ -250,7 +213,7 @@ class _Flow:
         ended = turned if isinstance(node, ast.For) and self.runs(node) else skipped
         return _meet(self.block(node.orelse, ended), broken)
 
-    def match(self, node: ast.Match, state: frozenset[str]) -> State:
+    def visit_Match(self, node: ast.Match, state: frozenset[str]) -> State:
         result: State = None
         complete = False
         for case in node.cases:
@@ -273,12 +236,10 @@ class _Flow:
         match node:
             case ast.Name():
                 return state | {node.id}
-            case ast.Tuple() | ast.List():
+            case ast.Tuple():
                 for item in node.elts:
                     state = self.target(item, state)
                 return state
-            case ast.Starred():
-                return self.target(node.value, state)
             case _:
                 return self.children(node, state)
 
@@ -288,26 +249,19 @@ class _Flow:
             case ast.UnaryOp(op=ast.Not()):
                 then, other = self.test(node.operand, state)
                 return other, then
-            case ast.BoolOp(op=ast.And()):
-                return self.chain(node.values, state)
             case ast.BoolOp():
-                then, other = self.chain(node.values, state, any_true=True)
-                return then, other
+                any_true = isinstance(node.op, ast.Or)
+                # Where any of the operands may have ended it.
+                ended: State = None
+                for value in node.values:
+                    then, other = self.test(value, state)
+                    state, stop = (other, then) if any_true else (then, other)
+                    ended = _meet(ended, stop)
+                assert ended is not None  # BoolOp has operands.
+                return (ended, state) if any_true else (state, ended)
             case _:
                 state = self.expression(node, state)
                 return state, state
-
-    def chain(
-        self, values: Sequence[ast.expr], state: frozenset[str], any_true: bool = False
-    ) -> tuple[frozenset[str], frozenset[str]]:
-        """``and`` (or ``or``): where all operands were evaluated, and where any of them may have ended it."""
-        ended: State = None
-        for value in values:
-            then, other = self.test(value, state)
-            state, stop = (other, then) if any_true else (then, other)
-            ended = _meet(ended, stop)
-        assert ended is not None  # BoolOp has operands.
-        return (ended, state) if any_true else (state, ended)
 
     def expression(self, node: ast.expr, state: frozenset[str]) -> frozenset[str]:
         match node:
@@ -328,32 +282,8 @@ class _Flow:
                 for comparator in node.comparators[1:]:
                     inner = self.expression(comparator, inner)
                 return state
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                return self.comprehension(node, state)
-            case ast.Lambda():
-                for uses in names_read([node]).values():
-                    self.use(uses[0], state)
-                return state
             case _:
                 return self.children(node, state)
-
-    def comprehension(
-        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, state: frozenset[str]
-    ) -> frozenset[str]:
-        """Its variables are its own; what a walrus inside assigns may not be assigned at all."""
-        state = self.expression(node.generators[0].iter, state)
-        outer = self.local
-        self.local |= names_assigned(generator.target for generator in node.generators).keys()
-        inside = state
-        for at, generator in enumerate(node.generators):
-            if at:
-                inside = self.expression(generator.iter, inside)
-            for condition in generator.ifs:
-                inside, _ = self.test(condition, inside)
-        for part in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
-            inside = self.expression(part, inside)
-        self.local = outer
-        return state
 
     def children(self, node: ast.AST, state: frozenset[str]) -> frozenset[str]:
         for child in ast.iter_child_nodes(node):
@@ -362,7 +292,7 @@ class _Flow:
 
     def use(self, node: ast.Name, state: frozenset[str]) -> None:
         name = node.id
-        if name in state or name in self.local or name not in self.assigned:
+        if name in state or name not in self.assigned:
             return
         if self.exposed is not None:
             self.exposed.add(name)
@@ -374,26 +304,6 @@ class _Flow:
         raise KernelSyntaxError(found, Span.of(node, self.file), also=also, hint=hint)
 
 
-_STATEMENTS: dict[type[ast.stmt], Callable[[_Flow, Any, frozenset[str]], State]] = {
-    ast.If: _Flow.if_statement,
-    ast.For: _Flow.for_loop,
-    ast.While: _Flow.while_loop,
-    ast.Match: _Flow.match,
-    ast.Break: _Flow.break_out,
-    ast.Continue: _Flow.next_turn,
-    ast.Return: _Flow.leave,
-    ast.Raise: _Flow.leave,
-    ast.Try: _Flow.try_statement,
-    ast.With: _Flow.with_statement,
-    ast.Assign: _Flow.assign,
-    ast.AugAssign: _Flow.augmented,
-    ast.AnnAssign: _Flow.annotated,
-    ast.FunctionDef: _Flow.definition,
-    ast.AsyncFunctionDef: _Flow.definition,
-    ast.ClassDef: _Flow.definition,
-}
-
-
 def _hint(name: str, use: ast.Name, places: list[ast.AST]) -> str:
     if use in places:
         return (
@@ -401,7 +311,3 @@ def _hint(name: str, use: ast.Name, places: list[ast.AST]) -> str:
             f"to combine values of all iterations in it, assign `{name}` before the loop"
         )
     return f"a name assigned inside a parallel loop is private to the iteration: assign `{name}` on every path before this use"
-
-
-def _is_true(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and bool(node.value)

@@ -9,7 +9,6 @@ import functools
 from types import FunctionType
 
 from qgraph import language
-from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object, is_random
 from qgraph.nodes.registry import statement_of_word
 from qgraph.operations.table import OPERATIONS
@@ -31,24 +30,22 @@ def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
     text = as_written(node.func)
     _refuse_words(scope, callee, node, text)
     if is_cuda_object(callee):
-        raise _error(scope, f"`{text}` is a CUDA intrinsic", node, CUDA_HINT)
+        raise scope.error(f"`{text}` is a CUDA intrinsic", node, CUDA_HINT)
     if is_random(callee):
-        raise _error(
-            scope,
+        raise scope.error(
             f"`{text}()` draws a random number, and iterations have no order to draw in",
             node,
             "draw them before the call and pass an array, or compute them from the iteration's number",
         )
     refuse_own_code(scope, callee, node)
     if callee is functools.reduce:
-        raise _error(scope, f"`{text}()` cannot be used in a kernel", node, "write a loop over the values")
+        raise scope.error(f"`{text}()` cannot be used in a kernel", node, "write a loop over the values")
     if hasattr(callee, "__qgraph_kernel__"):
-        raise _error(scope, f"`{text}` is a kernel", node, "mark the function with @qgraph.func to call it from a loop")
+        raise scope.error(f"`{text}` is a kernel", node, "mark the function with @qgraph.func to call it from a loop")
     if callee in vars(builtins).values() and getattr(callee, "__name__", "") in _REFUSED_BUILTINS:
-        raise _error(scope, f"`{text}()` cannot be used in a kernel", node, "do it on the host, before or after the call")
+        raise scope.error(f"`{text}()` cannot be used in a kernel", node, "do it on the host, before or after the call")
     if isinstance(callee, FunctionType) and not _known_module(callee) and not OPERATIONS.knows(callee):
-        raise _error(
-            scope,
+        raise scope.error(
             f"`{text}` is a plain Python function",
             node,
             "mark it with @qgraph.func (or @numba.njit) to call it from a kernel",
@@ -58,23 +55,21 @@ def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
 def _refuse_words(scope: Scope, callee: object, node: ast.Call, text: str) -> None:
     """The words of the language that are statements, or belong to kernel level."""
     if callee is language.graph_do_while:
-        raise _error(scope, "graph_do_while() is not the condition of a `while`", node, "write `while graph_do_while(flag):`")
+        raise scope.error("graph_do_while() is not the condition of a `while`", node, "write `while graph_do_while(flag):`")
     if statement_of_word(callee) is not None:
-        raise _error(
-            scope,
+        raise scope.error(
             f"`{text}(...)` is used in the body of a loop, or as a value: it is a statement of the kernel itself",
             node,
             "call it as a statement at kernel level: before or after the loop",
         )
     if language.array_maker(callee) is not None:
-        raise _error(
-            scope,
+        raise scope.error(
             f"`{as_written(node)}` makes an array in an iteration of a loop, or inside an expression",
             node,
             "name it at kernel level, with a row for each iteration: t = qgraph.empty((n, 3)), then t[i, 0] = ...",
         )
     if callee in (language.serial, language.parallel, language.ndrange):
-        raise _error(scope, f"`{text}(...)` is used as a value", node, f"write `for ... in {text}(...)`")
+        raise scope.error(f"`{text}(...)` is used as a value", node, f"write `for ... in {text}(...)`")
 
 
 def _makes_itself(cls: type) -> bool:
@@ -92,8 +87,7 @@ def refuse_own_code(scope: Scope, cls: object, node: ast.Call) -> None:
         return
     scope.watch_class(cls)
     if _makes_itself(cls):
-        raise _error(
-            scope,
+        raise scope.error(
             f"`{as_written(node)}` runs code of {cls.__name__}, which has a constructor of its own",
             node,
             "use a class without __init__, __new__ or __post_init__, or names for the fields",
@@ -110,8 +104,7 @@ def by_position(scope: Scope, callee: object, node: ast.Call) -> None:
     if callee is complex and "real" in wanted and "real" not in given:
         given["real"] = ast.copy_location(ast.Constant(0), node)
     if set(given) != set(wanted[: len(given)]):
-        raise _error(
-            scope,
+        raise scope.error(
             f"`{as_written(node)}` has wrong arguments",
             node,
             f"write them in order: {as_written(node.func)}({', '.join(names)})",
@@ -122,7 +115,3 @@ def by_position(scope: Scope, callee: object, node: ast.Call) -> None:
 
 def _known_module(function: FunctionType) -> bool:
     return (function.__module__ or "").split(".")[0] in ("numpy", "math", "cmath", "numba")
-
-
-def _error(scope: Scope, found: str, node: ast.AST, hint: str) -> KernelSyntaxError:
-    return KernelSyntaxError(found, scope.span(node), hint=hint)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from qgraph.frontend.names.bindings import Binding, Poisoned, ScalarRef
+from qgraph.frontend.names.definite_assignment import name_read
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.source import standing_for
 
@@ -107,7 +108,7 @@ class Frame:
         return name in self._nested
 
     def outlives(self, name: str) -> bool:
-        """Whether something may read the loop variable ``name`` after its loop: it is read outside of loops that assign it."""
+        """Whether the loop variable ``name`` may be live after its loop: it is read outside of loops that assign it."""
         return name in self._read_elsewhere
 
     def is_private(self, name: str, node: ast.AST) -> bool:
@@ -120,35 +121,25 @@ class Frame:
 
     def scalar(self, name: str) -> ScalarRef:
         """The kernel scalar ``name``: one slot, whatever the number of assignments."""
-        found = self._scalars.get(name)
-        if found is None:
+        if name not in self._scalars:
             slot = self.unit.scalar(name.strip(ADDED).replace(ADDED, "_"))
-            found = self._scalars[name] = ScalarRef(slot.name, slot)
-        return found
+            self._scalars[name] = ScalarRef(slot.name, slot)
+        return self._scalars[name]
 
 
-def _read_outside_their_loops(statements: Iterable[ast.stmt]) -> frozenset[str]:
-    """The names that are read where no loop around has them for its variable."""
+def _read_outside_their_loops(statements: Iterable[ast.AST], own: frozenset[str] = frozenset()) -> set[str]:
+    """The names that are read where no loop around, of which ``own`` are the variables, has them for its variable."""
     found: set[str] = set()
-
-    def walk(node: ast.AST, own: frozenset[str]) -> None:
-        read = node.target if isinstance(node, ast.AugAssign) else node
-        if isinstance(read, ast.Name) and (read is not node or isinstance(read.ctx, ast.Load)) and read.id not in own:
-            found.add(read.id)
-        if not isinstance(node, ast.For):
-            for child in ast.iter_child_nodes(node):
-                walk(child, own)
-            return
-        inside = own | {child.id for child in ast.walk(node.target) if isinstance(child, ast.Name)}
-        walk(node.iter, own)
-        for statement in node.body:
-            walk(statement, inside)
-        for statement in node.orelse:
-            walk(statement, own)
-
-    for statement in statements:
-        walk(statement, frozenset())
-    return frozenset(found)
+    for node in statements:
+        name = name_read(node)
+        if name is not None and name not in own:
+            found.add(name)
+        if isinstance(node, ast.For):
+            found |= _read_outside_their_loops((node.iter, *node.orelse), own)
+            found |= _read_outside_their_loops(node.body, own.union(occurrences([node.target])))
+        else:
+            found |= _read_outside_their_loops(ast.iter_child_nodes(node), own)
+    return found
 
 
 def occurrences(statements: Iterable[ast.AST]) -> Counter[str]:

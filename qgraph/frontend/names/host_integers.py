@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Mapping
+import functools
+import math
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -27,10 +29,7 @@ from qgraph.polyhedral.symbolic_integers import (
 
 
 class HostIntegers:
-    """Expressions of the host as polynomials.
-
-    What is not followed is one integer argument: the host computes it, whatever it is.
-    """
+    """Expressions of the host as polynomials; an integer expression that is not followed is an opaque symbol."""
 
     def __init__(
         self,
@@ -45,38 +44,29 @@ class HostIntegers:
 
     def scalars(self) -> dict[str, Poly]:
         """The scalars that are integers, and the values of the host, by name."""
-        found = {}
-        for name, leaf in self._leaves.items():
-            kind = "" if isinstance(leaf.type, ArrayType) else np.dtype(leaf.type.dtype).kind
-            if kind in "iub" and kind:
-                found[name] = Poly.symbol(name, "flag" if kind == "b" else "argument")
-        return found | {name: self.value(name) for name in self._sources}
+        arguments = {name: poly for name in self._leaves if (poly := self._scalar(name)) is not None}
+        return arguments | {name: self.value(name) for name in self._sources}
 
     def floats(self) -> frozenset[str]:
         """The scalars that are no integers."""
-        scalars = ((name, leaf.type) for name, leaf in self._leaves.items() if not isinstance(leaf.type, ArrayType))
-        return frozenset(name for name, type_ in scalars if np.dtype(type_.dtype).kind not in "iub")
+        return frozenset(name for name in self._leaves if not self._is_array(name) and self._scalar(name) is None)
 
     def value(self, name: str) -> Poly:
         """A value of the host, by name."""
-        known = self._known.get(name)
-        if known is None:
-            known = self._known[name] = self.of(ast.parse(self._sources[name], mode="eval").body)
-        return known
+        if name not in self._known:
+            self._known[name] = self.of(ast.parse(self._sources[name], mode="eval").body)
+        return self._known[name]
 
     def sizes(self, array: str) -> tuple[Poly, ...]:
         """The extents of an array."""
-        known = self._sizes.get(array)
-        if known is None:
-            type_ = self._leaves[array].type
+        if array not in self._sizes:
+            type_, extents = self._leaves[array].type, self._extents.get(array)
             assert isinstance(type_, ArrayType)
-            extents = self._extents.get(array)
             if extents is None:
-                known = tuple(Poly.symbol(f"#{array}.shape[{at}]", "size") for at in range(type_.ndim))
+                self._sizes[array] = tuple(Poly.symbol(f"#{array}.shape[{at}]", "size") for at in range(type_.ndim))
             else:
-                known = tuple(self.of(extent) for extent in extents)
-            self._sizes[array] = known
-        return known
+                self._sizes[array] = tuple(map(self.of, extents))
+        return self._sizes[array]
 
     def of(self, node: ast.expr) -> Poly:
         """An integer that the host computes."""
@@ -92,10 +82,7 @@ class HostIntegers:
             case ast.Name(id=name):
                 return self._name(name)
             case ast.Attribute(value=ast.Name(id=name), attr="size") if self._is_array(name):
-                result = ONE
-                for size in self.sizes(name):
-                    result *= size
-                return result
+                return math.prod(self.sizes(name), start=ONE)
             case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=index) if self._is_array(name):
                 at, sizes = constant_of(index), self.sizes(name)
                 return sizes[at] if at is not None and -len(sizes) <= at < len(sizes) else None
@@ -103,47 +90,50 @@ class HostIntegers:
                 inner = self._integer(operand)
                 return None if inner is None else -inner
             case ast.BinOp(left=left, op=op, right=right):
-                a, b = self._integer(left), self._integer(right)
-                return None if a is None or b is None else arithmetic(op, a, b)
+                both = self._integers((left, right))
+                return arithmetic(op, *both) if both else None
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                a, b = self._integer(body), self._integer(orelse)
-                return None if a is None or b is None else select(self._condition(test), a, b)
+                both = self._integers((body, orelse))
+                return select(self._condition(test), *both) if both else None
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return self._call(node, self._names.get(name, getattr(builtins, name, None)), args)
         return None
 
+    def _integers(self, nodes: Iterable[ast.expr]) -> list[Poly]:
+        """Several of them; none where one may be no integer."""
+        found = [self._integer(each) for each in nodes]
+        known = [each for each in found if each is not None]
+        return known if len(known) == len(found) else []
+
     def _is_array(self, name: str) -> bool:
         return name in self._leaves and isinstance(self._leaves[name].type, ArrayType)
+
+    def _scalar(self, name: str) -> Poly | None:
+        """A scalar argument, None where it is no integer or there is none of that name."""
+        if name not in self._leaves or self._is_array(name):
+            return None
+        kind = np.dtype(self._leaves[name].type.dtype).kind
+        return Poly.symbol(name, "flag" if kind == "b" else "argument") if kind in "iub" else None
 
     def _name(self, name: str) -> Poly | None:
         if name in self._sources:
             return self.value(name)
-        leaf = self._leaves.get(name)
-        if leaf is not None and not isinstance(leaf.type, ArrayType):
-            kind = np.dtype(leaf.type.dtype).kind
-            return Poly.symbol(name, "flag" if kind == "b" else "argument") if kind in "iub" else None
         value = self._names.get(name)
-        return Poly.const(int(value)) if isinstance(value, np.integer) else None
+        if name not in self._leaves and isinstance(value, np.integer):
+            return Poly.const(int(value))
+        return self._scalar(name)
 
     def _call(self, node: ast.Call, function: object, args: list[ast.expr]) -> Poly | None:
         if function is len and len(args) == 1:
             return self._length(args[0])
-        integers = [self._integer(each) for each in args]
-        known = [each for each in integers if each is not None]
-        if len(known) == len(integers) and known:
-            first, *others = known
-            if function is min and others:
-                for each in others:
-                    first = minimum(first, each)
-                return first
-            if function is max and others:
-                for each in others:
-                    first = maximum(first, each)
-                return first
+        known = self._integers(args)
+        if known:
+            if (function is min or function is max) and len(known) > 1:
+                return functools.reduce(minimum if function is min else maximum, known)
             if function is abs:
-                return maximum(first, -first)
+                return maximum(known[0], -known[0])
             if function is int:
-                return first
+                return known[0]
         # A whole number, of whatever it is made.
         return Poly.symbol(ast.unparse(node), "argument") if (function is int or function is round) and len(args) == 1 else None
 
@@ -154,14 +144,11 @@ class HostIntegers:
             case ast.Call(func=ast.Name(id="range"), args=[ast.Starred(value=ast.Call() as indices)]):
                 return self._of_slice(indices)
             case ast.Call(func=ast.Name(id="range"), args=args):
-                bounds = [self._integer(each) for each in args]
-                known = [each for each in bounds if each is not None]
-                if len(known) < len(bounds):
+                known = self._integers(args)
+                step = known[2].constant if len(known) == 3 else 1
+                if not known or not step:
                     return None
                 start, stop = (ZERO, known[0]) if len(known) == 1 else known[:2]
-                step = known[2].constant if len(known) == 3 else 1
-                if not step:
-                    return None
                 extent, by = (stop - start if step > 0 else start - stop), Poly.const(abs(step))
                 return maximum(ZERO, floor_div(extent + by - ONE, by))
         return None
@@ -176,11 +163,8 @@ class HostIntegers:
                 bounds = [None if _is_none(each) else self._integer(each) for each in (lower, upper)]
                 step = 1 if _is_none(by) else constant_of(by)
                 count = self._integer(size)
-                if (
-                    not step
-                    or count is None
-                    or any(b is None and not _is_none(e) for b, e in zip(bounds, (lower, upper), strict=True))
-                ):
+                followed = all(b is not None or _is_none(e) for b, e in zip(bounds, (lower, upper), strict=True))
+                if not step or count is None or not followed:
                     return None
                 part = kept(SlicedDimension(ZERO, count), SliceIndex(bounds[0], bounds[1], step), _is_natural)
                 return None if part is None else part.count

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Literal
 
 from qgraph.frontend.facts.loop_facts import LoopFacts
@@ -60,19 +63,18 @@ class ProgramBuilder:
         # How many loops are laid out now that may have no iteration.
         self._maybe_empty = 0
         self.faults: list[Fault] = []
-        # Where a task tells the others of this launch that it noted a fault; and whether some loop looks at it.
-        self._failed: Slot | None = None
+        # Whether some loop looks at ``failed``.
         self.stops = False
         # What was judged of each parallel loop, by the name of its task.
         self.judged: dict[str, LoopFacts] = {}
-        self._task_names: dict[str, int] = {}
+        self._task_names: Counter[str] = Counter()
         self._words = 0
         self._casts: dict[str, Cast] = {}
         # Arrays that change places at run time, by the names that stand for them.
         self.selections: dict[str, Selection] = {}
         # The conditions of the branches that are being laid out, outermost first; None for one that only the device knows.
         self._conditions: list[ast.expr | None] = []
-        self._host_by_source: dict[tuple[str, str], HostValue] = {}
+        self._host_by_source: dict[tuple[str, str], str] = {}
         self._host_sources: dict[str, str] = {}
         # The integers of the host as symbols.
         self.host_integers = HostIntegers(self.leaves, self.host_names, self._host_sources, self.extents)
@@ -85,9 +87,9 @@ class ProgramBuilder:
         """A unique name that tells the line, such as ``jacobi_L12``."""
         suffix = "" if role in ("loop", "serial") else f"_{role}"
         base = f"{self.name}_L{line}{suffix}"
-        count = self._task_names.get(base, 0)
-        self._task_names[base] = count + 1
-        return base if count == 0 else f"{base}_{count}"
+        self._task_names[base] += 1
+        count = self._task_names[base]
+        return base if count == 1 else f"{base}_{count - 1}"
 
     def slot(self, name: str, dtype: str = "int64", words: int = 1) -> Slot:
         """A new scratch slot; ``name`` is made unique and cannot be a user's name."""
@@ -102,17 +104,15 @@ class ProgramBuilder:
         """A new kernel scalar, of a type that lowering infers: there is room for any."""
         return self.slot(name, "", 2)
 
-    @property
+    @cached_property
     def failed(self) -> Slot:
-        """A slot that is not 0 once a task of this launch has noted a fault."""
-        if self._failed is None:
-            self._failed = self.slot("failed")
-        return self._failed
+        """A slot that is not 0 once a task of this launch has noted a fault; there is one from the first use on."""
+        return self.slot("failed")
 
     @property
     def fails(self) -> bool:
         """Whether some task uses ``failed``."""
-        return self._failed is not None
+        return "failed" in vars(self)
 
     def fault(self, fault: Fault) -> int:
         """The number of a new fault."""
@@ -167,13 +167,13 @@ class ProgramBuilder:
 
     def touched(self, effects: Effects) -> Effects:
         """Effects on the arrays themselves: a name for several of them may be any."""
-        reads, writes = set(effects.reads), set(effects.writes)
-        for names in (reads, writes):
-            for name in names & self.selections.keys():
-                names.remove(name)
-                names.update(self.selections[name].leaves)
-        reads.update(self.selections[name].slot.name for name in (effects.reads | effects.writes) & self.selections.keys())
-        return Effects(frozenset(reads), frozenset(writes))
+        selected = {name: self.selections[name] for name in effects.touched & self.selections.keys()}
+
+        def arrays(names: frozenset[str]) -> frozenset[str]:
+            found = (selected[name].leaves if name in selected else (name,) for name in names)
+            return frozenset(itertools.chain.from_iterable(found))
+
+        return Effects(arrays(effects.reads).union(each.slot.name for each in selected.values()), arrays(effects.writes))
 
     def cast(self, slot: Slot) -> Cast:
         """The conversion to the type of ``slot``: one object a slot, since names go by identity."""
@@ -186,13 +186,11 @@ class ProgramBuilder:
     def host_value(self, expr: ast.expr, span: Span, check: Check = "", *, text: str, note: str = "") -> ast.Name:
         """The name of an integer that the host computes from ``expr``, written ``text``; equal expressions share one."""
         source = self._given(ast.unparse(expr), check)
-        value = self._host_by_source.get((source, check))
-        if value is None:
-            value = HostValue(f"_h{len(self.host_values)}", source, span, check, text, note)
-            self.host_values.append(value)
-            self._host_by_source[source, check] = value
-            self._host_sources[value.name] = source
-        return ast.copy_location(ast.Name(value.name, ast.Load()), expr)
+        name = self._host_by_source.setdefault((source, check), f"_h{len(self.host_values)}")
+        if name not in self._host_sources:
+            self.host_values.append(HostValue(name, source, span, check, text, note))
+            self._host_sources[name] = source
+        return ast.copy_location(ast.Name(name, ast.Load()), expr)
 
     @contextmanager
     def where(self, condition: ast.expr | None) -> Iterator[None]:
@@ -224,13 +222,11 @@ class ProgramBuilder:
 
     def serial_variables(self, scalars: Mapping[str, Slot]) -> tuple[Variable, ...]:
         """The variables of serial loops among ``scalars``, where the host knows their ranges."""
-        found = []
-        for local, slot in scalars.items():
-            known = self.serial_ranges.get(slot.name)
-            if known is not None:
-                start, stop, step = map(self.host_integers.of, known)
-                found.append(Variable(Symbol.of(local, "serial"), start, stop, step))
-        return tuple(found)
+        return tuple(
+            Variable(Symbol.of(local, "serial"), *map(self.host_integers.of, self.serial_ranges[slot.name]))
+            for local, slot in scalars.items()
+            if slot.name in self.serial_ranges
+        )
 
     def _given(self, source: str, check: Check) -> str:
         """``source`` where all conditions hold, which the host knows; elsewhere nothing is computed, and nothing is wrong."""

@@ -103,6 +103,10 @@ class Scope:
         """The place of a node of this function."""
         return Span.of(node, self.source.file)
 
+    def error(self, found: str, node: ast.AST, hint: str) -> KernelSyntaxError:
+        """What is wrong at a node of this function."""
+        return KernelSyntaxError(found, self.span(node), hint=hint)
+
     def inner(self, names: Mapping[str, Binding]) -> Scope:
         """The same function with some names bound anew, as in the body of a loop."""
         entry = {**self.names, **names}
@@ -124,9 +128,7 @@ class Scope:
         if bound is not None:
             return bound
         if node.id in self.source.function.__code__.co_varnames:
-            raise KernelSyntaxError(
-                f"`{node.id}` is read before it is assigned", self.span(node), hint="assign it on every path before this line"
-            )
+            raise self.error(f"`{node.id}` is read before it is assigned", node, "assign it on every path before this line")
         source = self.source
         # A free variable without a value is no global.
         is_free = node.id in source.function.__code__.co_freevars
@@ -140,76 +142,78 @@ class Scope:
                 return bound or Value(value)
         if is_free:
             hint = "assign it in the function around before the kernel is called"
-            raise KernelSyntaxError(f"`{node.id}` has no value yet", self.span(node), hint=hint)
-        raise KernelSyntaxError(f"the name `{node.id}` does not exist", self.span(node), hint=self._suggestion(node.id))
+            raise self.error(f"`{node.id}` has no value yet", node, hint)
+        raise self.error(f"the name `{node.id}` does not exist", node, self._suggestion(node.id))
 
     def static(self, node: ast.expr) -> Binding | None:
         """What a name, attribute chain or constant subscript stands for, if that is known at compile time."""
-        if isinstance(node, ast.Name):
-            return self.lookup(node)
-        if isinstance(node, ast.Attribute):
-            base = self.static(node.value)
-            return None if base is None else self._attribute(base, node)
-        if isinstance(node, ast.Subscript):
-            base = self.static(node.value)
-            index = constant_of(node.slice)
-            if index is not None and isinstance(base, StructRef):
-                return self._item(base, index, node)
-            if index is not None and isinstance(base, Value) and isinstance(base.value, tuple):
-                return Value(base.value[index])
-        if isinstance(node, ast.Call) and is_static_call(self, node):
-            return static_value(self, node)
-        if isinstance(node, ast.IfExp):
-            known = known_test(self, node.test)
-            return None if known is None else self.static(node.body if known else node.orelse)
+        match node:
+            case ast.Name():
+                return self.lookup(node)
+            case ast.Attribute():
+                base = self.static(node.value)
+                return None if base is None else self._attribute(base, node)
+            case ast.Subscript():
+                base, index = self.static(node.value), constant_of(node.slice)
+                if index is not None and isinstance(base, StructRef):
+                    return self._item(base, index, node)
+                if index is not None and isinstance(base, Value) and isinstance(base.value, tuple):
+                    return Value(base.value[index])
+            case ast.Call() if is_static_call(self, node):
+                return static_value(self, node)
+            case ast.IfExp():
+                known = known_test(self, node.test)
+                return None if known is None else self.static(node.body if known else node.orelse)
         return None
 
     def _attribute(self, base: Binding, node: ast.Attribute) -> Binding | None:
         if isinstance(base, StructRef):
-            child = base.children.get(node.attr)
-            if child is not None:
-                return child
-            member = getattr(base.type.cls, node.attr, _MISSING)
-            if isinstance(member, Func):
-                self.watch(base.type.cls, node.attr, member, node)
-                return BoundFunc(member, base)
-            names = ", ".join(base.children) or "none"
-            raise KernelSyntaxError(
-                f"`{as_written(node.value)}` has no field `{node.attr}`",
-                self.span(node),
-                hint=f"the fields of {base.type.cls.__name__} are {names}; methods must be marked with @qgraph.func",
-            )
+            return self._field(base, node)
         if not isinstance(base, Value):
             return None
         owner = base.value
         value = getattr(owner, node.attr, _MISSING)
         if value is _MISSING:
-            raise KernelSyntaxError(
+            raise self.error(
                 f"`{as_written(node.value)}` has no attribute `{node.attr}`",
-                self.span(node),
-                hint="check the spelling; attributes of globals are looked up when the kernel is compiled",
+                node,
+                "check the spelling; attributes of globals are looked up when the kernel is compiled",
             )
         if isinstance(owner, ModuleType):
             namespace = vars(owner) if node.attr in vars(owner) else Attributes(owner)
             bound = self._globals.array(namespace, node.attr, value, node)
-            return bound or self._compiled_in(owner, node, value)
-        if is_cuda_object(owner):
-            raise KernelSyntaxError(f"`{as_written(node)}` is a CUDA intrinsic", self.span(node), hint=CUDA_HINT)
-        member = getattr(type(owner), node.attr, None)
-        if isinstance(member, Func) and node.attr not in getattr(owner, "__dict__", ()):
-            self._watch_method(owner, node, member)
-            return BoundFunc(member, base)
-        if not _is_constant_owner(owner):
-            raise KernelSyntaxError(
-                f"`{as_written(node)}` reads an attribute of a {type(owner).__name__} that is not an argument",
-                self.span(node),
-                hint="pass the object as an argument (a dataclass of arrays and numbers), or make the value a module constant",
-            )
-        return self._compiled_in(owner, node, value)
-
-    def _compiled_in(self, owner: object, node: ast.Attribute, value: object) -> Value:
+            if bound is not None:
+                return bound
+        elif is_cuda_object(owner):
+            raise self.error(f"`{as_written(node)}` is a CUDA intrinsic", node, CUDA_HINT)
+        else:
+            member = getattr(type(owner), node.attr, None)
+            if isinstance(member, Func) and node.attr not in getattr(owner, "__dict__", ()):
+                self._watch_method(owner, node, member)
+                return BoundFunc(member, base)
+            if not _is_constant_owner(owner):
+                raise self.error(
+                    f"`{as_written(node)}` reads an attribute of a {type(owner).__name__} that is not an argument",
+                    node,
+                    "pass the object as an argument (a dataclass of arrays and numbers), or make the value a module constant",
+                )
         self.watch(owner, node.attr, value, node)
         return Value(value)
+
+    def _field(self, base: StructRef, node: ast.Attribute) -> Binding:
+        child = base.children.get(node.attr)
+        if child is not None:
+            return child
+        member = getattr(base.type.cls, node.attr, _MISSING)
+        if isinstance(member, Func):
+            self.watch(base.type.cls, node.attr, member, node)
+            return BoundFunc(member, base)
+        names = ", ".join(base.children) or "none"
+        raise self.error(
+            f"`{as_written(node.value)}` has no field `{node.attr}`",
+            node,
+            f"the fields of {base.type.cls.__name__} are {names}; methods must be marked with @qgraph.func",
+        )
 
     def watch(self, owner: object, key: str, value: object, node: ast.expr) -> None:
         """``value``, which is ``owner.key``, is compiled in.
@@ -218,7 +222,7 @@ class Scope:
             KernelSyntaxError: it is something else each time.
         """
         if not self._globals.compiled_in.attribute(owner, key, value):
-            raise _another_each_time(ast.unparse(node), self.span(node))
+            raise self._another_each_time(ast.unparse(node), node)
 
     def _watch_method(self, owner: object, node: ast.Attribute, member: Func) -> None:
         """The func that ``owner``, which is no argument, has of its class is compiled in."""
@@ -242,7 +246,7 @@ class Scope:
             KernelSyntaxError: it is something else each time.
         """
         if not self._globals.compiled_in.computed(place, compute, value):
-            raise _another_each_time(ast.unparse(node), self.span(node))
+            raise self._another_each_time(ast.unparse(node), node)
 
     def watch_class(self, cls: type) -> None:
         """What making a named tuple or a dataclass does is compiled in."""
@@ -263,29 +267,36 @@ class Scope:
             return
         for text, found in self._globals.compiled_in.python(python):
             if found is CHANGING:
-                raise _another_each_time(text, self.span(node))
+                raise self._another_each_time(text, node)
             if holds_arrays(found, written=True):
-                raise KernelSyntaxError(
+                raise self.error(
                     f"`{ast.unparse(node)}` uses the array `{text}`, whose elements Numba compiles in as they are now",
-                    self.span(node),
-                    hint=f"pass `{text}` as an argument, or mark {python.__name__}() with @qgraph.func instead",
+                    node,
+                    f"pass `{text}` as an argument, or mark {python.__name__}() with @qgraph.func instead",
                 )
 
     def _item(self, base: StructRef, index: int, node: ast.Subscript) -> Binding:
         if not issubclass(base.type.cls, tuple):
-            raise KernelSyntaxError(
+            raise self.error(
                 f"`{as_written(node.value)}` is a {base.type.cls.__name__}, and has no elements",
-                self.span(node),
-                hint="name its fields",
+                node,
+                "name its fields",
             )
         children = tuple(base.children.values())
         if not -len(children) <= index < len(children):
-            raise KernelSyntaxError(
+            raise self.error(
                 f"`{as_written(node.value)}` has {len(children)} elements, there is no element {index}",
-                self.span(node),
-                hint="count from 0, or from -1 for the last one",
+                node,
+                "count from 0, or from -1 for the last one",
             )
         return children[index]
+
+    def _another_each_time(self, text: str, node: ast.AST) -> KernelSyntaxError:
+        return self.error(
+            f"`{text}` is something else each time it is looked at, and it is compiled in",
+            node,
+            "compute it once, before the kernel is called, and give it a name in the module",
+        )
 
     def _suggestion(self, name: str) -> str:
         caller = self.caller
@@ -296,14 +307,6 @@ class Scope:
         known = [*self.names, *self.source.closure, *self.source.globals, *dir(builtins)]
         close = difflib.get_close_matches(name, [word for word in known if not word.startswith("__")], 1)
         return f"did you mean `{close[0]}`?" if close else "define it before the call, or pass it as an argument"
-
-
-def _another_each_time(text: str, span: Span) -> KernelSyntaxError:
-    return KernelSyntaxError(
-        f"`{text}` is something else each time it is looked at, and it is compiled in",
-        span,
-        hint="compute it once, before the kernel is called, and give it a name in the module",
-    )
 
 
 def is_random(function: object) -> bool:

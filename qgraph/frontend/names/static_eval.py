@@ -18,9 +18,9 @@ import numpy as np
 from qgraph import language
 from qgraph.captured_state import is_known, numba_function
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.names.bindings import Binding, BoundFunc, HostExpr, LeafRef, Poisoned, StructRef, Value
+from qgraph.frontend.names.bindings import Binding, BoundFunc, HostExpr, LeafRef, Poisoned, StructRef, Value, part_of
 from qgraph.ir.argument_types import ArrayType, StructType
-from qgraph.source import Span, as_written, copied
+from qgraph.source import as_written, copied
 
 
 class Names(Protocol):
@@ -29,8 +29,8 @@ class Names(Protocol):
     def static(self, node: ast.expr) -> Binding | None:
         """What ``node`` stands for, if that is known at compile time."""
 
-    def span(self, node: ast.AST) -> Span:
-        """The place of ``node``."""
+    def error(self, found: str, node: ast.AST, hint: str) -> KernelSyntaxError:
+        """What is wrong at ``node``."""
 
     def computed(self, node: ast.expr, place: Hashable, compute: Callable[[], object], value: object) -> None:
         """``compute`` must give ``value`` at each call."""
@@ -60,7 +60,7 @@ def static_value(scope: Names, node: ast.Call, use: _Use = None) -> Binding:
         KernelSyntaxError: the value is not known at compile time, or the expression fails.
     """
     if len(node.args) != 1 or node.keywords or isinstance(node.args[0], ast.Starred):
-        raise KernelSyntaxError("static() takes one expression", scope.span(node), hint="write `qgraph.static(expr)`")
+        raise scope.error("static() takes one expression", node, "write `qgraph.static(expr)`")
     return known_value(scope, node.args[0], "static()", use)
 
 
@@ -79,19 +79,18 @@ def static_items(scope: Names, node: ast.expr) -> list[Binding] | None:
     Raises:
         KernelSyntaxError: it cannot be iterated over at compile time.
     """
-    if not is_static_call(scope, node):
+    if not isinstance(node, ast.Call) or not is_static_call(scope, node):
         return None
-    assert isinstance(node, ast.Call)
     bound = static_value(scope, node, _items)
     if isinstance(bound, StructRef) and issubclass(bound.type.cls, tuple):
         return list(bound.children.values())
     try:
         return [_as_binding(item) for item in bound.value]  # type: ignore[union-attr]
     except (TypeError, AttributeError):
-        raise KernelSyntaxError(
+        raise scope.error(
             f"`{as_written(node)}` cannot be iterated over",
-            scope.span(node),
-            hint="unroll over a range or a tuple: for k in qgraph.static(range(3))",
+            node,
+            "unroll over a range or a tuple: for k in qgraph.static(range(3))",
         ) from None
 
 
@@ -110,10 +109,10 @@ def bind_items(scope: Any, target: ast.expr, item: Binding) -> None:
     elif isinstance(item, Value) and isinstance(item.value, tuple):
         parts = [_as_binding(part) for part in item.value]
     if not isinstance(target, ast.Tuple) or parts is None or len(parts) != len(target.elts):
-        raise KernelSyntaxError(
+        raise scope.error(
             f"`{as_written(target)}` does not fit what the loop goes over",
-            scope.span(target),
-            hint="give each part of an item a name",
+            target,
+            "give each part of an item a name",
         )
     for element, part in zip(target.elts, parts, strict=True):
         bind_items(scope, element, part)
@@ -124,38 +123,27 @@ def known_test(scope: Names, node: ast.expr) -> bool | None:
 
     That is ``static(...)``, and ``x is None`` for an argument or a constant, with `not`, `and`, `or` of these.
     """
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        inner = known_test(scope, node.operand)
-        return None if inner is None else not inner
-    if isinstance(node, ast.BoolOp):
-        decisive = isinstance(node.op, ast.Or)
-        for value in node.values:
-            known = known_test(scope, value)
-            if known is None:
-                return None
-            if known is decisive:
-                return decisive
-        return not decisive
-    if is_static_call(scope, node):
-        assert isinstance(node, ast.Call)
-        bound = static_value(scope, node, _truth)
-        if not isinstance(bound, Value):
-            raise _unknown(scope, node, as_written(node), "a test")
-        return bool(bound.value)
-    return _is_none(scope, node)
-
-
-def _is_none(scope: Names, node: ast.expr) -> bool | None:
-    if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
-        return None
-    right = node.comparators[0]
-    if not isinstance(right, ast.Constant) or right.value is not None:
-        return None
-    bound = scope.static(node.left)
-    if not isinstance(bound, (LeafRef, StructRef, Value, HostExpr)):
-        return None
-    is_none = isinstance(bound, Value) and bound.value is None
-    return is_none == isinstance(node.ops[0], ast.Is)
+    match node:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner = known_test(scope, operand)
+            return None if inner is None else not inner
+        case ast.BoolOp(op=op, values=values):
+            decisive = isinstance(op, ast.Or)
+            for value in values:
+                known = known_test(scope, value)
+                if known is None or known is decisive:
+                    return known
+            return not decisive
+        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]):
+            bound = scope.static(left)
+            if isinstance(bound, (LeafRef, StructRef, Value, HostExpr)):
+                return (isinstance(bound, Value) and bound.value is None) == isinstance(op, ast.Is)
+        case ast.Call() if is_static_call(scope, node):
+            bound = static_value(scope, node, _truth)
+            if not isinstance(bound, Value):
+                raise _unknown(scope, node, as_written(node), "a test")
+            return bool(bound.value)
+    return None
 
 
 # --- evaluation --------------------------------------------------------------------------------------------------------
@@ -183,10 +171,10 @@ def _evaluate(scope: Names, node: ast.expr, what: str, use: Callable[[Any], obje
     except KernelSyntaxError:
         raise
     except Exception as error:  # whatever the user's expression raises is told with its place
-        raise KernelSyntaxError(
+        raise scope.error(
             f"`{as_written(node)}` fails at compile time: {type(error).__name__}: {error}",
-            scope.span(node),
-            hint="the expression is run by Python while the kernel is compiled",
+            node,
+            "the expression is run by Python while the kernel is compiled",
         ) from error
 
 
@@ -240,10 +228,10 @@ def _is_fixed(value: object, named: bool) -> bool:
 
 
 def _unknown(scope: Names, node: ast.expr, text: str, what: str) -> KernelSyntaxError:
-    return KernelSyntaxError(
+    return scope.error(
         f"`{text}` is not known at compile time, and {what} needs it",
-        scope.span(node),
-        hint="use constants, `ndim` and `dtype` of arrays, and arguments annotated with qgraph.Static",
+        node,
+        "use constants, `ndim` and `dtype` of arrays, and arguments annotated with qgraph.Static",
     )
 
 
@@ -254,27 +242,17 @@ class _Substitution(ast.NodeTransformer):
         self._scope = scope
         self.values: dict[str, Any] = {}
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self._known(node) or node
+    def _visit(self, node: ast.expr) -> ast.AST:
+        return self._known(node) or self.generic_visit(node)
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        known = self._known(node)
-        if known is None:
-            node.value = self.visit(node.value)
-        return known or node
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        known = self._known(node)
-        if known is None:
-            node.value, node.slice = self.visit(node.value), self.visit(node.slice)
-        return known or node
+    visit_Name = visit_Attribute = visit_Subscript = _visit
 
     def _known(self, node: ast.expr) -> ast.expr | None:
         bound = self._scope.static(node)
         if bound is None:
             return None
         if isinstance(bound, Poisoned):
-            raise KernelSyntaxError(bound.reason, self._scope.span(node), hint=bound.hint)
+            raise self._scope.error(bound.reason, node, bound.hint)
         name = f"v{len(self.values)}"
         self.values[name] = _as_object(bound, as_written(node))
         return ast.copy_location(ast.Name(name, ast.Load()), node)
@@ -349,15 +327,13 @@ def _as_object(bound: Binding, text: str) -> Any:
         return bound.value
     if isinstance(bound, LeafRef) and bound.is_array:
         return _Array(bound, text)
-    if isinstance(bound, StructRef) and issubclass(bound.type.cls, tuple):
-        parts = [
-            _as_object(child, f"{text}[{key}]" if key.isdigit() else f"{text}.{key}") for key, child in bound.children.items()
-        ]
-        cls: Any = bound.type.cls
-        return tuple(parts) if cls is tuple else cls(*parts)
-    if isinstance(bound, StructRef):
+    if not isinstance(bound, StructRef):
+        return _Token(bound, text)
+    cls: Any = bound.type.cls
+    if not issubclass(cls, tuple):
         return _Struct(bound, text)
-    return _Token(bound, text)
+    parts = tuple(_as_object(child, part_of(text, key)) for key, child in bound.children.items())
+    return parts if cls is tuple else cls(*parts)
 
 
 def _as_binding(value: Any) -> Binding:

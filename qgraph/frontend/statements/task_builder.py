@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from qgraph.errors import ArgumentError, DataRaceError, KernelSyntaxError
-from qgraph.frontend.bodies.name_resolution import Body, free_names
+from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.bodies.perfect_nests import loop_inside
 from qgraph.frontend.bodies.reductions import find_reductions
 from qgraph.frontend.bodies.value_resolution import Divisors
@@ -23,6 +23,7 @@ from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of, zero_step
 from qgraph.frontend.names.bindings import LeafRef
 from qgraph.frontend.names.definite_assignment import check_private, names_assigned, names_bound_again
+from qgraph.frontend.names.function_frame import occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
@@ -97,7 +98,7 @@ def parallel_task(unit: ProgramBuilder, scope: Scope, node: ast.For, *, declared
     # A scalar that is reduced is loaded only where something else needs it: the bounds of the loop.
     outside = [part for axis in settled for part in (axis.start, axis.step, axis.count)]
     everywhere = [*statements, *outside, *(found.elements if found is not None else ())]
-    used = free_names(everywhere)
+    used = occurrences(everywhere)
     task = Task(
         name=unit.task_name(node.lineno, "loop"),
         role="loop",
@@ -306,7 +307,7 @@ class _Bounds:
         arrays = self._unit.array_dimensions()
         read: set[str] = set()
         for axis in self._device:  # The count is made of all three bounds.
-            read |= {self._unit.same.get(name, name) for name in free_names([axis.count]) if name in arrays}
+            read |= {self._unit.same.get(name, name) for name in occurrences([axis.count]) if name in arrays}
         return frozenset(read)
 
     def settle(self, written: frozenset[str], span: Span, axes: list[Axis]) -> tuple[Task | None, Effects, tuple[Axis, ...]]:
@@ -477,7 +478,7 @@ def facts_of_statements(unit: ProgramBuilder, body: Body, statements: list[ast.s
 
 def selected(unit: ProgramBuilder, nodes: Iterable[ast.AST]) -> tuple[Selection, ...]:
     """The arrays under ``nodes`` that a slot selects."""
-    used = free_names(nodes)
+    used = occurrences(nodes)
     return tuple(selection for name, selection in unit.selections.items() if name in used)
 
 

@@ -12,9 +12,9 @@ from typing import cast
 
 from qgraph.ir.program import Task
 from qgraph.lowering.codegen.cooperative_rows import IDEMPOTENT, STARTS, CooperativeLoop, parts_of, stored_in
-from qgraph.lowering.codegen.generated_names import CASTS, Dtypes, generated, indented
+from qgraph.lowering.codegen.generated_names import CASTS, Dtypes, Globals, Statements, generated, indented, walk
 from qgraph.lowering.codegen.reductions import applied
-from qgraph.lowering.codegen.task_codegen import prologue, replace_continue, unravel
+from qgraph.lowering.codegen.task_codegen import product, prologue, replace_continue, unravel
 from qgraph.operations import intrinsics
 from qgraph.source import copied
 
@@ -28,101 +28,99 @@ _LIGHT = 200
 _PLACE = (ast.Name, ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 
 
-def lane_names() -> dict[str, object]:
+def lane_names() -> Globals:
     """The globals of the generated statements."""
     words = {"_across": intrinsics.across, "_empty_sum": intrinsics.empty_sum, "_empty_product": intrinsics.empty_product}
     return {**words, "_wide": CASTS["int64"], "_word": CASTS["uint32"]}
 
 
-def with_row_threads(task: Task, shared: CooperativeLoop, counts: Sequence[ast.expr], dtypes: Dtypes) -> list[ast.stmt]:
+def with_row_threads(task: Task, shared: CooperativeLoop, dtypes: Dtypes) -> Statements:
     """Threads along x have an iteration together, and those along y one each: with one along x as it was written.
 
     All lanes of a warp meet in the shuffles, so those behind the last iteration repeat that one, without its inner loop, and
     store nothing.
     """
-    (count,) = map(ast.unparse, counts)
+    count = product(task.axes)
     before, loop, after = parts_of(task.body)
-    start = [*prologue(task, dtypes), *unravel(task, "_t", task.axes)]
-    alone, empty, last = generated(
-        f"if _cuda.blockDim.x == 1:\n"
-        f"    if _t >= {count}: return\n"
-        f"if {count} <= 0: return\n"
-        f"_t = _assume_ge(_min(_t, {count} - 1), 0)"
+    return generated(
+        "_t = _assume_ge(_wide(_cuda.blockIdx.x) * _cuda.blockDim.y + _cuda.threadIdx.y, 0)",
+        "if _cuda.blockDim.x == 1:",
+        f"    if _t >= {count}: return",
+        "    start",
+        "    alone",
+        "    return",
+        f"if {count} <= 0: return",
+        "_place = _t",
+        f"_t = _assume_ge(_min(_t, {count} - 1), 0)",
+        "start",
+        "before",
+        "shares",
+        "if _cuda.threadIdx.x == 0 and _place == _t:",
+        "    after",
+        start=[*prologue(task, dtypes), *unravel(task, "_t", task.axes)],
+        alone=replace_continue(task.body),
+        before=before,
+        shares=_shares(loop, shared),
+        after=replace_continue(after),
     )
-    assert isinstance(alone, ast.If)
-    alone.body += [*copied(start), *replace_continue(copied(list(task.body))), ast.Return()]
-    (first,) = generated("if _cuda.threadIdx.x == 0 and _place == _t: pass")
-    assert isinstance(first, ast.If)
-    first.body = replace_continue(copied(after))
-    return [
-        *generated("_t = _assume_ge(_wide(_cuda.blockIdx.x) * _cuda.blockDim.y + _cuda.threadIdx.y, 0)"),
-        alone,
-        empty,
-        *generated("_place = _t"),
-        last,
-        *start,
-        *copied(before),
-        *_shares(loop, shared),
-        first,
-    ]
 
 
-def _shares(loop: ast.For, shared: CooperativeLoop) -> list[ast.stmt]:
+def _shares(loop: ast.For, shared: CooperativeLoop) -> Statements:
     """Each lane combines its share of the inner iterations, and then they combine what they have."""
     assert isinstance(loop.target, ast.Name)
     assert isinstance(loop.iter, ast.Call)
     variable, (first, stop, _) = loop.target.id, loop.iter.args
     lanes = [_Accumulator(name, operator) for name, operator in shared.accumulators.items()]
-    lines = [
+    body = _renamed(loop.body, {lane.name: lane.local for lane in lanes})
+    negative = ["while _inside < _min(_stop, 0):", f"    {variable} = _inside", "    body", "    _inside += _lanes"]
+    return generated(
         "_lanes = _wide(_cuda.blockDim.x)",
         f"_inside = _wide({ast.unparse(first)}) + _cuda.threadIdx.x",
         f"_stop = _wide({ast.unparse(stop)})",
         "if _place != _t: _stop = _inside",
         *(lane.start for lane in lanes),
         # Only a place that is not negative needs no look whether it counts from the end.
-        *(
-            []
-            if _is_natural(first)
-            else ["while _inside < _min(_stop, 0):", f"    {variable} = _inside", "    _inside += _lanes"]
-        ),
+        *(() if _is_natural(first) else negative),
         # As unsigned numbers, since what is behind the end by up to four warps shall fit too.
-        *([f"{name} = _word({value})" for name, value in _NARROWED] if shared.narrow else []),
-        "while _inside < _stop: pass",
+        *(f"{name} = _word({value})" for name, value in _NARROWED if shared.narrow),
+        "while _inside < _stop:",
+        "    turn",
         "_offset = _cuda.blockDim.x >> 1",
         "while _offset > 0:",
         *(f"    {lane.other} = _across({lane.local}, _offset)" for lane in lanes),
         *(line for lane in lanes for line in indented(lane.combine)),
         "    _offset >>= 1",
         *(line for lane in lanes for line in lane.finish),
-    ]
-    statements = generated("\n".join(lines))
-    body = [_Renamed({lane.name: lane.local for lane in lanes}).visit(each) for each in copied(loop.body)]
-    *negative, turns, _ = (each for each in statements if isinstance(each, ast.While))
-    turns.body = _turn(variable, body, lanes)
-    for each in negative:
-        each.body[-1:-1] = copied(body)
-    return statements
+        body=body,
+        turn=_turn(variable, body, lanes),
+    )
 
 
-def _turn(variable: str, body: Sequence[ast.stmt], lanes: Sequence[_Accumulator]) -> list[ast.stmt]:
+def _turn(variable: str, body: Statements, lanes: Sequence[_Accumulator]) -> Statements:
     """Several of a lane's inner iterations. One that has fewer repeats the last one, and forgets what comes of it.
 
     So no load waits for a branch, and what no other load decides is loaded for all of them before anything waits for it.
     """
-    often = _AT_ONCE if sum(1 for statement in body for _ in ast.walk(statement)) <= _LIGHT else 1
+    often = _AT_ONCE if sum(1 for _ in walk(body)) <= _LIGHT else 1
     early = _HoistedLoads(variable, stored_in(body))
     body = [early.visit(each) for each in copied(list(body))]
     first: list[ast.stmt] = []
     then: list[ast.stmt] = []
     for part in range(often):
-        names = {variable: f"_k{part}", **{name: f"{name}_{part}" for name in early.loads}}
-        first += generated(f"_k{part} = _assume_ge(_wide(_min(_inside, _stop - 1)), 0)\n_at{part} = _inside\n_inside += _lanes")
+        names = {name: f"{name}_{part}" for name in early.loads}
         loads = [ast.Assign([ast.Name(name, ast.Store())], load) for name, load in early.loads.items()]
-        first += [_Renamed(names).visit(load) for load in copied(loads)]
-        then += generated(f"{variable} = _k{part}")
-        then += generated("\n".join(f"{lane.other} = {lane.local}" for lane in lanes))
-        then += [_Renamed({name: names[name] for name in early.loads}).visit(each) for each in copied(body)]
-        then += generated("\n".join([f"if _at{part} >= _stop:", *(f"    {lane.local} = {lane.other}" for lane in lanes)]))
+        first += generated(
+            f"_k{part} = _assume_ge(_wide(_min(_inside, _stop - 1)), 0)", f"_at{part} = _inside", "_inside += _lanes"
+        )
+        first += _renamed(loads, {variable: f"_k{part}", **names})
+        then += generated(
+            f"{variable} = _k{part}",
+            *(f"{lane.other} = {lane.local}" for lane in lanes),
+            "iteration",
+            f"if _at{part} >= _stop:",
+            *(f"    {lane.local} = {lane.other}" for lane in lanes),
+            iteration=_renamed(body, names),
+        )
     return [*first, *then]
 
 
@@ -143,9 +141,8 @@ class _HoistedLoads(ast.NodeTransformer):
         if not (known and alone and all(isinstance(part, _PLACE) for part in parts)):
             self.generic_visit(node)
             return node
-        found = next(
-            (name for name, load in self.loads.items() if ast.dump(load) == ast.dump(node)), f"_early{len(self.loads)}"
-        )
+        same = (name for name, load in self.loads.items() if ast.dump(load) == ast.dump(node))
+        found = next(same, f"_early{len(self.loads)}")
         self.loads.setdefault(found, node)
         return ast.copy_location(ast.Name(found, ast.Load()), node)
 
@@ -197,11 +194,10 @@ class _Accumulator:
         return [f"{self.name} = {self.local}"] if self.operator in IDEMPOTENT else applied(self.operator, self.name, self.local)
 
 
-class _Renamed(ast.NodeTransformer):
-    """Code with other names for some."""
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.copy_location(ast.Name(self._names.get(node.id, node.id), node.ctx), node)
+def _renamed(statements: Statements, names: Mapping[str, str]) -> Statements:
+    """A copy with other names for some."""
+    new = copied(list(statements))
+    for node in walk(new):
+        if isinstance(node, ast.Name):
+            node.id = names.get(node.id, node.id)
+    return new

@@ -7,6 +7,7 @@ of different lengths cost less. Which loops these are is found here; ``lane_sour
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,9 +18,10 @@ from qgraph.ir.artifacts import WARP
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Program, Task
 from qgraph.ir.update_patterns import Combining
+from qgraph.lowering.codegen.generated_names import Globals, Statements, walk
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
-from qgraph.lowering.codegen.purity import PurityAnalysis, names_stored, purity_analysis
-from qgraph.lowering.codegen.task_codegen import operations
+from qgraph.lowering.codegen.purity import Impure, PurityAnalysis, names_stored, purity_analysis
+from qgraph.lowering.codegen.task_codegen import has_loops, operations
 from qgraph.operations.intrinsics import U32_LIMIT
 
 # To combine a value once more changes nothing: of these, all lanes start from what the accumulator is. Of the others they start
@@ -45,32 +47,37 @@ class CooperativeLoop:
 def shared_loop(program: Program, task: Task) -> CooperativeLoop | None:
     """How the lanes of a group share the loop inside ``task``; None where there is none that they can."""
     # Bins have a use for the whole block.
-    if not task.inner_length or bins_of(program, task):
-        return None
+    if task.inner_length and not bins_of(program, task):
+        with contextlib.suppress(Impure):
+            return _shared_loop(program, task)
+    return None
+
+
+def _shared_loop(program: Program, task: Task) -> CooperativeLoop | None:
     before, loop, after = parts_of(task.body)
+    assert isinstance(loop.target, ast.Name)
+    assert isinstance(loop.iter, ast.Call)
+    variable, bounds = loop.target.id, loop.iter.args
     looking = purity_analysis(program, task)
     inside = [*before, *loop.body]
     # Lanes repeat what is before the loop, and what is after it one of them does.
-    if looking.inside(before) is None or looking.inside(loop.body) is None or not after:
-        return None
-    if any(isinstance(node, _LEAVES) for statement in inside for node in ast.walk(statement)):
-        return None
-    if any(isinstance(node, (ast.For, ast.While)) for node in operations([*inside, *after], task.names)):
-        return None
-    assert isinstance(loop.target, ast.Name)
+    looking.inside(before)
+    looking.inside(loop.body)
     used = _loaded(after)
-    if loop.target.id in used or loop.target.id in stored_in(loop.body):
-        return None
     carried = _carried(loop, used)
-    if not carried or loop.target.id in carried:
+    if (
+        not after
+        or not carried
+        or variable in used | stored_in(loop.body) | carried
+        or any(isinstance(node, _LEAVES) for node in walk(inside))
+        or has_loops(operations([*inside, *after], task.names))
+    ):
         return None
-    finder = _Accumulators(task.names, carried)
-    accumulators = finder.found(loop.body)
-    if accumulators is None or _disturbed(program, task, looking, before, loop, carried):
+    accumulators = _Accumulators(task.names, carried).found(loop.body)
+    if accumulators is None or _disturbed(program, task, looking, before, bounds, carried):
         return None
-    assert isinstance(loop.iter, ast.Call)
     types = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
-    return CooperativeLoop(loop.lineno, accumulators, all(_is_narrow(bound, types) for bound in loop.iter.args))
+    return CooperativeLoop(loop.lineno, accumulators, all(_is_narrow(bound, types) for bound in bounds))
 
 
 def _is_narrow(bound: ast.expr, types: Mapping[str, ArrayType | ScalarType]) -> bool:
@@ -87,7 +94,7 @@ def _is_narrow(bound: ast.expr, types: Mapping[str, ArrayType | ScalarType]) -> 
     return False
 
 
-def parts_of(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], ast.For, list[ast.stmt]]:
+def parts_of(body: Statements) -> tuple[list[ast.stmt], ast.For, list[ast.stmt]]:
     """What stands before the one loop of a body, the loop, and what is behind."""
     ((at, loop),) = ((at, each) for at, each in enumerate(body) if isinstance(each, ast.For))
     return list(body[:at]), loop, list(body[at + 1 :])
@@ -99,8 +106,7 @@ def stored_in(statements: Iterable[ast.stmt]) -> frozenset[str]:
 
 
 def _loaded(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    names = (child for node in nodes for child in ast.walk(node) if isinstance(child, ast.Name))
-    return frozenset(name.id for name in names if isinstance(name.ctx, ast.Load))
+    return frozenset(node.id for node in walk(nodes) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
 
 
 def _carried(loop: ast.For, used: frozenset[str]) -> frozenset[str]:
@@ -108,7 +114,7 @@ def _carried(loop: ast.For, used: frozenset[str]) -> frozenset[str]:
     stored = stored_in(loop.body)
     carried = set(stored & used)
 
-    def look(statements: Sequence[ast.stmt], assigned: frozenset[str]) -> frozenset[str]:
+    def look(statements: Statements, assigned: frozenset[str]) -> frozenset[str]:
         for statement in statements:
             if isinstance(statement, ast.If):
                 carried.update((_loaded([statement.test]) & stored) - assigned)
@@ -128,7 +134,7 @@ def _carried(loop: ast.For, used: frozenset[str]) -> frozenset[str]:
 class _Accumulators(Combining):
     """The statements of the inner loop that combine values in the names ``carried``."""
 
-    def __init__(self, names: Mapping[str, object], carried: frozenset[str]) -> None:
+    def __init__(self, names: Globals, carried: frozenset[str]) -> None:
         super().__init__(names)
         self._carried = carried
 
@@ -144,7 +150,7 @@ class _Accumulators(Combining):
         """Which lane stores last is not known."""
         return False
 
-    def found(self, body: Sequence[ast.stmt]) -> dict[str, str] | None:
+    def found(self, body: Statements) -> dict[str, str] | None:
         """The operator of each; None where one of them is used otherwise, or combined in two ways."""
         self.block(body)
         own = {node for match in self.matches for node in match.own}
@@ -171,22 +177,22 @@ class _Accumulators(Combining):
 
 
 def _disturbed(
-    program: Program, task: Task, looking: PurityAnalysis, before: Sequence[ast.stmt], loop: ast.For, carried: frozenset[str]
+    program: Program,
+    task: Task,
+    looking: PurityAnalysis,
+    before: Statements,
+    bounds: Sequence[ast.expr],
+    carried: frozenset[str],
 ) -> bool:
-    """Whether what decides where lanes read is itself read where iterations write, or not known.
+    """Whether what decides where lanes read is itself read where iterations write.
 
     Groups without an iteration of their own repeat what is before the loop of the last one, which may be over by then.
     """
-    assert isinstance(loop.iter, ast.Call)
-    bounds = loop.iter.args
     repeated = _loaded([*before, *bounds])
     # What an accumulator starts from decides nothing, if nothing else asks for it.
     deciding = [each for each in before if not (isinstance(each, ast.Assign) and names_stored(each) <= carried - repeated)]
-    reads, more = looking.inside(deciding), looking.all_of(bounds)
-    if reads is None or more is None:
-        return True
     shared = {name for pair in program.aliases if task.effects.writes & {*pair} for name in pair}
-    return bool((reads | more) & (task.effects.writes | shared))
+    return bool((looking.inside(deciding) | looking.all_of(bounds)) & (task.effects.writes | shared))
 
 
 def lane_notes(plan: GraphPlan) -> GraphPlan:
@@ -195,9 +201,8 @@ def lane_notes(plan: GraphPlan) -> GraphPlan:
 
 
 def _noted(plan: GraphPlan, node: Node) -> Node:
-    if node.task is None or node.beside or node.first or node.then or node.what is not None:
-        return node
-    shared = shared_loop(plan.program, node.task)
+    alone = node.tasks == (node.task,) and node.what is None
+    shared = shared_loop(plan.program, node.tasks[0]) if alone else None
     if shared is None:
         return node
     names = ", ".join(f"`{name.rstrip('_')}`" for name in shared.accumulators)

@@ -8,32 +8,14 @@ from collections.abc import Mapping, Sequence
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.functions import Function
-from qgraph.ir.program import NUMBER, Axis, Program, Task
-from qgraph.lowering.codegen.generated_names import Dtypes
-from qgraph.lowering.codegen.generated_names import generated as _statements
+from qgraph.ir.program import Axis, Program, Task
+from qgraph.lowering.codegen.generated_names import Dtypes, Statements, generated, walk
 from qgraph.lowering.codegen.nonnegative_indices import with_natural_remainders
 from qgraph.lowering.codegen.privatised_histogram_cpu import collecting, collecting_names
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
-from qgraph.lowering.codegen.reductions import (
-    chunk_partials,
-    cpu_finish,
-    identities,
-    numbered,
-    reassociable_sums,
-    reduction_names,
-)
-from qgraph.lowering.codegen.task_codegen import (
-    BUILTINS,
-    affine,
-    index_tuple,
-    make_function,
-    parameters_of,
-    prologue,
-    task_names,
-    unravel,
-)
+from qgraph.lowering.codegen.reductions import ReductionCode
+from qgraph.lowering.codegen.task_codegen import affine, has_loops, index_tuple, outlined, prologue, unravel
 from qgraph.operations import intrinsics
-from qgraph.source import copied
 
 # Constants up to which the bound of a loop and the distance of an index from its variable count as small.
 _SMALL = 1 << 16
@@ -59,36 +41,31 @@ def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[
     ``_row_step`` rows and ``_col_step`` columns; which iterations a chunk has does not depend on the number of threads.
     """
     bins = bins_of(program, task)
-    head = _statements(_PLACE if task.axes[:-1] or bins else _PLACE_IN_ROW)
-    number = _statements(f"{NUMBER} = {'_row * _cols + ' if task.axes[:-1] else ''}_t") if numbered(task) else []
-    iteration, loose = reassociable_sums(task, task.body, dtypes)
+    reductions = ReductionCode(task, dtypes)
+    head = generated(_PLACE if task.axes[:-1] or bins else _PLACE_IN_ROW)
+    number = reductions.numbering(f"{'_row * _cols + ' if task.axes[:-1] else ''}_t")
+    iteration, loose = reductions.reassociable_sums()
     bounds = {axis.variable: start for axis in task.axes if (start := _constant_bound(axis)) is not None}
-    first = _statements("\n".join(identities(task, dtypes)))
-
     arrays = {leaf.name for leaf in program.arrays_and_scalars if isinstance(leaf.type, ArrayType)}
 
-    def loops_around(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+    def loops_around(statements: Statements) -> Statements:
         return _checked_loops(task, bounds, [*number, *with_natural_remainders(statements, arrays)])
 
-    names = {**task_names(task, dtypes), **reduction_names(task, dtypes), **loose, **BUILTINS}
     loops = collecting(task, bins, iteration, loops_around) if bins else loops_around(iteration)
-    names |= collecting_names(bins) if bins else {}
-    body = [*head, *prologue(task, dtypes), *first, *loops, *chunk_partials(task, dtypes)]
-    parameters = parameters_of(program, task, body)
+    names = {**reductions.names, **loose, **(collecting_names(bins) if bins else {})}
+    body = [*head, *prologue(task, dtypes), *generated(*reductions.identities), *loops, *reductions.chunk_partials()]
     fixed = ["_chunk", "_rows", "_cols", "_row_step", "_col_step"]
-    function = make_function(f"{task.name}_chunk", [*fixed, *(p.name for p in parameters)], body, names, task)
-    return parameters, function
+    return outlined(program, f"{task.name}_chunk", body, names, task.span, first=fixed)
 
 
 def finish_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
     """On the CPU: combines the results of ``_chunks`` chunks of a loop with reductions."""
-    body = [*prologue(task, dtypes), *cpu_finish(task, dtypes)]
-    parameters = parameters_of(program, task, body)
-    names = {**task_names(task, dtypes), **reduction_names(task, dtypes), **BUILTINS}
-    return parameters, make_function(f"{task.name}_finish", ["_chunks", *(p.name for p in parameters)], body, names, task)
+    reductions = ReductionCode(task, dtypes)
+    body = [*prologue(task, dtypes), *reductions.cpu_finish()]
+    return outlined(program, f"{task.name}_finish", body, reductions.names, task.span, first=["_chunks"])
 
 
-def _checked_loops(task: Task, bounds: Mapping[str, int], iteration: Sequence[ast.stmt]) -> list[ast.stmt]:
+def _checked_loops(task: Task, bounds: Mapping[str, int], iteration: Statements) -> Statements:
     """The loops of a chunk. ``bounds`` are the variables that are known not to fall below a constant.
 
     Where only the arguments tell whether an index may be negative, there are two copies: one for chunks in which none is,
@@ -97,42 +74,36 @@ def _checked_loops(task: Task, bounds: Mapping[str, int], iteration: Sequence[as
     plain = _loops(task, bounds, iteration)
     offsets = _index_offsets(task.body)
     checked = {axis.variable: axis for axis in task.axes if axis.variable in offsets and axis.variable not in bounds}
-    if not checked or any(_never(axis) for axis in checked.values()) or _has_loops(task.body):
-        return [plain]
+    if not checked or any(_never(axis) for axis in checked.values()) or has_loops(walk(task.body)):
+        return plain
     conditions = []
     for position, axis in enumerate(task.axes):
         if axis.variable in checked:
             ends = _ends(task, position)
             if ends is None:
-                return [plain]
+                return plain
             first, last = (affine(axis, value) for value in ends)
             low, high = offsets[axis.variable], intrinsics.INDEX_LIMIT
             conditions.append(f"_min({first}, {last}) >= {low} and _max({first}, {last}) < {high}")
-    (choice,) = _statements(f"if {' and '.join(conditions)}: pass\nelse: pass")
-    assert isinstance(choice, ast.If)
     known = {**bounds, **{name: offsets[name] for name in checked}}
-    choice.body = [_loops(task, known, iteration)]
-    choice.orelse = [plain]
-    return [choice]
+    choice = [f"if {' and '.join(conditions)}:", "    fast", "else:", "    plain"]
+    return generated(*choice, fast=_loops(task, known, iteration), plain=plain)
 
 
-def _loops(task: Task, bounds: Mapping[str, int], iteration: Sequence[ast.stmt]) -> ast.stmt:
+def _loops(task: Task, bounds: Mapping[str, int], iteration: Statements) -> Statements:
     """The loops over the rows and columns of a chunk; the compiler is told what ``bounds`` says of the loop variables."""
-    rows, last = task.axes[:-1], task.axes[-1]
-    (inner,) = _statements("for _t in _range(_col0, _col1): pass")
-    assert isinstance(inner, ast.For)
-    inner.body = [*unravel(task, "_t", (last,)), *_told((last,), bounds), *index_tuple(task), *copied(list(iteration))]
+    *rows, last = task.axes
+    across = [*unravel(task, "_t", (last,)), *_told((last,), bounds), *index_tuple(task), *iteration]
+    loop = generated("for _t in _range(_col0, _col1):", "    iteration", iteration=across)
     if not rows:
-        return inner
-    (outer,) = _statements("for _row in _range(_row0, _row1): pass")
-    assert isinstance(outer, ast.For)
-    outer.body = [*unravel(task, "_row", rows, tuple_too=False), *_told(rows, bounds), inner]
-    return outer
+        return loop
+    row = [*unravel(task, "_row", rows), *_told(rows, bounds), *loop]
+    return generated("for _row in _range(_row0, _row1):", "    row", row=row)
 
 
-def _told(axes: Sequence[Axis], bounds: Mapping[str, int]) -> list[ast.stmt]:
+def _told(axes: Sequence[Axis], bounds: Mapping[str, int]) -> Statements:
     names = [axis.variable for axis in axes if axis.variable in bounds]
-    return _statements("\n".join(f"{name} = _assume_ge({name}, {bounds[name]})" for name in names))
+    return generated(*(f"{name} = _assume_ge({name}, {bounds[name]})" for name in names))
 
 
 def _constant_bound(axis: Axis) -> int | None:
@@ -159,10 +130,10 @@ def _ends(task: Task, position: int) -> tuple[str, str] | None:
     return None if axis.on_device else ("0", f"({ast.unparse(axis.count)}) - 1")
 
 
-def _index_offsets(body: Sequence[ast.stmt]) -> dict[str, int]:
+def _index_offsets(body: Statements) -> dict[str, int]:
     """The names in indices, and how far below each name an index of the form ``name - constant`` reaches."""
     found: dict[str, int] = {}
-    for node in (child for statement in body for child in ast.walk(statement) if isinstance(child, ast.Subscript)):
+    for node in (child for child in walk(body) if isinstance(child, ast.Subscript)):
         for child in ast.walk(node.slice):
             if isinstance(child, ast.Name):
                 found.setdefault(child.id, 0)
@@ -171,10 +142,6 @@ def _index_offsets(body: Sequence[ast.stmt]) -> dict[str, int]:
                 if below is not None and 0 <= below <= _SMALL:
                     found[child.left.id] = max(found.get(child.left.id, 0), below)
     return found
-
-
-def _has_loops(body: Sequence[ast.stmt]) -> bool:
-    return any(isinstance(child, (ast.For, ast.While)) for statement in body for child in ast.walk(statement))
 
 
 def _integer(node: ast.expr) -> int | None:

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeGuard, cast
 
 from qgraph.ir.artifacts import Parameter
-from qgraph.ir.functions import Function, ParallelFunction, SeparateFunction, function_tree
+from qgraph.ir.functions import Function, ParallelFunction, SeparateFunction
 from qgraph.ir.program import Branch, Cast, Loop, NodeStatement, Program, Statement, Task, TaskStatement, tasks_of
 from qgraph.lowering.cache.memory_key import structural_key
 from qgraph.lowering.codegen.cpu_chunks import chunk_function, finish_function
-from qgraph.lowering.codegen.generated_names import HANDLE, SLOTS, Dtypes, dtype_of, place_at, slot_place, slots_name
+from qgraph.lowering.codegen.generated_names import (
+    HANDLE,
+    SLOTS,
+    Dtypes,
+    dtype_of,
+    generated,
+    indented,
+    place_at,
+    slot_place,
+    slots_name,
+    walk,
+)
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
 from qgraph.lowering.codegen.task_codegen import (
+    called_name,
+    make_function,
     ordered,
     selected_leaf,
     serial_function,
+    without_handles,
 )
 from qgraph.nodes.kind import statement_kind
 from qgraph.source import Span, copied
@@ -111,6 +125,8 @@ class _Control:
         self.names: dict[str, object] = {"_split": _SPLIT}
         self.used: set[str] = set()
         self.callbacks: list[Parameter] = []
+        # Of a statement that is a node.
+        self._lines: list[str] = []
         # Whether it may end the kernel.
         self.ends = False
         # Where the tasks of the parts that it calls stand.
@@ -118,43 +134,36 @@ class _Control:
 
     def function(self, name: str, statements: Sequence[Statement], room: int) -> tuple[tuple[Parameter, ...], Function]:
         """The function of ``statements``, of about ``room`` calls, and its parameters."""
-        lines: list[str] = []
-        self._block(statements, lines, "", room)
+        lines = self._block(statements, room)
         if self.ends and not self._whole:
             lines.append("return 0")
-        tree = ast.parse("\n".join(lines) or "pass")
+        body = generated(*lines or ["pass"])
         program = self._program
-        spans = {task.name: task.span for task in tasks_of(tuple(statements))} | self._spans
+        tasks = list(tasks_of(tuple(statements)))
+        spans = {task.name: task.span for task in tasks} | self._spans
         # Each call stands where its task does, so that an error in it names the user's line.
-        for node in ast.walk(tree):
-            span = spans.get(cast(ast.Name, node.func).id, program.span) if calls_name(node) else program.span
-            place_at(node, span)
+        for node in walk(body):
+            place_at(node, spans.get(called_name(node), program.span))
         # The handle is never passed: on the CPU a condition is a slot.
         parameters = (*ordered(program, self.used - {HANDLE.name}), *self.callbacks)
-        code = function_tree(name, [parameter.name for parameter in parameters], tree.body)
-        first = next(tasks_of(tuple(statements)), program)
-        for node in ast.walk(code):
-            if not hasattr(node, "lineno"):
-                place_at(node, first.span)
-        return parameters, Function(name, code, self.names, first.span.file)
+        span = tasks[0].span if tasks else program.span
+        return parameters, make_function(name, [parameter.name for parameter in parameters], body, self.names, span)
 
-    def _block(self, statements: Sequence[Statement], lines: list[str], pad: str, room: int) -> None:
-        """Write ``statements`` as about ``room`` calls: those that do not fit are in functions of their own."""
+    def _block(self, statements: Sequence[Statement], room: int) -> list[str]:
+        """``statements`` as about ``room`` calls: those that do not fit are in functions of their own."""
         size = self._kernel.size
         if size(statements) <= room or (len(statements) == 1 and room > 1):
-            for statement in statements:
-                self._statement(statement, lines, pad, room)
-        elif len(statements) == 1 or room < 2:
-            self._part(statements, lines, pad)
-        else:
-            runs = _runs(statements, size)
-            # As many runs in one part as let the parts be no more than there is room for.
-            few = -(-len(runs) // room)
-            for first in range(0, len(runs), few):
-                self._part([each for run in runs[first : first + few] for each in run], lines, pad)
+            return [line for statement in statements for line in self._statement(statement, room)]
+        if len(statements) == 1 or room < 2:
+            return self._part(statements)
+        runs = _runs(statements, size)
+        # As many runs in one part as let the parts be no more than there is room for.
+        few = -(-len(runs) // room)
+        parts = (list(itertools.chain(*runs[first : first + few])) for first in range(0, len(runs), few))
+        return [line for part in parts for line in self._part(part)]
 
-    def _part(self, statements: Sequence[Statement], lines: list[str], pad: str) -> None:
-        """Write a call of a function that runs ``statements``."""
+    def _part(self, statements: Sequence[Statement]) -> list[str]:
+        """A call of a function that runs ``statements``."""
         kernel = self._kernel
         name = kernel.name()
         part = _Control(kernel, whole=False)
@@ -164,80 +173,102 @@ class _Control:
         self.callbacks += part.callbacks
         self.used |= part.used
         call = f"{name}({', '.join(parameter.name for parameter in parameters)})"
-        lines.append(f"{pad}{call}") if not part.ends else self.ending(f"{call} != 0", lines, pad)
+        if not part.ends:
+            return [call]
+        self._lines = []
+        self.end_kernel_if(f"{call} != 0")
+        return self._lines
 
-    def ending(self, test: str, lines: list[str], pad: str) -> None:
-        """End the kernel where ``test`` holds, whichever function this is."""
-        self.ends = True
-        lines += [f"{pad}if {test}:", f"{pad}    return" if self._whole else f"{pad}    return 1"]
-
-    def _statement(self, statement: Statement, lines: list[str], pad: str, room: int) -> None:
+    def _statement(self, statement: Statement, room: int) -> list[str]:
         match statement:
             case TaskStatement():
-                self._task(statement.task, lines, pad)
+                return self._task(statement.task)
             case Loop():
-                self._loop(statement, lines, pad, room)
+                return self._loop(statement, room)
             case Branch():
-                self._branch(statement, lines, pad, room)
+                return self._branch(statement, room)
             case NodeStatement():
-                statement_kind(statement).cpu_code(_Statement(self, lines, pad))
+                self._lines = []
+                statement_kind(statement).cpu_code(self)
+                return self._lines
 
-    def _branch(self, branch: Branch, lines: list[str], pad: str, room: int) -> None:
+    # --- what a kind of node writes, as ``CpuCode`` ---------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self._lines.append(text)
+
+    def leaf(self, name: str) -> str:
+        self.used.add(name)
+        return name
+
+    def slots(self) -> str:
+        return self.leaf(SLOTS.name)
+
+    def callback(self, name: str) -> str:
+        self.callbacks.append(Parameter("callback", name))
+        return name
+
+    def end_kernel_if(self, test: str) -> None:
+        """Wherever ``test`` holds, whichever function this is."""
+        self.ends = True
+        self._lines += [f"if {test}:", "    return" if self._whole else "    return 1"]
+
+    # --- loops, branches and tasks --------------------------------------------------------------------------------------
+
+    def _branch(self, branch: Branch, room: int) -> list[str]:
         decided = self._decided(branch)
-        self._task(branch.decide, lines, pad)
+        lines = self._task(branch.decide)
         room -= 1
         for number, region in enumerate(branch.regions):
-            first = "if" if number == 0 else "elif"
             # A branch runs its first region where the slot is not 0, a switch the region of that number.
             test = f"{decided} == {number}" if branch.kind == "switch" else f"({decided} == 0) == ({number} == 1)"
-            lines.append(f"{pad}{first} {test}:")
-            lines.append(f"{pad}    pass")
-            self._block(region, lines, pad + "    ", room)
+            lines += [f"{'elif' if number else 'if'} {test}:", *indented(["pass", *self._block(region, room)])]
             room -= min(room, self._kernel.size(region))
+        return lines
 
     def _decided(self, statement: Branch | Loop) -> str:
-        self.used.add(SLOTS.name)
-        return f"{SLOTS.name}[{statement.condition_slot.index}]"
+        return f"{self.slots()}[{statement.condition_slot.index}]"
 
-    def _loop(self, loop: Loop, lines: list[str], pad: str, room: int) -> None:
+    def _loop(self, loop: Loop, room: int) -> list[str]:
         decided = self._decided(loop)
-        if loop.enter is not None:
-            self._task(loop.enter, lines, pad)
-        lines.append(f"{pad}while {f'{decided} != 0' if loop.test_first else 'True'}:")
-        self._block(loop.body, lines, pad + "    ", room - 1)
-        self._task(loop.condition, lines, pad + "    ")
+        enter = [] if loop.enter is None else self._task(loop.enter)
+        body = [*self._block(loop.body, room - 1), *self._task(loop.condition)]
         if not loop.test_first:
-            lines += [f"{pad}    if {decided} == 0:", f"{pad}        break"]
+            body += [f"if {decided} == 0:", "    break"]
+        return [*enter, f"while {f'{decided} != 0' if loop.test_first else 'True'}:", *indented(body)]
 
-    def _task(self, task: Task, lines: list[str], pad: str) -> None:
+    def _task(self, task: Task) -> list[str]:
+        program, dtypes = self._program, self._dtypes
         if not task.axes:
-            parameters, function = serial_function(self._program, task, self._dtypes)
-            self.names[task.name] = function
-            lines.append(f"{pad}{task.name}({self._arguments(parameters)})")
-            return
-        parameters, function = chunk_function(self._program, task, self._dtypes)
+            return [self._call(*serial_function(program, task, dtypes))]
+        parameters, function = chunk_function(program, task, dtypes)
         used = {parameter.name for parameter in parameters}
-        disjoint = not any(used.issuperset(pair) for pair in self._program.aliases)
+        disjoint = not any(used.issuperset(pair) for pair in program.aliases)
+        call = self._call(parameters, function, "_chunks, _rows, _cols, _row_step, _col_step, ", task.name)
         self.names[task.name] = self._kernel.loop(parameters, function, disjoint=disjoint)
-        counts = self._counts(task)
-        rows = " * ".join(f"({count})" for count in counts[:-1]) or "1"
-        lines.append(f"{pad}_rows, _cols = {rows}, {counts[-1]}")
-        grain = COLLECTING_GRAIN if bins_of(self._program, task) else _grain(task)
-        lines.append(f"{pad}_chunks, _row_step, _col_step = _split(_rows, _cols, {grain}, {MAX_CHUNKS})")
-        lines.append(f"{pad}if _chunks > 0:")
-        arguments = self._arguments(parameters)
-        lines.append(f"{pad}    {task.name}(_chunks, _rows, _cols, _row_step, _col_step, {arguments})")
-        if task.reductions:
-            parameters, finish = finish_function(self._program, task, self._dtypes)
-            self.names[finish.name] = finish
-            lines.append(f"{pad}    {finish.name}(_chunks, {self._arguments(parameters)})")
+        *counts, last = self._counts(task)
+        rows = " * ".join(f"({count})" for count in counts) or "1"
+        grain = COLLECTING_GRAIN if bins_of(program, task) else _grain(task)
+        finish = [self._call(*finish_function(program, task, dtypes), "_chunks, ")] if task.reductions else []
+        return [
+            f"_rows, _cols = {rows}, {last}",
+            f"_chunks, _row_step, _col_step = _split(_rows, _cols, {grain}, {MAX_CHUNKS})",
+            "if _chunks > 0:",
+            *indented([call, *finish]),
+        ]
+
+    def _call(self, parameters: Sequence[Parameter], function: Function, first: str = "", name: str = "") -> str:
+        name = name or function.name
+        self.names[name] = function
+        self.used |= {parameter.name for parameter in parameters}
+        return f"{name}({first}{', '.join(without_handles(parameters))})"
 
     def _counts(self, task: Task) -> list[str]:
         """The extents of a loop as the control function computes them; names of the task get its name in front."""
         exprs = [copied(axis.count) for axis in task.axes]
         scalars = dict(task.scalars)
         selected = {selection.local: selection for selection in task.selections}
-        for name in (child for expr in exprs for child in ast.walk(expr) if isinstance(child, ast.Name)):
+        for name in (child for child in walk(exprs) if isinstance(child, ast.Name)):
             if name.id in task.names:
                 value = task.names[name.id]
                 name.id = f"{task.name}_{name.id}"
@@ -253,50 +284,10 @@ class _Control:
                 self.used.add(name.id)
         return [ast.unparse(expr) for expr in exprs]
 
-    def _arguments(self, parameters: Sequence[Parameter]) -> str:
-        self.used |= {parameter.name for parameter in parameters}
-        # On the CPU no loop has a handle: conditions are slots.
-        return ", ".join("0" if parameter is HANDLE else parameter.name for parameter in parameters)
-
-
-@dataclass(frozen=True, slots=True)
-class _Statement:
-    """Where a kind of node writes what it does on the CPU (``CpuCode``)."""
-
-    _control: _Control
-    _lines: list[str]
-    _pad: str
-
-    @property
-    def names(self) -> dict[str, object]:
-        return self._control.names
-
-    def line(self, text: str) -> None:
-        self._lines.append(f"{self._pad}{text}")
-
-    def leaf(self, name: str) -> str:
-        self._control.used.add(name)
-        return name
-
-    def slots(self) -> str:
-        return self.leaf(SLOTS.name)
-
-    def callback(self, name: str) -> str:
-        self._control.callbacks.append(Parameter("callback", name))
-        return name
-
-    def end_kernel_if(self, test: str) -> None:
-        self._control.ending(test, self._lines, self._pad)
-
-
-def calls_name(node: ast.AST) -> TypeGuard[ast.Call]:
-    """Whether it is a call of a name."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-
 
 def _grain(task: Task) -> int:
     """How many iterations the caller runs alone, and are worth a chunk where there are more: few where each takes long."""
-    nodes = [child for statement in task.body for child in ast.walk(statement)]
+    nodes = list(walk(task.body))
     loops = [node for node in nodes if isinstance(node, (ast.For, ast.While))]
     if not all(_is_short(loop) for loop in loops):
         return LOOPING_GRAIN
@@ -315,7 +306,7 @@ def _is_short(loop: ast.For | ast.While) -> bool:
 
 
 def _is_cheap(task: Task, call: ast.Call) -> bool:
-    value = task.names.get(call.func.id) if isinstance(call.func, ast.Name) else None
+    value = task.names.get(called_name(call))
     return isinstance(value, type | Cast) or any(value is cheap for cheap in _CHEAP)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from qgraph.ir import program
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.program import FAULTS, SCALAR_DTYPES, TURNS, WORD, Cast, Slot, itemsize
-from qgraph.source import Span
+from qgraph.source import Span, copied
 
 SLOTS = Parameter("slots", program.SLOTS)
 NOTED = Parameter("faults", FAULTS)
@@ -29,6 +30,9 @@ VIEWS = tuple(
 KEEPS: tuple[Literal["min", "max"], ...] = ("min", "max")
 # The types of kernel scalars, by slot name.
 Dtypes = Mapping[str, str]
+# What the names in code stand for.
+Globals = Mapping[str, object]
+Statements = Sequence[ast.stmt]
 # One object a dtype: what makes two tasks equal is the identity of their globals.
 CASTS = {dtype: Cast(None, dtype, scalar=True) for dtype in SCALAR_DTYPES}
 KEPT_CASTS = {(dtype, keeps): Cast(None, dtype, keeps=keeps) for dtype in SCALAR_DTYPES for keeps in KEEPS}
@@ -56,20 +60,29 @@ def slots_name(dtype: str) -> str:
     return SLOTS.name if dtype == "int64" else f"{SLOTS.name}_{dtype}"
 
 
-def generated(source: str) -> list[ast.stmt]:
-    """Generated statements, without positions."""
-    statements = ast.parse(source).body
-    for statement in statements:
-        for child in ast.walk(statement):
-            for attribute in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
-                if hasattr(child, attribute):
-                    delattr(child, attribute)
-    return statements
+def generated(*lines: str, **parts: Statements) -> list[ast.stmt]:
+    """Generated statements, without positions. A line that is the name of one of ``parts`` becomes a copy of its statements."""
+    tree = ast.parse("\n".join(lines))
+    for child in ast.walk(tree):
+        for attribute in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
+            vars(child).pop(attribute, None)
+    return (_Template(parts).visit(tree) if parts else tree).body
+
+
+class _Template(ast.NodeTransformer):
+    """Statements for the lines that name them. Expressions are not looked into."""
+
+    def __init__(self, parts: Mapping[str, Statements]) -> None:
+        self._parts = parts
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt | list[ast.stmt]:
+        named = isinstance(node.value, ast.Name) and node.value.id in self._parts
+        return copied(list(self._parts[ast.unparse(node)])) if named else node
 
 
 def shared_arrays(span: Span, lines: Sequence[str]) -> list[ast.stmt]:
     """Statements that make shared arrays, each on a line of its own from ``span`` on: so the simulator tells them apart."""
-    statements = generated("\n".join(lines))
+    statements = generated(*lines)
     for number, statement in enumerate(statements):
         for child in ast.walk(statement):
             place_at(child, span, number)
@@ -77,10 +90,15 @@ def shared_arrays(span: Span, lines: Sequence[str]) -> list[ast.stmt]:
 
 
 def place_at(node: ast.AST, span: Span, below: int = 0) -> None:
-    """Let ``node`` stand at ``span``, or so many lines ``below``."""
-    if isinstance(node, (ast.stmt, ast.expr)):
+    """Let ``node``, if it has no position, stand at ``span``, or so many lines ``below``."""
+    if isinstance(node, (ast.stmt, ast.expr, ast.arg)) and not hasattr(node, "lineno"):
         node.lineno = node.end_lineno = span.line + below
         node.col_offset, node.end_col_offset = span.column, span.column + 1
+
+
+def walk(trees: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes of several syntax trees."""
+    return itertools.chain.from_iterable(map(ast.walk, trees))
 
 
 def indented(lines: Sequence[str], depth: int = 1) -> list[str]:

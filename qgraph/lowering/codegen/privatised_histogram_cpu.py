@@ -9,8 +9,8 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 
 from qgraph.ir.program import Task
-from qgraph.lowering.codegen.generated_names import KEPT_CASTS, generated
-from qgraph.lowering.codegen.privatised_histogram_cuda import Bins, bin_names, cast_name, changes, identity, update_of
+from qgraph.lowering.codegen.generated_names import KEPT_CASTS, Globals, Statements, generated, indented
+from qgraph.lowering.codegen.privatised_histogram_cuda import Bins, bin_names, cast_name, changes, fitting, identity, update_of
 from qgraph.operations import intrinsics
 from qgraph.operations.combinations import BY_ATOMIC
 from qgraph.source import copied
@@ -19,7 +19,7 @@ from qgraph.source import copied
 _WORTH = 2
 
 
-def collecting_names(bins: Sequence[Bins]) -> dict[str, object]:
+def collecting_names(bins: Sequence[Bins]) -> Globals:
     """The globals of the generated statements."""
     kept = {
         f"{cast_name(each)}_{each.combination.keeps}": KEPT_CASTS[each.dtype, each.combination.keeps]
@@ -32,23 +32,24 @@ def collecting_names(bins: Sequence[Bins]) -> dict[str, object]:
 def collecting(
     task: Task,
     bins: Sequence[Bins],
-    iteration: Sequence[ast.stmt],
-    loops: Callable[[Sequence[ast.stmt]], Sequence[ast.stmt]],
-) -> list[ast.stmt]:
+    iteration: Statements,
+    loops: Callable[[Statements], Statements],
+) -> Statements:
     """The ``loops`` of a chunk around ``iteration``, both ways: only the arguments tell whether the arrays are small enough."""
-    extents = [f"{each.array}.shape[0]" for each in bins]
-    fit = " and ".join(f"{extent} <= {each.most}" for extent, each in zip(extents, bins, strict=True))
-    begin = [f"    {line}" for number, each in enumerate(bins) for line in _begin(number, each)]
-    worth = f"(_row1 - _row0) * (_col1 - _col0) >= {_WORTH} * ({' + '.join(extents)})"
-    (choice,) = generated("\n".join([f"if {fit} and {worth}:", *begin, "else: pass"]))
-    assert isinstance(choice, ast.If)
+    extents = " + ".join(f"{each.array}.shape[0]" for each in bins)
     mine = {each.array: (f"_mine{number}", cast_name(each)) for number, each in enumerate(bins)}
-    collected = [_Collecting(mine, task.names).visit(copied(statement)) for statement in iteration]
-    flat = [part for each in collected for part in (each if isinstance(each, list) else [each])]
-    end = generated("\n".join(line for number, each in enumerate(bins) for line in _end(number, each)))
-    choice.body += [*loops(flat), *end]
-    choice.orelse = list(loops(iteration))
-    return [choice]
+    rewriter = _Collecting(mine, task.names)
+    return generated(
+        f"if {fitting(bins)} and (_row1 - _row0) * (_col1 - _col0) >= {_WORTH} * ({extents}):",
+        *indented([line for number, each in enumerate(bins) for line in _begin(number, each)]),
+        "    collecting",
+        *indented([line for number, each in enumerate(bins) for line in _end(number, each)]),
+        "else:",
+        "    updating",
+        # In a module, since one statement may become several.
+        collecting=loops(rewriter.visit(ast.Module(copied(list(iteration)), [])).body),
+        updating=loops(iteration),
+    )
 
 
 def _begin(number: int, bins: Bins) -> list[str]:
@@ -70,17 +71,17 @@ def _end(number: int, bins: Bins) -> list[str]:
 class _Collecting(ast.NodeTransformer):
     """Atomic updates of arrays to plain ones of the chunk's own: for each array, the name, and what converts to its type."""
 
-    def __init__(self, mine: Mapping[str, tuple[str, str]], names: Mapping[str, object]) -> None:
+    def __init__(self, mine: Mapping[str, tuple[str, str]], names: Globals) -> None:
         self._mine = mine
         self._names = names
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt | list[ast.stmt]:
         found = update_of(node, self._names)
-        if found is None or found[0] not in self._mine:
+        if found is None or found[1] not in self._mine:
             return node
-        assert isinstance(node.value, ast.Call)
-        (name, cast), (combination, update) = self._mine[found[0]], BY_ATOMIC[found[1]]
-        index, given = node.value.args[1:]
+        call, array, word = found
+        (name, cast), (combination, update) = self._mine[array], BY_ATOMIC[word]
+        index, given = call.args[1:]
         cast = f"{cast}_{combination.keeps}" if combination.keeps else cast
         value = ast.Call(ast.Name(cast, ast.Load()), [given], [])
         if update.syntax is not None:

@@ -7,9 +7,7 @@ at run time is it known whether an array is small enough for that, so the kernel
 from __future__ import annotations
 
 import ast
-import builtins
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +17,7 @@ from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.artifacts import COARSENING
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Program, Task, itemsize
-from qgraph.lowering.codegen.generated_names import ELEMENT_CASTS, generated, indented, shared_arrays
+from qgraph.lowering.codegen.generated_names import ELEMENT_CASTS, Globals, Statements, generated, indented, shared_arrays, walk
 from qgraph.operations import intrinsics
 from qgraph.operations.combinations import BY_ATOMIC, COMBINATIONS, Combination
 from qgraph.source import copied
@@ -59,8 +57,10 @@ def bins_of(program: Program, task: Task) -> tuple[Bins, ...]:
     if not task.axes or task.reductions:
         return ()
     words: dict[str, set[object]] = {}
-    for name, word in _updates(task):
-        words.setdefault(name, set()).add(word)
+    for node in walk(task.body):
+        update = update_of(node, task.names)
+        if update is not None:
+            words.setdefault(update[1], set()).add(update[2])
     if not words:
         return ()
     others = {name for pair in program.aliases for name in pair} | {leaf for each in task.selections for leaf in each.leaves}
@@ -94,57 +94,38 @@ def _note(plan: GraphPlan, node: Node) -> str:
     )
 
 
-def _updates(task: Task) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """The statements that are atomic updates of a named array: its name and the word."""
-    for statement in task.body:
-        for node in ast.walk(statement):
-            call = update_of(node, task.names)
-            if call is not None:
-                yield call
-
-
-def update_of(node: ast.AST, names: Mapping[str, object]) -> tuple[str, Callable[..., Any]] | None:
-    """The array's name and the word, of a statement that is an atomic update of a named array."""
-    if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
-        return None
-    call = node.value
-    function = names.get(call.func.id) if isinstance(call.func, ast.Name) else None
-    word = next((atomic for atomic in BY_ATOMIC if atomic is function), None)
-    if word is None or len(call.args) != 3 or call.keywords:
-        return None
-    return (call.args[0].id, word) if isinstance(call.args[0], ast.Name) else None
+def update_of(node: ast.AST, names: Globals) -> tuple[ast.Call, str, Callable[..., Any]] | None:
+    """The call, the array's name and the word, of a statement that is an atomic update of a named array."""
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Name(id=function), args=[ast.Name(id=array), _, _], keywords=[]) as call):
+            word = next((atomic for atomic in BY_ATOMIC if atomic is names.get(function)), None)
+            return None if word is None else (call, array, word)
+    return None
 
 
 def _uses(task: Task) -> set[str]:
     """The names that stand elsewhere than in an update, but for their shapes."""
     used: set[str] = set()
-
-    def look(node: ast.AST) -> None:
-        if isinstance(node, ast.Name):
-            used.add(node.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in _ATTRIBUTES:
-            return
-        elif update_of(node, task.names) is not None:
-            assert isinstance(node, ast.Expr)
-            assert isinstance(node.value, ast.Call)
-            for argument in node.value.args[1:]:
-                look(argument)
-        else:
-            for child in ast.iter_child_nodes(node):
-                look(child)
-
-    for statement in task.body:
-        look(statement)
+    waiting: list[ast.AST] = list(task.body)
+    while waiting:
+        node = waiting.pop()
+        update = update_of(node, task.names)
+        match node:
+            case ast.Name(id=name):
+                used.add(name)
+            case ast.Attribute(value=ast.Name(), attr=attribute) if attribute in _ATTRIBUTES:
+                pass
+            case _:
+                waiting += ast.iter_child_nodes(node) if update is None else update[0].args[1:]
     return used
 
 
 # --- code -------------------------------------------------------------------------------------------------------------
 
 
-def bin_names(bins: Sequence[Bins]) -> dict[str, object]:
+def bin_names(bins: Sequence[Bins]) -> Globals:
     """The globals of the generated statements."""
-    names: dict[str, object] = {"_max": builtins.max, "_copysign": math.copysign}
-    names |= {f"_{word.__name__}": word for word in intrinsics.SPLIT}
+    names: dict[str, object] = {f"_{word.__name__}": word for word in intrinsics.SPLIT}
     for number, each in enumerate(bins):
         names[f"_type_{each.dtype}"] = np.dtype(each.dtype)
         names[f"_to_{each.dtype}_element"] = ELEMENT_CASTS[each.dtype]
@@ -152,16 +133,18 @@ def bin_names(bins: Sequence[Bins]) -> dict[str, object]:
     return names
 
 
-def binning(
-    task: Task, bins: Sequence[Bins], head: Sequence[ast.stmt], iteration: Sequence[ast.stmt], *, several: bool
-) -> list[ast.stmt]:
+def binning(task: Task, bins: Sequence[Bins], head: Statements, iteration: Statements, *, several: bool) -> Statements:
     """The body of a kernel that strides over ``_n`` iterations, as ``head`` has it; ``iteration`` is what number ``_t`` does.
 
     ``several``: so many iterations at once, whose loads start together.
     """
     extents = [f"{each.array}.shape[0]" for each in bins]
     idle = _IDLE if several else 1
-    lines = [
+    mine = {each.array: (f"_mine{number}", each.dtype in ("int64", "uint64")) for number, each in enumerate(bins)}
+    rewriter = _Collecting(mine, task.names)
+    # Without other work in the loop, updates of global memory take longer than anything that could overlap.
+    alone = task.effects.writes <= {each.array for each in bins}
+    statements = generated(
         "_lane = _cuda.threadIdx.x",
         "_width = _cuda.blockDim.x",
         "_blocks = _cuda.gridDim.x",
@@ -170,50 +153,48 @@ def binning(
         f"_elements = _max(1, {' + '.join(extents)})",
         # Blocks that have something to do, if they work in shared memory.
         f"_busy = _min(_blocks, _n // ({_BLOCKS_WORTH} * _elements))",
-        f"_fit = {' and '.join(f'{extent} <= {each.most}' for extent, each in zip(extents, bins, strict=True))}",
+        f"_fit = {fitting(bins)}",
         f"if _fit and _n >= {_WORTH} * _elements and _busy * {idle} >= _blocks:",
         "    if _cuda.blockIdx.x >= _busy: return",
         "    _stride = _busy * _width",
         *indented([line for number, each in enumerate(bins) for line in _begin(number, each)]),
         "    _cuda.syncthreads()",
-        "    pass",
+        "    collecting",
         "    _cuda.syncthreads()",
         *indented([line for number, each in enumerate(bins) for line in _end(number, each)]),
-        "else: pass",
-    ]
-    statements = generated("\n".join(lines))
-    (choice,) = statements[-1:]
-    assert isinstance(choice, ast.If)
-    place = next(k for k, each in enumerate(choice.body) if isinstance(each, ast.Pass))
-    mine = {each.array: (f"_mine{number}", each.dtype in ("int64", "uint64")) for number, each in enumerate(bins)}
-    collecting = [_Collecting(mine, task.names).visit(copied(statement)) for statement in iteration]
-    choice.body[place : place + 1] = strided(collecting, several=several)
-    # Without other work in the loop, updates of global memory take longer than anything that could overlap.
-    alone = task.effects.writes <= {each.array for each in bins}
-    choice.orelse = strided(iteration, several=several and not alone)
-    return [*_shared_arrays(task, bins), *head, *statements]
-
-
-def strided(iteration: Sequence[ast.stmt], *, several: bool) -> list[ast.stmt]:
-    """Iterations ``_first``, ``_first + _stride`` and so on before ``_n``; with ``several``, so many at once."""
-    # Not a range: the compiler would count its iterations by a division, and copy the body some times more. The variable is
-    # changed first, because the body may go on with the next iteration anywhere.
-    (rest,) = generated("while _first < _n:\n    _t = _assume_ge(_first, 0)\n    _first += _stride")
-    assert isinstance(rest, ast.While)
-    rest.body += copied(list(iteration))
-    if not several:
-        return [rest]
-    (whole,) = generated(
-        f"while _first + {COARSENING - 1} * _stride < _n:\n"
-        f"    for _part in _range({COARSENING}):\n"
-        "        _t = _assume_ge(_first + _part * _stride, 0)\n"
-        f"    _first += {COARSENING} * _stride"
+        "else:",
+        "    updating",
+        collecting=strided([rewriter.visit(each) for each in copied(list(iteration))], several=several),
+        updating=strided(iteration, several=several and not alone),
     )
-    assert isinstance(whole, ast.While)
-    part = whole.body[0]
-    assert isinstance(part, ast.For)
-    part.body += copied(list(iteration))
-    return [whole, rest]
+    arrays = [f"_shared_bins{k} = _cuda.shared.array({each.most}, _type_{each.dtype})" for k, each in enumerate(bins)]
+    return [*shared_arrays(task.span, arrays), *head, *statements]
+
+
+def fitting(bins: Sequence[Bins]) -> str:
+    """The test whether all arrays are small enough."""
+    return " and ".join(f"{each.array}.shape[0] <= {each.most}" for each in bins)
+
+
+def strided(iteration: Statements, *, several: bool) -> Statements:
+    """Iterations ``_first``, ``_first + _stride`` and so on before ``_n``; with ``several``, so many at once."""
+    together = [
+        f"while _first + {COARSENING - 1} * _stride < _n:",
+        f"    for _part in _range({COARSENING}):",
+        "        _t = _assume_ge(_first + _part * _stride, 0)",
+        "        iteration",
+        f"    _first += {COARSENING} * _stride",
+    ]
+    return generated(
+        *(together if several else ()),
+        # Not a range: the compiler would count its iterations by a division, and copy the body some times more. The variable
+        # is changed first, because the body may go on with the next iteration anywhere.
+        "while _first < _n:",
+        "    _t = _assume_ge(_first, 0)",
+        "    _first += _stride",
+        "    iteration",
+        iteration=iteration,
+    )
 
 
 def _begin(number: int, bins: Bins) -> list[str]:
@@ -271,29 +252,21 @@ def cast_name(bins: Bins) -> str:
     return f"_to_{bins.dtype}_element"
 
 
-def _shared_arrays(task: Task, bins: Sequence[Bins]) -> list[ast.stmt]:
-    lines = [f"_shared_bins{k} = _cuda.shared.array({each.most}, _type_{each.dtype})" for k, each in enumerate(bins)]
-    return shared_arrays(task.span, lines)
-
-
 class _Collecting(ast.NodeTransformer):
     """Updates of arrays to those of the copies in shared memory: for each array, the name, and whether halves are added."""
 
-    def __init__(self, mine: Mapping[str, tuple[str, bool]], names: Mapping[str, object]) -> None:
+    def __init__(self, mine: Mapping[str, tuple[str, bool]], names: Globals) -> None:
         self._mine = mine
         self._names = names
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
         found = update_of(node, self._names)
-        if found is None or found[0] not in self._mine:
+        if found is None or found[1] not in self._mine:
             return node
-        call = node.value
-        assert isinstance(call, ast.Call)
-        array, function = call.args[0], call.func
-        assert isinstance(array, ast.Name)
-        assert isinstance(function, ast.Name)
-        array.id, halves = self._mine[array.id]
-        in_halves = BY_ATOMIC[found[1]][1].in_halves
+        call, array, word = found
+        name, halves = self._mine[array]
+        call.args[0] = ast.copy_location(ast.Name(name, ast.Load()), call.args[0])
+        in_halves = BY_ATOMIC[word][1].in_halves
         if halves and in_halves is not None:
-            function.id = f"_{in_halves.__name__}"
+            call.func = ast.copy_location(ast.Name(f"_{in_halves.__name__}", ast.Load()), call.func)
         return node

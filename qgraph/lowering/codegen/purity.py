@@ -6,6 +6,7 @@ What is not understood has no answer here: an array under another name, a part o
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,7 @@ import numpy as np
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Cast, Program, Task
+from qgraph.lowering.codegen.generated_names import Globals, Statements, walk
 from qgraph.operations.table import operation
 
 Reads = frozenset[str]
@@ -23,6 +25,10 @@ _NOTHING: Reads = frozenset()
 _COMPOUND = (ast.BinOp, ast.UnaryOp, ast.NamedExpr, ast.BoolOp, ast.Tuple, ast.Compare, ast.IfExp)
 _OF_ARRAYS = ("shape", "size", "ndim")
 _OF_NUMBERS = ("real", "imag")
+
+
+class Impure(Exception):  # noqa: N818 - no error: the code stays as it is
+    """It is not certain that an expression is a number and has no side effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,73 +49,72 @@ class PurityAnalysis:
 
     arrays: Mapping[str, Array]
     numbers: frozenset[str]
-    globals: Mapping[str, object]
+    globals: Globals
     indices: Mapping[str, int] = field(default_factory=dict)
     called: dict[object, Reads | None] = field(default_factory=dict)
 
-    def reads(self, node: ast.expr) -> Reads | None:
-        """The leaves of which elements are read; None where it is not certain that ``node`` is a number and does nothing."""
+    def reads(self, node: ast.expr) -> Reads:
+        """The leaves of which elements are read.
+
+        Raises:
+            Impure: it is not certain that ``node`` is a number and does nothing.
+        """
         match node:
             case ast.Constant():
                 return _NOTHING
-            case ast.Name():
-                return self._of_name(node.id)
-            case ast.Attribute():
-                return self._of_attribute(node)
-            case ast.Subscript():
-                return self._of_subscript(node)
+            case ast.Name(id=name) if name in self.numbers:
+                return _NOTHING
+            case ast.Name(id=name) if name not in self.arrays and _is_constant(self.globals.get(name)):
+                return _NOTHING
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in self.arrays and attribute in _OF_ARRAYS:
+                return _NOTHING
+            case ast.Attribute(value=value, attr=attribute) if attribute in _OF_NUMBERS:
+                return self.reads(value)
+            case ast.Subscript(value=ast.Name(id=name), slice=index) if name in self.arrays:
+                return self._of_index(index, self.arrays[name].ndim) | self.arrays[name].leaves
+            case ast.Subscript(value=value, slice=index):
+                # An item of a tuple of numbers.
+                return self.all_of((value, index))
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
                 return self._of_call(self.globals.get(name), arguments)
-        parts = (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
-        return self.all_of(parts) if isinstance(node, _COMPOUND) else None
+        if not isinstance(node, _COMPOUND):
+            raise Impure
+        return self.all_of(child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
 
-    def all_of(self, nodes: Iterable[ast.expr]) -> Reads | None:
+    def all_of(self, nodes: Iterable[ast.expr]) -> Reads:
         """The same for several numbers."""
-        found = _NOTHING
-        for node in nodes:
-            reads = self.reads(node)
-            if reads is None:
-                return None
-            found |= reads
-        return found
+        return _NOTHING.union(*map(self.reads, nodes))
 
-    def _of_name(self, name: str) -> Reads | None:
-        known = name in self.numbers or (name not in self.arrays and _is_constant(self.globals.get(name)))
-        return _NOTHING if known else None
+    def _is_number(self, node: ast.expr) -> bool:
+        try:
+            self.reads(node)
+        except Impure:
+            return False
+        return True
 
-    def _of_attribute(self, node: ast.Attribute) -> Reads | None:
-        if isinstance(node.value, ast.Name) and node.value.id in self.arrays:
-            return _NOTHING if node.attr in _OF_ARRAYS else None
-        return self.reads(node.value) if node.attr in _OF_NUMBERS else None
-
-    def _of_subscript(self, node: ast.Subscript) -> Reads | None:
-        if not isinstance(node.value, ast.Name) or node.value.id not in self.arrays:
-            # An item of a tuple of numbers.
-            return self.all_of((node.value, node.slice))
-        index = self._of_index(node.slice, self.arrays[node.value.id].ndim)
-        return None if index is None else index | self.arrays[node.value.id].leaves
-
-    def _of_index(self, index: ast.expr, ndim: int) -> Reads | None:
-        """What the index of an array reads; None where it is not certain that it is that of one element."""
+    def _of_index(self, index: ast.expr, ndim: int) -> Reads:
+        """What the index of an array reads, if it certainly is that of one element."""
         dimensions = 1
         if isinstance(index, ast.Tuple):
             dimensions = len(index.elts)
         elif isinstance(index, ast.Name):
             dimensions = self.indices.get(index.id, 1)
         if dimensions != ndim or any(map(_is_no_place, ast.walk(index))):
-            return None
+            raise Impure
         return self.reads(index)
 
-    def _of_call(self, function: object, arguments: Sequence[ast.expr]) -> Reads | None:
+    def _of_call(self, function: object, arguments: Sequence[ast.expr]) -> Reads:
         if isinstance(function, Function):
             return self._of_function(function, arguments)
-        return self.all_of(arguments) if _is_pure(function) else None
+        if not (isinstance(function, type | Cast) or operation(function).pure):
+            raise Impure
+        return self.all_of(arguments)
 
-    def _of_function(self, function: Function, arguments: Sequence[ast.expr]) -> Reads | None:
+    def _of_function(self, function: Function, arguments: Sequence[ast.expr]) -> Reads:
         """What is read by a call of one of the user's functions."""
         parameters = [each.arg for each in function.tree.args.args]
         if len(parameters) != len(arguments):
-            return None
+            raise Impure
         arrays: dict[str, Array] = {}
         numbers: dict[str, ast.expr] = {}
         for parameter, argument in zip(parameters, arguments, strict=True):
@@ -118,31 +123,35 @@ class PurityAnalysis:
             else:
                 numbers[parameter] = argument
         read = self.all_of(numbers.values())
-        if read is None:
-            return None
         key = (function, tuple(arrays.items()))
         if key not in self.called:
             # Not understood while it is looked at: so a function that called itself would come to an end.
             self.called[key] = None
-            inside = PurityAnalysis(arrays, frozenset(numbers), function.names, {}, self.called)
-            self.called[key] = inside.inside(function.tree.body)
+            with contextlib.suppress(Impure):
+                inside = PurityAnalysis(arrays, frozenset(numbers), function.names, {}, self.called)
+                self.called[key] = inside.inside(function.tree.body)
         found = self.called[key]
-        return None if found is None else found | read
+        if found is None:
+            raise Impure
+        return found | read
 
-    def inside(self, body: Sequence[ast.stmt]) -> Reads | None:
-        """What all the statements of a function read, in whatever order; None where they may do more than compute numbers."""
+    def inside(self, body: Statements) -> Reads:
+        """What all the statements of a function read, in whatever order.
+
+        Raises:
+            Impure: they may do more than compute numbers.
+        """
+        nodes = list(walk(body))
+        statements = [node for node in nodes if isinstance(node, ast.stmt)]
+        stored = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Store)]
+        if not all(isinstance(node, _QUIET) for node in statements) or not all(isinstance(node, _NAMES) for node in stored):
+            raise Impure
         looking = self.with_names_of(body)
-        found = _NOTHING
-        for statement in _with_nested(body):
-            reads = looking.all_of(_values(statement))
-            if not isinstance(statement, _QUIET) or reads is None or _stores_elsewhere(statement):
-                return None
-            found |= reads
-        return found
+        return _NOTHING.union(*(looking.all_of(_values(statement)) for statement in statements))
 
-    def with_names_of(self, body: Sequence[ast.stmt]) -> PurityAnalysis:
+    def with_names_of(self, body: Statements) -> PurityAnalysis:
         """The same, with those names that ``body`` assigns which hold numbers wherever they are assigned."""
-        nodes = [child for statement in body for child in ast.walk(statement)]
+        nodes = list(walk(body))
         bindings = [binding for node in nodes for binding in _bindings(node)]
         bound = {id(target) for target, _ in bindings}
         stored = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
@@ -150,7 +159,7 @@ class PurityAnalysis:
         numbers -= {node.id for node in stored if id(node) not in bound} | self.arrays.keys()
         while True:
             looking = replace(self, numbers=numbers)
-            wrong = {target.id for target, value in bindings if target.id in numbers and looking.reads(value) is None}
+            wrong = {target.id for target, value in bindings if target.id in numbers and not looking._is_number(value)}
             if not wrong:
                 return looking
             numbers -= wrong
@@ -158,6 +167,8 @@ class PurityAnalysis:
 
 # Statements that do nothing themselves but assign and decide.
 _QUIET = (ast.Assign, ast.AugAssign, ast.Return, ast.If, ast.For, ast.While, ast.Pass, ast.Break, ast.Continue, ast.Expr)
+# What they may assign.
+_NAMES = (ast.Name, ast.Tuple)
 
 
 def purity_analysis(program: Program, task: Task) -> PurityAnalysis:
@@ -176,10 +187,6 @@ def names_stored(statement: ast.stmt) -> frozenset[str]:
     """The names that a statement assigns."""
     nodes = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
     return frozenset(node.id for node in nodes if not isinstance(node.ctx, ast.Load))
-
-
-def _is_pure(function: object) -> bool:
-    return isinstance(function, type | Cast) or operation(function).pure
 
 
 def _is_constant(value: object) -> bool:
@@ -211,18 +218,6 @@ def _names_in(target: ast.expr) -> Iterator[ast.Name]:
     elif isinstance(target, ast.Tuple | ast.List):
         for part in target.elts:
             yield from _names_in(part)
-
-
-def _with_nested(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements, and those inside them."""
-    for statement in body:
-        yield from (child for child in ast.walk(statement) if isinstance(child, ast.stmt))
-
-
-def _stores_elsewhere(statement: ast.stmt) -> bool:
-    """Whether it, or a statement inside it, assigns anything but names."""
-    stored = (child for child in ast.walk(statement) if isinstance(getattr(child, "ctx", None), ast.Store))
-    return not all(isinstance(child, ast.Name | ast.Tuple) for child in stored)
 
 
 def _values(statement: ast.stmt) -> Iterator[ast.expr]:

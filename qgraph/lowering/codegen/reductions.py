@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelTypeError
 from qgraph.ir.artifacts import REDUCTION_BLOCK
-from qgraph.ir.program import Carried, Reduction, Task
+from qgraph.ir.program import NUMBER, Carried, Reduction, Task
 from qgraph.lowering.codegen.generated_names import (
     CASTS,
     ELEMENT_CASTS,
     SLOTS,
     Dtypes,
+    Globals,
+    Statements,
     dtype_of,
     generated,
     indented,
@@ -28,38 +30,240 @@ from qgraph.lowering.codegen.generated_names import (
     slot_place,
     typed_place,
 )
+from qgraph.lowering.codegen.task_codegen import BUILTINS, task_names
 from qgraph.operations.combinations import BY_NAME, limit
 from qgraph.operations.table import OPERATIONS, operation
 from qgraph.source import copied
 
 
-def reduction_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
-    """The globals of the generated statements."""
-    names: dict[str, object] = {}
-    for variable in _carried(task):
-        dtype = _dtype(variable, dtypes)
-        names[_cast(variable, dtypes)] = (CASTS if variable.element is None else ELEMENT_CASTS)[dtype]
-        names[f"_type_{dtype}"] = np.dtype(dtype)
-    names |= {"_infinity": math.inf, "_copysign": math.copysign}
-    return {**names, "_word": np.dtype("int64"), "_atomic_add": language.atomic_add}
+class ReductionCode:
+    """The code of the reductions of ``task``, which may have none."""
+
+    def __init__(self, task: Task, dtypes: Dtypes) -> None:
+        self._task = task
+        self._dtypes = dtypes
+        self._carried = [
+            each for reduction in task.reductions for each in (*reduction.variables, reduction.at) if each is not None
+        ]
+
+    @property
+    def names(self) -> Globals:
+        """The globals of the generated statements, and of the task's own."""
+        names: dict[str, object] = {"_infinity": math.inf, "_copysign": math.copysign}
+        names |= {"_word": np.dtype("int64"), "_atomic_add": language.atomic_add}
+        for variable in self._carried:
+            dtype = self._dtype(variable)
+            names[self._cast(variable)] = (CASTS if variable.element is None else ELEMENT_CASTS)[dtype]
+            names[f"_type_{dtype}"] = np.dtype(dtype)
+        return {**task_names(self._task, self._dtypes), **names, **BUILTINS}
+
+    def numbering(self, number: str = "_t") -> Statements:
+        """The statement that keeps the ``number`` of the iteration, where the body asks for it."""
+        asked = any(reduction.at is not None for reduction in self._task.reductions)
+        return generated(f"{NUMBER} = {number}") if asked else []
+
+    @property
+    def identities(self) -> list[str]:
+        """Lines that set each local to the value that changes nothing."""
+        lines = []
+        for reduction in self._task.reductions:
+            for variable in reduction.variables:
+                dtype = self._dtype(variable)
+                _check(reduction, dtype)
+                lines.append(f"{variable.local} = {self._cast(variable)}({_identity(reduction, dtype)})")
+            if reduction.at is not None:
+                lines.append(f"{reduction.at.local} = {self._cast(reduction.at)}(-1)")
+        return lines
+
+    def _dtype(self, variable: Carried) -> str:
+        return variable.dtype if variable.slot is None else dtype_of(variable.slot, self._dtypes)
+
+    def _cast(self, variable: Carried) -> str:
+        """The name of the conversion to the variable's type: an int64 that is an element is no Python number."""
+        return f"_to_{self._dtype(variable)}{'' if variable.element is None else '_element'}"
+
+    # --- combining ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _combine(self) -> list[str]:
+        """Lines that combine each local with its ``_b``, the result of other iterations."""
+        return [line for reduction in self._task.reductions for line in self._combine_one(reduction)]
+
+    def _combine_one(self, reduction: Reduction) -> list[str]:
+        first = reduction.variables[0]
+        new, old = f"{first.local}_b", first.local
+        if reduction.at is None:
+            return self._apply(reduction, old, new)
+        at_new, at_old = f"{reduction.at.local}_b", reduction.at.local
+        test = later = f"{at_new} > {at_old}"
+        if reduction.operator != "store":
+            tie = later if reduction.operator == "last" else f"{at_new} < {at_old}"
+            test = f"{at_new} >= 0 and ({at_old} < 0 or {new} {reduction.test[0]} {old} or ({new} == {old} and {tie}))"
+        locals_ = [*(variable.local for variable in reduction.variables), at_old]
+        return [f"if {test}:", *(f"    {local} = {local}_b" for local in locals_)]
+
+    def _apply(self, reduction: Reduction, place: str, value: str) -> list[str]:
+        """Lines that combine ``place`` with ``value``, for an operator without ``at``."""
+        variable = reduction.variables[0]
+        nan = np.dtype(self._dtype(variable)).kind == "f"
+        return applied(reduction.operator, place, value, self._cast(variable), nan=nan)
+
+    @property
+    def _finish(self) -> list[str]:
+        """Lines that combine the kernel scalar or element of each reduction with the result of all iterations."""
+        lines = []
+        for reduction in self._task.reductions:
+            places = [self._target(variable) for variable in reduction.variables]
+            first = reduction.variables[0]
+            if reduction.at is None:
+                combined = self._apply(reduction, places[0], first.local)
+                # No iteration that ran may have had this statement, and then the element need not exist.
+                element = first.element is not None
+                lines += [f"if {self._changes(reduction, first)}:", *indented(combined)] if element else combined
+                continue
+            test = f"{reduction.at.local} >= 0"
+            if reduction.operator != "store":
+                test += f" and {first.local} {reduction.test} {places[0]}"
+            stores = zip(places, reduction.variables, strict=True)
+            lines += [f"if {test}:", *(f"    {place} = {variable.local}" for place, variable in stores)]
+        return lines
+
+    def _changes(self, reduction: Reduction, variable: Carried) -> str:
+        """A condition: the local is not the value that changes nothing. Of -0.0, which equals 0.0, the sign tells."""
+        dtype, local, cast = self._dtype(variable), variable.local, self._cast(variable)
+        identity = _identity(reduction, dtype)
+        if identity != "-0.0":
+            return f"{local} != {cast}({identity})"
+        if np.dtype(dtype).kind == "c":
+            return f"{local}.imag != 0 or {local}.real != 0 or _copysign(1.0, {local}.real) > 0"
+        return f"{local} != 0 or _copysign({cast}(1.0), {local}) > 0"
+
+    def _target(self, variable: Carried) -> str:
+        if variable.element is not None:
+            return ast.unparse(variable.element)
+        assert variable.slot is not None
+        return slot_place(variable.slot, self._dtypes)
+
+    def _load(self, number: str) -> list[str]:
+        """Lines that load partial results into the ``_b`` of each local."""
+        return [f"{v.local}_b = {self._partial(v, number)}" for v in self._carried]
+
+    def _store(self, number: str) -> list[str]:
+        return [f"{self._partial(v, number)} = {v.local}" for v in self._carried]
+
+    def _partial(self, variable: Carried, number: str) -> str:
+        return typed_place(variable.partials, self._dtype(variable), number)
+
+    # --- CUDA ---------------------------------------------------------------------------------------------------------
+
+    def cuda_finish(self, first: Statements, then: Statements) -> Statements:
+        """What a kernel does after its iterations: ``_n`` is how many there are in all, ``_lane`` and ``_width`` the thread's.
+
+        Two rounds at most: the threads of the block, then, in the block that finishes last, the results of all blocks. One
+        thread stores them, with ``first`` before and ``then`` behind.
+        """
+        ticket = self._task.ticket
+        assert ticket is not None
+        locals_ = [variable.local for variable in self._carried]
+        own = [f"_shared{local}[_lane] = {local}" for local in locals_]
+        statements = generated(
+            "_blocks = _cuda.gridDim.x",
+            "_held = _min(_width, _n)",
+            "for _round in _range(2):",
+            *indented(own),
+            "    _cuda.syncthreads()",
+            "    while _held > 1:",
+            "        _half = (_held + 1) // 2",
+            "        if _lane + _half < _held:",
+            *(f"            {local}_b = _shared{local}[_lane + _half]" for local in locals_),
+            *indented([*self._combine, *own], 3),
+            "        _cuda.syncthreads()",
+            "        _held = _half",
+            "    if _round == 1 or _blocks == 1:",
+            "        break",
+            "    if _lane == 0:",
+            *indented(self._store("_cuda.blockIdx.x"), 2),
+            # The results are in memory before the ticket says so, and are read after it was seen.
+            "        _cuda.threadfence()",
+            f"        _shared_ticket[0] = _atomic_add({SLOTS.name}, {ticket.index}, 1)",
+            "    _cuda.syncthreads()",
+            "    if _shared_ticket[0] != _blocks - 1:",
+            "        return",
+            "    _cuda.threadfence()",
+            *indented(self.identities),
+            "    _block = _lane",
+            "    while _block < _blocks:",
+            *indented([*self._load("_block"), *self._combine], 2),
+            "        _block += _width",
+            "    _held = _min(_width, _blocks)",
+            "if _lane == 0:",
+            "    if _blocks > 1:",
+            f"        {SLOTS.name}[{ticket.index}] = 0",
+            "    first",
+            "    if _n > 0:",
+            *indented(self._finish, 2),
+            "    then",
+            first=first,
+            then=then,
+        )
+        shared = [f"_shared{v.local} = _cuda.shared.array({REDUCTION_BLOCK}, _type_{self._dtype(v)})" for v in self._carried]
+        return [*shared_arrays(self._task.span, [*shared, "_shared_ticket = _cuda.shared.array(1, _word)"]), *statements]
+
+    # --- one block of CUDA: ``places`` are subscripts up to the thread's number -----------------------------------------
+
+    @property
+    def locals(self) -> list[tuple[str, str]]:
+        """The locals that the iterations combine, each with its dtype."""
+        return [(variable.local, self._dtype(variable)) for variable in self._carried]
+
+    def block_store(self, places: Mapping[str, str]) -> list[str]:
+        """Lines that store what the thread's iterations made."""
+        return [f"{places[local]}_lane] = {local}" for local, _ in self.locals]
+
+    def block_combine(self, places: Mapping[str, str]) -> Statements:
+        """Combine the value of thread ``_lane`` with those of every ``_part``-th one behind it, of ``_held``."""
+        return generated(
+            *_loads(places, "_lane"),
+            "for _other in _range(_lane + _part, _held, _part):",
+            *(f"    {local}_b = {place}_other]" for local, place in places.items()),
+            *indented(self._combine),
+            *self.block_store(places),
+        )
+
+    def block_finish(self, places: Mapping[str, str]) -> Statements:
+        """Combine the kernel scalars and elements with what is left in the place of the first thread."""
+        return generated(*_loads(places, "0"), *self._finish)
+
+    # --- CPU ----------------------------------------------------------------------------------------------------------
+
+    def chunk_partials(self) -> Statements:
+        """Store the results of a chunk."""
+        return generated(*self._store("_chunk"))
+
+    def cpu_finish(self) -> Statements:
+        """Combine the results of ``_chunks`` chunks, in order, and then the places with them."""
+        combine = indented([*self._load("_part"), *self._combine])
+        return generated(*self.identities, "for _part in _range(_chunks):", *combine, *self._finish)
+
+    def reassociable_sums(self) -> tuple[list[ast.stmt], dict[str, object]]:
+        """The body with sums, products and extremes of floats in whatever order vectorises, and the globals that this needs."""
+        locals_ = {
+            first.local
+            for reduction in self._task.reductions
+            if reduction.operator in ("+", "*", "min", "max")
+            and self._dtype(first := reduction.variables[0]) in ("float32", "float64")
+        }
+        body = list(self._task.body)
+        if not locals_:
+            return body, {}
+        words = (each.reassociable for each in OPERATIONS.all)
+        names: dict[str, object] = {f"_{word.__name__}": word for word in words if word is not None}
+        rewriter = _Reassociable(locals_, self._task.names)
+        return [rewriter.visit(statement) for statement in copied(body)], names
 
 
-def numbered(task: Task) -> bool:
-    """Whether the body asks for the number of the iteration."""
-    return any(reduction.at is not None for reduction in task.reductions)
-
-
-def identities(task: Task, dtypes: Dtypes) -> list[str]:
-    """Each local at the value that changes nothing."""
-    lines = []
-    for reduction in task.reductions:
-        for variable in reduction.variables:
-            dtype = _dtype(variable, dtypes)
-            _check(reduction, dtype)
-            lines.append(f"{variable.local} = {_cast(variable, dtypes)}({_identity(reduction, dtype)})")
-        if reduction.at is not None:
-            lines.append(f"{reduction.at.local} = {_cast(reduction.at, dtypes)}(-1)")
-    return lines
+def _loads(places: Mapping[str, str], number: str) -> list[str]:
+    return [f"{local} = {place}{number}]" for local, place in places.items()]
 
 
 def _check(reduction: Reduction, dtype: str) -> None:
@@ -79,53 +283,6 @@ def _identity(reduction: Reduction, dtype: str) -> str:
     return limit(dtype, largest="<" in reduction.test) if chooses else "0"
 
 
-# --- combining --------------------------------------------------------------------------------------------------------
-
-
-def _carried(task: Task) -> Iterator[Carried]:
-    for reduction in task.reductions:
-        yield from reduction.variables
-        if reduction.at is not None:
-            yield reduction.at
-
-
-def _dtype(variable: Carried, dtypes: Dtypes) -> str:
-    return variable.dtype if variable.slot is None else dtype_of(variable.slot, dtypes)
-
-
-def _cast(variable: Carried, dtypes: Dtypes) -> str:
-    """The name of the conversion to the variable's type: an int64 that is an element is no Python number."""
-    return f"_to_{_dtype(variable, dtypes)}{'' if variable.element is None else '_element'}"
-
-
-def _combine(task: Task, dtypes: Dtypes) -> list[str]:
-    """Lines that combine each local with its ``_b``, the result of other iterations."""
-    return [line for reduction in task.reductions for line in _combine_one(reduction, dtypes)]
-
-
-def _combine_one(reduction: Reduction, dtypes: Dtypes) -> list[str]:
-    first = reduction.variables[0]
-    new, old = f"{first.local}_b", first.local
-    if reduction.at is None:
-        return _apply(reduction, old, new, first, dtypes)
-    at_new, at_old = f"{reduction.at.local}_b", reduction.at.local
-    later = f"{at_new} > {at_old}"
-    if reduction.operator == "store":
-        test = later
-    else:
-        symbol = reduction.test[0]
-        tie = later if reduction.operator == "last" else f"{at_new} < {at_old}"
-        test = f"{at_new} >= 0 and ({at_old} < 0 or {new} {symbol} {old} or ({new} == {old} and {tie}))"
-    locals_ = [*(variable.local for variable in reduction.variables), at_old]
-    return [f"if {test}:", *(f"    {local} = {local}_b" for local in locals_)]
-
-
-def _apply(reduction: Reduction, place: str, value: str, variable: Carried, dtypes: Dtypes) -> list[str]:
-    """Lines that combine ``place`` with ``value``, for an operator without ``at``."""
-    nan = np.dtype(_dtype(variable, dtypes)).kind == "f"
-    return applied(reduction.operator, place, value, _cast(variable, dtypes), nan=nan)
-
-
 def applied(operator: str, place: str, value: str, cast: str = "", *, nan: bool = False) -> list[str]:
     """Lines that combine ``place`` with ``value``; ``cast`` converts to the type of the place.
 
@@ -138,182 +295,10 @@ def applied(operator: str, place: str, value: str, cast: str = "", *, nan: bool 
     return [f"{place} = {cast}({place} {operator} {value})"]
 
 
-def _finish(task: Task, dtypes: Dtypes) -> list[str]:
-    """Lines that combine the kernel scalar or element of each reduction with the result of all iterations."""
-    lines = []
-    for reduction in task.reductions:
-        places = [_target(variable, dtypes) for variable in reduction.variables]
-        first = reduction.variables[0]
-        if reduction.at is None:
-            applied = _apply(reduction, places[0], first.local, first, dtypes)
-            if first.element is not None:
-                # No iteration that ran may have had this statement, and then the element need not exist.
-                applied = [f"if {_changes(reduction, first, dtypes)}:", *indented(applied, 1)]
-            lines += applied
-            continue
-        test = f"{reduction.at.local} >= 0"
-        if reduction.operator != "store":
-            test += f" and {first.local} {reduction.test} {places[0]}"
-        stores = zip(places, reduction.variables, strict=True)
-        lines += [f"if {test}:", *(f"    {place} = {variable.local}" for place, variable in stores)]
-    return lines
-
-
-def _changes(reduction: Reduction, variable: Carried, dtypes: Dtypes) -> str:
-    """A condition: the local is not the value that changes nothing. Of -0.0, which equals 0.0, the sign tells."""
-    dtype, local = _dtype(variable, dtypes), variable.local
-    identity = _identity(reduction, dtype)
-    if identity != "-0.0":
-        return f"{local} != {_cast(variable, dtypes)}({identity})"
-    if np.dtype(dtype).kind == "c":
-        return f"{local}.imag != 0 or {local}.real != 0 or _copysign(1.0, {local}.real) > 0"
-    return f"{local} != 0 or _copysign({_cast(variable, dtypes)}(1.0), {local}) > 0"
-
-
-def _target(variable: Carried, dtypes: Dtypes) -> str:
-    if variable.element is not None:
-        return ast.unparse(variable.element)
-    assert variable.slot is not None
-    return slot_place(variable.slot, dtypes)
-
-
-def _partial(variable: Carried, dtypes: Dtypes, number: str) -> str:
-    return typed_place(variable.partials, _dtype(variable, dtypes), number)
-
-
-# --- CUDA -------------------------------------------------------------------------------------------------------------
-
-
-def cuda_finish(task: Task, dtypes: Dtypes, first: Sequence[ast.stmt], then: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """What a kernel does after its iterations: ``_n`` is how many there are in all, ``_lane`` and ``_width`` are the thread's.
-
-    Two rounds at most: the threads of the block, then, in the block that finishes last, the results of all blocks. One thread
-    stores them, with ``first`` before and ``then`` behind.
-    """
-    assert task.ticket is not None
-    variables = list(_carried(task))
-    combine = _combine(task, dtypes)
-    lines = [
-        "_blocks = _cuda.gridDim.x",
-        "_held = _min(_width, _n)",
-        "for _round in _range(2):",
-        *(f"    _shared{v.local}[_lane] = {v.local}" for v in variables),
-        "    _cuda.syncthreads()",
-        "    while _held > 1:",
-        "        _half = (_held + 1) // 2",
-        "        if _lane + _half < _held:",
-        *(f"            {v.local}_b = _shared{v.local}[_lane + _half]" for v in variables),
-        *indented(combine, 3),
-        *(f"            _shared{v.local}[_lane] = {v.local}" for v in variables),
-        "        _cuda.syncthreads()",
-        "        _held = _half",
-        "    if _round == 1 or _blocks == 1:",
-        "        break",
-        "    if _lane == 0:",
-        *(f"        {_partial(v, dtypes, '_cuda.blockIdx.x')} = {v.local}" for v in variables),
-        # The results are in memory before the ticket says so, and are read after it was seen.
-        "        _cuda.threadfence()",
-        f"        _shared_ticket[0] = _atomic_add({SLOTS.name}, {task.ticket.index}, 1)",
-        "    _cuda.syncthreads()",
-        "    if _shared_ticket[0] != _blocks - 1:",
-        "        return",
-        "    _cuda.threadfence()",
-        *indented(identities(task, dtypes), 1),
-        "    _block = _lane",
-        "    while _block < _blocks:",
-        *(f"        {v.local}_b = {_partial(v, dtypes, '_block')}" for v in variables),
-        *indented(combine, 2),
-        "        _block += _width",
-        "    _held = _min(_width, _blocks)",
-        "if _lane == 0:",
-        "    if _blocks > 1:",
-        f"        {SLOTS.name}[{task.ticket.index}] = 0",
-        "    if _n > 0:",
-        *indented(_finish(task, dtypes), 2),
-    ]
-    statements = generated("\n".join(lines))
-    (last,) = statements[-1:]
-    assert isinstance(last, ast.If)
-    store = last.body.pop()
-    last.body += [*first, store, *then]
-    return [*_shared_arrays(task, variables, dtypes), *statements]
-
-
-def _shared_arrays(task: Task, variables: Sequence[Carried], dtypes: Dtypes) -> list[ast.stmt]:
-    lines = [f"_shared{v.local} = _cuda.shared.array({REDUCTION_BLOCK}, _type_{_dtype(v, dtypes)})" for v in variables]
-    return shared_arrays(task.span, [*lines, "_shared_ticket = _cuda.shared.array(1, _word)"])
-
-
-# --- one block of CUDA ------------------------------------------------------------------------------------------------
-
-
-def carried_dtypes(task: Task, dtypes: Dtypes) -> list[tuple[str, str]]:
-    """The locals that the iterations combine, each with its dtype."""
-    return [(variable.local, _dtype(variable, dtypes)) for variable in _carried(task)]
-
-
-def block_store(task: Task, dtypes: Dtypes, places: Mapping[str, str]) -> list[ast.stmt]:
-    """Store what the thread's iterations made. ``places`` are subscripts up to the thread's number."""
-    return generated("\n".join(f"{places[local]}_lane] = {local}" for local, _ in carried_dtypes(task, dtypes)))
-
-
-def block_combine(task: Task, dtypes: Dtypes, places: Mapping[str, str]) -> list[ast.stmt]:
-    """Combine the value of thread ``_lane`` with those of every ``_part``-th one behind it, of ``_held``."""
-    locals_ = [local for local, _ in carried_dtypes(task, dtypes)]
-    lines = [
-        *(f"{local} = {places[local]}_lane]" for local in locals_),
-        "for _other in _range(_lane + _part, _held, _part):",
-        *(f"    {local}_b = {places[local]}_other]" for local in locals_),
-        *indented(_combine(task, dtypes), 1),
-        *(f"{places[local]}_lane] = {local}" for local in locals_),
-    ]
-    return generated("\n".join(lines))
-
-
-def block_finish(task: Task, dtypes: Dtypes, places: Mapping[str, str]) -> list[ast.stmt]:
-    """Combine the kernel scalars and elements with what is left in the place of the first thread."""
-    lines = [f"{local} = {places[local]}0]" for local, _ in carried_dtypes(task, dtypes)]
-    return generated("\n".join([*lines, *_finish(task, dtypes)]))
-
-
-# --- CPU --------------------------------------------------------------------------------------------------------------
-
-
-def chunk_partials(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
-    """Store the results of a chunk."""
-    return generated("\n".join(f"{_partial(v, dtypes, '_chunk')} = {v.local}" for v in _carried(task)))
-
-
-def cpu_finish(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
-    """Combine the results of ``_chunks`` chunks, in order, and then the places with them."""
-    lines = [
-        *identities(task, dtypes),
-        "for _part in _range(_chunks):",
-        *(f"    {v.local}_b = {_partial(v, dtypes, '_part')}" for v in _carried(task)),
-        *indented(_combine(task, dtypes), 1),
-        *_finish(task, dtypes),
-    ]
-    return generated("\n".join(lines))
-
-
-def reassociable_sums(task: Task, body: Sequence[ast.stmt], dtypes: Dtypes) -> tuple[list[ast.stmt], dict[str, object]]:
-    """The body with sums, products and extremes of floats in whatever order vectorises, and the globals that this needs."""
-    locals_ = {
-        reduction.variables[0].local
-        for reduction in task.reductions
-        if reduction.operator in ("+", "*", "min", "max") and _dtype(reduction.variables[0], dtypes) in ("float32", "float64")
-    }
-    if not locals_:
-        return list(body), {}
-    words = (each.reassociable for each in OPERATIONS.all)
-    names: dict[str, object] = {f"_{word.__name__}": word for word in words if word is not None}
-    return [_Reassociable(locals_, task.names).visit(copied(statement)) for statement in body], names
-
-
 class _Reassociable(ast.NodeTransformer):
     """``s + e`` of a local to a call of ``reassociable_add``, ``min(s, e)`` to one of ``reassociable_min``."""
 
-    def __init__(self, locals_: set[str], names: Mapping[str, object]) -> None:
+    def __init__(self, locals_: set[str], names: Globals) -> None:
         self._locals = locals_
         self._names = names
 

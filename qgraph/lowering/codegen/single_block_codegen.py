@@ -8,40 +8,45 @@ loop or branch reaches all threads through the barrier itself: nobody reads a sl
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import functools
+import operator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from qgraph.ir.artifacts import Parameter, TaskCode
 from qgraph.ir.functions import Function
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
-from qgraph.ir.program import NUMBER, Branch, Loop, NodeStatement, Program, Statement, Task, TaskStatement, itemsize
-from qgraph.lowering.codegen.cpu_codegen import calls_name
-from qgraph.lowering.codegen.cuda_codegen import constant_arrays
-from qgraph.lowering.codegen.generated_names import HANDLE, SLOTS, Dtypes, generated, place_at, shared_arrays
-from qgraph.lowering.codegen.privatised_histogram_cuda import strided
-from qgraph.lowering.codegen.reductions import (
-    block_combine,
-    block_finish,
-    block_store,
-    carried_dtypes,
-    identities,
-    numbered,
-    reduction_names,
+from qgraph.ir.program import Branch, Loop, NodeStatement, Program, Statement, Task, TaskStatement, itemsize
+from qgraph.lowering.codegen.cuda_codegen import kernel_code
+from qgraph.lowering.codegen.generated_names import (
+    HANDLE,
+    SLOTS,
+    Dtypes,
+    Statements,
+    generated,
+    indented,
+    place_at,
+    shared_arrays,
+    walk,
 )
+from qgraph.lowering.codegen.privatised_histogram_cuda import strided
+from qgraph.lowering.codegen.reductions import ReductionCode
 from qgraph.lowering.codegen.task_codegen import (
     BUILTINS,
     CUDA_MODULE,
     EARLY,
-    make_function,
+    called_name,
     ordered,
-    parameters_of,
+    outlined,
     product,
     prologue,
     serial_function,
-    task_names,
     unravel,
+    without_handles,
 )
 from qgraph.lowering.graph.single_block import entry_of
 from qgraph.source import Span
@@ -60,23 +65,13 @@ def block_code(plan: GraphPlan, cuda: object, dtypes: Dtypes) -> tuple[TaskCode,
     """
     program = plan.program
     writer = _Block(program, cuda, dtypes)
-    body = [*writer.head(), *writer.block(program.body)]
+    body = [*writer.head(), *writer.body()]
     # Its place among the tasks of the plan is that of the first: a code has one.
     first = next(node.task for node in plan.nodes if node.task is not None)
     parameters = (*ordered(program, writer.used - {HANDLE.name}), EARLY)
-    function = make_function(entry_of(program), [p.name for p in parameters], body, writer.names, first)
-    code = TaskCode(
-        task=first,
-        entry=function.name,
-        source=ast.unparse(function.tree),
-        parameters=parameters,
-        counts=(),
-        single=False,
-        on_device=False,
-        # What one task reads, another one of this kernel may write.
-        constant=constant_arrays(program, parameters, tuple(program.tasks())),
-    )
-    return code, function
+    # What one task reads, another one of this kernel may write.
+    code, function = kernel_code(program, first, entry_of(program), parameters, body, writer.names, tuple(program.tasks()))
+    return replace(code, single=False, on_device=False), function
 
 
 @dataclass(slots=True)
@@ -88,36 +83,46 @@ class _Lines:
 
     lines: list[str] = field(default_factory=list)
     owed: str = ""
+    _pad: str = ""
 
-    def one(self, pad: str, *statements: str) -> None:
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """What is written meanwhile is in a block of its own."""
+        before = self._pad
+        self._pad += "    "
+        yield
+        self._pad = before
+
+    def _write(self, *lines: str) -> None:
+        self.lines += [self._pad + line for line in lines]
+
+    def one(self, *statements: str) -> None:
         """Statements for the first thread, behind all that any thread did."""
         if self.owed == "all":
-            self.settle(pad)
-        if not self.owed:
-            self.lines.append(f"{pad}if _lane == 0:")
-        self.lines += [f"{pad}    {statement}" for statement in statements]
+            self.settle()
+        self._write(*([] if self.owed else ["if _lane == 0:"]), *indented(statements))
         self.owed = "one"
 
-    def all(self, pad: str, *statements: str) -> None:
+    def all(self, *statements: str) -> None:
         """Statements for all threads, behind all that any thread did."""
-        self.settle(pad)
-        self.lines += [f"{pad}{statement}" for statement in statements]
+        self.settle()
+        self._write(*statements)
         self.owed = "all"
 
-    def settle(self, pad: str) -> None:
+    def settle(self) -> None:
         """A barrier, if anything was done since the last one."""
         if self.owed:
-            self.lines.append(f"{pad}{_BARRIER}")
+            self._write(_BARRIER)
         self.owed = ""
 
-    def control(self, pad: str, line: str) -> None:
-        """A line that all threads take the same way."""
+    def control(self, *lines: str) -> None:
+        """Lines that all threads take the same way."""
         assert not self.owed, "a barrier is missing"
-        self.lines.append(f"{pad}{line}")
+        self._write(*lines)
 
-    def vote(self, pad: str, name: str, slot: int) -> None:
+    def vote(self, name: str, slot: int) -> None:
         """Behind all that any thread did, ``name`` is not 0 in every thread if the first one finds ``slot`` so: a barrier."""
-        self.lines.append(f"{pad}{name} = _cuda.syncthreads_or(1 if _lane == 0 and {SLOTS.name}[{slot}] != 0 else 0)")
+        self._write(f"{name} = _cuda.syncthreads_or(1 if _lane == 0 and {SLOTS.name}[{slot}] != 0 else 0)")
         self.owed = ""
 
 
@@ -127,82 +132,81 @@ class _Block:
     def __init__(self, program: Program, cuda: object, dtypes: Dtypes) -> None:
         self._program = program
         self._dtypes = dtypes
-        self._places = {task.name: _shared_places(task, dtypes) for task in program.tasks() if task.reductions}
-        self._lanes = _lanes(self._places.values())
+        self._reductions = {task.name: ReductionCode(task, dtypes) for task in program.tasks()}
+        # How many values a thread may have of each dtype: tasks use the same memory one after another.
+        counts = (Counter(dtype for _, dtype in each.locals) for each in self._reductions.values())
+        self._totals = functools.reduce(operator.or_, counts, Counter[str]())
+        self._lanes = _lanes(self._totals)
+        self._out = _Lines()
         self._spans: dict[str, Span] = {}
         self._votes = 0
         self.names: dict[str, object] = {**BUILTINS, CUDA_MODULE: cuda}
         self.used: set[str] = {SLOTS.name}
 
-    def head(self) -> list[ast.stmt]:
+    def head(self) -> Statements:
         """The thread's place, and the shared memory in which values of reductions meet."""
         # There is one block, so these are the thread and the width; they have 64 bits, and an iteration's number must.
-        body = generated("_lane = _cuda.grid(1)\n_width = _cuda.gridsize(1)")
-        totals = _totals(self._places.values())
-        if not totals:
+        body = generated("_lane = _cuda.grid(1)", "_width = _cuda.gridsize(1)")
+        if not self._totals:
             return body
-        self.names |= {f"_type_{dtype}": np.dtype(dtype) for dtype in totals}
+        self.names |= {f"_type_{dtype}": np.dtype(dtype) for dtype in self._totals}
         arrays = [
-            f"{_shared(dtype)} = _cuda.shared.array({count * self._lanes}, _type_{dtype})" for dtype, count in totals.items()
+            f"{_shared(dtype)} = _cuda.shared.array({count * self._lanes}, _type_{dtype})"
+            for dtype, count in self._totals.items()
         ]
-        shared = shared_arrays(self._program.span, arrays)
-        return [*body, *generated(f"_lanes = _min(_width, {self._lanes})"), *shared]
+        return [*body, *generated(f"_lanes = _min(_width, {self._lanes})"), *shared_arrays(self._program.span, arrays)]
 
-    def block(self, statements: Sequence[Statement]) -> list[ast.stmt]:
-        """The statements of a region as code."""
-        out = _Lines()
-        self._block(statements, out, "")
-        tree = ast.parse("\n".join(out.lines) or "pass")
+    def body(self) -> Statements:
+        """The program as code."""
+        self._block(self._program.body)
+        body = generated(*self._out.lines or ["pass"])
         # Each call stands where its task does, so that an error in it names the user's line.
-        for node in ast.walk(tree):
-            called = node.func.id if calls_name(node) and isinstance(node.func, ast.Name) else ""
-            place_at(node, self._spans.get(called, self._program.span))
-        return tree.body
+        for node in walk(body):
+            place_at(node, self._spans.get(called_name(node), self._program.span))
+        return body
 
-    def _block(self, statements: Sequence[Statement], out: _Lines, pad: str) -> None:
+    def _block(self, statements: Sequence[Statement]) -> None:
         for statement in statements:
             match statement:
                 case TaskStatement():
-                    self._task(statement.task, out, pad)
+                    self._task(statement.task)
                 case Loop():
-                    self._loop(statement, out, pad)
+                    self._loop(statement)
                 case Branch():
-                    self._branch(statement, out, pad)
+                    self._branch(statement)
                 case NodeStatement():
                     raise AssertionError("one block has no other nodes")
 
-    def _loop(self, loop: Loop, out: _Lines, pad: str) -> None:
-        again, decided = self._vote_name(), loop.condition_slot.index
+    def _loop(self, loop: Loop) -> None:
+        out, again, decided = self._out, self._vote_name(), loop.condition_slot.index
         if loop.enter is not None:
-            self._task(loop.enter, out, pad)
+            self._task(loop.enter)
         if loop.test_first:
-            out.vote(pad, again, decided)
+            out.vote(again, decided)
         else:
-            out.settle(pad)
-            out.control(pad, f"{again} = 1")
-        out.control(pad, f"while {again} != 0:")
-        inner = pad + "    "
-        self._block(loop.body, out, inner)
-        self._task(loop.condition, out, inner)
-        out.vote(inner, again, decided)
+            out.settle()
+            out.control(f"{again} = 1")
+        out.control(f"while {again} != 0:")
+        with out.deeper():
+            self._block(loop.body)
+            self._task(loop.condition)
+            out.vote(again, decided)
 
-    def _branch(self, branch: Branch, out: _Lines, pad: str) -> None:
-        decided = branch.condition_slot.index
-        chosen = self._vote_name()
-        self._task(branch.decide, out, pad)
+    def _branch(self, branch: Branch) -> None:
+        out, chosen, decided = self._out, self._vote_name(), branch.condition_slot.index
+        self._task(branch.decide)
         if branch.kind == "if":
-            out.vote(pad, chosen, decided)
+            out.vote(chosen, decided)
         else:
-            out.settle(pad)
+            out.settle()
             # All have read it before anybody decides again.
-            out.control(pad, f"{chosen} = {SLOTS.name}[{decided}]")
-            out.control(pad, _BARRIER)
+            out.control(f"{chosen} = {SLOTS.name}[{decided}]", _BARRIER)
         for number, region in enumerate(branch.regions):
             test = f"{chosen} == {number}" if branch.kind == "switch" else f"{chosen} {'=' if number else '!'}= 0"
-            out.control(pad, f"{'elif' if number else 'if'} {test}:")
-            out.control(pad, "    pass")
-            self._block(region, out, pad + "    ")
-            out.settle(pad + "    ")
+            out.control(f"{'elif' if number else 'if'} {test}:", "    pass")
+            with out.deeper():
+                self._block(region)
+                out.settle()
 
     def _vote_name(self) -> str:
         self._votes += 1
@@ -210,105 +214,74 @@ class _Block:
 
     # --- tasks ---------------------------------------------------------------------------------------------------------
 
-    def _task(self, task: Task, out: _Lines, pad: str) -> None:
+    def _task(self, task: Task) -> None:
         if not task.axes:
-            parameters, function = serial_function(self._program, task, self._dtypes)
-            out.one(pad, self._call(function, task, parameters))
+            self._out.one(self._call(task, *serial_function(self._program, task, self._dtypes)))
         elif task.reductions:
-            self._reducing(task, out, pad)
+            self._reducing(task)
         else:
-            out.all(pad, self._iterations(task, "_width"))
+            self._out.all(self._iterations(task, "_width"))
 
-    def _reducing(self, task: Task, out: _Lines, pad: str) -> None:
+    def _reducing(self, task: Task) -> None:
         """The iterations leave one value a thread in shared memory; rounds combine these until the first thread has all."""
-        places = self._places[task.name]
-        total = product([axis.count for axis in task.axes])
-        self.used |= {child.id for axis in task.axes for child in ast.walk(axis.count) if isinstance(child, ast.Name)}
-        out.all(pad, "if _lane < _lanes:", f"    {self._iterations(task, '_lanes')}")
-        out.settle(pad)
-        shared = [Parameter("slots", name) for name in sorted({_shared(dtype) for dtype, _ in places.values()})]
-        names = {**task_names(task, self._dtypes), **reduction_names(task, self._dtypes), **BUILTINS}
-        body = block_combine(task, self._dtypes, self._shared_place(task))
+        out, reductions, places = self._out, self._reductions[task.name], self._places(task)
+        total = product(task.axes)
+        self.used |= {child.id for child in walk(axis.count for axis in task.axes) if isinstance(child, ast.Name)}
+        out.all("if _lane < _lanes:", f"    {self._iterations(task, '_lanes')}")
+        out.settle()
         fixed = ["_lane", "_held", "_part"]
-        combine = make_function(f"{task.name}_combine", [*fixed, *(p.name for p in shared)], body, names, task)
-        out.lines += [
-            f"{pad}_held = _min(_lanes, {total})",
-            f"{pad}while _held > 1:",
-            f"{pad}    _part = (_held + {_FAN - 1}) // {_FAN}",
-            f"{pad}    if _lane < _part:",
-            f"{pad}        {self._call(combine, task, shared, fixed)}",
-            f"{pad}    {_BARRIER}",
-            f"{pad}    _held = _part",
-        ]
-        body = [*prologue(task, self._dtypes), *block_finish(task, self._dtypes, self._shared_place(task))]
-        parameters = parameters_of(self._program, task, body)
-        finish = make_function(f"{task.name}_finish", [p.name for p in (*shared, *parameters)], body, names, task)
-        out.one(pad, f"if {total} > 0:", f"    {self._call(finish, task, (*shared, *parameters))}")
+        out.control(
+            f"_held = _min(_lanes, {total})",
+            "while _held > 1:",
+            f"    _part = (_held + {_FAN - 1}) // {_FAN}",
+            "    if _lane < _part:",
+            f"        {self._outlined(task, '_combine', reductions.block_combine(places), fixed)}",
+            f"    {_BARRIER}",
+            "    _held = _part",
+        )
+        finish = [*prologue(task, self._dtypes), *reductions.block_finish(places)]
+        out.one(f"if {total} > 0:", f"    {self._outlined(task, '_finish', finish)}")
 
     def _iterations(self, task: Task, width: str) -> str:
         """The call of a function that runs a thread's share of the iterations: every ``width``-th one."""
-        counts = [axis.count for axis in task.axes]
-        number = generated(f"{NUMBER} = _t") if numbered(task) else []
-        head = generated("\n".join([*identities(task, self._dtypes), f"_n = {product(counts)}", "_first = _lane"]))
-        loops = strided([*unravel(task, "_t", task.axes), *number, *task.body], several=False)
-        body = [*prologue(task, self._dtypes), *head, *loops]
-        names = {**task_names(task, self._dtypes), **reduction_names(task, self._dtypes), **BUILTINS}
-        shared: list[Parameter] = []
-        if task.reductions:
-            body += block_store(task, self._dtypes, self._shared_place(task))
-            places = self._places[task.name].values()
-            shared = [Parameter("slots", name) for name in sorted({_shared(dtype) for dtype, _ in places})]
-        parameters = parameters_of(self._program, task, body)
-        arguments = ["_lane", "_stride", *(p.name for p in (*shared, *parameters))]
-        function = make_function(task.name, arguments, body, names, task)
-        return self._call(function, task, (*shared, *parameters), ["_lane", width])
+        reductions = self._reductions[task.name]
+        head = generated(*reductions.identities, f"_n = {product(task.axes)}", "_first = _lane")
+        loops = strided([*unravel(task, "_t", task.axes), *reductions.numbering(), *task.body], several=False)
+        store = generated(*reductions.block_store(self._places(task)))
+        body = [*prologue(task, self._dtypes), *head, *loops, *store]
+        return self._outlined(task, "", body, ["_lane", "_stride"], ["_lane", width])
 
-    def _shared_place(self, task: Task) -> Mapping[str, str]:
+    def _places(self, task: Task) -> Mapping[str, str]:
         """For each value that the iterations combine, by local name: its place in shared memory, up to the thread's number."""
-        return {
-            local: f"{_shared(dtype)}[{number * self._lanes} + " for local, (dtype, number) in self._places[task.name].items()
-        }
+        seen = Counter[str]()
+        places = {}
+        for local, dtype in self._reductions[task.name].locals:
+            places[local] = f"{_shared(dtype)}[{seen[dtype] * self._lanes} + "
+            seen[dtype] += 1
+        return places
 
-    def _call(self, function: Function, task: Task, parameters: Sequence[Parameter], first: Sequence[str] = ()) -> str:
+    def _outlined(self, task: Task, suffix: str, body: Statements, fixed: Sequence[str] = (), given: Sequence[str] = ()) -> str:
+        """The call of a function around ``body``: its parameters ``fixed``, given as ``given``, then shared memory first."""
+        reductions = self._reductions[task.name]
+        shared = sorted({_shared(dtype) for _, dtype in reductions.locals})
+        name = f"{task.name}{suffix}"
+        made = outlined(self._program, name, body, reductions.names, task.span, first=[*fixed, *shared])
+        return self._call(task, *made, [*(given or fixed), *shared])
+
+    def _call(self, task: Task, parameters: Sequence[Parameter], function: Function, first: Sequence[str] = ()) -> str:
         self.names[function.name] = function
         self._spans[function.name] = task.span
-        self.used |= {parameter.name for parameter in parameters if not parameter.name.startswith("_shared_")}
-        # Nothing here has a conditional handle: conditions are slots.
-        arguments = [*first, *("0" if parameter is HANDLE else parameter.name for parameter in parameters)]
-        return f"{function.name}({', '.join(arguments)})"
-
-
-# --- shared memory ----------------------------------------------------------------------------------------------------
-
-# For each local of a task's reductions: its dtype, and the how manieth of that dtype it is.
-_Places = Mapping[str, tuple[str, int]]
+        self.used |= {parameter.name for parameter in parameters}
+        return f"{function.name}({', '.join([*first, *without_handles(parameters)])})"
 
 
 def _shared(dtype: str) -> str:
     return f"_shared_{dtype}"
 
 
-def _shared_places(task: Task, dtypes: Dtypes) -> dict[str, tuple[str, int]]:
-    counts: dict[str, int] = {}
-    places = {}
-    for local, dtype in carried_dtypes(task, dtypes):
-        places[local] = dtype, counts.get(dtype, 0)
-        counts[dtype] = counts.get(dtype, 0) + 1
-    return places
-
-
-def _totals(tasks: Iterable[_Places]) -> dict[str, int]:
-    """How many values a thread may have of each dtype: tasks use the same memory one after another."""
-    totals: dict[str, int] = {}
-    for places in tasks:
-        for dtype, number in places.values():
-            totals[dtype] = max(totals.get(dtype, 0), number + 1)
-    return totals
-
-
-def _lanes(tasks: Iterable[_Places]) -> int:
+def _lanes(totals: Mapping[str, int]) -> int:
     """How many threads combine values: as many as there is shared memory for."""
-    each = sum(count * itemsize(dtype) for dtype, count in _totals(tasks).items())
+    each = sum(count * itemsize(dtype) for dtype, count in totals.items())
     lanes = BLOCK_THREADS
     while lanes * each > _SHARED_BYTES and lanes > 1:
         lanes //= 2

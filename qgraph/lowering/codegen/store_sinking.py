@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from qgraph.ir.program import Program, Task
-from qgraph.lowering.codegen.purity import PurityAnalysis, Reads, names_stored, purity_analysis
+from qgraph.lowering.codegen.generated_names import Statements
+from qgraph.lowering.codegen.purity import Impure, PurityAnalysis, Reads, names_stored, purity_analysis
 from qgraph.source import copied
 
 # The most values that wait in registers.
@@ -67,13 +68,14 @@ class _Rewriter:
         self._changing = changing
         self.count = 0
 
-    def block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+    def block(self, statements: Statements) -> list[ast.stmt]:
         """The statements of one block."""
         result: list[ast.stmt] = []
         run = _Run()
         for statement in statements:
-            touched = self._touched(statement)
-            if touched is None:
+            try:
+                touched = self._touched(statement)
+            except Impure:
                 result += self._ended(run)
                 result.append(self._nested(statement))
                 run = _Run()
@@ -91,8 +93,8 @@ class _Rewriter:
                 self._wait(run, store)
         return result + self._ended(run)
 
-    def _touched(self, statement: ast.stmt) -> Reads | None:
-        """The leaves that a statement reads or writes; None where it may do more than assign numbers."""
+    def _touched(self, statement: ast.stmt) -> Reads:
+        """The leaves that a statement reads or writes; ``Impure`` where it may do more than assign numbers."""
         match statement:
             case ast.Pass():
                 return frozenset()
@@ -102,7 +104,7 @@ class _Rewriter:
                 return self._looking.all_of([*targets, value])
             case ast.AugAssign(target=target, value=value):
                 return self._looking.all_of([target, value])
-        return None
+        raise Impure
 
     def _store(self, statement: ast.stmt) -> _Store | None:
         """A statement that touches elements alone as a store that may wait; None where it is none, or its place may change."""
@@ -119,17 +121,15 @@ class _Rewriter:
         steady = all(isinstance(node, _STEADY) for node in ast.walk(target.slice))
         if not steady or _names_of(target) & names_stored(statement):
             return None
-        reads = self._looking.reads(value)
-        assert reads is not None
-        return _Store(statement, target, self._looking.arrays[name].leaves, value, reads)
+        return _Store(statement, target, self._looking.arrays[name].leaves, value, self._looking.reads(value))
 
     def _meets(self, waiting: Sequence[_Store], touched: Reads, names: frozenset[str]) -> bool:
         """Whether what touches these leaves, and assigns these names, must come behind a store that waits."""
-        for store in waiting:
-            near = store.leaves | {other for one, other in self._pairs if one in store.leaves}
-            if near & touched or _names_of(store.target) & names:
-                return True
-        return False
+        return any(
+            touched & (store.leaves | {other for one, other in self._pairs if one in store.leaves})
+            or names & _names_of(store.target)
+            for store in waiting
+        )
 
     def _wait(self, run: _Run, store: _Store) -> None:
         """Compute what is stored, and let the store itself wait for the end of the run."""

@@ -1,4 +1,4 @@
-"""Task -> Python: what all code of tasks has in common. ``kernel_source`` and ``chunk_source`` write their loops.
+"""Task -> Python: what all code of tasks has in common. ``cuda_codegen`` and ``cpu_chunks`` write their loops.
 
 Generated code keeps the user's statements and line numbers; what is added stands on the line of the loop's header. Names that
 begin with an underscore are generated.
@@ -7,7 +7,7 @@ begin with an underscore are generated.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.functions import Function, function_tree
@@ -26,12 +26,16 @@ from qgraph.lowering.codegen.generated_names import (
     VIEWS,
     WHOLE,
     Dtypes,
+    Globals,
+    Statements,
     dtype_of,
+    generated,
+    place_at,
     slot_place,
+    walk,
 )
-from qgraph.lowering.codegen.generated_names import generated as _statements
 from qgraph.operations import intrinsics
-from qgraph.source import copied
+from qgraph.source import Span, copied
 
 EARLY = Parameter("early", "_early")
 # Generated CUDA code calls Numba's module by this name.
@@ -57,19 +61,31 @@ def serial_function(
     program: Program, task: Task, dtypes: Dtypes, more: Sequence[str] = ()
 ) -> tuple[tuple[Parameter, ...], Function]:
     """A one-thread task as a plain function: what the CPU runs, and kernels behind their own; ``more`` are their locals."""
-    body = one_thread_body(task, dtypes)
-    parameters = parameters_of(program, task, body)
-    arguments = [*(p.name for p in parameters), *more]
-    return parameters, make_function(task.name, arguments, body, task_names(task, dtypes), task)
+    return outlined(program, task.name, one_thread_body(task, dtypes), task_names(task, dtypes), task.span, last=more)
 
 
-def one_thread_body(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+def outlined(
+    program: Program,
+    name: str,
+    body: Statements,
+    names: Globals,
+    span: Span,
+    *,
+    first: Sequence[str] = (),
+    last: Sequence[str] = (),
+) -> tuple[tuple[Parameter, ...], Function]:
+    """A function around ``body`` and what it reads from outside: parameters between those named in ``first`` and ``last``."""
+    parameters = parameters_of(program, body)
+    return parameters, make_function(name, [*first, *(p.name for p in parameters), *last], body, names, span)
+
+
+def one_thread_body(task: Task, dtypes: Dtypes) -> Statements:
     """The statements of a one-thread task: load the slots that it reads, run, store the kernel scalars that it assigned."""
-    stores = _statements("\n".join(f"{slot_place(slot, dtypes)} = {name}" for name, slot in task.results))
+    stores = generated(*(f"{slot_place(slot, dtypes)} = {name}" for name, slot in task.results))
     return [*prologue(task, dtypes), *copied(list(task.body)), *stores]
 
 
-def task_names(task: Task, dtypes: Dtypes) -> dict[str, object]:
+def task_names(task: Task, dtypes: Dtypes) -> Globals:
     """The globals of the task's code, each conversion to a slot's type made one to that type."""
     return {name: _cast(value, dtypes) if isinstance(value, Cast) else value for name, value in task.names.items()}
 
@@ -80,22 +96,17 @@ def _cast(cast: Cast, dtypes: Dtypes) -> Cast:
     return ELEMENT_CASTS[cast.dtype] if cast.slot is None else CASTS[dtype_of(cast.slot, dtypes)]
 
 
-def make_function(
-    name: str, arguments: Sequence[str], body: Sequence[ast.stmt], names: Mapping[str, object], task: Task
-) -> Function:
-    """A function at the place of ``task``; statements without a position stand on its first line."""
+def make_function(name: str, arguments: Sequence[str], body: Statements, names: Globals, span: Span) -> Function:
+    """A function at ``span``; statements without a position stand on its first line."""
     tree = function_tree(name, arguments, list(body))
-    span = task.span
     for child in ast.walk(tree):
-        if not hasattr(child, "lineno") and isinstance(child, (ast.stmt, ast.expr, ast.arg)):
-            child.lineno, child.col_offset = span.line, span.column
-            child.end_lineno, child.end_col_offset = span.line, span.column + 1
+        place_at(child, span)
     return Function(name, tree, names, span.file)
 
 
-def parameters_of(program: Program, task: Task, body: Sequence[ast.stmt]) -> tuple[Parameter, ...]:
+def parameters_of(program: Program, body: Statements) -> tuple[Parameter, ...]:
     """What ``body`` reads from outside: leaves, host values, slots and the like, in one fixed order."""
-    names = [child for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name)]
+    names = [child for child in walk(body) if isinstance(child, ast.Name)]
     parameters = ordered(program, {name.id for name in names})
     stored = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     taken = {parameter.name for parameter in parameters if parameter.kind != "leaf"} & stored
@@ -107,19 +118,20 @@ def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
     """The parameters among the names ``used``: leaves, host values, scratch, faults, handles, and what copies have."""
     parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.arrays_and_scalars if leaf.name in used]
     parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
-    parameters += [
-        parameter
-        for parameter in (SLOTS, *VIEWS, NOTED, HANDLE, WHOLE, GUARD, COPY, PEEKS, NEXT, TOLD)
-        if parameter.name in used
-    ]
-    return tuple(parameters)
+    others = (SLOTS, *VIEWS, NOTED, HANDLE, WHOLE, GUARD, COPY, PEEKS, NEXT, TOLD)
+    return (*parameters, *(parameter for parameter in others if parameter.name in used))
 
 
-def prologue(task: Task, dtypes: Dtypes) -> list[ast.stmt]:
+def without_handles(parameters: Iterable[Parameter]) -> Iterator[str]:
+    """The arguments for ``parameters`` where no loop has a conditional handle: conditions are slots."""
+    return ("0" if parameter is HANDLE else parameter.name for parameter in parameters)
+
+
+def prologue(task: Task, dtypes: Dtypes) -> Statements:
     """Loads what the task reads of slots, and finds the arrays that slots select, once."""
     lines = [f"{name} = {slot_place(slot, dtypes)}" for name, slot in task.scalars]
     lines += [f"{selection.local} = {selected_leaf(selection)}" for selection in task.selections]
-    return _statements("\n".join(lines))
+    return generated(*lines)
 
 
 def selected_leaf(selection: Selection) -> str:
@@ -129,17 +141,9 @@ def selected_leaf(selection: Selection) -> str:
     return "".join(tests) + last
 
 
-def unravel(
-    task: Task,
-    index: str,
-    axes: Sequence[Axis],
-    counts: Sequence[ast.expr] | None = None,
-    *,
-    tuple_too: bool = True,
-    narrow: bool = False,
-) -> list[ast.stmt]:
+def unravel(task: Task, index: str, axes: Sequence[Axis], extents: Sequence[str] = (), *, narrow: bool = False) -> Statements:
     """Loop variables from one linear index, last axis fastest; ``narrow``: all extents are below ``U32_LIMIT``."""
-    extents = [ast.unparse(count) for count in (counts or [axis.count for axis in axes])]
+    extents = extents or [ast.unparse(axis.count) for axis in axes]
     lines = []
     for position, axis in enumerate(axes):
         value = index
@@ -150,8 +154,7 @@ def unravel(
         if narrow:
             value = f"_assume_u32({value})"
         lines.append(f"{axis.variable} = {affine(axis, value)}")
-    result = _statements("\n".join(lines))
-    return [*result, *index_tuple(task)] if tuple_too and len(axes) == len(task.axes) else result
+    return [*generated(*lines), *(index_tuple(task) if len(axes) == len(task.axes) else ())]
 
 
 def affine(axis: Axis, value: str) -> str:
@@ -161,11 +164,11 @@ def affine(axis: Axis, value: str) -> str:
     return scaled if start == "0" else f"{start} + {scaled}" if step != "1" else f"{start} + ({value})"
 
 
-def index_tuple(task: Task) -> list[ast.stmt]:
+def index_tuple(task: Task) -> Statements:
     """The assignment of the tuple of all loop variables, if the user has a name for it."""
     if not task.index_tuple:
         return []
-    return _statements(f"{task.index_tuple} = ({', '.join(axis.variable for axis in task.axes)},)")
+    return generated(f"{task.index_tuple} = ({', '.join(axis.variable for axis in task.axes)},)")
 
 
 class _Continue(ast.NodeTransformer):
@@ -179,25 +182,38 @@ class _Continue(ast.NodeTransformer):
         node.orelse = [self.visit(statement) for statement in node.orelse]
         return node
 
-    visit_For = _leave
-    visit_While = _leave
+    visit_For = visit_While = _leave
 
 
-def replace_continue(statements: list[ast.stmt]) -> list[ast.stmt]:
-    """A loop's body as that of a function for one iteration."""
+def replace_continue(statements: Statements) -> Statements:
+    """A loop's body as that of a function for one iteration: a copy."""
     transformer = _Continue()
-    return [transformer.visit(statement) for statement in statements]
+    return [transformer.visit(statement) for statement in copied(list(statements))]
 
 
-def product(counts: Sequence[ast.expr]) -> str:
-    """The code of the number of iterations of axes with these counts."""
-    return " * ".join(f"({ast.unparse(count)})" if len(counts) > 1 else ast.unparse(count) for count in counts)
+def product(axes: Sequence[Axis]) -> str:
+    """The code of the number of iterations of some axes."""
+    counts = [ast.unparse(axis.count) for axis in axes]
+    return " * ".join(f"({count})" for count in counts) if len(counts) > 1 else "".join(counts)
 
 
-def operations(statements: Sequence[ast.stmt], names: Mapping[str, object]) -> Iterator[ast.AST]:
+def called_name(node: ast.AST) -> str:
+    """The name that a node calls; empty where it is no call of a name."""
+    match node:
+        case ast.Call(func=ast.Name(id=name)):
+            return name
+    return ""
+
+
+def has_loops(nodes: Iterable[ast.AST]) -> bool:
+    """Whether one of some nodes is a loop."""
+    return any(isinstance(node, (ast.For, ast.While)) for node in nodes)
+
+
+def operations(statements: Statements, names: Globals) -> Iterator[ast.AST]:
     """The syntax tree of statements, with the bodies of the functions that they call."""
-    for node in (child for statement in statements for child in ast.walk(statement)):
+    for node in walk(statements):
         yield node
-        called = names.get(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+        called = names.get(called_name(node))
         if isinstance(called, Function):
             yield from operations(called.tree.body, called.names)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from qgraph.ir.plan import CountedUnroll, GraphPlan, Node, Unrolling
 from qgraph.ir.program import MANY, Counter, Effects, Loop, Slot, Task
-from qgraph.lowering.codegen.generated_names import COPY, GUARD, HANDLE, NEXT, PEEKS, SLOTS, TOLD, WHOLE, generated
+from qgraph.lowering.codegen.generated_names import COPY, GUARD, HANDLE, NEXT, PEEKS, SLOTS, TOLD, WHOLE, Statements, generated
 from qgraph.lowering.graph.dependencies import places_of, reduced, touched_places
 from qgraph.lowering.graph.edge_reasons import node_effects
 from qgraph.operations import intrinsics
@@ -92,7 +92,7 @@ def _carried(
 
 
 def _ordered(first: Effects, second: Effects, places: Mapping[str, frozenset[str]]) -> bool:
-    one, other = (touched_places(effects.reads | effects.writes, places) for effects in (first, second))
+    one, other = (touched_places(effects.touched, places) for effects in (first, second))
     return bool(touched_places(first.writes, places) & other or touched_places(second.writes, places) & one)
 
 
@@ -132,7 +132,7 @@ def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) 
     for each in others:
         effects = node_effects(each)
         # What writes nothing, as a loop that prints, has no order with its next copy: what counts would not wait for it.
-        if not effects.writes or effects.writes & (mine.reads | mine.writes | moved):
+        if not effects.writes or effects.writes & (mine.touched | moved):
             return None
         stepping = {slot.name for _, slot, _ in steps_in(each, loop.counter)}
         if effects.reads & mine.writes - stepping:
@@ -238,7 +238,7 @@ TURN = "_turn"
 _HALF = 0xFFFFFFFF
 
 
-def guard(unrolling: Unrolling, node: Node) -> list[ast.stmt]:
+def guard(unrolling: Unrolling, node: Node) -> Statements:
     """What the kernel of ``node`` in an unrolled body does first; if it has the condition, the next copy must know, too."""
     if unrolling.counted is not None and node.index != unrolling.counted.node:
         # What that looks at changes between turns alone, so it need not wait before.
@@ -268,7 +268,7 @@ def stepping(node: Node, counter: Counter) -> tuple[Node, list[ast.stmt]]:
     return replace(node, task=task), generated("\n".join(lines))
 
 
-def emit_counter_step(body: Sequence[ast.stmt], unrolling: Unrolling, counter: Counter) -> list[ast.stmt]:
+def emit_counter_step(body: Statements, unrolling: Unrolling, counter: Counter) -> Statements:
     """What the kernel that counts does in place of its ``body``: that of all iterations of a turn, where it is behind copies.
 
     All iterations of a turn are done at once, but of the last turn the last one, and those in which names of arrays would not
@@ -276,25 +276,24 @@ def emit_counter_step(body: Sequence[ast.stmt], unrolling: Unrolling, counter: C
     """
     assert unrolling.counted is not None
     left, period = f"{SLOTS.name}[{counter.left.index}]", unrolling.counted.period
-    copies, before, skipped, each, told = generated(
-        f"_copies = {NEXT.name} >> 32\n"
-        f"_left = {left}\n"
-        "if _copies > 0:\n"
-        f"    {MANY} = _copies if _left > _copies else (_left - 1) // {period} * {period}\n"
-        f"    {TURN} += {MANY}\n"
-        "    if _left > _copies:\n"
-        f"        {SLOTS.name}[{unrolling.turns}] = {TURN}\n"
-        f"        if {NEXT.name} & 1: {_decide(HANDLE.name, f'{left} > _copies')}\n"
-        "while _copies == 0 or _left <= _copies:\n"
-        f"    if _copies == 0 or {left} <= 0: break\n"
-        f"    {TURN} = {SLOTS.name}[{unrolling.turns}]\n"
-        f"if _copies > 0: {_spreading(counter, unrolling)}\n"
+    return generated(
+        f"_copies = {NEXT.name} >> 32",
+        f"_left = {left}",
+        "if _copies > 0:",
+        f"    {MANY} = _copies if _left > _copies else (_left - 1) // {period} * {period}",
+        f"    {TURN} += {MANY}",
+        "    skip",
+        "    if _left > _copies:",
+        f"        {SLOTS.name}[{unrolling.turns}] = {TURN}",
+        f"        if {NEXT.name} & 1: {_decide(HANDLE.name, f'{left} > _copies')}",
+        "while _copies == 0 or _left <= _copies:",
+        "    body",
+        f"    if _copies == 0 or {left} <= 0: break",
+        f"    {TURN} = {SLOTS.name}[{unrolling.turns}]",
+        f"if _copies > 0: {_spreading(counter, unrolling)}",
+        skip=counter.skip,
+        body=body,
     )
-    assert isinstance(skipped, ast.If)
-    assert isinstance(each, ast.While)
-    skipped.body[-1:-1] = copied(list(counter.skip))
-    each.body[:0] = body
-    return [copies, before, skipped, each, told]
 
 
 def _spreading(counter: Counter, unrolling: Unrolling) -> str:
@@ -323,22 +322,23 @@ def emit_guard_store(task: Task, unrolling: Unrolling) -> Task:
     assert isinstance(last.value, ast.Call)
     assert isinstance(last.value.func, ast.Name)
     assert task.names[last.value.func.id] is intrinsics.set_condition
-    again, decided, *after = generated(
-        "_again = 0\n"
+    again = ast.Assign([ast.Name("_again", ast.Store())], last.value.args[-1])
+    last.value.args[-1] = ast.Name("_again", ast.Load())
+    decided = generated(
+        "again",
         # A handle is not 0 while the body runs, and a call takes longer than a test.
-        "if _again == 0 or _handle == 0: pass\n"
-        "if _again != 0:\n"
-        f"    {SLOTS.name}[{unrolling.turns}] = {TURN} + 1\n"
-        "else:\n"
-        f"    _count = ({TURN} & {_HALF}) + 1\n"
-        f"    {SLOTS.name}[{unrolling.turns}] = _count << 32\n"
-        f"    if _count != {TURN} >> 32:\n"
-        f"        {TOLD.name}[{unrolling.number}] = _count\n"
-        f"if 0 < {NEXT.name} <= {_HALF}:\n"
-        f"    {SLOTS.name}[{NEXT.name}] = _again\n"
+        "if _again == 0 or _handle == 0:",
+        "    last",
+        "if _again != 0:",
+        f"    {SLOTS.name}[{unrolling.turns}] = {TURN} + 1",
+        "else:",
+        f"    _count = ({TURN} & {_HALF}) + 1",
+        f"    {SLOTS.name}[{unrolling.turns}] = _count << 32",
+        f"    if _count != {TURN} >> 32:",
+        f"        {TOLD.name}[{unrolling.number}] = _count",
+        f"if 0 < {NEXT.name} <= {_HALF}:",
+        f"    {SLOTS.name}[{NEXT.name}] = _again",
+        again=[again],
+        last=[last],
     )
-    assert isinstance(again, ast.Assign)
-    assert isinstance(decided, ast.If)
-    again.value, last.value.args[-1] = last.value.args[-1], ast.Name("_again", ast.Load())
-    decided.body = [last]
-    return replace(task, body=(*others, again, decided, *after))
+    return replace(task, body=(*others, *decided))

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from qgraph.ir.plan import GraphPlan, Node, Region
 from qgraph.ir.program import Task
-from qgraph.lowering.graph.dependencies import places_of, reduced, touched_places
+from qgraph.lowering.graph.contraction import contracted
+from qgraph.lowering.graph.dependencies import places_of, touched_places
 
 
 def fold_statements(plan: GraphPlan) -> GraphPlan:
@@ -31,23 +32,16 @@ def fold_statements(plan: GraphPlan) -> GraphPlan:
 
 def _moved(plan: GraphPlan, homes: Mapping[int, int]) -> GraphPlan:
     """The plan in which the tasks of some nodes run in the kernels of others: before them in the program, or behind them."""
-    numbers = {old: new for new, old in enumerate(index for index in range(len(plan.nodes)) if homes[index] == index)}
     nodes = []
-    for old, new in numbers.items():
-        node = plan.nodes[old]
-        first = [task for index in range(old) if homes[index] == old for task in plan.nodes[index].tasks]
-        then = [task for index in range(old + 1, len(plan.nodes)) if homes[index] == old for task in plan.nodes[index].tasks]
-        nodes.append(replace(node, index=new, first=(*node.first, *first), then=(*node.then, *then)))
-    edges = {(numbers[homes[before]], numbers[homes[after]]) for before, after in plan.edges}
-    regions = tuple(
-        Region(
-            region.index,
-            None if region.parent is None else numbers[region.parent],
-            tuple(numbers[index] for index in region.nodes if index in numbers),
+    for node in plan.nodes:
+        joining = [each for each in plan.nodes if each is not node and homes[each.index] == node.index]
+        first, then = (
+            tuple(task for each in joining if (each.index < node.index) is early for task in each.tasks)
+            for early in (True, False)
         )
-        for region in plan.regions
-    )
-    return replace(plan, nodes=tuple(nodes), edges=reduced(edges), regions=regions)
+        if homes[node.index] == node.index:
+            nodes.append(replace(node, first=(*node.first, *first), then=(*node.then, *then)))
+    return contracted(plan, nodes, homes)
 
 
 def _beginnings(plan: GraphPlan) -> dict[int, int]:
@@ -72,7 +66,7 @@ def _begins(node: Node, loop: Node, places: Mapping[str, frozenset[str]]) -> boo
     effects = functools.reduce(operator.or_, (task.effects for task in node.tasks))
     body = loop.task.effects
     # Iterations neither see what it sets, nor change what it looks at.
-    seen = touched_places(body.reads | body.writes, places) - started
+    seen = touched_places(body.touched, places) - started
     changed = touched_places(body.writes, places) - started
     return not touched_places(effects.writes, places) & seen and not touched_places(effects.reads, places) & changed
 
@@ -90,13 +84,10 @@ class _Folder:
 
     def homes(self, region: Region) -> dict[int, int]:
         """For each node of the region, the node whose kernel runs its task: itself for one that stays."""
-        waits: dict[int, set[int]] = {index: set() for index in region.nodes}
-        for before, after in self._plan.edges:
-            if after in waits:
-                waits[after].add(before)
+        waits = self._plan.waits
         for index in region.nodes:
             node = self._plan.nodes[index]
-            direct = {self._home[before] for before in waits[index]}
+            direct = {self._home[before] for before in waits.get(index, ())}
             home = self._home_of(node, direct)
             self._home[index] = index if home is None else home
             if home is None:

@@ -5,13 +5,13 @@ Loops that combine values, and those of which only the device knows the extents,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Program, Task
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, identifiers, nodes_of, words_of
-from qgraph.lowering.graph.dependencies import reduced
+from qgraph.lowering.graph.contraction import contracted
 
 
 def put_side_by_side(plan: GraphPlan) -> GraphPlan:
@@ -33,7 +33,7 @@ def _at_one_step(plan: GraphPlan) -> Iterator[list[Node]]:
         for node in plan.nodes
         if shared[node.index] and earliest[node.index] == latest[node.index]
     }
-    before = _predecessors(plan.edges)
+    before = plan.waits
     step: list[int] = []
     found: dict[tuple[int, int], list[Node]] = {}
     for node in plan.nodes:
@@ -48,7 +48,7 @@ def _at_one_step(plan: GraphPlan) -> Iterator[list[Node]]:
 
 def _steps(plan: GraphPlan) -> tuple[list[int], list[int]]:
     """The first and the last step at which each node can run; nodes are numbered in an order that edges follow."""
-    before = _predecessors(plan.edges)
+    before = plan.waits
     earliest: list[int] = []
     for index in range(len(plan.nodes)):
         earliest.append(max((earliest[each] + 1 for each in before.get(index, ())), default=0))
@@ -58,13 +58,6 @@ def _steps(plan: GraphPlan) -> tuple[list[int], list[int]]:
         for each in before.get(index, ()):
             latest[each] = min(latest[each], latest[index] - 1)
     return earliest, latest
-
-
-def _predecessors(edges: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for before, after in edges:
-        found.setdefault(after, []).append(before)
-    return found
 
 
 def _can_share(task: Task) -> bool:
@@ -99,23 +92,8 @@ def _merged(plan: GraphPlan, groups: Sequence[Sequence[Node]]) -> GraphPlan:
         nodes[group[0].index] = _beside(group)
         for node in group:
             first[node.index] = group[0].index
-    edges = {(first[before], first[after]) for before, after in plan.edges}
-    order = [index for index in _topological(plan, edges) if first[index] == index]
-    new = {index: number for number, index in enumerate(order)}
-    regions = tuple(
-        replace(
-            region,
-            parent=None if region.parent is None else new[region.parent],
-            nodes=tuple(sorted(new[index] for index in region.nodes if first[index] == index)),
-        )
-        for region in plan.regions
-    )
-    return replace(
-        plan,
-        nodes=tuple(replace(nodes[index], index=new[index]) for index in order),
-        edges=reduced({(new[before], new[after]) for before, after in edges}),
-        regions=regions,
-    )
+    order = _topological(replace(plan, edges=tuple((first[before], first[after]) for before, after in plan.edges)))
+    return contracted(plan, (nodes[index] for index in order if first[index] == index), dict(enumerate(first)))
 
 
 def _beside(group: Sequence[Node]) -> Node:
@@ -125,16 +103,16 @@ def _beside(group: Sequence[Node]) -> Node:
     return replace(first, kind="kernel", what=None, label=f"{first.label} and {len(others)} beside it", beside=beside)
 
 
-def _topological(plan: GraphPlan, edges: set[tuple[int, int]]) -> list[int]:
-    """All nodes, those of a body behind their conditional node, and else as near to program order as ``edges`` allow."""
-    before = {later: set(found) for later, found in _predecessors(edges).items()}
+def _topological(plan: GraphPlan) -> list[int]:
+    """All nodes, those of a body behind their conditional node, and else as near to program order as edges allow."""
+    before = plan.waits
     order: list[int] = []
 
     def region(index: int) -> None:
         done: set[int] = set()
         left = list(plan.regions[index].nodes)
         while left:
-            chosen = next(node for node in left if before.get(node, set()) <= done)
+            chosen = next(node for node in left if done.issuperset(before.get(node, ())))
             left.remove(chosen)
             done.add(chosen)
             order.append(chosen)

@@ -37,9 +37,7 @@ def consider_one_block(plan: GraphPlan) -> GraphPlan:
         return replace(plan, one_block=OneBlock(why_not=why_not))
     light = _IN_DEVICE_LOOP if any(isinstance(each, Loop) for each in _controls(program.body)) else _IN_LINE
     loops = tuple(
-        (task.span.line, tuple(_name_of(axis.count) for axis in task.axes), _HEAVY if _is_heavy(task) else light)
-        for task in program.tasks()
-        if task.axes
+        (task.span.line, count_names(task), _HEAVY if _is_heavy(task) else light) for task in program.tasks() if task.axes
     )
     return replace(plan, one_block=OneBlock(loops))
 
@@ -110,9 +108,11 @@ def _is_short(loop: ast.For) -> bool:
     )
 
 
-def _name_of(count: ast.expr) -> str:
-    assert isinstance(count, ast.Name), "a count that the host knows is a host value"
-    return count.id
+def count_names(task: Task) -> tuple[str, ...]:
+    """The host values that are the extents of a loop."""
+    counts = [axis.count for axis in task.axes]
+    assert all(isinstance(count, ast.Name) for count in counts), "a count that the host knows is a host value"
+    return tuple(map(ast.unparse, counts))
 
 
 def entry_of(program: Program) -> str:

@@ -200,8 +200,7 @@ def test_a_literal_start_stays_as_narrow_as_what_is_added(dtype):
 def test_generated_code_never_assigns_to_its_parameters():
     """A local of that name would take the place of the parameter, which only a launch on CUDA shows."""
     plan = qgraph.kernel(csr).plan(*arguments())
-    task = plan.nodes[0].task
     for parameter in (NEXT, SLOTS, GUARD):
         with pytest.raises(AssertionError, match=parameter.name):
-            parameters_of(plan.program, task, generated(f"{parameter.name} = 1"))
-    assert parameters_of(plan.program, task, generated(f"_inside = {NEXT.name}")) == (NEXT,)
+            parameters_of(plan.program, generated(f"{parameter.name} = 1"))
+    assert parameters_of(plan.program, generated(f"_inside = {NEXT.name}")) == (NEXT,)
