@@ -59,8 +59,8 @@ MUTANTS = (
     Mutant(
         "the identity of max is that of min",
         "operations/combinations.py",
-        "identity=lambda dtype: limit(dtype, largest=False)",
-        "identity=lambda dtype: limit(dtype, largest=True)",
+        "lambda dtype: limit(dtype, largest=False)",
+        "lambda dtype: limit(dtype, largest=True)",
     ),
     Mutant(
         "a negative divisor's remainder counts as an index that is not negative",
@@ -137,8 +137,8 @@ MUTANTS = (
     Mutant(
         "a comparison of arrays is a truth value",
         "frontend/checks/truthiness.py",
-        "and any(map(self._is_array, (left, *others)))",
-        "and all(map(self._is_array, (left, *others)))",
+        "for op in ops) and any(map(self._is_array, operands_of(node)))",
+        "for op in ops) and all(map(self._is_array, operands_of(node)))",
     ),
 )
 
