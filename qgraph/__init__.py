@@ -14,7 +14,7 @@ from qgraph.errors import (
     QGraphError,
 )
 from qgraph.frontend.func_decorator import func
-from qgraph.info import info, set_backend, stream
+from qgraph.info import capture, info, set_backend, stream
 from qgraph.kernel import kernel, reset
 from qgraph.language import (
     Static,
@@ -67,6 +67,7 @@ __all__ = [
     "atomic_or_",
     "atomic_sub",
     "atomic_xor",
+    "capture",
     "empty",
     "empty_like",
     "full",

@@ -1,10 +1,15 @@
-"""What qgraph sees on this machine, and the settings of the process."""
+"""What qgraph sees on this machine, the settings of the process, its stream, and graphs recorded from streams."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from qgraph.errors import BackendError
+
+if TYPE_CHECKING:
+    from qgraph.runtime.graph.recording import Recording
 
 _PACKAGES = ("numba", "numba-cuda", "llvmlite", "numpy", "cuda-core", "cuda-bindings", "nvidia-nvjitlink")
 
@@ -109,3 +114,41 @@ def stream(obj: object) -> AbstractContextManager[None]:
     from qgraph.runtime.arguments import streams
 
     return streams.stream(obj)
+
+
+def capture(
+    stream: Any = None, mode: Literal["thread_local", "global", "relaxed"] = "thread_local", keep: Sequence[Any] = ()
+) -> Recording:
+    """``with qgraph.capture() as g:`` records what PyTorch, CuPy, numba.cuda and qgraph launch on a stream; nothing runs.
+
+    ``g()`` and ``g.launch(stream)`` run it, ``g.plan`` tells what it holds, and ``g()`` in a kernel is a child-graph node, in
+    device loops and branches too; ``g(reads=(a,), writes=(b,))`` says which arguments of the kernel it touches, and without
+    that it is in order with everything. It works on the memory that it was recorded with. Meanwhile ``stream`` is the current
+    stream of PyTorch, CuPy and qgraph; kernels of numba.cuda take ``g.stream``. Libraries must be warm: what they load or plan
+    when a function is first called is no work of a stream.
+
+    Tensors of PyTorch that it reads or writes live as long as the graph, and so do arrays that kernels of qgraph take. What
+    CuPy and numba.cuda work on must be held by the caller, or named in ``keep``.
+
+    Args:
+        stream: anything with ``__cuda_stream__``, or a handle; None: a stream of its own. Never the default stream.
+        mode: whose calls that would break the capture CUDA refuses: this thread's, those of all threads, or nobody's.
+        keep: arrays that live as long as the graph.
+
+    Raises:
+        BackendError: there is no CUDA device.
+        ArgumentError: ``stream`` is no stream, or the default one; ``mode`` is none.
+        CudaError: at the end of ``with``, if something broke the capture, or nothing was recorded.
+    """
+    from qgraph.runtime.arguments.backends import default_backend, require
+    from qgraph.runtime.driver import driver
+
+    if default_backend() not in (None, "cuda"):
+        raise BackendError(
+            f"the {default_backend()} backend has no streams that could be captured",
+            hint="call the functions themselves, or choose backend='cuda'",
+        )
+    require("cuda")
+    from qgraph.runtime.graph.recording import Recording
+
+    return Recording(driver.device(driver.current_device()), stream, mode, keep)

@@ -16,7 +16,8 @@ from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, Type
 from qgraph.ir.global_arrays import GlobalArray
 from qgraph.ir.plan import GraphPlan
-from qgraph.ir.program import Branch, Loop, Program
+from qgraph.ir.program import Branch, Loop, Program, node_statements
+from qgraph.nodes.kind import statement_kind
 from qgraph.options import Options
 from qgraph.runtime.values.aliasing import alias_pattern, overlaps_itself
 from qgraph.runtime.values.host_values import HostValues
@@ -212,6 +213,8 @@ class Specialisation:
     def build(self) -> Executable:
         """Compile, and make the executable of the path that fits."""
         variant = self.variant
+        if variant.backend != "cuda":
+            _refuse_cuda_only(self.plan.program, variant.backend)
         index64 = variant.index64
         executable = _EXECUTABLES[variant.backend](self.plan, variant, index64)
         self.index64, self.executable = index64, executable
@@ -250,6 +253,14 @@ class Specialisation:
         self._launched = self.launched
         executable, self.executable = self.executable, None
         return executable
+
+
+def _refuse_cuda_only(program: Program, backend: str) -> None:
+    for statement in node_statements(program.body):
+        reason = statement_kind(statement).only_on_cuda
+        if reason:
+            found = f"`{statement.label}` cannot run on the {backend} backend: {reason}"
+            raise BackendError(found, statement.span, hint="pass arrays on the device")
 
 
 def forget_code() -> None:

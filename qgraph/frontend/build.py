@@ -26,7 +26,7 @@ from qgraph.frontend.statements.task_builder import set_slot, small_task
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, StructType, Type
 from qgraph.ir.global_arrays import GlobalArray
-from qgraph.ir.program import HOST, Effects, NodeStatement, Program, Result, Statement
+from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeStatement, Program, Result, Statement, node_statements
 from qgraph.source import Span
 from qgraph.stack import with_large_frame_stack
 
@@ -158,8 +158,14 @@ def _is_array(scope: Scope, node: ast.expr) -> bool:
 
 def _as_barrier(unit: ProgramBuilder, statement: Statement) -> Statement:
     """What comes after everything before it, or before everything after it, touches all there is."""
-    if not isinstance(statement, NodeStatement):
+    if next(node_statements((statement,)), None) is None:
         return statement
+    if isinstance(statement, Loop):
+        return replace(statement, body=tuple(_as_barrier(unit, each) for each in statement.body))
+    if isinstance(statement, Branch):
+        regions = (tuple(_as_barrier(unit, each) for each in region) for region in statement.regions)
+        return replace(statement, regions=tuple(regions))
+    assert isinstance(statement, NodeStatement)
     everything = frozenset({HOST, *unit.leaves, *(slot.name for slot in unit.slots)})
     effects = statement.effects
     touched = (names | everything if HOST in names else names for names in (effects.reads, effects.writes))

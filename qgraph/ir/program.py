@@ -328,7 +328,7 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatement(NodeRecord):
-    """A statement that becomes nodes of its kind, never in a loop or branch. ``label`` is what it is called in print.
+    """A statement that becomes nodes of its kind. ``label`` is what it is called in print.
 
     In its effects ``HOST`` stands for all memory; the frontend adds all leaves and slots there are. Fields that are
     not compared have no part in what is compiled.
@@ -441,11 +441,9 @@ class Program:
     @property
     def stores(self) -> Iterator[tuple[frozenset[str], Span]]:
         """The names of leaves and slots that each task and statement writes; not what may happen to all memory."""
-        for task in self.tasks():
-            yield task.effects.writes, task.span
-        for statement in self.body:
-            if isinstance(statement, NodeStatement) and HOST not in statement.effects.writes:
-                yield statement.effects.writes, statement.span
+        for part in parts_of(self.body):
+            if HOST not in part.effects.writes:
+                yield part.effects.writes, part.span
 
     @property
     def written(self) -> frozenset[str]:
@@ -455,12 +453,22 @@ class Program:
 
 def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
     """The tasks under ``statements``, in program order: enter, body, condition for a loop; decide, regions for a branch."""
+    return (part for part in parts_of(statements) if isinstance(part, Task))
+
+
+def node_statements(statements: tuple[Statement, ...]) -> Iterator[NodeStatement]:
+    """The statements under ``statements`` that become nodes of their kinds, in program order."""
+    return (part for part in parts_of(statements) if isinstance(part, NodeStatement))
+
+
+def parts_of(statements: tuple[Statement, ...]) -> Iterator[Task | NodeStatement]:
+    """Both, in program order."""
     # What is still to come, the next one last: loops and branches may be a thousand deep.
     waiting: list[Statement | Task] = [*reversed(statements)]
     while waiting:
         statement = waiting.pop()
         match statement:
-            case Task():
+            case Task() | NodeStatement():
                 yield statement
             case TaskStatement():
                 yield statement.task
@@ -471,8 +479,6 @@ def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
                 if statement.enter is not None:
                     yield statement.enter
                 waiting += (statement.condition, *reversed(statement.body))
-            case NodeStatement():
-                pass
 
 
 # What the node of every loop and branch writes, so that no two run at the same time: drivers fail where several do.
@@ -481,11 +487,9 @@ TURN = "the turn"
 
 def effects_of(statement: Statement) -> Effects:
     """Everything that a statement touches, loop bodies included."""
-    if isinstance(statement, NodeStatement):
-        return statement.effects
     result = Effects()
-    for task in tasks_of((statement,)):
-        result |= task.effects
+    for part in parts_of((statement,)):
+        result |= part.effects
     return result
 
 

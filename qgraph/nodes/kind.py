@@ -253,14 +253,28 @@ class Planned:
 
 
 class StatementKind(NodeStatement, NodeKind):
-    """A statement of the kernel itself that becomes nodes of its own. CUDA keeps bodies of conditional nodes free of them."""
+    """A statement of the kernel itself that becomes nodes of its own.
+
+    Attributes:
+        keywords: the names of its keyword arguments.
+        not_in_body: why CUDA keeps it out of loops and branches of the device, as the end of a sentence; empty where it may.
+        only_on_cuda: why no other backend runs it, as a sentence; empty where they do.
+    """
 
     __slots__ = ()
+    keywords: tuple[str, ...] = ()
+    not_in_body = "whose body CUDA keeps free of host calls and events"
+    only_on_cuda = ""
+
+    @classmethod
+    def is_word(cls, called: object) -> bool:
+        """Whether a call of ``called`` is such a statement."""
+        return any(called is word for word in cls.words())
 
     @staticmethod
-    @abstractmethod
     def words() -> tuple[Callable[..., None], ...]:
         """The functions that a user calls."""
+        return ()
 
     @classmethod
     @abstractmethod

@@ -28,17 +28,25 @@ def node_statement(region: Region, scope: Scope, node: ast.Call, kind: type[Stat
         KernelSyntaxError: it stands in a device loop or branch, or its arguments are not what the word takes.
     """
     text = as_written(node.func)
-    if region.depth > 0:
+    others = {keyword.arg for keyword in node.keywords} - {*kind.keywords}
+    if others or any(isinstance(argument, ast.Starred) for argument in node.args):
         raise KernelSyntaxError(
-            f"`{text}(...)` is inside a device loop or branch, whose body CUDA keeps free of host calls and events",
+            f"`{text}(...)` takes plain arguments{_and_keywords(kind)}",
+            scope.span(node),
+            hint="pass them by position, without `*`" if not kind.keywords else "pass nothing else",
+        )
+    statement = kind.statement(word, _Call(region, scope, node))
+    if region.depth > 0 and statement.not_in_body:
+        raise KernelSyntaxError(
+            f"`{text}(...)` is inside a device loop or branch, {statement.not_in_body}",
             scope.span(node),
             hint=f"call `{text}` before or after it, or keep the loop in Python and call a kernel in each iteration",
         )
-    if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
-        raise KernelSyntaxError(
-            f"`{text}(...)` takes plain arguments", scope.span(node), hint="pass them by position, without `*`"
-        )
-    region.add(kind.statement(word, _Call(region, scope, node)))
+    region.add(statement)
+
+
+def _and_keywords(kind: type[StatementKind]) -> str:
+    return "".join(f", and {name}=..." for name in kind.keywords)
 
 
 class _Call:

@@ -13,7 +13,7 @@ from qgraph.captured_state import numba_function
 from qgraph.ir.artifacts import COARSENING, REDUCTION_BLOCK
 from qgraph.ir.functions import Function
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan, OneBlock
-from qgraph.ir.program import Branch, Loop, NodeStatement, Program, Statement, Task
+from qgraph.ir.program import Branch, Loop, Program, Statement, Task, node_statements
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, nodes_of, words_of
 from qgraph.nodes.kind import statement_kind
 
@@ -56,9 +56,8 @@ def _why_not(plan: GraphPlan) -> str:
 
 def _impossible(program: Program) -> Iterator[str]:
     """What a block of threads cannot do."""
-    for statement in program.body:
-        if isinstance(statement, NodeStatement):
-            yield f"{statement_kind(statement).not_in_block} at line {statement.span.line}"
+    for statement in node_statements(program.body):
+        yield f"{statement_kind(statement).not_in_block} at line {statement.span.line}"
     for temporary in program.temporaries:
         if temporary.in_graph:
             yield f"nodes of the graph take the memory of `{temporary.leaf.path}`"

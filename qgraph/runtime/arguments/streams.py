@@ -38,6 +38,11 @@ def stream(obj: object) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
+def current_stream() -> int:
+    """The handle of the stream that ``qgraph.stream`` chose, 0 where it did not."""
+    return _CURRENT.get()
+
+
 class Streams:
     """The stream of one call: that of the first PyTorch or CuPy array, else the one of ``qgraph.stream``, else the default.
 

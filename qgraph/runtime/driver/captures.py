@@ -1,15 +1,15 @@
-"""Graphs that others capture: where the capture stands, what comes next in it, and when its graph is gone."""
+"""Captures: where one stands, what comes next in it, how one begins and ends, and what lives as long as its graph."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from qgraph.compat.cuda_bindings import with_edge_data
-from qgraph.runtime.driver.driver import call, driver
+from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure
 
 _get_info = with_edge_data(driver, "cuStreamGetCaptureInfo", "v3")
 _update_dependencies = with_edge_data(driver, "cuStreamUpdateCaptureDependencies")
@@ -49,6 +49,26 @@ class Capture:
         call(_update_dependencies, self.stream, [node], None, 1, _SET_DEPENDENCIES)
 
 
+MODES = ("global", "thread_local", "relaxed")
+
+
+def begin_capture(stream: int, mode: str) -> None:
+    """What ``stream`` gets from now on is recorded. ``mode``: whose calls that would break a capture are refused."""
+    call(driver.cuStreamBeginCapture, stream, driver.CUstreamCaptureMode(MODES.index(mode)))
+
+
+def end_capture(stream: int) -> Any:
+    """End the capture on ``stream``; gives its graph (a CUgraph), which is the caller's.
+
+    Raises:
+        CudaError: something broke the capture; its graph is gone.
+    """
+    code, graph = driver.cuStreamEndCapture(stream)
+    if int(code) != 0:
+        raise failure(code, "cuStreamEndCapture")
+    return graph
+
+
 class GraphLifetime:
     """Tells whether a graph and all its executables are gone.
 
@@ -74,6 +94,23 @@ class GraphLifetime:
             _libc().free(self._semaphore)
             self._semaphore = None
         return self._semaphore is None
+
+
+@dataclass(slots=True, eq=False)
+class KeptForGraphs:
+    """What captured graphs of a device need: each thing lives as long as its graph and all its executables and copies."""
+
+    device: DeviceContext
+    _alive: list[tuple[object, GraphLifetime]] = field(default_factory=list)
+
+    def keep(self, what: object, graph: Any) -> None:
+        """Keep ``what`` for ``graph`` (a CUgraph). What graphs kept that are gone is let go of."""
+        lifetime = GraphLifetime(graph)
+        with self.device.lock:
+            gone = [each for each in self._alive if each[1].over]
+            self._alive = [(what, lifetime), *(each for each in self._alive if each not in gone)]
+        # Not under the lock: finalizers of other libraries may run.
+        del gone
 
 
 @functools.cache

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from qgraph.errors import CudaError
 from qgraph.ir.plan import GraphPlan
 from qgraph.nodes.join import EmptyNode
-from qgraph.runtime.driver.captures import Capture, GraphLifetime
-from qgraph.runtime.driver.driver import DeviceContext, outside_captures
+from qgraph.runtime.driver.captures import Capture, KeptForGraphs
+from qgraph.runtime.driver.driver import outside_captures
 from qgraph.runtime.executors.base import CudaExecutable
 from qgraph.runtime.executors.graph import CudaGraphExecutable
 from qgraph.runtime.graph.graph_builder import Layout, connect, node_of_task
@@ -66,6 +65,7 @@ class CapturedExecutable(CudaExecutable):
 
     def add_to_capture(self, call: Call) -> None:
         """Add the nodes, with the arguments of ``call``, behind what its stream has now."""
+        self._call = call
         with self.device.activate():
             self._patch(call)
             self._run(call.stream)
@@ -73,7 +73,7 @@ class CapturedExecutable(CudaExecutable):
     def _run(self, stream: int) -> None:
         capture = Capture.on(stream)
         # Before any node uses what this owns.
-        self.device.once(_CapturedGraphs).keep(self, GraphLifetime(capture.graph))
+        self.device.once(KeptForGraphs).keep((self, self._call), capture.graph)
         layout = Layout(self.plan.plan, self._present(), self._programmatic, self._parameters.set_handle)
         first = capture.begin()
         entries, exits = layout.fill(capture.graph, capture.graph, 0)
@@ -87,17 +87,3 @@ class CapturedExecutable(CudaExecutable):
             index: node if isinstance(node, KernelNode) or not node.off else EmptyNode(nodes[index], self._others)
             for index, node in self._nodes.items()
         }
-
-
-@dataclass(slots=True, eq=False)
-class _CapturedGraphs:
-    """The executables in captured graphs of a device: each lives as long as its graph."""
-
-    device: DeviceContext
-    _alive: list[tuple[CapturedExecutable, GraphLifetime]] = field(default_factory=list)
-
-    def keep(self, executable: CapturedExecutable, lifetime: GraphLifetime) -> None:
-        """Keep ``executable``. What those own whose graphs are gone is freed by the next one that is built outside captures."""
-        with self.device.lock:
-            self._alive = [each for each in self._alive if not each[1].over]
-            self._alive.append((executable, lifetime))

@@ -10,7 +10,7 @@ import numpy as np
 from qgraph.compat.numpy import host_pointer
 from qgraph.forks import FORKS
 from qgraph.ir.artifacts import CpuPlan, slots_dtype
-from qgraph.ir.program import NodeStatement
+from qgraph.ir.program import node_statements
 from qgraph.nodes.kind import statement_kind
 from qgraph.runtime.values.array_view import ArrayView, changed_in_place
 from qgraph.runtime.values.deferred_errors import FaultReader
@@ -44,7 +44,7 @@ class CpuExecutable:
         notes = any(parameter.kind == "faults" for parameter in plan.parameters)
         self._faults = FaultReader(program.faults) if notes else None
         self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
-        statements = (statement_kind(each) for each in program.body if isinstance(each, NodeStatement))
+        statements = map(statement_kind, node_statements(program.body))
         calls = dict(filter(None, (each.on_cpu(reader_of(plan.dtypes)) for each in statements)))
         self._host_calls = tuple(calls.values())
         self._addresses = tuple(

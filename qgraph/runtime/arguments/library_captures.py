@@ -1,0 +1,124 @@
+"""What PyTorch and CuPy are told while their work is recorded: the stream, memory of the recording's own, what to keep.
+
+Memory that a library takes for its temporaries while it is recorded must be nobody else's as long as the graph can run, and so
+comes from a pool that the recording keeps.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from qgraph.errors import BackendError, CudaError
+from qgraph.runtime.arguments.streams import stream
+from qgraph.runtime.driver.driver import outside_captures
+
+# Methods of a tensor, and functions of PyTorch, that wait for the device, which no capture allows.
+_WAITING = (
+    *("item", "tolist", "numpy", "cpu", "nonzero", "masked_select", "unique"),
+    *("__bool__", "__int__", "__float__", "__index__", "__complex__", "__array__"),
+)
+
+
+@contextmanager
+def libraries_recorded(handle: int, ordinal: int, kept: list[Any]) -> Iterator[None]:
+    """While this lasts, qgraph, PyTorch and CuPy, where they are loaded, work on the stream ``handle`` of device ``ordinal``.
+
+    ``kept`` gets what must live as long as the graph that is recorded.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(stream(handle))
+        torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+        if torch is not None and torch.cuda.is_available():
+            _record_torch(torch, handle, ordinal, kept, stack)
+        if cupy is not None:
+            _record_cupy(cupy, handle, kept, stack)
+        yield
+
+
+def current_streams(ordinal: int, own: int) -> list[int]:
+    """The streams on which qgraph (``own``), PyTorch and CuPy work now, where that is not the default one."""
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    found = [own]
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        found.append(int(torch.cuda.current_stream(ordinal).cuda_stream))
+    if cupy is not None:
+        found.append(int(cupy.cuda.get_current_stream().ptr))
+    return list(dict.fromkeys(handle for handle in found if handle > 1))
+
+
+def _record_torch(torch: Any, handle: int, ordinal: int, kept: list[Any], stack: ExitStack) -> None:
+    if not hasattr(torch.cuda, "use_mem_pool"):
+        raise BackendError(
+            f"PyTorch {torch.__version__} has no memory pools of a user's own, so nothing would keep what it works on",
+            hint="install PyTorch 2.6 or newer, or record before PyTorch is imported",
+        )
+    pool = torch.cuda.MemPool()
+    kept.append(pool)
+    stack.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(handle, device=ordinal)))
+    stack.enter_context(torch.cuda.use_mem_pool(pool, device=ordinal))
+    stack.enter_context(_watching(torch, kept))
+
+
+def _watching(torch: Any, kept: list[Any]) -> Any:
+    """What sees each call of PyTorch, keeps the memory of tensors that come from outside, and refuses what would wait."""
+    refused = {getattr(torch.Tensor, name, None): f"Tensor.{name}" for name in _WAITING}
+    refused |= {getattr(torch, name, None): f"torch.{name}" for name in _WAITING}
+    refused.pop(None, None)
+    # The addresses that tensors made meanwhile have: their memory is the pool's.
+    made: set[int] = set()
+
+    class Watching(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined, unused-ignore]
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            arguments = (args, kwargs or {})
+            if func in refused and any(tensor.is_cuda for tensor in _tensors(torch, arguments)):
+                raise CudaError(
+                    f"{refused[func]} waits for the device, and the stream is being captured into a graph: nothing was broken",
+                    hint="call it before the capture or after a launch of the graph, or stay on the device",
+                )
+            result = func(*args, **(kwargs or {}))
+            for tensor in _tensors(torch, arguments):
+                storage = _memory(tensor)
+                if storage is not None and storage.data_ptr() not in made:
+                    made.add(storage.data_ptr())
+                    kept.append(storage)
+            made.update(storage.data_ptr() for tensor in _tensors(torch, result) if (storage := _memory(tensor)) is not None)
+            return result
+
+    return Watching()
+
+
+def _memory(tensor: Any) -> Any:
+    """The storage of a dense tensor on a device; None for what has none."""
+    try:
+        return tensor.untyped_storage() if tensor.is_cuda else None
+    except (NotImplementedError, RuntimeError):  # a sparse tensor, a tensor of a subclass
+        return None
+
+
+def _tensors(torch: Any, value: Any) -> Iterator[Any]:
+    """The tensors in nested tuples, lists and dictionaries; of sparse ones their parts."""
+    if isinstance(value, torch.Tensor):
+        yield value
+        if value.layout == torch.sparse_csr:
+            yield from (value.crow_indices(), value.col_indices(), value.values())
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _tensors(torch, each)
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from _tensors(torch, each)
+
+
+def _record_cupy(cupy: Any, handle: int, kept: list[Any], stack: ExitStack) -> None:
+    pool = cupy.cuda.MemoryPool()
+    kept.append(pool)
+
+    def allocate(nbytes: int) -> Any:
+        with outside_captures():
+            return pool.malloc(nbytes)
+
+    stack.enter_context(cupy.cuda.ExternalStream(handle))
+    stack.enter_context(cupy.cuda.using_allocator(allocate))

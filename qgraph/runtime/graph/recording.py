@@ -1,0 +1,232 @@
+"""Recorded graphs: what other libraries launch on a stream becomes a graph of its own (``qgraph.capture``)."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from qgraph.errors import ArgumentError, BackendError, CudaError
+from qgraph.language import in_reference
+from qgraph.nodes.child_graph import RecordedGraph
+from qgraph.pickling import not_pickled
+from qgraph.runtime.arguments.library_captures import current_streams, libraries_recorded
+from qgraph.runtime.arguments.streams import current_stream
+from qgraph.runtime.driver.captures import MODES, KeptForGraphs, begin_capture, end_capture
+from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
+from qgraph.runtime.driver.stream import LASTING, handle_of, is_capturing, order_after
+from qgraph.runtime.graph.launch_serialiser import LaunchSerialiser
+from qgraph.runtime.graph.recorded_nodes import RecordedPlan, recorded_plan
+
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+_HINT = "record it first: with qgraph.capture() as g: ..."
+
+
+class Recording(RecordedGraph):
+    """What is launched on a stream while ``with`` lasts, as a graph: made by ``qgraph.capture``.
+
+    Called in a kernel it is a child-graph node.
+    """
+
+    __reduce__ = not_pickled(
+        "a recorded graph cannot be pickled or copied: its nodes belong to this process", "record it again in the other one"
+    )
+
+    def __init__(self, device: DeviceContext, stream: object, mode: str, keep: Sequence[Any]) -> None:
+        if mode not in MODES:
+            raise ArgumentError(f"{mode!r} is not a mode of a capture", hint=f"the modes are {', '.join(map(repr, MODES))}")
+        self._device, self._epoch, self._mode = device, device.epoch, mode
+        self.ordinal = device.ordinal
+        # What the nodes of the graph work on, and its own stream: libraries bind memory to the stream that it was taken for.
+        self._kept: list[Any] = [*keep, stream]
+        with device.activate():
+            self._stream = _Stream(device) if stream is None else None
+            self.stream: int = handle_of(stream) if self._stream is None else self._stream.handle
+        self._kept.append(self._stream)
+        if self.stream in LASTING:
+            raise ArgumentError(
+                "the default stream cannot be captured",
+                hint="pass another stream, or none: then it has one of its own, which PyTorch and CuPy use meanwhile",
+            )
+        self._state: Literal["new", "recording", "recorded", "failed"] = "new"
+        self._libraries = ExitStack()
+        self._graph: _Graph | None = None
+        self._lock = threading.RLock()
+
+    # --- recording -----------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        if self._state != "new":
+            raise CudaError("this graph is recorded already, or being recorded", hint="each capture makes its own graph")
+        with self._device.activate():
+            if is_capturing(self.stream):
+                raise CudaError(f"the stream {self.stream:#x} is being captured already", hint="captures cannot be nested")
+            self._libraries.enter_context(libraries_recorded(self.stream, self.ordinal, self._kept))
+            try:
+                begin_capture(self.stream, self._mode)
+            except BaseException:
+                self._libraries.close()
+                raise
+        self._state = "recording"
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._state = "failed"
+        with self._device.activate():
+            try:
+                self._libraries.close()
+            finally:
+                graph = self._ended(error)
+            if graph is None:
+                return
+            made = _Graph(self._device, graph)
+            if not made.plan.nodes:
+                raise CudaError(
+                    "the capture recorded nothing: whatever was launched went to other streams",
+                    hint="launch on `g.stream`: PyTorch, CuPy and qgraph do that, numba.cuda takes it in brackets",
+                )
+            self._device.once(KeptForGraphs).keep(self._kept, graph)
+        # From here on they live as long as the graph and its copies.
+        self._graph, self._state, self._kept = made, "recorded", []
+
+    def _ended(self, error: BaseException | None) -> Any:
+        """The graph; None where ``error`` ended the capture early, and is raised."""
+        if error is None:
+            return end_capture(self.stream)
+        try:
+            call(driver.cuGraphDestroy, end_capture(self.stream))
+        except CudaError as broken:
+            # What broke it is told by the error itself.
+            error.add_note(f"the capture ended with it: {broken.found}")
+        return None
+
+    # --- use -----------------------------------------------------------------------------------------------------------
+
+    def __call__(self, *, reads: Any = (), writes: Any = ()) -> None:
+        """Launch it on the current stream: that of ``qgraph.stream``, and in order with those of PyTorch and CuPy.
+
+        Args:
+            reads: arrays, for kernels that call it: what it reads.
+            writes: what it writes. Without both it is in order with everything.
+
+        Raises:
+            CudaError: it is not recorded, or the driver refused.
+        """
+        if in_reference():
+            raise BackendError(
+                "a recorded graph works on memory of the device, and the reference runs on NumPy arrays",
+                hint="call what was recorded instead",
+            )
+        first, *others = current_streams(self.ordinal, current_stream()) or [0]
+        with self._device.activate():
+            captured = [each for each in (first, *others) if each and is_capturing(each)]
+            if captured:
+                first, others = captured[0], []
+            for other in others:
+                order_after(first, other)
+            self.run(first)
+            for other in others:
+                order_after(other, first)
+
+    def launch(self, stream: object = None) -> None:
+        """Launch it on ``stream``, without waiting; None: on the default stream.
+
+        Raises:
+            ArgumentError: ``stream`` is no stream.
+            CudaError: it is not recorded, or the driver refused.
+        """
+        with self._device.activate():
+            self.run(handle_of(stream))
+
+    @property
+    def plan(self) -> RecordedPlan:
+        """Its nodes, named by their kernels, and edges."""
+        return self._recorded().plan
+
+    def _recorded(self) -> _Graph:
+        if self._graph is None:
+            found = {
+                "new": "this graph is not recorded yet",
+                "recording": "this graph is being recorded",
+                "failed": "this graph was not recorded: its capture failed",
+            }
+            raise CudaError(found[self._state], hint=_HINT)
+        if not self._device.alive(self._epoch):
+            raise CudaError("this graph was recorded before its CUDA context was reset, and is gone", hint="record it again")
+        return self._graph
+
+    # --- as a child graph ----------------------------------------------------------------------------------------------
+
+    def not_in_graph(self) -> str:
+        """Which node keeps it from being a child graph."""
+        return self.plan.not_in_graph()
+
+    def not_in_body(self) -> str:
+        """Which node keeps it out of bodies."""
+        return self.plan.not_in_body()
+
+    def add_to(self, graph: Any) -> Any:
+        """Add a child-graph node."""
+        with self._lock:
+            return call(driver.cuGraphAddChildGraphNode, graph, None, 0, self._recorded().handle)
+
+    def run(self, stream: int) -> None:
+        """``cuGraphLaunch``."""
+        with self._lock:
+            graph = self._recorded()
+            code = graph.launch(stream)
+        if int(code) != 0:
+            raise failure(code, "cuGraphLaunch")
+
+    def __repr__(self) -> str:
+        return f"<{self._state} graph{f' of {len(self._graph.plan.nodes)} nodes' if self._graph else ''}>"
+
+
+class _Graph:
+    """A CUgraph with its one executable, which is made at the first launch."""
+
+    def __init__(self, device: DeviceContext, handle: Any) -> None:
+        self.handle = handle
+        self._executables: list[Any] = []
+        _retire_with(self, device, partial(_free, handle, self._executables))
+        self.plan = recorded_plan(handle)
+        decides = any(node.kind == "conditional" for node in self.plan.nodes)
+        self._launch = device.once(LaunchSerialiser).launch if decides else driver.cuGraphLaunch
+
+    def launch(self, stream: int) -> int:
+        """Launch it on ``stream``; gives the driver's code."""
+        if not self._executables:
+            with outside_captures():
+                self._executables.append(call(driver.cuGraphInstantiate, self.handle, 0))
+        return int(self._launch(self._executables[0], stream)[0])
+
+
+def _free(handle: Any, executables: Sequence[Any]) -> None:
+    # One that still runs is freed by the driver after that.
+    for executable in executables:
+        call(driver.cuGraphExecDestroy, executable)
+    call(driver.cuGraphDestroy, handle)
+
+
+class _Stream:
+    """A stream of the recording's own, which lives as long as memory that was taken for it."""
+
+    def __init__(self, device: DeviceContext) -> None:
+        self.handle = int(call(driver.cuStreamCreate, _NON_BLOCKING))
+        _retire_with(self, device, partial(call, driver.cuStreamDestroy, self.handle))
+
+
+def _retire_with(owner: object, device: DeviceContext, free: Callable[[], object]) -> None:
+    """Let ``free`` be called with the next executable that is built, once ``owner`` is gone: a finalizer may not wait."""
+    epoch = device.epoch
+
+    def release() -> None:
+        if device.alive(epoch):
+            with device.activate(), outside_captures():
+                free()
+
+    weakref.finalize(owner, device.retire, release).atexit = False
