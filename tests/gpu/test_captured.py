@@ -233,8 +233,8 @@ def test_graphed_callables_of_torch(torch):
 
 
 def test_what_a_captured_graph_uses_lives_as_long_as_it(torch):
+    from qgraph.runtime.driver.captures import KeptForGraphs
     from qgraph.runtime.driver.driver import device
-    from qgraph.runtime.executors.captured import _CapturedGraphs
 
     x, flag, turns = torch.zeros(1000, device="cuda"), *(torch.zeros(1, dtype=torch.int32, device="cuda") for _ in range(2))
     k = qgraph.kernel(halve.__wrapped__)
@@ -242,8 +242,8 @@ def test_what_a_captured_graph_uses_lives_as_long_as_it(torch):
     with captured_by_torch(torch) as graph:
         x.fill_(100.0)
         k(x, flag, turns)
-    kept = device(0).once(_CapturedGraphs)
-    executable, lifetime = kept._alive[-1]
+    kept = device(0).once(KeptForGraphs)
+    (executable, _call), lifetime = kept._alive[-1]
     released = executable._resources
     # The kernel may go: the graph has all that it needs.
     k.clear_cache()
@@ -268,19 +268,19 @@ def test_what_a_captured_graph_uses_lives_as_long_as_it(torch):
     axpy(1.0, x, y)
     with captured_by_torch(torch):
         axpy(1.0, x, y)
-    assert released not in [each._resources for each, _ in kept._alive]
+    assert released not in [each[0]._resources for each, _ in kept._alive]
     qgraph.kernel(axpy.__wrapped__)(1.0, x, y)
     assert released.released
 
 
 def test_many_captures_leave_nothing_behind(torch):
+    from qgraph.runtime.driver.captures import KeptForGraphs
     from qgraph.runtime.driver.driver import device
-    from qgraph.runtime.executors.captured import _CapturedGraphs
 
     x, y = torch.ones(1000, device="cuda"), torch.zeros(1000, device="cuda")
     k = qgraph.kernel(axpy.__wrapped__)
     k(1.0, x, y)
-    before = len(device(0).once(_CapturedGraphs)._alive)
+    before = len(device(0).once(KeptForGraphs)._alive)
     for _ in range(100):
         with captured_by_torch(torch) as graph:
             k(1.0, x, y)
@@ -289,7 +289,7 @@ def test_many_captures_leave_nothing_behind(torch):
         graph.reset()
     torch.cuda.synchronize()
     # The driver says on a thread of its own that a graph is gone.
-    assert len(device(0).once(_CapturedGraphs)._alive) < before + 10
+    assert len(device(0).once(KeptForGraphs)._alive) < before + 10
 
 
 # --- what cannot be captured ----------------------------------------------------------------------------------------------

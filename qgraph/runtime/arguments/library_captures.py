@@ -22,44 +22,64 @@ _WAITING = (
 )
 
 
-@contextmanager
-def libraries_recorded(handle: int, ordinal: int, kept: list[Any]) -> Iterator[None]:
-    """While this lasts, qgraph, PyTorch and CuPy, where they are loaded, work on the stream ``handle`` of device ``ordinal``.
+class Workspace:
+    """The stream of a recording, and pools for what libraries take meanwhile.
 
-    ``kept`` gets what must live as long as the graph that is recorded.
+    It is used again when its recording and all copies of that are gone, and never destroyed: PyTorch ends the process where a
+    pool is destroyed after a capture of its own that failed. Libraries bind memory to the stream that it was taken for, so
+    both stay together.
+
+    Args:
+        handle: the stream.
     """
-    with ExitStack() as stack:
-        stack.enter_context(stream(handle))
-        torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
-        if torch is not None and torch.cuda.is_available():
-            _record_torch(torch, handle, ordinal, kept, stack)
-        if cupy is not None:
-            _record_cupy(cupy, handle, kept, stack)
-        yield
 
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        self._torch_pool: Any = None
+        self._cupy_pool: Any = None
 
-def current_streams(ordinal: int, own: int) -> list[int]:
-    """The streams on which qgraph (``own``), PyTorch and CuPy work now, where that is not the default one."""
-    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
-    found = [own]
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        found.append(int(torch.cuda.current_stream(ordinal).cuda_stream))
-    if cupy is not None:
-        found.append(int(cupy.cuda.get_current_stream().ptr))
-    return list(dict.fromkeys(handle for handle in found if handle > 1))
+    @contextmanager
+    def recorded(self, ordinal: int, kept: list[Any]) -> Iterator[None]:
+        """While this lasts, qgraph, PyTorch and CuPy, where they are loaded, work on the stream, of device ``ordinal``.
 
+        ``kept`` gets what must live as long as the graph that is recorded.
+        """
+        with ExitStack() as stack:
+            stack.enter_context(stream(self.handle))
+            torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+            if torch is not None and torch.cuda.is_available():
+                self._record_torch(torch, ordinal, kept, stack)
+            if cupy is not None:
+                self._record_cupy(cupy, stack)
+            yield
 
-def _record_torch(torch: Any, handle: int, ordinal: int, kept: list[Any], stack: ExitStack) -> None:
-    if not hasattr(torch.cuda, "use_mem_pool"):
-        raise BackendError(
-            f"PyTorch {torch.__version__} has no memory pools of a user's own, so nothing would keep what it works on",
-            hint="install PyTorch 2.6 or newer, or record before PyTorch is imported",
+    def _record_torch(self, torch: Any, ordinal: int, kept: list[Any], stack: ExitStack) -> None:
+        if not hasattr(torch.cuda, "use_mem_pool"):
+            raise BackendError(
+                f"PyTorch {torch.__version__} has no memory pools of a user's own, so nothing would keep what it works on",
+                hint="install PyTorch 2.6 or newer, or record before PyTorch is imported",
+            )
+        self._torch_pool = self._torch_pool or torch.cuda.MemPool()
+        stack.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(self.handle, device=ordinal)))
+        stack.enter_context(torch.cuda.use_mem_pool(self._torch_pool, device=ordinal))
+        stack.enter_context(_watching(torch, kept))
+
+    def _record_cupy(self, cupy: Any, stack: ExitStack) -> None:
+        pool = self._cupy_pool = self._cupy_pool or cupy.cuda.MemoryPool()
+
+        def allocate(nbytes: int) -> Any:
+            with outside_captures():
+                return pool.malloc(nbytes)
+
+        streams = cupy.cuda.Stream
+        stack.enter_context(
+            streams.from_external(self) if hasattr(streams, "from_external") else cupy.cuda.ExternalStream(self.handle)
         )
-    pool = torch.cuda.MemPool()
-    kept.append(pool)
-    stack.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(handle, device=ordinal)))
-    stack.enter_context(torch.cuda.use_mem_pool(pool, device=ordinal))
-    stack.enter_context(_watching(torch, kept))
+        stack.enter_context(cupy.cuda.using_allocator(allocate))
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """The stream, for libraries that ask."""
+        return 0, self.handle
 
 
 def _watching(torch: Any, kept: list[Any]) -> Any:
@@ -110,15 +130,3 @@ def _tensors(torch: Any, value: Any) -> Iterator[Any]:
     elif isinstance(value, tuple | list):
         for each in value:
             yield from _tensors(torch, each)
-
-
-def _record_cupy(cupy: Any, handle: int, kept: list[Any], stack: ExitStack) -> None:
-    pool = cupy.cuda.MemoryPool()
-    kept.append(pool)
-
-    def allocate(nbytes: int) -> Any:
-        with outside_captures():
-            return pool.malloc(nbytes)
-
-    stack.enter_context(cupy.cuda.ExternalStream(handle))
-    stack.enter_context(cupy.cuda.using_allocator(allocate))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from qgraph.runtime.arguments.device_array import DeviceArray
 from qgraph.runtime.arguments.staging import StagingPool, stage
 from qgraph.runtime.driver import driver
 from qgraph.runtime.driver.memory import Buffer
-from qgraph.runtime.driver.stream import handle_of, order_after, refuse_capture
+from qgraph.runtime.driver.stream import LASTING, handle_of, order_after, refuse_capture
 from qgraph.runtime.values.array_view import ArrayView
 
 _CURRENT: ContextVar[int] = ContextVar("qgraph_stream", default=0)
@@ -38,9 +39,15 @@ def stream(obj: object) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
-def current_stream() -> int:
-    """The handle of the stream that ``qgraph.stream`` chose, 0 where it did not."""
-    return _CURRENT.get()
+def current_streams() -> list[int]:
+    """The streams on which qgraph, PyTorch and CuPy work now, where that is not the default one."""
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    found = [_CURRENT.get()]
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        found.append(int(torch.cuda.current_stream().cuda_stream))
+    if cupy is not None:
+        found.append(int(cupy.cuda.get_current_stream().ptr))
+    return list(dict.fromkeys(handle for handle in found if handle not in LASTING))
 
 
 class Streams:
@@ -203,8 +210,10 @@ def synchronize_all() -> None:
     """Wait for all work on all devices in use.
 
     Raises:
-        CudaError: something failed on a device since the last wait.
+        CudaError: something failed on a device since the last wait, or a current stream is being captured.
     """
+    for each in current_streams() if driver.devices_in_use() else ():
+        refuse_capture(each, "waiting would break that", "wait after the capture")
     for device in driver.devices_in_use():
         device.synchronize()
 

@@ -107,10 +107,10 @@ class KeptForGraphs:
         """Keep ``what`` for ``graph`` (a CUgraph). What graphs kept that are gone is let go of."""
         lifetime = GraphLifetime(graph)
         with self.device.lock:
-            gone = [each for each in self._alive if each[1].over]
-            self._alive = [(what, lifetime), *(each for each in self._alive if each not in gone)]
+            kept, self._alive = self._alive, []
+            self._alive = [*(each for each in kept if not each[1].over), (what, lifetime)]
         # Not under the lock: finalizers of other libraries may run.
-        del gone
+        del kept
 
 
 @functools.cache

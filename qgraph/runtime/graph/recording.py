@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -14,11 +15,12 @@ from qgraph.errors import ArgumentError, BackendError, CudaError
 from qgraph.language import in_reference
 from qgraph.nodes.child_graph import RecordedGraph
 from qgraph.pickling import not_pickled
-from qgraph.runtime.arguments.library_captures import current_streams, libraries_recorded
-from qgraph.runtime.arguments.streams import current_stream
-from qgraph.runtime.driver.captures import MODES, KeptForGraphs, begin_capture, end_capture
+from qgraph.runtime.arguments.library_captures import Workspace
+from qgraph.runtime.arguments.streams import current_streams
+from qgraph.runtime.driver.captures import MODES, Capture, KeptForGraphs, begin_capture, end_capture
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.driver.stream import LASTING, handle_of, is_capturing, order_after
+from qgraph.runtime.graph.graph_builder import connect
 from qgraph.runtime.graph.launch_serialiser import LaunchSerialiser
 from qgraph.runtime.graph.recorded_nodes import RecordedPlan, recorded_plan
 
@@ -41,17 +43,16 @@ class Recording(RecordedGraph):
             raise ArgumentError(f"{mode!r} is not a mode of a capture", hint=f"the modes are {', '.join(map(repr, MODES))}")
         self._device, self._epoch, self._mode = device, device.epoch, mode
         self.ordinal = device.ordinal
-        # What the nodes of the graph work on, and its own stream: libraries bind memory to the stream that it was taken for.
-        self._kept: list[Any] = [*keep, stream]
-        with device.activate():
-            self._stream = _Stream(device) if stream is None else None
-            self.stream: int = handle_of(stream) if self._stream is None else self._stream.handle
-        self._kept.append(self._stream)
-        if self.stream in LASTING:
+        given = None if stream is None else handle_of(stream)
+        if given in LASTING:
             raise ArgumentError(
                 "the default stream cannot be captured",
                 hint="pass another stream, or none: then it has one of its own, which PyTorch and CuPy use meanwhile",
             )
+        lent = device.once(_Workspaces).lend(given)
+        self._workspace, self.stream = lent.workspace, lent.workspace.handle
+        # What the nodes of the graph work on.
+        self._kept: list[Any] = [*keep, stream, lent]
         self._state: Literal["new", "recording", "recorded", "failed"] = "new"
         self._libraries = ExitStack()
         self._graph: _Graph | None = None
@@ -65,7 +66,7 @@ class Recording(RecordedGraph):
         with self._device.activate():
             if is_capturing(self.stream):
                 raise CudaError(f"the stream {self.stream:#x} is being captured already", hint="captures cannot be nested")
-            self._libraries.enter_context(libraries_recorded(self.stream, self.ordinal, self._kept))
+            self._libraries.enter_context(self._workspace.recorded(self.ordinal, self._kept))
             try:
                 begin_capture(self.stream, self._mode)
             except BaseException:
@@ -76,6 +77,7 @@ class Recording(RecordedGraph):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._state = "failed"
+        kept, self._kept = self._kept, []
         with self._device.activate():
             try:
                 self._libraries.close()
@@ -89,9 +91,8 @@ class Recording(RecordedGraph):
                     "the capture recorded nothing: whatever was launched went to other streams",
                     hint="launch on `g.stream`: PyTorch, CuPy and qgraph do that, numba.cuda takes it in brackets",
                 )
-            self._device.once(KeptForGraphs).keep(self._kept, graph)
-        # From here on they live as long as the graph and its copies.
-        self._graph, self._state, self._kept = made, "recorded", []
+            self._device.once(KeptForGraphs).keep(kept, graph)
+        self._graph, self._state = made, "recorded"
 
     def _ended(self, error: BaseException | None) -> Any:
         """The graph; None where ``error`` ended the capture early, and is raised."""
@@ -121,7 +122,7 @@ class Recording(RecordedGraph):
                 "a recorded graph works on memory of the device, and the reference runs on NumPy arrays",
                 hint="call what was recorded instead",
             )
-        first, *others = current_streams(self.ordinal, current_stream()) or [0]
+        first, *others = current_streams() or [0]
         with self._device.activate():
             captured = [each for each in (first, *others) if each and is_capturing(each)]
             if captured:
@@ -175,12 +176,25 @@ class Recording(RecordedGraph):
             return call(driver.cuGraphAddChildGraphNode, graph, None, 0, self._recorded().handle)
 
     def run(self, stream: int) -> None:
-        """``cuGraphLaunch``."""
+        """``cuGraphLaunch``, or a child-graph node where the stream is being captured."""
+        if stream not in LASTING and is_capturing(stream):
+            self._add_to_capture(stream)
+            return
         with self._lock:
-            graph = self._recorded()
-            code = graph.launch(stream)
-        if int(code) != 0:
+            code = self._recorded().launch(stream)
+        if code != 0:
             raise failure(code, "cuGraphLaunch")
+
+    def _add_to_capture(self, stream: int) -> None:
+        refused = self.not_in_graph()
+        if refused:
+            raise CudaError(f"the stream {stream:#x} is being captured, and this graph cannot be part of that: {refused}")
+        capture = Capture.on(stream)
+        self._device.once(KeptForGraphs).keep(self, capture.graph)
+        first = capture.begin()
+        child = self.add_to(capture.graph)
+        connect(capture.graph, [(first, child)], programmatic=False)
+        capture.end([child])
 
     def __repr__(self) -> str:
         return f"<{self._state} graph{f' of {len(self._graph.plan.nodes)} nodes' if self._graph else ''}>"
@@ -192,7 +206,9 @@ class _Graph:
     def __init__(self, device: DeviceContext, handle: Any) -> None:
         self.handle = handle
         self._executables: list[Any] = []
-        _retire_with(self, device, partial(_free, handle, self._executables))
+        # Freed with the next executable that is built: a finalizer may not wait for the device.
+        release = partial(_release, device, device.epoch, handle, self._executables)
+        weakref.finalize(self, device.retire, release).atexit = False
         self.plan = recorded_plan(handle)
         decides = any(node.kind == "conditional" for node in self.plan.nodes)
         self._launch = device.once(LaunchSerialiser).launch if decides else driver.cuGraphLaunch
@@ -205,28 +221,38 @@ class _Graph:
         return int(self._launch(self._executables[0], stream)[0])
 
 
-def _free(handle: Any, executables: Sequence[Any]) -> None:
-    # One that still runs is freed by the driver after that.
-    for executable in executables:
-        call(driver.cuGraphExecDestroy, executable)
-    call(driver.cuGraphDestroy, handle)
+def _release(device: DeviceContext, epoch: int, handle: Any, executables: Sequence[Any]) -> None:
+    if not device.alive(epoch):
+        return
+    with device.activate(), outside_captures():
+        # One that still runs is freed by the driver after that.
+        for executable in executables:
+            call(driver.cuGraphExecDestroy, executable)
+        call(driver.cuGraphDestroy, handle)
 
 
-class _Stream:
-    """A stream of the recording's own, which lives as long as memory that was taken for it."""
+class _Workspaces:
+    """The workspaces of a device that no recording uses, by the stream that was given, None for streams of their own."""
 
     def __init__(self, device: DeviceContext) -> None:
-        self.handle = int(call(driver.cuStreamCreate, _NON_BLOCKING))
-        _retire_with(self, device, partial(call, driver.cuStreamDestroy, self.handle))
+        self._device = device
+        self._free: dict[int | None, list[Workspace]] = {}
+
+    def lend(self, given: int | None) -> _Lent:
+        """One that nobody uses while the result lives."""
+        with self._device.lock:
+            free = self._free.setdefault(given, [])
+            workspace = free.pop() if free else None
+        if workspace is None:
+            with self._device.activate(), outside_captures():
+                workspace = Workspace(int(call(driver.cuStreamCreate, _NON_BLOCKING)) if given is None else given)
+        lent = _Lent(workspace)
+        weakref.finalize(lent, free.append, workspace).atexit = False
+        return lent
 
 
-def _retire_with(owner: object, device: DeviceContext, free: Callable[[], object]) -> None:
-    """Let ``free`` be called with the next executable that is built, once ``owner`` is gone: a finalizer may not wait."""
-    epoch = device.epoch
+@dataclass(eq=False)
+class _Lent:
+    """A workspace for one recording."""
 
-    def release() -> None:
-        if device.alive(epoch):
-            with device.activate(), outside_captures():
-                free()
-
-    weakref.finalize(owner, device.retire, release).atexit = False
+    workspace: Workspace
