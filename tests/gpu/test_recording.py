@@ -618,6 +618,7 @@ def square_gradient(x, gradient, out):
         out[i] = 2 * x[i] * gradient[i]
 
 
+@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")
 def test_graphed_callables(torch):
     class Square(torch.autograd.Function):
         @staticmethod
@@ -659,6 +660,7 @@ def test_graphed_callables(torch):
     assert torch.allclose(module.linear.weight.grad, expected[2], atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_graphed_compile(torch):
     @torch.library.custom_op("qgraph_test::square", mutates_args=(), schema="(Tensor x) -> Tensor")
     def op(x):

@@ -41,9 +41,9 @@ _SKIPPED: Mapping[type, frozenset[str]] = {
     Node: frozenset({"label", "span", "control", "note"}),
 }
 
-# Statements and patterns that name things by strings of their own.
 # Modules of our own whose functions code may call.
 _OWN = ("qgraph.language", "qgraph.operations.")
+# Statements and patterns that name things by strings of their own.
 _NAMING = (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _PATTERNS = (ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping)
 

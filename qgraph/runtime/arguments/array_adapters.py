@@ -156,7 +156,7 @@ def _watch_torch(value: Any) -> Mapping[str, Comparison]:
 
 
 def are_seen_together(value: Any) -> bool:
-    """Whether ``tensor_looks.look_at`` sees all that ``watch_of`` names of the live array ``value``."""
+    """Whether ``tensor_guard`` sees all that ``watch_of`` names of the live array ``value``."""
     return adopter_of(type(value)) is _adopt_torch and can_look(value)
 
 

@@ -15,6 +15,7 @@ from qgraph.errors import ArgumentError
 from qgraph.runtime.arguments.array_adapters import usable_dtype
 from qgraph.runtime.driver import driver
 from qgraph.runtime.driver.memory import Buffer, copy_device, copy_in, copy_out, fill
+from qgraph.runtime.driver.stream import synchronize_device
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, layout_of, span_of
 from qgraph.runtime.values.dlpack import DLPACK_CUDA, export
 
@@ -231,7 +232,7 @@ class DeviceArray:
     def _wait(self) -> driver.DeviceContext:
         self._check_alive()
         device = self._buffer.device
-        device.synchronize()
+        synchronize_device(device)
         return device
 
     def _check_alive(self) -> None:

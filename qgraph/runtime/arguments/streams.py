@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -17,10 +15,8 @@ from qgraph.runtime.arguments.device_array import DeviceArray
 from qgraph.runtime.arguments.staging import StagingPool, stage
 from qgraph.runtime.driver import driver
 from qgraph.runtime.driver.memory import Buffer
-from qgraph.runtime.driver.stream import LASTING, handle_of, order_after, refuse_capture
+from qgraph.runtime.driver.stream import CURRENT, handle_of, order_after, refuse_capture, synchronize_device
 from qgraph.runtime.values.array_view import ArrayView
-
-_CURRENT: ContextVar[int] = ContextVar("qgraph_stream", default=0)
 
 
 @contextmanager
@@ -32,22 +28,11 @@ def stream(obj: object) -> Iterator[None]:
     Raises:
         ArgumentError: ``obj`` is no stream.
     """
-    token = _CURRENT.set(handle_of(obj))
+    token = CURRENT.set(handle_of(obj))
     try:
         yield
     finally:
-        _CURRENT.reset(token)
-
-
-def current_streams() -> list[int]:
-    """The streams on which qgraph, PyTorch and CuPy work now, where that is not the default one."""
-    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
-    found = [_CURRENT.get()]
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        found.append(int(torch.cuda.current_stream().cuda_stream))
-    if cupy is not None:
-        found.append(int(cupy.cuda.get_current_stream().ptr))
-    return list(dict.fromkeys(handle for handle in found if handle not in LASTING))
+        CURRENT.reset(token)
 
 
 class Streams:
@@ -59,7 +44,7 @@ class Streams:
     def __init__(self, device: int, views: Sequence[ArrayView]) -> None:
         self._device = device
         #: Tells the handle to launch on, whenever it is called. It holds no array.
-        self.current: Callable[[], int] = _CURRENT.get
+        self.current: Callable[[], int] = CURRENT.get
         self._others: list[Callable[[], int]] = []
         if all(type(view.owner) in _OWN for view in views):
             return
@@ -117,7 +102,7 @@ def one_stream(leaves: Sequence[object]) -> Callable[[Sequence[Any]], int] | Non
         return None
     foreign = {index: type(view.owner) for index, view in views.items() if type(view.owner) not in _OWN}
     if not foreign:
-        return lambda leaves: _CURRENT.get()
+        return lambda leaves: CURRENT.get()
     first, cls = next(iter(foreign.items()))
     finder_of = stream_finder_of(cls)
     if finder_of is None or any(other is not cls for other in foreign.values()):
@@ -125,7 +110,7 @@ def one_stream(leaves: Sequence[object]) -> Callable[[Sequence[Any]], int] | Non
 
     def of_library(leaves: Sequence[Any]) -> int:
         find = finder_of(leaves[first].owner)
-        return _CURRENT.get() if find is None else find()
+        return CURRENT.get() if find is None else find()
 
     return of_library
 
@@ -212,10 +197,8 @@ def synchronize_all() -> None:
     Raises:
         CudaError: something failed on a device since the last wait, or a current stream is being captured.
     """
-    for each in current_streams() if driver.devices_in_use() else ():
-        refuse_capture(each, "waiting would break that", "wait after the capture")
     for device in driver.devices_in_use():
-        device.synchronize()
+        synchronize_device(device)
 
 
 def reset_devices() -> None:

@@ -6,9 +6,11 @@ the device's context current (``with device.activate():``), since a default stre
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from qgraph.errors import ArgumentError, CudaError, QGraphError
@@ -19,6 +21,8 @@ LEGACY = 1
 PER_THREAD = 2
 # Handles that mean the same stream as long as its context exists.
 LASTING = frozenset({DEFAULT_STREAM, LEGACY})
+# The handle of the stream that ``qgraph.stream`` chose.
+CURRENT: ContextVar[int] = ContextVar("qgraph_stream", default=DEFAULT_STREAM)
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 
@@ -76,6 +80,29 @@ def _valid(handle: Any, stream: object) -> int:
 def synchronize(stream: int) -> None:
     """Wait for the work in ``stream``; ``CudaError`` if some of it failed."""
     call(driver.cuStreamSynchronize, stream)
+
+
+def current_streams() -> list[int]:
+    """The streams on which qgraph, PyTorch and CuPy work now, where that is not the default one."""
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    found = [CURRENT.get()]
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        found.append(int(torch.cuda.current_stream().cuda_stream))
+    if cupy is not None:
+        found.append(int(cupy.cuda.get_current_stream().ptr))
+    return list(dict.fromkeys(handle for handle in found if handle not in LASTING))
+
+
+def synchronize_device(device: DeviceContext) -> None:
+    """Wait for all work on ``device``, and raise what failed.
+
+    Raises:
+        CudaError: a current stream is being captured: waiting would break that.
+    """
+    with device.activate():
+        for each in current_streams():
+            refuse_capture(each, "waiting would break that", "wait before the capture or after it")
+    device.synchronize()
 
 
 def is_capturing(stream: int) -> bool:

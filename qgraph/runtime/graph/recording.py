@@ -16,10 +16,9 @@ from qgraph.language import in_reference
 from qgraph.nodes.child_graph import RecordedGraph
 from qgraph.pickling import not_pickled
 from qgraph.runtime.arguments.library_captures import Workspace
-from qgraph.runtime.arguments.streams import current_streams
 from qgraph.runtime.driver.captures import MODES, Capture, KeptForGraphs, begin_capture, end_capture
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
-from qgraph.runtime.driver.stream import LASTING, handle_of, is_capturing, order_after
+from qgraph.runtime.driver.stream import LASTING, current_streams, handle_of, is_capturing, order_after
 from qgraph.runtime.graph.graph_builder import connect
 from qgraph.runtime.graph.launch_serialiser import LaunchSerialiser
 from qgraph.runtime.graph.recorded_nodes import RecordedPlan, recorded_plan
