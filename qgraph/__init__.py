@@ -35,6 +35,7 @@ from qgraph.language import (
 )
 from qgraph.nodes.event import record, wait
 from qgraph.nodes.host_callback import host_callback
+from qgraph.nodes.library_call import call
 from qgraph.nodes.write_value import write_value
 from qgraph.operations.functions import popcount
 from qgraph.options import prepare_simulator
@@ -67,6 +68,7 @@ __all__ = [
     "atomic_or_",
     "atomic_sub",
     "atomic_xor",
+    "call",
     "capture",
     "empty",
     "empty_like",

@@ -42,6 +42,14 @@ class RecordedGraph(ABC):
         """Add a copy of it to ``graph`` (a CUgraph), without edges; gives the CUgraphNode."""
 
     @abstractmethod
+    def patch(self, executable: Any, node: Any) -> bool:
+        """Let ``node``, a child-graph node, be a copy of it in ``executable`` (a CUgraphExec); False where CUDA cannot."""
+
+    @abstractmethod
+    def replace(self, graph: Any, node: Any) -> Any:
+        """Let a copy of it take the place of ``node``, a child-graph node of ``graph``; gives the new CUgraphNode."""
+
+    @abstractmethod
     def run(self, stream: int) -> None:
         """Launch it by itself on ``stream``. The device's context is current."""
 

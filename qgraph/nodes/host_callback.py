@@ -22,7 +22,18 @@ from qgraph.language import (
     pointer_to,
     takes_a_pointer,
 )
-from qgraph.nodes.kind import CpuCode, GraphNode, HostRun, Owner, Planned, Readers, StatementKind, Words, WrittenCall
+from qgraph.nodes.kind import (
+    CpuCode,
+    GraphNode,
+    HostFunction,
+    HostRun,
+    Owner,
+    Planned,
+    Readers,
+    StatementKind,
+    Words,
+    WrittenCall,
+)
 from qgraph.operations.intrinsics import call_host
 from qgraph.source import as_written
 
@@ -110,9 +121,10 @@ class HostCall(StatementKind):
         # Not 0 where the function raised: then the kernel ends here, as in Python.
         out.end_kernel_if(f"_call_host({address}, {out.slots()}) != 0")
 
-    def on_cpu(self, readers: Readers) -> tuple[str, CheckedFunction]:
+    def on_cpu(self, readers: Readers) -> tuple[str, HostFunction]:
         """The function as one that compiled code can call."""
-        return self.name, CheckedFunction(self, Numbers(self, readers))
+        numbers = Numbers(self, readers)
+        return self.name, _CFunction(self) if is_c_function(self.function) else CheckedFunction(_reading(self, numbers))
 
     def run_on_host(self, node: Node, run: HostRun) -> None:
         """Call the function, here and now."""
@@ -246,31 +258,29 @@ class CalledFunction:
 
 
 class CheckedFunction:
-    """The function of a host call for a compiled CPU function, which is told where scratch begins."""
+    """A function for compiled CPU code: ``address`` is called with the address of scratch, and gives not 0 if it raised."""
 
     __slots__ = ("_error", "_function", "address", "data")
 
-    def __init__(self, call: HostCall, numbers: Numbers) -> None:
+    def __init__(self, run: Callable[[int], None]) -> None:
         self._error = threading.local()
-        self._function: Any = call.function
+        self._function: Any = _CheckedFunction(self._checked(run))
         self.data = 0
-        if is_c_function(call.function):
-            self.data = c_data(call)
-        else:
-            self._function = _CheckedFunction(self._checked(call, numbers))
         self.address = pointer_to(self._function)
 
-    def _checked(self, call: HostCall, numbers: Numbers) -> Callable[[int | None], int]:
-        def run(scratch: int | None) -> int:
+    def _checked(self, run: Callable[[int], None]) -> Callable[[int | None], int]:
+        def checked(scratch: int | None) -> int:
             try:
-                address = (scratch or 0) + numbers.first * WORD
-                call.function(*numbers.read((ctypes.c_int64 * numbers.words).from_address(address), numbers.first))
+                run(scratch or 0)
             except BaseException as error:  # noqa: BLE001 - it cannot pass through compiled code: `tell` raises it
                 self._error.value = error
                 return 1
             return 0
 
-        return run
+        return checked
+
+    def begin(self, find: Callable[[str], Any]) -> None:
+        """It looks at no array."""
 
     def tell(self) -> None:
         """Raise what the function raised on this thread, if it did, and forget it."""
@@ -278,6 +288,29 @@ class CheckedFunction:
         if error is not None:
             self._error.value = None
             raise error
+
+
+def _reading(call: HostCall, numbers: Numbers) -> Callable[[int], None]:
+    """The Python function of a host call, as one of the address of scratch."""
+
+    def run(scratch: int) -> None:
+        memory = (ctypes.c_int64 * numbers.words).from_address(scratch + numbers.first * WORD)
+        call.function(*numbers.read(memory, numbers.first))
+
+    return run
+
+
+class _CFunction:
+    """A C function for compiled CPU code."""
+
+    def __init__(self, call: HostCall) -> None:
+        self.address, self.data = pointer_to(call.function), c_data(call)
+
+    def begin(self, find: Callable[[str], Any]) -> None:
+        """It looks at no array."""
+
+    def tell(self) -> None:
+        """It raises nothing."""
 
 
 def c_data(call: HostCall) -> int:

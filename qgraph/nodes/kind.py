@@ -82,6 +82,9 @@ class HostFunction(Protocol):
     address: int
     data: int
 
+    def begin(self, find: Callable[[str], Any]) -> None:
+        """Before a call on this thread: ``find`` gives its arrays, as NumPy's, by leaf."""
+
     def tell(self) -> None:
         """Raise what the function raised on this thread, if it did, and forget it."""
 
@@ -148,6 +151,9 @@ class Owner(Protocol):
 
     def copy_out(self, source: int, target: int, nbytes: int, stream: int) -> None:
         """Copy device memory to page-locked memory, without waiting."""
+
+    def record(self, statement: Any, arrays: Sequence[Any]) -> Any:
+        """What a ``LibraryCall`` launches for these arrays, as a ``RecordedGraph``; the same one for the same arrays."""
 
     def errors(self) -> Callable[[BaseException, str], None]:
         """Takes an exception, which whoever waits next raises, and a note. The process waits for the device when it ends."""

@@ -6,11 +6,12 @@ from qgraph.nodes.child_graph import ChildGraph
 from qgraph.nodes.event import EventMark
 from qgraph.nodes.host_callback import HostCall
 from qgraph.nodes.kind import LoopKind, StatementKind
+from qgraph.nodes.library_call import LibraryCall
 from qgraph.nodes.memcpy import Memcpy
 from qgraph.nodes.memset import Memset
 from qgraph.nodes.write_value import WriteValue
 
-STATEMENTS: tuple[type[StatementKind], ...] = (HostCall, EventMark, WriteValue, ChildGraph)
+STATEMENTS: tuple[type[StatementKind], ...] = (HostCall, EventMark, WriteValue, ChildGraph, LibraryCall)
 LOOPS: tuple[type[LoopKind], ...] = (Memset, Memcpy)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.arrays.array_statements import assign_slice, is_slice
+from qgraph.frontend.arrays.library_calls import assign_library_call
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.host_expressions import binding, settled
@@ -171,7 +172,9 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
 
 
 def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
-    """``x[:] = value``, also ``x[:] = s = value`` where the value is a number."""
+    """``x[:] = value``, also ``x[:] = s = value`` where the value is a number, or that of a library's function."""
+    if assign_library_call(region, scope, node):
+        return
     value = evaluated(region, scope, node.value)
     if len(node.targets) > 1:
         if rank(scope, value):

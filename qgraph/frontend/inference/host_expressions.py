@@ -275,10 +275,7 @@ class _Host:
         return None
 
     def _host_name(self, value: object, wish: str) -> str:
-        name = "_host_" + "".join(c if c.isalnum() else "_" for c in wish)
-        while self.unit.host_names.setdefault(name, value) is not value:
-            name += "_"
-        return name
+        return self.unit.host_object(value, "".join(c if c.isalnum() else "_" for c in wish))
 
     def _operator(self, node: ast.expr) -> ast.expr | None:
         """An operator whose operands the host knows."""

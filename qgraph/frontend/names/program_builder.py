@@ -160,6 +160,13 @@ class ProgramBuilder:
         self.leaves[temporary.leaf.name] = temporary.leaf
         self.extents[temporary.leaf.name] = extents
 
+    def host_object(self, value: object, wish: str) -> str:
+        """The name by which expressions of the host have ``value``, much as wished."""
+        name = f"_host_{wish}"
+        while self.host_names.setdefault(name, value) is not value:
+            name += "_"
+        return name
+
     def shape_of(self, name: str) -> str:
         """The code by which the host knows the shape of the array ``name``."""
         extents = self.extents.get(name)

@@ -16,6 +16,8 @@ from qgraph.frontend.statements.region import Region
 from qgraph.ir.argument_types import ConstantType, Leaf
 from qgraph.ir.program import Slot
 from qgraph.nodes.kind import StatementKind
+from qgraph.nodes.library_call import LibraryCall, made
+from qgraph.operations.library_functions import LibraryFunction
 from qgraph.source import Span, as_written
 
 _NUMBERS = (bool, int, float, complex, np.generic)
@@ -49,19 +51,28 @@ def _and_keywords(kind: type[StatementKind]) -> str:
     return "".join(f", and {name}=..." for name in kind.keywords)
 
 
+def library_statement(
+    region: Region, scope: Scope, node: ast.Call | ast.BinOp, record: LibraryFunction | None, written: str, target: Leaf
+) -> LibraryCall:
+    """``target = node``, where ``node`` calls a library's function, as a statement; it is not added yet."""
+    return made(_Call(region, scope, node), node, record, {written: target})
+
+
 class _Call:
     """The call, and what its arguments are (``WrittenCall``)."""
 
-    def __init__(self, region: Region, scope: Scope, node: ast.Call) -> None:
+    def __init__(self, region: Region, scope: Scope, node: ast.Call | ast.BinOp) -> None:
         self._region = region
         self._scope = scope
-        self.node = node
+        self._line = node.lineno
+        if isinstance(node, ast.Call):
+            self.node = node
 
     def span(self, node: ast.AST) -> Span:
         return self._scope.span(node)
 
     def name(self, role: str) -> str:
-        return self._region.unit.task_name(self.node.lineno, role)
+        return self._region.unit.task_name(self._line, role)
 
     def expect_one_element(self, flag: Leaf, node: ast.expr) -> None:
         self._region.unit.flags.append((flag.name, self.span(node)))

@@ -34,7 +34,7 @@ class CpuExecutable:
     def __init__(self, plan: CpuPlan) -> None:
         self._call, self._places = plan.call, plan.places
         program = plan.plan.program
-        leaves = {leaf.name: index for index, leaf in enumerate(program.arrays_and_scalars)}
+        leaves = self._names = {leaf.name: index for index, leaf in enumerate(program.arrays_and_scalars)}
         self._temporaries = Temporaries(program)
         hosts = {value.name: index for index, value in enumerate(program.host_values)}
         self._leaves = tuple(leaves[p.name] for p in plan.parameters if p.kind == "leaf")
@@ -66,9 +66,11 @@ class CpuExecutable:
         """Run the kernel; when this returns it has run. Gives the numbers that it returns, None if it returns nothing."""
         host = call.host
         values = (*call.values, *self._temporaries.on_host(host))
-        arguments = [value.host if isinstance(value, ArrayView) else value for value in (values[k] for k in self._leaves)]
+        arguments = [_on_host(values[k]) for k in self._leaves]
         views = self._scratch.take()
         noted = () if self._faults is None else (self._faults.words(),)
+        for function in self._host_calls:
+            function.begin(lambda name: _on_host(values[self._names[name]]))
         self._call(*arguments, *(host[k] for k in self._hosts), *views[1:], *noted, *self._addresses, NOWHERE)
         self.replays += 1
         if self._faults is not None:
@@ -150,6 +152,10 @@ class CpuExecutable:
 
     def close(self) -> None:
         """Nothing to free: the code lives as long as its plan."""
+
+
+def _on_host(value: Any) -> Any:
+    return value.host if isinstance(value, ArrayView) else value
 
 
 class _Scratch:

@@ -17,6 +17,8 @@ from qgraph.runtime.graph.kernels import KernelNode
 
 add_dependencies = with_edge_data(driver, "cuGraphAddDependencies")
 _add_any_node = with_edge_data(driver, "cuGraphAddNode")
+_get_dependencies = with_edge_data(driver, "cuGraphNodeGetDependencies")
+_get_dependents = with_edge_data(driver, "cuGraphNodeGetDependentNodes")
 
 _ASSIGN_DEFAULT = 1  # CU_GRAPH_COND_ASSIGN_DEFAULT
 
@@ -146,6 +148,15 @@ def connect(graph: Any, pairs: Sequence[tuple[Any, Any]], *, programmatic: bool)
         befores, afters = zip(*pairs, strict=True)
         data = [_PROGRAMMATIC] * len(pairs) if programmatic else None
         call(add_dependencies, graph, list(befores), list(afters), data, len(pairs))
+
+
+def neighbours(node: Any) -> tuple[list[Any], list[Any]]:
+    """The CUgraphNodes that a node waits for, and those that wait for it."""
+    found = []
+    for get in (_get_dependencies, _get_dependents):
+        count = call(get, node, 0)[-1]
+        found.append(list(call(get, node, count)[0])[:count] if count else [])
+    return found[0], found[1]
 
 
 def node_of_task(plan: GraphPlan) -> dict[str, int]:

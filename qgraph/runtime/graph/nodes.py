@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from qgraph.ir.plan import GraphPlan
@@ -91,6 +91,13 @@ class NonKernelNodes:
     def copy_out(self, source: int, target: int, nbytes: int, stream: int) -> None:
         """Copy device memory to page-locked memory, without waiting."""
         copy_out(source, target, nbytes, stream, wait=False)
+
+    def record(self, statement: Any, arrays: Sequence[Any]) -> Any:
+        """What a library launches for ``statement``, with these arrays."""
+        # Libraries are asked only by kernels that call them.
+        from qgraph.runtime.graph.library_recorder import LibraryRecorder
+
+        return self._device.once(LibraryRecorder).record(statement, arrays)
 
     def errors(self) -> Callable[[BaseException, str], None]:
         """Takes what a function of the host raised."""

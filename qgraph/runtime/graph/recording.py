@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -19,7 +19,7 @@ from qgraph.runtime.arguments.library_captures import Workspace
 from qgraph.runtime.driver.captures import MODES, Capture, KeptForGraphs, begin_capture, end_capture
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.driver.stream import LASTING, current_streams, handle_of, is_capturing, order_after
-from qgraph.runtime.graph.graph_builder import connect
+from qgraph.runtime.graph.graph_builder import connect, neighbours
 from qgraph.runtime.graph.launch_serialiser import LaunchSerialiser
 from qgraph.runtime.graph.recorded_nodes import RecordedPlan, recorded_plan
 
@@ -58,6 +58,12 @@ class Recording(RecordedGraph):
         self._lock = threading.RLock()
 
     # --- recording -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def uncaptured(self) -> Iterator[None]:
+        """While this lasts, libraries work on the stream as they will while it is captured, and run."""
+        with self._device.activate(), self._workspace.recorded(self.ordinal, []):
+            yield
 
     def __enter__(self) -> Self:
         if self._state != "new":
@@ -173,6 +179,20 @@ class Recording(RecordedGraph):
         """Add a child-graph node."""
         with self._lock:
             return call(driver.cuGraphAddChildGraphNode, graph, None, 0, self._recorded().handle)
+
+    def patch(self, executable: Any, node: Any) -> bool:
+        """``cuGraphExecChildGraphNodeSetParams``."""
+        with self._lock:
+            return int(driver.cuGraphExecChildGraphNodeSetParams(executable, node, self._recorded().handle)[0]) == 0
+
+    def replace(self, graph: Any, node: Any) -> Any:
+        """Another node with the same edges: CUDA cannot change the child graph of a node."""
+        made = self.add_to(graph)
+        befores, afters = neighbours(node)
+        call(driver.cuGraphDestroyNode, node)
+        connect(graph, [(each, made) for each in befores], programmatic=False)
+        connect(graph, [(made, each) for each in afters], programmatic=False)
+        return made
 
     def run(self, stream: int) -> None:
         """``cuGraphLaunch``, or a child-graph node where the stream is being captured."""

@@ -1,0 +1,125 @@
+"""Assignments of what a library's function of whole arrays gives: `y[:] = a @ x`, `x[:] = np.linalg.solve(a, b)`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import KernelTypeError
+from qgraph.frontend.inference.ranks import rank
+from qgraph.frontend.names.bindings import LeafRef, Value
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.node_statements import library_statement
+from qgraph.frontend.statements.region import Region, quietly_static
+from qgraph.ir.argument_types import ArrayType, Leaf
+from qgraph.nodes.library_call import LibraryCall, Operand, call
+from qgraph.operations.library_functions import LibraryFunction, Shape, library_function
+from qgraph.source import as_written
+
+
+def assign_library_call(region: Region, scope: Scope, node: ast.Assign) -> bool:
+    """Add the statement, if the value is such a function's.
+
+    Raises:
+        KernelSyntaxError, KernelTypeError: the target is no whole array, or an operand is none.
+    """
+    value = node.value
+    if not isinstance(value, ast.Call | ast.BinOp) or len(node.targets) > 1:
+        return False
+    function = _function(scope, value)
+    record = library_function(function)
+    if record is None and function is not call:
+        return False
+    written, target = _whole(scope, node.targets[0])
+    statement = library_statement(region, scope, value, record, written, target)
+    if record is not None:
+        _check_dtype(scope, statement, record, target, value, region)
+        _check_shapes(region, scope, statement, record, value)
+    region.add(statement)
+    return True
+
+
+def _function(scope: Scope, value: ast.Call | ast.BinOp) -> object:
+    if isinstance(value, ast.BinOp):
+        return np.matmul if isinstance(value.op, ast.MatMult) and rank(scope, value) > 0 else None
+    bound = quietly_static(scope, value.func)
+    function = bound.value if isinstance(bound, Value) else None
+    # The same of vectors and matrices.
+    plain = function is np.dot and len(value.args) == 2 and all(0 < rank(scope, each) <= 2 for each in value.args)
+    return np.matmul if plain and rank(scope, value) > 0 else function
+
+
+def _whole(scope: Scope, target: ast.expr) -> tuple[str, Leaf]:
+    """A target that is all of an array: how it is written, and its leaf."""
+    assert isinstance(target, ast.Subscript)
+    parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+    bound = scope.static(target.value)
+    if isinstance(bound, LeafRef) and isinstance(bound.leaf.type, ArrayType) and all(map(_takes_all, parts)):
+        return as_written(target), bound.leaf
+    raise scope.error(
+        f"`{as_written(target)}` is not a whole array, and a library's result is assigned to one",
+        target,
+        "assign to all of an argument or of a temporary, `y[:] = ...`, and copy what is needed of it",
+    )
+
+
+def _takes_all(part: ast.expr) -> bool:
+    if isinstance(part, ast.Slice):
+        return part.lower is part.upper is part.step is None
+    return isinstance(part, ast.Constant) and part.value is ...
+
+
+def _operands(region: Region, statement: LibraryCall) -> list[tuple[Operand, ArrayType]]:
+    found = []
+    for each in statement.operands:
+        assert isinstance(each, Operand)
+        type_ = region.unit.leaves[each.leaf].type
+        assert isinstance(type_, ArrayType)
+        found.append((each, type_))
+    return found
+
+
+def _check_dtype(
+    scope: Scope, statement: LibraryCall, record: LibraryFunction, target: Leaf, node: ast.expr, region: Region
+) -> None:
+    """A complex result does not fit an array of real numbers."""
+    types = [type_ for _, type_ in _operands(region, statement)]
+    is_complex = record.gives == "complex" or (record.gives == "as given" and any("complex" in each.dtype for each in types))
+    assert isinstance(target.type, ArrayType)
+    if is_complex and "complex" not in target.type.dtype:
+        raise KernelTypeError(
+            f"`{as_written(node)}` is complex, and `{target.path}` is an array of {target.type.dtype}",
+            scope.span(node),
+            hint="assign it to a complex array, and take the real parts in a loop",
+        )
+
+
+def _check_shapes(region: Region, scope: Scope, statement: LibraryCall, record: LibraryFunction, node: ast.expr) -> None:
+    """Let calls be refused whose arrays do not fit the function, or each other."""
+    unit = region.unit
+    arrays = [each for each, _ in _operands(region, statement)]
+    told = partial(_trouble, record, tuple(each.transposed for each in arrays), statement.constants, as_written(node))
+    fits, trouble = unit.host_object(partial(_fits, told), "fits"), unit.host_object(told, "trouble")
+    shapes = ", ".join(map(unit.shape_of, (*(each.leaf for each in arrays), statement.target)))
+    test = ast.copy_location(ast.parse(f"{fits}({shapes})", mode="eval").body, node)
+    hint = f"the shape of the result is that of {record.module}.{record.name}"
+    unit.host_value(test, scope.span(node), "shape", text=hint, note=f"{trouble}({shapes})")
+
+
+def _fits(told: Callable[..., str], *shapes: Shape) -> int:
+    return int(not told(*shapes))
+
+
+def _trouble(record: LibraryFunction, transposed: Sequence[bool], keywords: dict[str, Any], text: str, *shapes: Shape) -> str:
+    """What is wrong with the shapes of the operands and of the target; empty if nothing is."""
+    *given, target = shapes
+    try:
+        found = record.shape([each[::-1] if turned else each for each, turned in zip(given, transposed, strict=True)], keywords)
+    except ValueError as error:
+        return f"`{text}` cannot be computed: {error}"
+    same = found == target
+    return "" if same else f"`{text}` has the shape {found}, and it is assigned to an array of shape {tuple(target)}"

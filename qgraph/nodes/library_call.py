@@ -1,0 +1,299 @@
+"""Calls of other libraries' functions: ``x[:] = np.linalg.solve(a, b)``, ``y[:] = a @ x``, ``qgraph.call(fn, x, y)``.
+
+On CUDA what the function launches is recorded, for arrays at these addresses, and is a child-graph node; other arrays are
+recorded again. On the other backends the function is called with NumPy arrays.
+"""
+
+from __future__ import annotations
+
+import ast
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import KernelSyntaxError
+from qgraph.ir.argument_types import ArrayType, ConstantType, Leaf
+from qgraph.ir.plan import Node
+from qgraph.ir.program import Effects
+from qgraph.nodes.child_graph import RecordedGraph
+from qgraph.nodes.host_callback import CheckedFunction
+from qgraph.nodes.kind import CpuCode, GraphNode, HostRun, Owner, Planned, Readers, StatementKind, WrittenCall
+from qgraph.operations.intrinsics import call_host
+from qgraph.operations.library_functions import LibraryFunction
+from qgraph.source import as_written
+
+
+def call(fn: Callable[..., Any], *arrays: Any, reads: Any = None, writes: Any = None) -> Any:
+    """Call a function of PyTorch or CuPy, or one that calls such functions, with ``arrays``.
+
+    As a statement of the kernel, ``qgraph.call(fn, x, y)`` for a function that works in place, ``y[:] = qgraph.call(fn, x)``
+    for one that gives an array. On CUDA ``fn`` is called when there are arrays at addresses that it was not called with yet,
+    and what it launches is recorded: first with copies, then with the arrays. It may not wait for the device. It gets tensors
+    where PyTorch's were passed or it is PyTorch's, else CuPy's arrays; on the other backends NumPy's.
+
+    Args:
+        fn: the function, known when the kernel is compiled.
+        arrays: arguments of the kernel, temporaries, or their ``.T``; constants are passed as they are.
+        reads: the arrays that it reads, all if not given; for the order of what the kernel does.
+        writes: those that it writes, all if not given; none in an assignment.
+    """
+    return fn(*arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A whole array, by its leaf, or its transpose."""
+
+    leaf: str
+    transposed: bool = False
+
+    def of(self, array: Any) -> Any:
+        """What the function gets."""
+        return array.T if self.transposed else array
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall(StatementKind):
+    """Call ``function`` with ``operands``, and assign what it gives to all of ``target``, where there is one.
+
+    ``record`` is the function's, where it is one that is known; else it is called as it is.
+    """
+
+    name: str
+    function: Callable[..., Any] = field(compare=False)
+    record: LibraryFunction | None = field(compare=False)
+    operands: tuple[Operand | ConstantType, ...]
+    keywords_given: tuple[tuple[str, ConstantType], ...] = ()
+    target: str = ""
+
+    not_in_body = ""
+    keywords = ("reads", "writes")
+
+    @staticmethod
+    def words() -> tuple[Callable[..., None], ...]:
+        """One."""
+        return (call,)
+
+    @classmethod
+    def statement(cls, word: object, call: WrittenCall) -> LibraryCall:
+        """A function that works in place, and arrays."""
+        return made(call, call.node, None, {})
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """The leaves: operands, then the target."""
+        found = [each.leaf for each in self.operands if isinstance(each, Operand)]
+        return (*found, self.target) if self.target else tuple(found)
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The keyword arguments."""
+        return {name: constant.value for name, constant in self.keywords_given}
+
+    def planned(self) -> Sequence[Planned]:
+        """One node."""
+        return (Planned("library", self.label, self.effects),)
+
+    @property
+    def not_in_block(self) -> str:
+        """Its kernels have grids of their own."""
+        return "it calls a library"
+
+    def call_on_host(self, find: Callable[[str], Any]) -> None:
+        """Call the function with NumPy arrays."""
+        operands = [each.of(find(each.leaf)) if isinstance(each, Operand) else each.value for each in self.operands]
+        with np.errstate(all="ignore"):
+            result = self.function(*operands, **self.constants)
+        if self.target:
+            find(self.target)[...] = result
+
+    def cpu_code(self, out: CpuCode) -> None:
+        """Call the function, here and now; the kernel ends where it raises."""
+        out.names["_call_host"] = call_host
+        out.end_kernel_if(f"_call_host({out.callback(self.name)}, {out.slots()}) != 0")
+
+    def on_cpu(self, readers: Readers) -> tuple[str, CheckedFunction]:
+        """The function as one that compiled code can call."""
+        return self.name, _OnArrays(self)
+
+    def run_on_host(self, node: Node, run: HostRun) -> None:
+        """Call the function, here and now."""
+        self.call_on_host(run.leaf)
+
+    def in_graph(self, node: Node, owner: Owner) -> GraphNode:
+        """A child graph, which is empty until a call tells what it works on."""
+        return LibraryNode(node, owner, self)
+
+
+def made(
+    call: WrittenCall, node: ast.Call | ast.BinOp, record: LibraryFunction | None, target: Mapping[str, Leaf]
+) -> LibraryCall:
+    """The statement of ``node``, which calls the function of ``record``, or the first argument of ``qgraph.call``.
+
+    Args:
+        call: the kernel's call, for what its parts mean.
+        node: a call, or a product with ``@``.
+        record: of the function; None for ``qgraph.call``.
+        target: by how it is written, the array that the result is assigned to; empty if there is none.
+    """
+    arguments = [node.left, node.right] if isinstance(node, ast.BinOp) else list(node.args)
+    given = [] if isinstance(node, ast.BinOp) else node.keywords
+    function: Any = None if record is None else record.function
+    if record is None:
+        function = _function(call, node, arguments.pop(0) if arguments else None)
+    operands = tuple(_operand(call, each, array=record is not None) for each in arguments)
+    if record is not None and len(operands) != record.arrays:
+        raise KernelSyntaxError(
+            f"`{as_written(node)}` does not have {record.arrays} arrays", call.span(node), hint="pass other options by keyword"
+        )
+    allowed = ("reads", "writes") if record is None else record.keywords
+    constants, named = {}, {}
+    for keyword in given:
+        if keyword.arg not in allowed:
+            raise KernelSyntaxError(
+                f"`{as_written(node)}` has the argument `{keyword.arg}`, which kernels do not know",
+                call.span(keyword.value),
+                hint=f"known are {', '.join(allowed) or 'none'}",
+            )
+        if record is None:
+            named[keyword.arg] = _leaves(call, keyword.value)
+        else:
+            constants[keyword.arg] = _constant(call, keyword.value)
+    used = frozenset(each.leaf for each in operands if isinstance(each, Operand))
+    written = frozenset(leaf.name for leaf in target.values())
+    effects = Effects(named.get("reads", used), named.get("writes", frozenset() if written else used) | written)
+    label = " = ".join([*target, as_written(node)])
+    return LibraryCall(
+        call.name("library"),
+        function,
+        record,
+        operands,
+        tuple(constants.items()),
+        next(iter(written), ""),
+        span=call.span(node),
+        label=label,
+        effects=effects,
+    )
+
+
+def _function(call: WrittenCall, node: ast.expr, first: ast.expr | None) -> Callable[..., Any]:
+    bound = None if first is None or isinstance(first, ast.Lambda) else call.meaning(first)
+    if isinstance(bound, KernelSyntaxError):
+        raise bound
+    if isinstance(bound, ConstantType) and callable(bound.value):
+        function: Callable[..., Any] = bound.value
+        return function
+    raise KernelSyntaxError(
+        f"`{as_written(node)}` names no function that is known when the kernel is compiled",
+        call.span(node),
+        hint="write qgraph.call(fn, *arrays), where fn is a function of the module or of the function around",
+    )
+
+
+def _operand(call: WrittenCall, node: ast.expr, *, array: bool) -> Operand | ConstantType:
+    transposed = isinstance(node, ast.Attribute) and node.attr == "T"
+    found = call.meaning(node.value if isinstance(node, ast.Attribute) and transposed else node)
+    if isinstance(found, KernelSyntaxError):
+        raise found
+    if isinstance(found, Leaf) and isinstance(found.type, ArrayType):
+        return Operand(found.name, transposed)
+    if isinstance(found, ConstantType) and not array and not transposed:
+        return found
+    raise KernelSyntaxError(
+        f"`{as_written(node)}` is not a whole array, and a library's function takes whole arrays",
+        call.span(node),
+        hint="name an argument or a temporary, or its `.T`; for anything else make one: t = qgraph.empty_like(x), then t[:] = ...",
+    )
+
+
+def _leaves(call: WrittenCall, node: ast.expr) -> frozenset[str]:
+    operands = [_operand(call, each, array=True) for each in (node.elts if isinstance(node, ast.Tuple) else [node])]
+    return frozenset(each.leaf for each in operands if isinstance(each, Operand))
+
+
+def _constant(call: WrittenCall, node: ast.expr) -> ConstantType:
+    found = call.meaning(node)
+    if isinstance(found, ConstantType):
+        return found
+    raise KernelSyntaxError(
+        f"`{as_written(node)}` is not known when the kernel is compiled",
+        call.span(node),
+        hint="write the value, or pass a qgraph.Static argument",
+    )
+
+
+# --- on the CPU --------------------------------------------------------------------------------------------------------
+
+
+class _OnArrays(CheckedFunction):
+    """The function for compiled code, with the arrays of the call that its thread makes."""
+
+    __slots__ = ("_arrays",)
+
+    def __init__(self, call: LibraryCall) -> None:
+        self._arrays = threading.local()
+        super().__init__(lambda _scratch: call.call_on_host(self._arrays.find))
+
+    def begin(self, find: Callable[[str], Any]) -> None:
+        """Take the arrays of a call, by leaf."""
+        self._arrays.find = find
+
+    def tell(self) -> None:
+        """Let go of the arrays, and raise what the function raised."""
+        self._arrays.find = None
+        super().tell()
+
+
+# --- in a graph --------------------------------------------------------------------------------------------------------
+
+
+class LibraryNode(GraphNode):
+    """A copy of what was recorded for the arrays of the last call."""
+
+    changes = True
+
+    def __init__(self, node: Node, owner: Owner, statement: LibraryCall) -> None:
+        super().__init__(node, owner)
+        self._statement = statement
+        self._arrays = tuple(owner.leaves[name] for name in statement.arrays)
+        self._record = owner.record
+        self._recorded: RecordedGraph | None = None
+        self._graph: Any = None
+
+    def add(self, graph: Any) -> Any:
+        """Add a child-graph node, for now an empty one if no call has told yet."""
+        self._graph = graph
+        if self._recorded is not None:
+            self.handle = self._recorded.add_to(graph)
+            return self.handle
+        nothing = self.call(self.driver.cuGraphCreate, 0)
+        self.call(self.driver.cuGraphAddEmptyNode, nothing, None, 0)
+        self.handle = self.call(self.driver.cuGraphAddChildGraphNode, graph, None, 0, nothing)
+        self.call(self.driver.cuGraphDestroy, nothing)
+        return self.handle
+
+    def run(self, stream: int) -> None:
+        """Launch what was recorded."""
+        assert self._recorded is not None
+        self._recorded.run(stream)
+
+    def forget(self) -> None:
+        """Wait for the next call to tell."""
+        self._recorded = None
+
+    def update(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
+        """Take the arrays of a call."""
+        recorded = self._record(self._statement, [values[index] for index in self._arrays])
+        if recorded is self._recorded:
+            return False
+        self._recorded = recorded
+        self.rejected = self.executable is None or not recorded.patch(self.executable, self.handle)
+        return True
+
+    def define(self) -> None:
+        """Put what was recorded in the place of the node."""
+        assert self._recorded is not None
+        self.handle = self._recorded.replace(self._graph, self.handle)

@@ -1,0 +1,207 @@
+"""Functions of whole arrays that libraries compute: linear algebra, Fourier transforms, sorting and scans.
+
+Each has one record: how Python spells it, the shape of its result, and what PyTorch calls it. CuPy has NumPy's names.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+Shape = tuple[int, ...]
+Keywords = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryFunction:
+    """A function of arrays that makes one array.
+
+    Attributes:
+        module: where Python has it.
+        name: what it is called there.
+        arrays: how many arrays it takes.
+        shape: the shape of the result, from the shapes of the arrays; raises ValueError where they do not fit.
+        torch: the same in PyTorch, whose module is the first argument; no function of it may wait for the device.
+        keywords: the keyword arguments that may be given, as constants.
+        computes: in which type: that of each array, their common one, or, where that is of integers, float64.
+        gives: whether the result is complex.
+    """
+
+    module: str
+    name: str
+    arrays: int
+    shape: Callable[[Sequence[Shape], Keywords], Shape]
+    torch: Callable[..., Any]
+    keywords: tuple[str, ...] = ()
+    computes: Literal["each", "joined", "floats"] = "floats"
+    gives: Literal["complex", "real", "as given"] = "as given"
+
+    @property
+    def function(self) -> Callable[..., Any] | None:
+        """The function, where its module is loaded."""
+        return getattr(sys.modules.get(self.module), self.name, None)
+
+    @property
+    def cupy(self) -> tuple[str, str]:
+        """The module and name that CuPy has it under."""
+        return (
+            "cupy" + self.module.removeprefix("numpy") if self.module.startswith("numpy") else f"cupyx.{self.module}"
+        ), self.name
+
+    def dtype(self, dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any] | None:
+        """The type that the arrays are converted to; None where each keeps its own."""
+        if self.computes == "each":
+            return None
+        joined = np.result_type(*dtypes)
+        return np.dtype(np.float64) if self.computes == "floats" and joined.kind in "biu" else joined
+
+
+def library_function(function: object) -> LibraryFunction | None:
+    """The record of a function; None for any other."""
+    return next((each for each in _FUNCTIONS if each.function is not None and each.function is function), None)
+
+
+# --- shapes ------------------------------------------------------------------------------------------------------------
+
+
+def _square(shape: Shape) -> Shape:
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ValueError(f"{_text(shape)} is no square matrix")
+    return shape
+
+
+def _product(shapes: Sequence[Shape], _: Keywords) -> Shape:
+    first, second = shapes
+    left = first if len(first) > 1 else (1, *first)
+    right = second if len(second) > 1 else (*second, 1)
+    if left[-1] != right[-2]:
+        raise ValueError(f"{_text(first)} and {_text(second)} do not fit: {left[-1]} is not {right[-2]}")
+    outer = np.broadcast_shapes(left[:-2], right[:-2])
+    return (*outer, *left[-2 : -1 if len(first) > 1 else -2], *(right[-1:] if len(second) > 1 else ()))
+
+
+def _solution(shapes: Sequence[Shape], _: Keywords) -> Shape:
+    matrix, right = shapes
+    rows = right[-1] if len(right) == 1 else right[-2]
+    if _square(matrix)[-1] != rows:
+        raise ValueError(f"{_text(matrix)} and {_text(right)} do not fit: {matrix[-1]} is not {rows}")
+    return right if len(right) == 1 else (*np.broadcast_shapes(matrix[:-2], right[:-2]), *right[-2:])
+
+
+def _one(shapes: Sequence[Shape], _: Keywords) -> Shape:
+    return shapes[0]
+
+
+def _matrix(shapes: Sequence[Shape], _: Keywords) -> Shape:
+    return _square(shapes[0])
+
+
+def _along(shapes: Sequence[Shape], keywords: Keywords, *, default: int | None = -1) -> Shape:
+    axis = keywords.get("axis", default)
+    if axis is None and len(shapes[0]) != 1:
+        raise ValueError(f"{_text(shapes[0])} has several axes, and none is named")
+    if axis is not None and not -len(shapes[0]) <= axis < len(shapes[0]):
+        raise ValueError(f"{_text(shapes[0])} has no axis {axis}")
+    return shapes[0]
+
+
+def _scan(shapes: Sequence[Shape], keywords: Keywords) -> Shape:
+    return _along(shapes, keywords, default=None)
+
+
+def _changed(length: Callable[[int], int]) -> Callable[[Sequence[Shape], Keywords], Shape]:
+    def shape(shapes: Sequence[Shape], keywords: Keywords) -> Shape:
+        found = list(_along(shapes, keywords))
+        axis = keywords.get("axis", -1)
+        found[axis] = length(found[axis])
+        return tuple(found)
+
+    return shape
+
+
+def _places(shapes: Sequence[Shape], _: Keywords) -> Shape:
+    if len(shapes[0]) != 1:
+        raise ValueError(f"{_text(shapes[0])} has several axes, and places are sought along one")
+    return shapes[1]
+
+
+def _text(shape: Shape) -> str:
+    return "x".join(map(str, shape)) or "a number"
+
+
+# --- functions ---------------------------------------------------------------------------------------------------------
+
+
+def _dim(keywords: Mapping[str, Any], default: int = -1) -> dict[str, Any]:
+    found = dict(keywords)
+    axis = found.pop("axis", default)
+    return {**found, "dim": default if axis is None else axis}
+
+
+def _triangular(torch: Any, matrix: Any, right: Any, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
+    columns = right.unsqueeze(-1) if right.ndim == 1 else right
+    found = torch.linalg.solve_triangular(matrix, columns, upper=not lower, unitriangular=unit_diagonal)
+    return found.squeeze(-1) if right.ndim == 1 else found
+
+
+def _solve(torch: Any, matrix: Any, right: Any) -> Any:
+    # PyTorch takes matrices of right sides for stacks of vectors where that fits; NumPy never does.
+    columns = right.unsqueeze(-1) if right.ndim == 1 else right
+    found = torch.linalg.solve_ex(matrix, columns)[0]
+    return found.squeeze(-1) if right.ndim == 1 else found
+
+
+def _fft(name: str) -> Callable[..., Any]:
+    return lambda torch, x, **keywords: getattr(torch.fft, name)(x, **_dim(keywords))
+
+
+def _fft_of_all(name: str) -> Callable[..., Any]:
+    return lambda torch, x, **keywords: getattr(torch.fft, name)(x, **keywords)
+
+
+_AXIS = ("axis", "norm")
+_FUNCTIONS = (
+    LibraryFunction("numpy", "matmul", 2, _product, lambda torch, x, y: torch.matmul(x, y), computes="joined"),
+    LibraryFunction("numpy.linalg", "solve", 2, _solution, _solve),
+    LibraryFunction("numpy.linalg", "inv", 1, _matrix, lambda torch, x: torch.linalg.inv_ex(x)[0]),
+    LibraryFunction("numpy.linalg", "cholesky", 1, _matrix, lambda torch, x: torch.linalg.cholesky_ex(x)[0]),
+    LibraryFunction("scipy.linalg", "solve_triangular", 2, _solution, _triangular, ("lower", "unit_diagonal")),
+    *(LibraryFunction("numpy.fft", each, 1, _along, _fft(each), _AXIS, gives="complex") for each in ("fft", "ifft")),
+    LibraryFunction("numpy.fft", "rfft", 1, _changed(lambda n: n // 2 + 1), _fft("rfft"), _AXIS, gives="complex"),
+    LibraryFunction("numpy.fft", "irfft", 1, _changed(lambda n: 2 * (n - 1)), _fft("irfft"), _AXIS, gives="real"),
+    *(
+        LibraryFunction("numpy.fft", each, 1, _one, _fft_of_all(each), ("norm",), gives="complex")
+        for each in ("fft2", "ifft2", "fftn", "ifftn")
+    ),
+    LibraryFunction(
+        "numpy", "sort", 1, _along, lambda torch, x, **more: torch.sort(x, stable=True, **_dim(more))[0], ("axis",), "each"
+    ),
+    LibraryFunction(
+        "numpy",
+        "argsort",
+        1,
+        _along,
+        lambda torch, x, **more: torch.argsort(x, stable=True, **_dim(more)),
+        ("axis",),
+        "each",
+        "real",
+    ),
+    LibraryFunction("numpy", "cumsum", 1, _scan, lambda torch, x, **more: torch.cumsum(x, **_dim(more, 0)), ("axis",), "each"),
+    LibraryFunction(
+        "numpy", "cumprod", 1, _scan, lambda torch, x, **more: torch.cumprod(x, **_dim(more, 0)), ("axis",), "each"
+    ),
+    LibraryFunction(
+        "numpy",
+        "searchsorted",
+        2,
+        _places,
+        lambda torch, x, v, side="left": torch.searchsorted(x, v, right=side == "right"),
+        ("side",),
+        "joined",
+        "real",
+    ),
+)

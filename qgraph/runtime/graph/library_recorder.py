@@ -1,0 +1,165 @@
+"""Records what libraries launch for the calls of kernels (``nodes.library_call``), once for each set of arrays."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections import OrderedDict
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import ArgumentError, BackendError, CudaError, QGraphError
+from qgraph.nodes.library_call import LibraryCall, Operand
+from qgraph.runtime.driver.driver import DeviceContext
+from qgraph.runtime.driver.stream import current_streams, refuse_capture, synchronize
+from qgraph.runtime.graph.recording import Recording
+from qgraph.runtime.values.array_view import ArrayView
+
+_MOST = 256
+_LIBRARIES = ("torch", "cupy")
+
+
+class LibraryRecorder:
+    """The recordings of a device, those used last at the end; and what was warmed up."""
+
+    def __init__(self, device: DeviceContext) -> None:
+        self._device = device
+        self._recorded: OrderedDict[object, Recording] = OrderedDict()
+        self._warm: set[object] = set()
+
+    def record(self, statement: LibraryCall, views: Sequence[ArrayView]) -> Recording:
+        """What the function of ``statement`` launches for these arrays: its operands, and the target if there is one.
+
+        Raises:
+            ArgumentError: the function refused the arrays.
+            BackendError: no library is installed.
+            CudaError: it did what no graph holds, or the arrays are new and a stream is being captured.
+        """
+        library = _library(statement, views)
+        settings = library.get_float32_matmul_precision() if library.__name__ == "torch" else None
+        types = tuple((view.shape, view.strides, view.dtype.str) for view in views)
+        what = (statement.function, repr((statement.operands, statement.keywords_given)), library.__name__, settings, types)
+        key = (what, tuple(view.pointer for view in views))
+        with self._device.lock:
+            found = self._recorded.get(key)
+            if found is None:
+                found = self._recorded[key] = self._make(statement, views, library, what)
+                if len(self._recorded) > _MOST:
+                    self._recorded.popitem(last=False)
+            self._recorded.move_to_end(key)
+            return found
+
+    def _make(self, statement: LibraryCall, views: Sequence[ArrayView], library: Any, what: object) -> Recording:
+        for each in current_streams():
+            refuse_capture(
+                each,
+                f"`{statement.label}` was not recorded for these arrays yet",
+                "call the kernel once before the capture, with the same arrays",
+            )
+        arrays = [_array(library, view) for view in views]
+        recording = Recording(self._device, None, "thread_local", ())
+        try:
+            if what not in self._warm:
+                # Libraries load code and plan at their first call, which no capture allows.
+                with recording.uncaptured():
+                    _run(statement, [_copy(library, each) for each in arrays], library)
+                    synchronize(recording.stream)
+                self._warm.add(what)
+            with recording:
+                _run(statement, arrays, library)
+        except QGraphError:
+            raise
+        except Exception as error:
+            words = str(error).strip().splitlines()
+            raise ArgumentError(
+                f"{library.__name__} cannot compute `{statement.label}`: {words[0] if words else type(error).__name__}",
+                statement.span,
+                hint="it may be of types that the library does not compute, or wait for the device, which no graph holds",
+            ) from error
+        refused = recording.not_in_body()
+        if refused:
+            raise CudaError(
+                f"what {library.__name__} launches for `{statement.label}` cannot be part of a graph {refused}",
+                statement.span,
+                hint="use a function that stays on the device",
+            )
+        return recording
+
+
+def _library(statement: LibraryCall, views: Sequence[ArrayView]) -> Any:
+    """The library that computes: the function's own, that of an array, one that is loaded, one that is installed."""
+    of_function = (getattr(statement.function, "__module__", None) or "").partition(".")[0]
+    of_arrays = [type(view.owner).__module__.partition(".")[0] for view in views]
+    loaded = [name for name in _LIBRARIES if name in sys.modules]
+    installed = [name for name in reversed(_LIBRARIES) if find_spec(name) is not None]
+    for name in (of_function, *of_arrays, *loaded, *installed):
+        if name in _LIBRARIES:
+            return importlib.import_module(name)
+    raise BackendError(
+        f"`{statement.label}` is computed by a library, and neither PyTorch nor CuPy is installed",
+        statement.span,
+        hint="pip install 'qgraph-jit[libs]'",
+    )
+
+
+class _Exported:
+    """An array for libraries, which hold no memory by it."""
+
+    def __init__(self, view: ArrayView) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": view.shape,
+            "strides": view.strides,
+            "typestr": view.dtype.str,
+            "data": (view.pointer, False),
+            "version": 3,
+        }
+
+
+def _array(library: Any, view: ArrayView) -> Any:
+    if library.__name__ == "cupy":
+        return library.asarray(_Exported(view))
+    return library.as_tensor(_Exported(view), device=f"cuda:{view.device}")
+
+
+def _copy(library: Any, array: Any) -> Any:
+    return array.copy() if library.__name__ == "cupy" else array.clone()
+
+
+def _run(statement: LibraryCall, arrays: Sequence[Any], library: Any) -> None:
+    given = iter(arrays)
+    operands = [each.of(next(given)) if isinstance(each, Operand) else each.value for each in statement.operands]
+    record = statement.record
+    if record is None:
+        result = statement.function(*operands)
+    else:
+        dtype = record.dtype([_dtype(each) for each in operands])
+        if dtype is not None:
+            operands = [_converted(library, each, dtype) for each in operands]
+        result = _result(statement, operands, library)
+    if statement.target:
+        target = next(given)
+        if library.__name__ == "cupy":
+            target[...] = result
+        else:
+            target.copy_(result)
+
+
+def _result(statement: LibraryCall, operands: Sequence[Any], library: Any) -> Any:
+    record = statement.record
+    assert record is not None
+    if library.__name__ == "cupy":
+        module, name = record.cupy
+        return getattr(importlib.import_module(module), name)(*operands, **statement.constants)
+    return record.torch(library, *operands, **statement.constants)
+
+
+def _dtype(array: Any) -> np.dtype[Any]:
+    # PyTorch spells its types as NumPy does, behind its own name.
+    return np.dtype(str(array.dtype).removeprefix("torch."))
+
+
+def _converted(library: Any, array: Any, dtype: np.dtype[Any]) -> Any:
+    return array.astype(dtype, copy=False) if library.__name__ == "cupy" else array.to(getattr(library, dtype.name))
