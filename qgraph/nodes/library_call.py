@@ -105,8 +105,12 @@ class LibraryCall(StatementKind):
     def call_on_host(self, find: Callable[[str], Any]) -> None:
         """Call the function with NumPy arrays."""
         operands = [each.of(find(each.leaf)) if isinstance(each, Operand) else each.value for each in self.operands]
-        with np.errstate(all="ignore"):
-            result = self.function(*operands, **self.constants)
+        try:
+            with np.errstate(all="ignore"):
+                result = self.function(*operands, **self.constants)
+        except Exception as error:
+            error.add_note(f"raised by `{self.label}` at {self.span}")
+            raise
         if self.target:
             find(self.target)[...] = result
 
@@ -205,7 +209,7 @@ def _operand(call: WrittenCall, node: ast.expr, *, array: bool) -> Operand | Con
     raise KernelSyntaxError(
         f"`{as_written(node)}` is not a whole array, and a library's function takes whole arrays",
         call.span(node),
-        hint="name an argument or a temporary, or its `.T`; for anything else make one: t = qgraph.empty_like(x), then t[:] = ...",
+        hint="name an argument or a temporary, or its `.T`; or make one: t = qgraph.empty_like(x), then t[:] = ...",
     )
 
 

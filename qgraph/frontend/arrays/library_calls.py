@@ -48,9 +48,10 @@ def _function(scope: Scope, value: ast.Call | ast.BinOp) -> object:
         return np.matmul if isinstance(value.op, ast.MatMult) and rank(scope, value) > 0 else None
     bound = quietly_static(scope, value.func)
     function = bound.value if isinstance(bound, Value) else None
-    # The same of vectors and matrices.
-    plain = function is np.dot and len(value.args) == 2 and all(0 < rank(scope, each) <= 2 for each in value.args)
-    return np.matmul if plain and rank(scope, value) > 0 else function
+    if function is np.dot and len(value.args) == 2 and {rank(scope, each) for each in value.args} in ({2}, {1, 2}):
+        # The same of vectors and matrices.
+        return np.matmul
+    return function
 
 
 def _whole(scope: Scope, target: ast.expr) -> tuple[str, Leaf]:

@@ -1,0 +1,379 @@
+"""Library calls at kernel level: what NumPy and SciPy compute of whole arrays, in straight lines, loops and branches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+
+scipy_linalg = pytest.importorskip("scipy.linalg")
+
+
+@pytest.fixture(autouse=True)
+def _library(backend):
+    if backend == "cuda":
+        pytest.importorskip("torch")
+
+
+def matrix(n=6, dtype="float64", seed=0):
+    made = np.random.default_rng(seed).random((n, n)) + n * np.eye(n)
+    return made.astype(dtype)
+
+
+def vector(n=6, dtype="float64", seed=1):
+    return np.random.default_rng(seed).random(n).astype(dtype)
+
+
+def poison(*shape, dtype="float64"):
+    return np.full(shape, 77, dtype)
+
+
+def product(a, x, y):
+    y[:] = a @ x
+
+
+def product_of_matrices(a, b, c):
+    c[...] = np.matmul(a, b)
+
+
+def dot_of_matrices(a, b, c):
+    c[:, :] = np.dot(a, b.T)
+
+
+def solved(a, b, x):
+    x[:] = np.linalg.solve(a, b)
+
+
+def inverse(a, x):
+    x[:] = np.linalg.inv(a)
+
+
+def cholesky(a, x):
+    x[:] = np.linalg.cholesky(a)
+
+
+def triangular(a, b, x):
+    x[:] = scipy_linalg.solve_triangular(a, b, lower=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (product, ((6, 6), (6,), (6,))),
+        (product, ((4, 6), (6,), (4,))),
+        (product, ((6,), (6, 3), (3,))),
+        (product_of_matrices, ((4, 6), (6, 5), (4, 5))),
+        (product_of_matrices, ((3, 4, 6), (3, 6, 5), (3, 4, 5))),
+        (dot_of_matrices, ((4, 6), (5, 6), (4, 5))),
+    ],
+)
+def test_products(rig, function, shapes, dtype):
+    def arguments():
+        rng = np.random.default_rng(0)
+        return *(rng.random(shape).astype(dtype) for shape in shapes[:-1]), poison(*shapes[-1], dtype=dtype)
+
+    rig.check(function, arguments, tolerance=1e-5 if dtype in ("float32", "complex64") else 1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("function", [solved, triangular])
+@pytest.mark.parametrize("columns", [(), (1,), (6,), (3,)])
+def test_solutions(rig, function, dtype, columns):
+    def arguments():
+        right = np.random.default_rng(2).random((6, *columns)).astype(dtype)
+        return matrix(dtype=dtype), right, poison(6, *columns, dtype=dtype)
+
+    rig.check(function, arguments, tolerance=1e-4 if dtype == "float32" else 1e-11)
+
+
+def test_several_systems(rig):
+    def arguments():
+        return np.stack([matrix(seed=each) for each in range(4)]), np.ones((4, 6, 2)), poison(4, 6, 2)
+
+    rig.check(solved, arguments, tolerance=1e-11)
+
+
+@pytest.mark.parametrize("function", [inverse, cholesky])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_of_one_matrix(rig, function, dtype):
+    def arguments():
+        a = matrix(dtype=dtype)
+        return (a + a.T).astype(dtype), poison(6, 6, dtype="float64" if dtype == "int64" else dtype)
+
+    rig.check(function, arguments, tolerance=1e-4 if dtype == "float32" else 1e-11)
+
+
+def forward(x, y):
+    y[:] = np.fft.fft(x)
+
+
+def backward(x, y):
+    y[:] = np.fft.ifft(x, axis=0, norm="ortho")
+
+
+def forward_of_reals(x, y):
+    y[:] = np.fft.rfft(x)
+
+
+def backward_to_reals(x, y):
+    y[:] = np.fft.irfft(x)
+
+
+@pytest.mark.parametrize("shape", [(16,), (8, 10)])
+def test_transforms(rig, shape):
+    def reals():
+        return np.random.default_rng(0).random(shape)
+
+    def halved(n):
+        return (*shape[:-1], n)
+
+    rig.check(forward, lambda: (reals(), poison(*shape, dtype="complex128")))
+    rig.check(backward, lambda: (reals() + 1j, poison(*shape, dtype="complex128")))
+    rig.check(forward_of_reals, lambda: (reals(), poison(*halved(shape[-1] // 2 + 1), dtype="complex128")))
+    rig.check(backward_to_reals, lambda: (reals() + 1j, poison(*halved(2 * (shape[-1] - 1)))))
+
+    def in_all_axes(x, y):
+        y[:] = np.fft.fftn(x)
+
+    rig.check(in_all_axes, lambda: (reals(), poison(*shape, dtype="complex128")))
+
+
+def ordered(x, y, z):
+    y[:] = np.sort(x)
+    z[:] = np.argsort(x, axis=-1)
+
+
+def scanned(x, y, z):
+    y[:] = np.cumsum(x)
+    z[:] = np.cumprod(x)
+
+
+def places(x, v, y, z):
+    x[:] = np.sort(x)
+    y[:] = np.searchsorted(x, v)
+    z[:] = np.searchsorted(x, v, side="right")
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+def test_order_and_scans(rig, dtype):
+    def distinct():
+        return np.random.default_rng(3).permutation(20).astype(dtype)
+
+    rig.check(ordered, lambda: (distinct(), poison(20, dtype=dtype), poison(20, dtype="int64")))
+    rig.check(scanned, lambda: (distinct()[:8] % 4 + 1, poison(8, dtype=dtype), poison(8, dtype=dtype)))
+    wanted = np.array([-1, 3, 3.5, 100]).astype(dtype)
+    rig.check(places, lambda: (distinct(), wanted, poison(4, dtype="int64"), poison(4, dtype="int64")))
+
+
+def along_an_axis(x, y, z):
+    y[:] = np.sort(x, axis=0)
+    z[:] = np.cumsum(x, axis=1)
+
+
+def test_axes(rig):
+    rig.check(along_an_axis, lambda: (np.random.default_rng(0).random((5, 7)), poison(5, 7), poison(5, 7)))
+
+
+def power_iteration(a, x, y, tolerance, limit):
+    turns = 0
+    change = tolerance + 1
+    norm = 0.0
+    while change > tolerance and turns < limit:
+        y[:] = a @ x
+        norm = 0.0
+        for i in range(y.shape[0]):
+            norm += y[i] * y[i]
+        norm = norm**0.5
+        change = 0.0
+        for i in range(x.shape[0]):
+            change = max(change, abs(y[i] / norm - x[i]))
+        for i in range(x.shape[0]):
+            x[i] = y[i] / norm
+        turns += 1
+    return turns, norm
+
+
+@pytest.mark.parametrize("n", [3, 17])
+def test_in_a_while(rig, n):
+    def arguments():
+        return matrix(n) + matrix(n).T, np.full(n, n**-0.5), poison(n), 1e-10, 200
+
+    rig.check(power_iteration, arguments, tolerance=1e-8)
+
+
+def in_branches(a, b, x, n):
+    for t in qgraph.serial(range(n)):
+        if t % 2 == 0:
+            x[:] = np.linalg.solve(a, b)
+        else:
+            for _s in qgraph.serial(range(2)):
+                b[:] = a @ x
+                for i in range(b.shape[0]):
+                    b[i] = b[i] * 0.5 + t
+    if n > 3:
+        x[:] = np.sort(x)
+
+
+@pytest.mark.parametrize("n", [0, 1, 4, 7])
+def test_in_branches_and_nested_loops(rig, n):
+    rig.check(in_branches, lambda: (matrix(), vector(), np.zeros(6), n), tolerance=1e-10, noop=n == 0)
+
+
+def with_temporaries(x, y):
+    t = np.zeros_like(x)
+    u = qgraph.empty(x.shape[0])
+    for i in range(x.shape[0]):
+        t[i] = x[i] * x[i]
+    u[:] = np.cumsum(t)
+    t[:] = np.sort(u)
+    for i in range(x.shape[0]):
+        y[i] = t[i] + u[i]
+
+
+@pytest.mark.parametrize("n", [1, 5, 40])
+def test_temporaries(rig, n):
+    rig.check(with_temporaries, lambda: (vector(n) - 0.5, poison(n)))
+
+
+def its_own_operand(a, x):
+    x[:] = a @ x
+    a[:] = a @ a.T
+
+
+def test_the_right_side_comes_first(rig):
+    rig.check(its_own_operand, lambda: (matrix(), vector()))
+
+
+def strided(a, x, y):
+    y[:] = a @ x
+
+
+def test_strides(rig):
+    rig.check(strided, lambda: (np.asfortranarray(matrix()), vector(12)[::2], poison(6)))
+
+
+def rotate(x, y):
+    y[:] = x.T @ x
+
+
+def test_other_sizes_and_arrays(rig):
+    kernel = rig.kernel(product)
+    for n in (4, 6, 4, 1):
+        for seed in (1, 2):
+            rig.compare(kernel, lambda n=n, seed=seed: (matrix(n, seed=seed), vector(n, seed=seed), poison(n)))
+    rig.check(rotate, lambda: (np.random.default_rng(0).random((4, 3)), poison(3, 3)))
+
+
+# --- refused -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "words"),
+    [
+        (product, ((6, 5), (6,), (6,)), "do not fit: 5 is not 6"),
+        (product, ((6, 6), (6,), (5,)), "is assigned to an array of shape"),
+        (solved, ((5, 6), (5,), (5,)), "no square matrix"),
+        (solved, ((5, 5), (4,), (5,)), "do not fit"),
+        (solved, ((5, 5), (5, 2), (5,)), "is assigned to"),
+        (ordered, ((5,), (4,), (5,)), "is assigned to"),
+        (scanned, ((5, 5), (5, 5), (5, 5)), "several axes, and none is named"),
+    ],
+)
+def test_shapes_that_do_not_fit(rig, function, shapes, words):
+    arrays = [rig.device(np.ones(shape)) for shape in shapes]
+    with pytest.raises(qgraph.ArgumentError, match=words):
+        rig.kernel(function)(*arrays)
+    assert all((qgraph.to_numpy(array) == 1).all() for array in arrays)
+
+
+def test_what_is_no_whole_array(rig):
+    def part_of_target(a, x, y):
+        y[1:] = a @ x
+
+    def part_of_operand(a, x, y):
+        y[:] = a @ x[1:]
+
+    def real_target(x, y):
+        y[:] = np.fft.fft(x)
+
+    def other_options(x, y):
+        y[:] = np.sort(x, kind="stable")
+
+    def unknown_axis(x, y, axis):
+        y[:] = np.sort(x, axis=axis)
+
+    x, y, a = rig.device(np.ones(3)), rig.device(np.ones(3)), rig.device(np.eye(3))
+    for function, arguments, words in (
+        (part_of_target, (a, x, y), "is not a whole array"),
+        (part_of_operand, (a, x, y), "is not a whole array"),
+        (other_options, (x, y), "which kernels do not know"),
+        (unknown_axis, (x, y, 0), "not known when the kernel is compiled"),
+    ):
+        with pytest.raises(qgraph.KernelSyntaxError, match=words):
+            rig.kernel(function)(*arguments)
+    with pytest.raises(qgraph.KernelTypeError, match="is complex"):
+        rig.kernel(real_target)(x, y)
+
+
+def test_a_singular_matrix_on_the_host(rig):
+    if rig.backend == "cuda":
+        pytest.skip("the device does not tell")
+    x = np.full(3, 7.0)
+    with pytest.raises(np.linalg.LinAlgError, match="Singular") as caught:
+        rig.kernel(solved)(np.zeros((3, 3)), np.ones(3), x)
+    assert any("test_library_calls.py" in note for note in caught.value.__notes__)
+    assert (x == 7).all()
+
+
+# --- functions of one's own --------------------------------------------------------------------------------------------
+
+
+def add_in_place(x, y, factor):
+    y += factor * x
+
+
+def mean_of(x):
+    return x - x.mean()
+
+
+def called(x, y):
+    for i in range(x.shape[0]):
+        x[i] = i
+    for _t in qgraph.serial(range(3)):
+        qgraph.call(add_in_place, x, y, 2.0)
+    qgraph.call(add_in_place, y, x, 1.0, reads=(x, y), writes=x)
+    y[:] = qgraph.call(mean_of, x)
+
+
+def test_a_function_of_ones_own(rig):
+    rig.check(called, lambda: (np.zeros(10), np.ones(10)))
+
+
+def test_what_a_function_raises(rig):
+    def fail(x):
+        raise KeyError("ours")
+
+    def kernel(x):
+        qgraph.call(fail, x)
+
+    with pytest.raises(Exception, match="ours"):
+        rig.kernel(kernel)(rig.device(np.ones(3)))
+
+
+def test_no_function(rig):
+    def nothing(x):
+        qgraph.call()
+
+    def number(x, n):
+        qgraph.call(n, x)
+
+    def in_a_loop(x):
+        for _ in range(3):
+            qgraph.call(mean_of, x)
+
+    x = rig.device(np.ones(3))
+    for function, arguments in ((nothing, (x,)), (number, (x, 3)), (in_a_loop, (x,))):
+        with pytest.raises(qgraph.KernelSyntaxError):
+            rig.kernel(function)(*arguments)

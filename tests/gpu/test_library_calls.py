@@ -1,0 +1,220 @@
+"""Library calls on the device: what is recorded, for which arrays, and who computes."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+import qgraph
+
+torch = pytest.importorskip("torch")
+
+PATHS = [
+    pytest.param({}, id="graph"),
+    pytest.param({"conditional": "host"}, id="host"),
+    pytest.param({"graph": False}, id="stream"),
+]
+
+
+def refine(a, b, x, r, turns):
+    """Steps towards the solution of a x = b."""
+    for _t in qgraph.serial(range(turns)):
+        r[:] = a @ x
+        for i in range(x.shape[0]):
+            x[i] += (b[i] - r[i]) / a[i, i]
+
+
+def system(n, seed, device="cuda"):
+    rng = np.random.default_rng(seed)
+    a = rng.random((n, n)) + n * np.eye(n)
+    return [torch.tensor(each, device=device) for each in (a, rng.random(n), np.zeros(n), np.full(n, np.nan))]
+
+
+def expected(arguments, turns):
+    host = [each.cpu().numpy().copy() for each in arguments]
+    qgraph.kernel(refine).reference(*host, turns)
+    return host
+
+
+@pytest.mark.parametrize("options", PATHS)
+def test_arrays_in_turn(options):
+    k = qgraph.kernel(refine, **options)
+    sets = [system(n, seed) for n, seed in ((8, 0), (8, 1), (33, 2), (8, 3))]
+    for turns in (1, 5, 12):
+        for _ in range(2):
+            for arguments in sets:
+                host = expected(arguments, turns)
+                k(*arguments, turns)
+                torch.cuda.synchronize()
+                for found, wanted in zip(arguments, host, strict=True):
+                    np.testing.assert_allclose(found.cpu().numpy(), wanted, rtol=1e-12)
+
+
+def test_arrays_that_come_and_go():
+    k = qgraph.kernel(refine)
+    others = []
+    for seed in range(30):
+        arguments = system(8 + seed % 3, seed)
+        host = expected(arguments, 4)
+        k(*arguments, 4)
+        torch.cuda.synchronize()
+        np.testing.assert_allclose(arguments[2].cpu().numpy(), host[2], rtol=1e-12)
+        others.append(torch.full((8,), float(seed), device="cuda"))
+        del arguments
+        gc.collect()
+    assert all((each == seed).all() for seed, each in enumerate(others))
+
+
+def test_a_replay_records_nothing():
+    arguments = system(8, 0)
+    k = qgraph.kernel(refine)
+    for _ in range(3):
+        k(*arguments, 3)
+    builds = k.stats.graph_builds, k.stats.compilations
+    called = []
+    original = torch.matmul
+
+    def counting(*args):
+        called.append(args)
+        return original(*args)
+
+    torch.matmul = counting
+    try:
+        for _ in range(5):
+            k(*arguments, 3)
+        assert not called
+        k(*system(8, 1), 3)
+        assert len(called) == 1
+    finally:
+        torch.matmul = original
+    assert (k.stats.graph_builds, k.stats.compilations) == builds
+
+
+def test_a_bound_kernel():
+    arguments = system(16, 0)
+    host = expected(arguments, 5)
+    bound = qgraph.kernel(refine).bind(*arguments, 5)
+    bound.launch()
+    torch.cuda.synchronize()
+    np.testing.assert_allclose(arguments[2].cpu().numpy(), host[2], rtol=1e-12)
+
+
+def test_captured_by_torch():
+    k = qgraph.kernel(refine)
+    arguments = system(8, 0)
+    k(*arguments, 3)
+    graph = torch.cuda.CUDAGraph()
+    arguments[2].zero_()
+    host = expected(arguments, 3)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        k(*arguments, 3)
+    assert (arguments[2] == 0).all()
+    graph.replay()
+    torch.cuda.synchronize()
+    np.testing.assert_allclose(arguments[2].cpu().numpy(), host[2], rtol=1e-12)
+    other = system(8, 1)
+    with torch.cuda.graph(graph := torch.cuda.CUDAGraph()):
+        arguments[2].zero_()
+        with pytest.raises(qgraph.CudaError, match="not recorded for these arrays"):
+            k(*other, 3)
+        k(*arguments, 3)
+    graph.replay()
+    torch.cuda.synchronize()
+    np.testing.assert_allclose(arguments[2].cpu().numpy(), host[2], rtol=1e-12)
+
+
+def test_cupy_computes_for_its_arrays():
+    cupy = pytest.importorskip("cupy")
+    a, b, x, r = (cupy.asarray(each.cpu().numpy()) for each in system(8, 0))
+    host = expected(system(8, 0), 6)
+    qgraph.kernel(refine)(a, b, x, r, 6)
+    np.testing.assert_allclose(cupy.asnumpy(x), host[2], rtol=1e-12)
+
+    @qgraph.kernel
+    def several(x, y, z):
+        y[:] = np.sort(x)
+        z[:] = np.cumsum(y)
+
+    x, y, z = cupy.random.rand(100), cupy.zeros(100), cupy.zeros(100)
+    for _ in range(3):
+        several(x, y, z)
+    np.testing.assert_allclose(cupy.asnumpy(z), np.cumsum(np.sort(cupy.asnumpy(x))))
+
+
+def test_a_function_of_torch():
+    @qgraph.kernel
+    def k(x, y, turns):
+        for _t in qgraph.serial(range(turns)):
+            y[:] = qgraph.call(torch.softmax, x, 0)
+            for i in range(x.shape[0]):
+                x[i] += y[i]
+
+    x, y = torch.rand(100, device="cuda", dtype=torch.float64), torch.zeros(100, device="cuda", dtype=torch.float64)
+    wanted = x.clone()
+    k(x, y, 5)
+    for _ in range(5):
+        wanted += torch.softmax(wanted, 0)
+    torch.cuda.synchronize()
+    assert torch.allclose(x, wanted)
+
+
+@pytest.mark.parametrize("how", ["item", "nonzero", "host"])
+def test_what_no_graph_holds_is_refused(how):
+    def waits(x):
+        if how == "item":
+            x += x[0].item()
+        elif how == "nonzero":
+            x[: len(x.nonzero())] = 3
+        else:
+            x.copy_(torch.ones(10))
+
+    @qgraph.kernel
+    def k(x):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        qgraph.call(waits, x)
+
+    x = torch.zeros(10, device="cuda")
+    for _ in range(2):
+        with pytest.raises(qgraph.QGraphError):
+            k(x)
+    torch.cuda.synchronize()
+    assert (x == 0).all()
+
+
+def test_types_that_a_library_lacks_are_told():
+    @qgraph.kernel
+    def k(a, x, y):
+        y[:] = a @ x
+
+    a, x = torch.ones(4, 4, dtype=torch.int64, device="cuda"), torch.ones(4, dtype=torch.int64, device="cuda")
+    with pytest.raises(qgraph.ArgumentError, match="cannot compute"):
+        k(a, x, torch.zeros_like(x))
+
+
+def test_reset():
+    arguments = system(8, 0)
+    host = expected(arguments, 5)
+    k = qgraph.kernel(refine)
+    k(*arguments, 5)
+    qgraph.reset()
+    k.clear_cache()
+    arguments[2].zero_()
+    k(*arguments, 5)
+    torch.cuda.synchronize()
+    np.testing.assert_allclose(arguments[2].cpu().numpy(), host[2], rtol=1e-12)
+
+
+def test_array_names_that_change_places_are_refused_or_right():
+    @qgraph.kernel
+    def k(a, x, y, turns):
+        for _t in qgraph.serial(range(turns)):
+            y[:] = a @ x
+            x, y = y, x
+
+    a, x, y, _ = system(8, 0)
+    with pytest.raises(qgraph.KernelSyntaxError, match="not a whole array"):
+        k(a, x, y, 3)
