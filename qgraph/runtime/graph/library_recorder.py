@@ -19,7 +19,7 @@ from qgraph.runtime.graph.recording import Recording
 from qgraph.runtime.values.array_view import ArrayView
 
 _MOST = 256
-_LIBRARIES = ("torch", "cupy")
+_NAMES = {"torch": "PyTorch", "cupy": "CuPy"}
 
 
 class LibraryRecorder:
@@ -91,15 +91,15 @@ class LibraryRecorder:
 
 def _library(statement: LibraryCall, views: Sequence[ArrayView]) -> Any:
     """The library that computes: the function's own, that of an array, one that is loaded, one that is installed."""
+    possible = ("torch", "cupy") if statement.record is None else statement.record.libraries
     of_function = (getattr(statement.function, "__module__", None) or "").partition(".")[0]
     of_arrays = [type(view.owner).__module__.partition(".")[0] for view in views]
-    loaded = [name for name in _LIBRARIES if name in sys.modules]
-    installed = [name for name in reversed(_LIBRARIES) if find_spec(name) is not None]
-    for name in (of_function, *of_arrays, *loaded, *installed):
-        if name in _LIBRARIES:
+    loaded = [name for name in possible if name in sys.modules]
+    for name in (of_function, *of_arrays, *loaded, *possible):
+        if name in possible and find_spec(name) is not None:
             return importlib.import_module(name)
     raise BackendError(
-        f"`{statement.label}` is computed by a library, and neither PyTorch nor CuPy is installed",
+        f"`{statement.label}` is computed by a library, and {' or '.join(_NAMES[each] for each in possible)} is not installed",
         statement.span,
         hint="pip install 'qgraph-jit[libs]'",
     )
