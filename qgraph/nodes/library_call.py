@@ -265,13 +265,11 @@ class LibraryNode(GraphNode):
         self._arrays = tuple(owner.leaves[name] for name in statement.arrays)
         self._record = owner.record
         self._recorded: RecordedGraph | None = None
-        # What the node of the definition is a copy of.
-        self._defined: RecordedGraph | None = None
         self._graph: Any = None
 
     def add(self, graph: Any) -> Any:
         """Add a child-graph node, for now an empty one if no call has told yet."""
-        self._graph, self._defined = graph, self._recorded
+        self._graph = graph
         if self._recorded is not None:
             self.handle = self._recorded.add_to(graph)
             return self.handle
@@ -296,14 +294,12 @@ class LibraryNode(GraphNode):
         if recorded is self._recorded:
             return False
         self._recorded = recorded
-        self.rejected = self._defined is None or self.executable is None
-        if not self.rejected:
-            assert self._defined is not None
-            self.rejected = not recorded.patch(self.executable, self.handle, self._defined)
+        # cuGraphExecChildGraphNodeSetParams of driver 580.159 crashes where the graphs differ, and where they do not it leaves
+        # copies of memory with the addresses that they had. So the executable is made again.
+        self.rejected = True
         return True
 
     def define(self) -> None:
         """Put what was recorded in the place of the node."""
         assert self._recorded is not None
         self.handle = self._recorded.replace(self._graph, self.handle)
-        self._defined = self._recorded
