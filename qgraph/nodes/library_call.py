@@ -294,8 +294,7 @@ class LibraryNode(GraphNode):
         if recorded is self._recorded:
             return False
         self._recorded = recorded
-        # cuGraphExecChildGraphNodeSetParams of driver 580.159 crashes where the graphs differ, and where they do not it leaves
-        # copies of memory with the addresses that they had. So the executable is made again.
+        # The executable is made again: what was recorded may have other nodes.
         self.rejected = True
         return True
 
