@@ -25,6 +25,7 @@ QUESTIONS = (
     "programs",
     "cpu",
     "histogram",
+    "library_calls",
     "memory_bound",
     "startup",
     "long_code",

@@ -42,6 +42,13 @@ class RecordedGraph(ABC):
         """Add a copy of it to ``graph`` (a CUgraph), without edges; gives the CUgraphNode."""
 
     @abstractmethod
+    def patch(self, executable: Any, node: Any, before: RecordedGraph) -> bool:
+        """Let ``node`` be a copy of it in ``executable`` (a CUgraphExec), where it was one of ``before``.
+
+        False where CUDA cannot: they must have the same nodes and edges.
+        """
+
+    @abstractmethod
     def replace(self, graph: Any, node: Any) -> Any:
         """Let a copy of it take the place of ``node``, a child-graph node of ``graph``; gives the new CUgraphNode."""
 

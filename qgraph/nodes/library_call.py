@@ -265,11 +265,13 @@ class LibraryNode(GraphNode):
         self._arrays = tuple(owner.leaves[name] for name in statement.arrays)
         self._record = owner.record
         self._recorded: RecordedGraph | None = None
+        # What the node of the definition is a copy of.
+        self._defined: RecordedGraph | None = None
         self._graph: Any = None
 
     def add(self, graph: Any) -> Any:
         """Add a child-graph node, for now an empty one if no call has told yet."""
-        self._graph = graph
+        self._graph, self._defined = graph, self._recorded
         if self._recorded is not None:
             self.handle = self._recorded.add_to(graph)
             return self.handle
@@ -294,11 +296,12 @@ class LibraryNode(GraphNode):
         if recorded is self._recorded:
             return False
         self._recorded = recorded
-        # The executable is made again: what was recorded may have other nodes.
-        self.rejected = True
+        defined, executable = self._defined, self.executable
+        self.rejected = defined is None or executable is None or not recorded.patch(executable, self.handle, defined)
         return True
 
     def define(self) -> None:
         """Put what was recorded in the place of the node."""
         assert self._recorded is not None
         self.handle = self._recorded.replace(self._graph, self.handle)
+        self._defined = self._recorded

@@ -182,6 +182,13 @@ class Recording(RecordedGraph):
         with self._lock:
             return call(driver.cuGraphAddChildGraphNode, graph, None, 0, self._recorded().handle)
 
+    def patch(self, executable: Any, node: Any, before: RecordedGraph) -> bool:
+        """``cuGraphExecChildGraphNodeSetParams``, where the driver has nothing to refuse."""
+        if not isinstance(before, Recording) or before.plan != self.plan:
+            return False
+        with self._lock:
+            return int(driver.cuGraphExecChildGraphNodeSetParams(executable, node, self._recorded().handle)[0]) == 0
+
     def replace(self, graph: Any, node: Any) -> Any:
         """Another node with the same edges: CUDA cannot change the child graph of a node."""
         made = self.add_to(graph)
