@@ -172,13 +172,13 @@ def judge(rows: list[dict[str, Any]], key: str) -> list[Target]:
 
 
 def draw(record: dict[str, Any], file: Path) -> None:
-    """Bars: time of a turn."""
-    peers = ("qgraph", ALONE, "PyTorch", "JAX")
-    rows = [{"call": call, **{r["peer"]: r["us"] for r in record["rows"] if r["call"] == call}} for call in _CALLS]
+    """Bars: time of a turn, relative to qgraph's."""
+    peers = (ALONE, "PyTorch", "JAX")
+    found = {call: {r["peer"]: {"median": r["ratio"]} for r in record["rows"] if r["call"] == call} for call in _CALLS}
     figure, axes = plots.figure("A library's function in a device loop", record)
-    plots.bars(axes, {**record, "rows": [row for row in rows if len(row) > 1]}, "call", peers)
-    axes.set_yscale("log")
-    axes.set_ylabel("microseconds a turn")
+    plots.bars(axes, {**record, "rows": [{"call": call, **times} for call, times in found.items() if times]}, "call", peers)
+    axes.axhline(1, color=plots.COLOURS["qgraph"], linewidth=1.2)
+    axes.set_ylabel("time of a turn over qgraph's")
     plots.save(figure, file)
 
 
