@@ -52,7 +52,10 @@ class Operand:
 
     def of(self, array: Any) -> Any:
         """What the function gets."""
-        return array.T if self.transposed else array
+        if not self.transposed:
+            return array
+        # PyTorch has no `.T` of more than two axes.
+        return array.permute(*reversed(range(array.ndim))) if hasattr(array, "permute") else array.T
 
 
 @dataclass(frozen=True, slots=True)
