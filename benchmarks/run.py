@@ -26,6 +26,7 @@ QUESTIONS = (
     "cpu",
     "histogram",
     "library_calls",
+    "scalar_update",
     "memory_bound",
     "startup",
     "long_code",
