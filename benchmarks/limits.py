@@ -69,5 +69,6 @@ def reasons(question: str, missed: Iterable[str]) -> list[str]:
     for name in missed:
         for (asked, part, peer), why in _WHY.items():
             if asked == question and (name.startswith(part) and f"time of {peer} over" in name if peer else part in name):
-                found[f"{part.rstrip(':')}{f' against {peer}' if peer else ''}: {why}.".lstrip()] = None
+                what = f"{part.rstrip(':')}{f' against {peer}' if peer else ''}".lstrip()
+                found[f"{what}: {why}." if what else f"{why}."] = None
     return list(found)
