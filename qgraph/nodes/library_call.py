@@ -172,6 +172,12 @@ def made(
     used = frozenset(each.leaf for each in operands if isinstance(each, Operand))
     written = frozenset(leaf.name for leaf in target.values())
     effects = Effects(named.get("reads", used), named.get("writes", frozenset() if written else used) | written)
+    if not effects.writes:
+        raise KernelSyntaxError(
+            f"`{as_written(node)}` writes nothing",
+            call.span(node),
+            hint="name what it writes, writes=(y,), or assign what it gives: y[:] = qgraph.call(...)",
+        )
     label = " = ".join([*target, as_written(node)])
     return LibraryCall(
         call.name("library"),

@@ -71,6 +71,14 @@ def test_words_leave_others_without_an_order():
     assert plan(kernel).edges == ((0, 2), (1, 4), (2, 3))
 
 
+def test_copies_of_one_graph_take_turns():
+    def kernel(x, y, z):
+        g(reads=(x,), writes=())
+        g(reads=(y,), writes=z)
+
+    assert plan(kernel).edges == ((0, 1),)
+
+
 def test_in_loops_and_branches():
     def plain(x, y, z):
         for _t in qgraph.serial(range(3)):
