@@ -101,6 +101,36 @@ def test_in_loops_and_branches():
     assert (loop.index, last) in found.edges
 
 
+def test_in_a_loop_it_is_in_order_with_everything():
+    def kernel(x, y, z):
+        for _t in qgraph.serial(range(3)):
+            for i in range(x.shape[0]):
+                x[i] += 1
+            g()
+            for i in range(y.shape[0]):
+                y[i] += 1
+        for i in range(z.shape[0]):
+            z[i] += 1
+
+    found = plan(kernel)
+    (child,) = (node.index for node in found.nodes if node.kind == "child")
+    (loop,) = (node.index for node in found.nodes if node.kind == "while")
+    assert {(child - 1, child), (child, child + 1), (loop, len(found.nodes) - 1)} <= set(found.edges)
+
+
+def test_what_it_writes_in_a_loop_may_be_another_argument():
+    def kernel(x, y, z):
+        for i in range(x.shape[0]):
+            y[i] = x[i]
+        for _t in qgraph.serial(range(3)):
+            g(writes=z)
+
+    x, y, z = arrays()
+    (loop,) = (node.index for node in plan(kernel).nodes if node.kind == "while")
+    assert (0, loop) not in plan(kernel).edges
+    assert (0, loop) in qgraph.kernel(kernel).plan(x, y, x).edges
+
+
 def test_what_a_graph_holds_may_forbid_it():
     def conditional(x, y, z):
         with_loops()
