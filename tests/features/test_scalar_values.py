@@ -51,6 +51,17 @@ def test_of_a_reference():
     np.testing.assert_array_equal(x, 1.5)
 
 
+def test_what_is_computed_from_it_is_a_number():
+    alpha = qgraph.scalar(np.float64, 2.5, backend="cpu")
+    t = alpha + 1.0
+    u = t
+    t += 1.0
+    assert (u, t) == (3.5, 4.5)
+    assert type(u) is np.float64
+    alpha += 1.0
+    assert alpha.value == 3.5
+
+
 @pytest.mark.parametrize(
     ("dtype", "value"),
     [("int32", 2**31), ("uint8", -1), ("uint8", 256), ("float64", 1j), ("int64", 1.5), ("int64", "three"), ("float32", [1.0])],

@@ -15,7 +15,7 @@ from qgraph.errors import ArgumentError
 from qgraph.runtime.arguments.array_adapters import usable_dtype
 from qgraph.runtime.driver import driver
 from qgraph.runtime.driver.memory import Buffer, copy_device, copy_in, copy_out, fill
-from qgraph.runtime.driver.stream import DEFAULT_STREAM, current_streams, order_after, refuse_capture, synchronize_device
+from qgraph.runtime.driver.stream import current_streams, order_after, refuse_capture, synchronize_device
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, layout_of, span_of
 from qgraph.runtime.values.dlpack import DLPACK_CUDA, export
 from qgraph.runtime.values.host_scalar import element_of
@@ -333,7 +333,7 @@ class DeviceScalar(DeviceArray):
         """
         element = element_of(self.dtype, value)
         self._check_alive()
-        first, *others = current_streams() or [DEFAULT_STREAM]
+        first, *others = current_streams()
         with self._buffer.device.activate():
             for each in (first, *others):
                 refuse_capture(

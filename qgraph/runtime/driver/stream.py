@@ -84,14 +84,14 @@ def synchronize(stream: int) -> None:
 
 
 def current_streams() -> list[int]:
-    """The streams on which qgraph, PyTorch and CuPy work now, where that is not the default one."""
+    """The streams on which qgraph, PyTorch and CuPy work now, qgraph's first; the default one is 0."""
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     found = [CURRENT.get()]
     if torch is not None and torch.cuda.is_initialized():
         found.append(torch_stream(torch, torch.cuda.current_device())())
     if cupy is not None:
         found.append(int(cupy.cuda.get_current_stream().ptr))
-    return list(dict.fromkeys(handle for handle in found if handle not in LASTING))
+    return list(dict.fromkeys(DEFAULT_STREAM if handle in LASTING else handle for handle in found))
 
 
 def synchronize_device(device: DeviceContext) -> None:

@@ -49,7 +49,7 @@ class Recording(RecordedGraph):
                 hint="pass another stream, or none: then it has one of its own, which PyTorch and CuPy use meanwhile",
             )
         with device.activate():
-            if not any(map(is_capturing, current_streams())):
+            if not any(each and is_capturing(each) for each in current_streams()):
                 device.free_retired()
         lent = device.once(_Workspaces).lend(given)
         self._workspace, self.stream = lent.workspace, lent.workspace.handle
@@ -129,7 +129,7 @@ class Recording(RecordedGraph):
                 "a recorded graph works on memory of the device, and the reference runs on NumPy arrays",
                 hint="call what was recorded instead",
             )
-        first, *others = current_streams() or [0]
+        first, *others = current_streams()
         with self._device.activate():
             captured = [each for each in (first, *others) if each and is_capturing(each)]
             if captured:

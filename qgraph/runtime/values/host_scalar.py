@@ -13,6 +13,10 @@ from qgraph.errors import ArgumentError
 class HostScalar(np.ndarray):
     """One value at an address that never changes: a NumPy array without axes."""
 
+    def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Any:
+        # What is computed from it is a number, as from any array without axes, and no scalar that could be updated.
+        return array if array is self else np.asarray(array)[()] if return_scalar else np.asarray(array)
+
     @property
     def value(self) -> Any:
         """The value."""
