@@ -51,6 +51,25 @@ def test_of_a_reference():
     np.testing.assert_array_equal(x, 1.5)
 
 
+def kept(y, alpha):
+    t = alpha + 1.0
+    u = t
+    t += 1.0
+    y[0] = u
+    y[1] = t
+    for i in range(2, y.shape[0]):
+        y[i] = alpha * i
+
+
+def test_as_a_number(rig):
+    x, y = np.zeros(6), rig.device(np.zeros(6))
+    kernel = rig.kernel(kept)
+    kernel.reference(x, qgraph.scalar(np.float64, 2.5, backend="cpu"))
+    kernel(y, qgraph.scalar(np.float64, 2.5, backend=rig.backend))
+    np.testing.assert_array_equal(x, [3.5, 4.5, 5, 7.5, 10, 12.5])
+    np.testing.assert_array_equal(qgraph.to_numpy(y), x)
+
+
 @pytest.mark.parametrize(
     ("dtype", "value"),
     [("int32", 2**31), ("uint8", -1), ("uint8", 256), ("float64", 1j), ("int64", 1.5), ("int64", "three"), ("float32", [1.0])],
