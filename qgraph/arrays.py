@@ -110,8 +110,8 @@ def zeros_like(x: Any, dtype: DTypeLike | None = None, *, alloc: bool = False) -
 def scalar(dtype: DTypeLike, value: Any, backend: str | None = None) -> Any:
     """One value at an address that never changes: an array without axes, ``alpha[()]`` in kernels, with an ``update``.
 
-    ``alpha.update(v)`` between launches and replays builds nothing and waits for nothing: on CUDA it is a copy in the order of
-    the current stream, seen by whatever reads the address later, graphs captured by others included.
+    ``alpha.update(v)`` between launches and replays builds nothing and waits for nothing: on CUDA it is a write in the order
+    of the current stream, seen by whatever reads the address later, graphs captured by others included.
 
     Args:
         dtype: of the value.
@@ -119,17 +119,20 @@ def scalar(dtype: DTypeLike, value: Any, backend: str | None = None) -> Any:
         backend: 'cuda', 'cpu' or 'sim'; None takes the default backend, else cuda where there is a device.
 
     Raises:
-        ArgumentError: ``dtype`` does not hold ``value``.
+        ArgumentError: ``dtype`` does not hold ``value``, or kernels cannot use it.
         BackendError: the backend is unknown, or cannot run here.
     """
+    from qgraph.runtime.arguments.array_adapters import usable_dtype
+
+    own = usable_dtype(np.dtype(dtype), "dtype")
     if _side(backend) == "host":
         from qgraph.runtime.values import host_scalar
 
-        return host_scalar.scalar(dtype, value)
+        return host_scalar.scalar(own, value)
     from qgraph.runtime.arguments import device_array
     from qgraph.runtime.driver.driver import current_device
 
-    return device_array.scalar(np.dtype(dtype), value, current_device())
+    return device_array.scalar(own, value, current_device())
 
 
 def to_numpy(a: Any) -> np.ndarray:

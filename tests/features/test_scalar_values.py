@@ -51,15 +51,23 @@ def test_of_a_reference():
     np.testing.assert_array_equal(x, 1.5)
 
 
-def test_what_is_computed_from_it_is_a_number():
-    alpha = qgraph.scalar(np.float64, 2.5, backend="cpu")
+def kept(y, alpha):
     t = alpha + 1.0
     u = t
     t += 1.0
-    assert (u, t) == (3.5, 4.5)
-    assert type(u) is np.float64
-    alpha += 1.0
-    assert alpha.value == 3.5
+    y[0] = u
+    y[1] = t
+    for i in range(2, y.shape[0]):
+        y[i] = alpha * i
+
+
+def test_as_a_number(rig):
+    x, y = np.zeros(6), rig.device(np.zeros(6))
+    kernel = rig.kernel(kept)
+    kernel.reference(x, qgraph.scalar(np.float64, 2.5, backend="cpu"))
+    kernel(y, qgraph.scalar(np.float64, 2.5, backend=rig.backend))
+    np.testing.assert_array_equal(x, [3.5, 4.5, 5, 7.5, 10, 12.5])
+    np.testing.assert_array_equal(qgraph.to_numpy(y), x)
 
 
 @pytest.mark.parametrize(

@@ -94,3 +94,82 @@ def test_an_update_in_a_capture_is_refused_and_breaks_nothing():
     torch.cuda.synchronize()
     assert x.tolist() == [2.0] * 10
     assert alpha.value == 2
+
+
+def test_calls_on_the_default_stream_see_updates_made_on_pytorchs():
+    # A call without arrays of PyTorch runs on the default stream, whatever PyTorch's is.
+    alpha, seen = qgraph.scalar(np.float64, 0, backend="cuda"), qgraph.zeros(200, np.float64, backend="cuda")
+    theirs = torch.zeros(200, device="cuda", dtype=torch.float64)
+    x = torch.zeros(1 << 22, device="cuda")
+    kernel = qgraph.kernel(note)
+    kernel(seen, alpha, 0)
+    kernel(theirs, alpha, 0)
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        for k in range(200):
+            x.add_(1).sin_()
+            alpha.update(float(k))
+            kernel(seen, alpha, k)
+            kernel(theirs, alpha, k)
+    torch.cuda.synchronize()
+    assert seen.numpy().tolist() == theirs.tolist() == list(range(200))
+
+
+def test_in_the_order_of_a_chosen_stream():
+    stream = torch.cuda.Stream()
+    alpha, seen = qgraph.scalar(np.int64, 0, backend="cuda"), qgraph.zeros(300, np.int64, backend="cuda")
+    theirs = torch.zeros(300, device="cuda", dtype=torch.int64)
+    kernel = qgraph.kernel(note)
+    kernel(seen, alpha, 0)
+    kernel(theirs, alpha, 0)
+    torch.cuda.synchronize()
+    with qgraph.stream(stream):
+        for k in range(300):
+            alpha.update(k)
+            kernel(seen, alpha, k)
+            # On PyTorch's own current stream, the default one.
+            kernel(theirs, alpha, k)
+    torch.cuda.synchronize()
+    assert seen.numpy().tolist() == theirs.tolist() == list(range(300))
+
+
+def test_in_the_order_of_cupys_stream():
+    cupy = pytest.importorskip("cupy")
+    alpha, seen = qgraph.scalar(np.float32, 0, backend="cuda"), cupy.zeros(100, cupy.float32)
+    kernel = qgraph.kernel(note)
+    kernel(seen, alpha, 0)
+    cupy.cuda.Device().synchronize()
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        for k in range(100):
+            alpha.update(k)
+            kernel(seen, alpha, k)
+        stream.synchronize()
+    assert seen.get().tolist() == list(range(100))
+
+
+def test_a_capture_of_pytorchs_refuses_updates_and_goes_on():
+    alpha = qgraph.scalar(np.float32, 2, backend="cuda")
+    x = torch.zeros(10, device="cuda")
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x.add_(1)
+        with pytest.raises(qgraph.CudaError, match="part of the graph"):
+            alpha.update(3)
+        x.add_(1)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert x.tolist() == [2.0] * 10
+    assert alpha.value == 2
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "int32", "float64", "complex64", "complex128"])
+def test_every_width_is_written_whole(dtype):
+    alpha = qgraph.scalar(dtype, 0, backend="cuda")
+    seen = torch.as_tensor(alpha, device="cuda") if dtype != "uint16" else None
+    for value in (1, 0, 1):
+        alpha.update(value)
+        assert alpha.value == value
+        assert alpha.dtype == dtype
+        assert seen is None or seen.item() == value

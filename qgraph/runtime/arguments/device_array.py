@@ -14,13 +14,16 @@ from qgraph.compat.numpy import host_pointer
 from qgraph.errors import ArgumentError
 from qgraph.runtime.arguments.array_adapters import usable_dtype
 from qgraph.runtime.driver import driver
-from qgraph.runtime.driver.memory import Buffer, copy_device, copy_in, copy_out, fill
-from qgraph.runtime.driver.stream import current_streams, order_after, refuse_capture, synchronize_device
+from qgraph.runtime.driver.memory import Buffer, copy_device, copy_in, copy_out, fill, write_bytes
+from qgraph.runtime.driver.stream import CURRENT, library_streams, order_after, refuse_capture, synchronize_device
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, layout_of, span_of
 from qgraph.runtime.values.dlpack import DLPACK_CUDA, export
-from qgraph.runtime.values.host_scalar import element_of
+from qgraph.runtime.values.host_scalar import bytes_of, element_of
 
 Index = int | slice | EllipsisType | None | tuple[int | slice | EllipsisType | None, ...]
+
+# What the widest scalar takes; a narrow one is written as 4 bytes.
+_SCALAR_BYTES = 16
 
 
 class DeviceArray:
@@ -325,35 +328,46 @@ class DeviceScalar(DeviceArray):
     def update(self, value: object) -> None:
         """Let what is launched from now on see ``value``, and what was launched before the one before; nobody waits.
 
-        That is on the current stream: of ``qgraph.stream``, in order with those of PyTorch and CuPy.
+        That is on the current stream: of ``qgraph.stream``, else the default one, in order with those of PyTorch and CuPy.
 
         Raises:
             ArgumentError: the type does not hold ``value``.
-            CudaError: the stream is being captured: a replay would not see later updates.
+            CudaError: one of these streams is being captured: a replay would not see later updates.
         """
-        element = element_of(self.dtype, value)
-        self._check_alive()
-        first, *others = current_streams()
-        with self._buffer.device.activate():
-            for each in (first, *others):
-                refuse_capture(
-                    each,
-                    "an update would be part of the graph, with this value for ever",
-                    "update before the capture, or between replays",
-                )
+        element = bytes_of(self.dtype, value)
+        device = self._buffer.device
+        stream = CURRENT.get()
+        others = library_streams(device.ordinal)
+        if others:
+            others = [other for other in others if other != stream]
+        # What ``activate`` does; that takes longer than the update.
+        pushed = device.push()
+        try:
+            # Behind ``push``, which finds out whether the context was reset.
+            if self._epoch != device.epoch:
+                self._check_alive()
+            if stream or others:
+                for each in (stream, *others):
+                    refuse_capture(
+                        each,
+                        "an update would be part of the graph, with this value for ever",
+                        "update before the capture, or between replays",
+                    )
             for other in others:
-                order_after(first, other)
-            # The driver takes a copy of memory that is not page-locked before it returns.
-            copy_in(self._pointer, host_pointer(element), element.nbytes, first, wait=False)
+                order_after(stream, other)
+            write_bytes(self._pointer, element, stream)
             for other in others:
-                order_after(other, first)
+                order_after(other, stream)
+        finally:
+            if pushed:
+                device.pop()
 
 
 def scalar(dtype: np.dtype, value: object, device: int) -> DeviceScalar:
     """A new one on device ``device``."""
     element = element_of(dtype, value)
-    made = empty((), element.dtype, device)
-    scalar_ = DeviceScalar(made._buffer, made._pointer, (), (), element.dtype)
+    buffer = Buffer(driver.device(device), _SCALAR_BYTES)
+    scalar_ = DeviceScalar(buffer, buffer.pointer, (), (), element.dtype)
     scalar_._write(element)
     return scalar_
 

@@ -9,7 +9,7 @@ import ctypes
 import weakref
 
 from qgraph.errors import QGraphError
-from qgraph.runtime.driver.driver import DeviceContext, call, driver, outside_captures
+from qgraph.runtime.driver.driver import DeviceContext, call, check, driver, outside_captures
 
 
 class Buffer:
@@ -104,6 +104,20 @@ def copy_out(source: Buffer | int, host_pointer: int, nbytes: int, stream: int =
         call(driver.cuMemcpyDtoHAsync, host_pointer, _address(source), nbytes, stream)
         if wait:
             call(driver.cuStreamSynchronize, stream)
+
+
+def write_bytes(target: int, value: bytes, stream: int = 0) -> None:
+    """Write 1, 2, 4, 8 or 16 bytes in ``stream``'s order. The driver takes them with the call, and reads no memory of the host.
+
+    ``target`` is aligned to 8 bytes, and at least 4 bytes from there on are the caller's.
+    """
+    if len(value) <= 8:
+        write = driver.cuStreamWriteValue64 if len(value) == 8 else driver.cuStreamWriteValue32
+        # No ``call``, which takes a third of the time.
+        check(write(stream, target, int.from_bytes(value, "little"), 0), "cuStreamWriteValue")
+        return
+    for offset in range(0, len(value), 8):
+        call(driver.cuStreamWriteValue64, stream, target + offset, int.from_bytes(value[offset : offset + 8], "little"), 0)
 
 
 def copy_device(target: Buffer | int, source: Buffer | int, nbytes: int, stream: int = 0) -> None:

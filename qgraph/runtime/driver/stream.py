@@ -83,15 +83,20 @@ def synchronize(stream: int) -> None:
     call(driver.cuStreamSynchronize, stream)
 
 
-def current_streams() -> list[int]:
-    """The streams on which qgraph, PyTorch and CuPy work now, qgraph's first; the default one is 0."""
+def library_streams(device: int | None = None) -> list[int]:
+    """The streams on which PyTorch and CuPy work now, PyTorch on ``device``, else on its current one."""
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
-    found = [CURRENT.get()]
+    found = []
     if torch is not None and torch.cuda.is_initialized():
-        found.append(torch_stream(torch, torch.cuda.current_device())())
+        found.append(torch_stream(torch, torch.cuda.current_device() if device is None else device)())
     if cupy is not None:
         found.append(int(cupy.cuda.get_current_stream().ptr))
-    return list(dict.fromkeys(DEFAULT_STREAM if handle in LASTING else handle for handle in found))
+    return found
+
+
+def current_streams() -> list[int]:
+    """The streams on which qgraph, PyTorch and CuPy work now, qgraph's first; the default one is 0."""
+    return list(dict.fromkeys(DEFAULT_STREAM if each in LASTING else each for each in (CURRENT.get(), *library_streams())))
 
 
 def synchronize_device(device: DeviceContext) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,7 +46,9 @@ def element_of(dtype: DTypeLike, value: object) -> np.ndarray:
     """
     kind = np.dtype(dtype)
     given = np.asarray(value)
-    if given.ndim or given.dtype.kind not in "biufc" or (given.dtype.kind == "c" and kind.kind != "c"):
+    # An integer of more than 64 bits is an object for NumPy, and its floats take it.
+    number = given.dtype.kind in "biufc" or isinstance(value, int)
+    if given.ndim or not number or (given.dtype.kind == "c" and kind.kind != "c"):
         raise ArgumentError(f"{value!r} is no value of {kind}", hint="pass one number that the type holds")
     element = np.empty((), kind)
     try:
@@ -54,3 +58,22 @@ def element_of(dtype: DTypeLike, value: object) -> np.ndarray:
     if kind.kind in "iu" and element[()] != given:
         raise ArgumentError(f"{value!r} is no value of {kind}", hint="pass an integer that the type holds")
     return element
+
+
+def bytes_of(dtype: np.dtype, value: object) -> bytes:
+    """The bytes of ``element_of(dtype, value)``; raises as it does."""
+    pack = _PACKS.get((dtype.char, type(value)))
+    if pack is not None:
+        try:
+            return pack(value)
+        except (OverflowError, struct.error):  # NumPy says what becomes of it
+            pass
+    return element_of(dtype, value).tobytes()
+
+
+# NumPy's characters of types are those of ``struct``. Integers become floats by way of Python's, in NumPy too.
+_PACKS: dict[tuple[str, type], Callable[..., bytes]] = {
+    **{(char, of): struct.Struct(char).pack for char in "fd" for of in (float, int)},
+    **{(char, int): struct.Struct(char).pack for char in "bBhHiIlLqQ"},
+    ("?", bool): struct.Struct("?").pack,
+}

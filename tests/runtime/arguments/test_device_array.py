@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from qgraph.compat.numpy import host_pointer
-from qgraph.errors import ArgumentError
+from qgraph.errors import ArgumentError, CudaError
 from qgraph.runtime.arguments import device_array, staging
-from qgraph.runtime.arguments.array_adapters import adopt
+from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, adopt
 from qgraph.runtime.arguments.device_array import DeviceArray, empty, to_device
-from qgraph.runtime.driver import driver
+from qgraph.runtime.driver import driver, memory, stream
 from qgraph.runtime.values.aliasing import alias_pattern
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.pending_errors import PendingErrors
@@ -404,3 +404,105 @@ def test_staging_on_a_device(device):
     finish()
     assert (x[::2] == 5.0).all()
     np.testing.assert_array_equal(x[1::2], np.arange(1.0, 1000.0, 2))
+
+
+# --- scalars -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """What an update did on a played device: (before, after) of streams, and writes as (stream, bytes)."""
+    done: list[Any] = []
+    played = PlayedDevice()
+    played.push = lambda: False  # type: ignore[attr-defined]
+    monkeypatch.setattr(driver, "device", lambda ordinal: played)
+    monkeypatch.setattr(device_array, "Buffer", PlayedBuffer)
+    monkeypatch.setattr(device_array, "copy_in", lambda to, start, n, stream=0, wait=True: ctypes.memmove(to, start, n))
+    monkeypatch.setattr(device_array, "copy_out", lambda start, to, n, stream=0, wait=True: ctypes.memmove(to, start, n))
+    monkeypatch.setattr(device_array, "order_after", lambda after, before: done.append((before, after)))
+
+    def write(target: int, value: bytes, stream: int) -> None:
+        done.append((stream, value))
+        ctypes.memmove(target, value, len(value))
+
+    monkeypatch.setattr(device_array, "write_bytes", write)
+    return done
+
+
+@pytest.mark.parametrize(
+    ("chosen", "libraries", "order"),
+    [
+        (0, [], [0]),
+        (0, [0, 0], [0]),
+        (5, [], [5]),
+        (5, [5], [5]),
+        # Calls without arrays of PyTorch run on the default stream, those with them on PyTorch's.
+        (0, [7], [(7, 0), 0, (0, 7)]),
+        (5, [0], [(0, 5), 5, (5, 0)]),
+        (5, [7, 8], [(7, 5), (8, 5), 5, (5, 7), (5, 8)]),
+    ],
+)
+def test_an_update_is_in_order_with_all_current_streams(
+    noted: list[Any], monkeypatch: pytest.MonkeyPatch, chosen: int, libraries: list[int], order: list[Any]
+) -> None:
+    monkeypatch.setattr(device_array, "library_streams", lambda device: libraries)
+    monkeypatch.setattr(stream, "is_capturing", lambda each: False)
+    alpha = device_array.scalar(np.dtype(np.float32), 1, 0)
+    token = stream.CURRENT.set(chosen)
+    try:
+        alpha.update(2.5)
+    finally:
+        stream.CURRENT.reset(token)
+    assert [each if isinstance(each[1], int) else each[0] for each in noted] == order
+    assert alpha.value == 2.5
+    assert alpha.shape == ()
+
+
+def test_an_update_is_refused_where_a_current_stream_is_captured(noted: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_array, "library_streams", lambda device: [7, 8])
+    monkeypatch.setattr(stream, "is_capturing", lambda each: each == 8)
+    alpha = device_array.scalar(np.dtype(np.int64), 1, 0)
+    with pytest.raises(CudaError, match=r"the stream 0x8 is being captured into a graph, and an update would be part"):
+        alpha.update(2)
+    assert noted == []
+
+
+def test_no_update_after_a_reset(noted: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    alpha = device_array.scalar(np.dtype(np.int64), 1, 0)
+    device: Any = driver.device(0)
+
+    def reset() -> bool:
+        device.epoch += 1
+        return False
+
+    device.push = reset
+    with pytest.raises(ArgumentError, match="memory is gone"):
+        alpha.update(2)
+    assert noted == []
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+def test_an_update_is_at_most_one_write_of_each_word(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    class Driver:
+        memory = bytearray(b"\xab" * 16)
+
+        @classmethod
+        def write(cls, width: int, target: int, value: int) -> tuple[int]:
+            cls.memory[target : target + width] = value.to_bytes(width, "little")
+            return (0,)
+
+        @classmethod
+        def cuStreamWriteValue32(cls, stream: int, target: int, value: int, flags: int) -> tuple[int]:  # noqa: N802
+            assert (stream, flags) == (9, 0)
+            return cls.write(4, target, value)
+
+        @classmethod
+        def cuStreamWriteValue64(cls, stream: int, target: int, value: int, flags: int) -> tuple[int]:  # noqa: N802
+            assert (stream, flags) == (9, 0)
+            return cls.write(8, target, value)
+
+    monkeypatch.setattr(memory, "driver", Driver)
+    element = np.array(1.0, dtype)
+    memory.write_bytes(0, element.tobytes(), 9)
+    used = max(element.nbytes, 4)
+    assert Driver.memory == element.tobytes().ljust(used, b"\0") + b"\xab" * (16 - used)
