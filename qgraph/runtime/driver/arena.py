@@ -1,4 +1,7 @@
-"""Device memory for the temporaries of one executable: one buffer, which grows and never shrinks."""
+"""Device memory for the temporaries of one executable: one buffer, which grows and never shrinks.
+
+It is taken from the pool that is current when it grows, if there is one.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Mapping
 
 from qgraph.runtime.driver.driver import DeviceContext, call, driver
 from qgraph.runtime.driver.memory import Buffer
+from qgraph.runtime.driver.pool_memory import buffer as allocate
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides
 from qgraph.runtime.values.temporaries import Temporaries
 
@@ -65,7 +69,7 @@ class Arena:
         }
 
     def _grow(self, size: int) -> None:
-        fresh = Buffer(self._device, size)
+        fresh = allocate(self._device, size)
         old, self._buffer, self._size = self._buffer, fresh, size
         if old is not None:
             # Launches in flight still use the old one.

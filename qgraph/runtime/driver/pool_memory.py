@@ -1,0 +1,212 @@
+"""The memory of a pool: one allocation, its blocks, and who may have a block that was freed.
+
+What the host frees may still be in use: by work in a stream, or by a graph that was captured. A block is bound to the stream
+that it was taken for, and to the capture that went on there. Freed, it may be had at once by the same stream, in the same
+capture; by others after a wait of the host for the device, of a captured graph not before that and its executables are gone. No
+handle of a stream is used after a block was taken, since the stream may be gone by then.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from contextvars import ContextVar
+from functools import partial
+
+from qgraph import forks
+from qgraph.errors import CudaError, PoolError
+from qgraph.runtime.driver.captures import Capture, GraphLifetime, KeptForGraphs
+from qgraph.runtime.driver.driver import DeviceContext, call, driver, outside_captures
+from qgraph.runtime.driver.memory import Buffer
+from qgraph.runtime.driver.stream import LASTING, current_streams, is_capturing
+from qgraph.runtime.values.pool_blocks import Blocks, Order
+
+
+class PoolMemory(ABC):
+    """Blocks of one allocation, which lives as long as this object: whoever has a block holds it. Threads may share it.
+
+    Attributes:
+        pointer: the address of the first byte.
+        sealed: whether every allocation is refused.
+        refused: the last refusal of which a library was told by a null pointer alone.
+    """
+
+    def __init__(self, nbytes: int, pointer: int) -> None:
+        self.pointer = pointer
+        self.sealed = False
+        self.refused: PoolError | None = None
+        self._blocks = Blocks(nbytes)
+        self._lock = forks.rlock()
+        # Finalizers may run on a thread that holds the lock.
+        self._returned: deque[tuple[int, Order | None]] = deque()
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all blocks."""
+        return self._blocks.nbytes
+
+    @property
+    def used(self) -> int:
+        """The bytes of the blocks that are taken."""
+        with self._lock:
+            self._take_back()
+            return self._blocks.used
+
+    def take(self, nbytes: int, stream: int | None = None) -> tuple[int, Order | None]:
+        """The address of ``nbytes`` bytes for work of ``stream`` (None: of any), and the order in which to give it back.
+
+        Raises:
+            PoolError: the pool is sealed, or has no such block.
+        """
+        if nbytes < 0:
+            raise PoolError(f"{nbytes} bytes were asked of a pool", hint="ask for 0 or more")
+        with self._lock:
+            self._take_back()
+            if self.sealed:
+                raise self._refusal(nbytes, "it is sealed", "unseal() it, or allocate before seal()")
+            order = self._order(stream)
+            offset = self._blocks.take(nbytes, order)
+            if offset is None:
+                self._settle(order)
+                offset = self._blocks.take(nbytes, order)
+            if offset is None:
+                raise self._refusal(nbytes, *self._why(nbytes, order))
+            return self.pointer + offset, order
+
+    def give(self, pointer: int, order: Order | None) -> None:
+        """The block at ``pointer`` is free again. It takes no lock and waits for nothing."""
+        self._returned.append((pointer - self.pointer, order))
+
+    def _take_back(self) -> None:
+        while self._returned:
+            self._blocks.give(*self._returned.popleft())
+
+    def _refusal(self, nbytes: int, reason: str, hint: str) -> PoolError:
+        blocks = self._blocks
+        return PoolError(
+            f"{nbytes} bytes were asked of a pool of {blocks.nbytes} bytes, and {reason}: {blocks.free} bytes are free, "
+            f"{blocks.largest()} of them in the largest block",
+            hint=hint,
+        )
+
+    def _why(self, nbytes: int, order: Order | None) -> tuple[str, str]:
+        return "no block is large enough", "make a larger pool, or free what lies in this one"
+
+    @abstractmethod
+    def _order(self, stream: int | None) -> Order | None:
+        """What a block that is taken now is bound to."""
+
+    @abstractmethod
+    def _settle(self, order: Order | None) -> None:
+        """Wait for what may be waited for, so that there are more blocks."""
+
+
+class HostPoolMemory(PoolMemory):
+    """On the host nothing goes on with memory that was freed."""
+
+    def _order(self, stream: int | None) -> Order | None:
+        return None
+
+    def _settle(self, order: Order | None) -> None:
+        """There is nothing to wait for."""
+
+
+class DevicePoolMemory(PoolMemory):
+    """One ``cuMemAlloc``, which is freed after all work on the device when nobody holds this object."""
+
+    def __init__(self, device: DeviceContext, nbytes: int) -> None:
+        self._buffer = Buffer(device, nbytes)
+        self._epoch = device.epoch
+        self.device = device
+        # Of the captures during which blocks were taken, by their numbers.
+        self._graphs: dict[int, GraphLifetime] = {}
+        super().__init__(nbytes, self._buffer.pointer)
+
+    def buffer(self, nbytes: int, stream: int | None = None) -> Buffer:
+        """``nbytes`` bytes, which go back with the buffer."""
+        if nbytes == 0:
+            return Buffer(self.device, 0)
+        pointer, order = self.take(nbytes, stream)
+        return Buffer(self.device, nbytes, pointer, partial(self.give, pointer, order))
+
+    def _order(self, stream: int | None) -> Order | None:
+        with self.device.activate(), outside_captures():
+            if self.device.epoch != self._epoch:
+                raise PoolError("this pool's memory is gone: its device was reset", hint="make the pool again")
+            number = None if stream is None else _number(stream)
+            for each in current_streams() if stream is None else [stream]:
+                if each not in LASTING and is_capturing(each):
+                    return Order(number, self._captured(each))
+            return Order(number)
+
+    def _captured(self, stream: int) -> int:
+        """The number of the capture on ``stream``, whose graph keeps the pool."""
+        capture = Capture.on(stream)
+        if capture.number not in self._graphs:
+            self.device.once(KeptForGraphs).keep(self, capture.graph)
+            self._graphs[capture.number] = GraphLifetime(capture.graph)
+        return capture.number
+
+    def _settle(self, order: Order | None) -> None:
+        gone = {number for number, graph in self._graphs.items() if graph.over}
+        for number in gone:
+            del self._graphs[number]
+        # Work outside the graph may have followed it.
+        self._blocks.reorder(lambda each: each if each.capture in self._graphs else Order(each.stream))
+        if any(each.capture == 0 for each in self._blocks.orders()) and self._may_wait(order):
+            self.device.wait()
+            self._blocks.reorder(lambda each: each if each.capture else None)
+
+    def _may_wait(self, order: Order | None) -> bool:
+        """Whether waiting breaks no capture that is known here."""
+        if order is not None and order.capture:
+            return False
+        with self.device.activate(), outside_captures():
+            return not any(is_capturing(each) for each in current_streams())
+
+    def _why(self, nbytes: int, order: Order | None) -> tuple[str, str]:
+        orders = self._blocks.orders()
+        if any(each.capture == 0 for each in orders):
+            return (
+                "no block that is surely out of use is large enough, and waiting would break the capture that goes on",
+                "call qgraph.synchronize() and pool.settle() before the capture, or make a larger pool",
+            )
+        if orders:
+            return (
+                "no block is large enough that no captured graph works on",
+                "drop graphs that are not needed any more, make a larger pool, or free what lies in this one",
+            )
+        return super()._why(nbytes, order)
+
+    def settle(self) -> None:
+        """Wait for the device: what was freed so far is then nobody's, but for what captured graphs work on.
+
+        Raises:
+            CudaError: a current stream is being captured, or work failed.
+        """
+        with self._lock:
+            self._take_back()
+            if not self._may_wait(None):
+                raise CudaError("a stream is being captured, and waiting would break that", hint="settle before the capture")
+            self._settle(None)
+
+
+def _number(stream: int) -> int:
+    # Handles are used again when their streams are gone; numbers never are.
+    return -1 if stream in LASTING else int(call(driver.cuStreamGetId, stream))
+
+
+CURRENT_POOL: ContextVar[PoolMemory | None] = ContextVar("qgraph_pool", default=None)
+
+
+def buffer(device: DeviceContext, nbytes: int) -> Buffer:
+    """``nbytes`` bytes of ``device``, of the current pool where that lies on it.
+
+    Raises:
+        PoolError: the pool is sealed, or has no such block.
+        CudaError: the device has not enough memory.
+    """
+    pool = CURRENT_POOL.get()
+    if isinstance(pool, DevicePoolMemory) and pool.device is device:
+        return pool.buffer(nbytes)
+    return Buffer(device, nbytes)
