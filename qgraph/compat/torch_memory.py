@@ -1,6 +1,6 @@
 """Memory of qgraph's for PyTorch's pools, by its private constructor of allocators. Read from PyTorch's main branch of 2026.
 
-The public one, ``torch.cuda.memory.CUDAPluggableAllocator``, takes the functions' names in a shared library, of which there is none.
+The public one, ``torch.cuda.memory.CUDAPluggableAllocator``, takes names of functions in a shared library.
 """
 
 from __future__ import annotations

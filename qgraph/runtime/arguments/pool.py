@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 
 from qgraph.compat.numpy import host_pointer
 from qgraph.compat.torch_memory import segment_allocator
-from qgraph.errors import ArgumentError, BackendError, PoolError
+from qgraph.errors import ArgumentError, BackendError, CudaError, PoolError
 from qgraph.pickling import not_pickled
 from qgraph.runtime.values.pool_blocks import ALIGNMENT, Order
 from qgraph.runtime.values.pool_memory import CURRENT_POOL, HostPoolMemory, PoolMemory
@@ -26,7 +26,7 @@ from qgraph.runtime.values.pool_memory import CURRENT_POOL, HostPoolMemory, Pool
 # What the `with` statements of this thread undo at their ends.
 _ENTERED: ContextVar[tuple[ExitStack, ...]] = ContextVar("qgraph_pools_entered", default=())
 # What PyTorch was told by a null pointer alone.
-_REFUSED: ContextVar[PoolError | None] = ContextVar("qgraph_pool_refused", default=None)
+_REFUSED: ContextVar[CudaError | None] = ContextVar("qgraph_pool_refused", default=None)
 
 
 class Pool:
@@ -67,7 +67,7 @@ class Pool:
         return self._memory.sealed
 
     def seal(self) -> None:
-        """Let every allocation from now on raise ``PoolError``, in captures too. What lies in the pool can be used and freed."""
+        """Let every allocation from now on raise ``PoolError``, in captures too. What lies in the pool stays usable."""
         self._memory.sealed = True
 
     def unseal(self) -> None:
@@ -156,7 +156,7 @@ class Pool:
 
     @property
     def cupy_allocator(self) -> Callable[[int], Any]:
-        """For ``cupy.cuda.set_allocator`` and ``using_allocator``: blocks are bound to CuPy's current stream, as CuPy's own are.
+        """For ``cupy.cuda.set_allocator`` and ``using_allocator``: blocks are bound to CuPy's current stream.
 
         Raises:
             BackendError: the pool is not on a device, or CuPy is not installed.
@@ -200,9 +200,8 @@ class Pool:
                         hint="make a pool for each device, and hold it",
                     )
                 pointer, order = memory.take(nbytes, stream)
-            except Exception as error:  # no exception gets through PyTorch
-                refused = error if isinstance(error, PoolError) else PoolError(f"PyTorch was refused memory: {error}")
-                _REFUSED.set(refused)
+            except CudaError as error:  # no exception gets through PyTorch
+                _REFUSED.set(error)
                 return None
             # Tensors may have been used on any stream.
             segments[pointer] = memory, Order(None, order.capture if order else 0)
@@ -279,7 +278,7 @@ def host_array(memory: PoolMemory, shape: int | tuple[int, ...], dtype: DTypeLik
     extents = (operator.index(shape),) if not isinstance(shape, tuple | list) else tuple(operator.index(n) for n in shape)
     if kind.hasobject or any(extent < 0 for extent in extents):
         raise ArgumentError(
-            f"a pool has no array of shape {extents} and dtype {kind}", hint="use numbers and extents of 0 or more"
+            f"a pool has no array of shape {extents} and dtype {kind}", hint="use numbers, and no negative extents"
         )
     nbytes = math.prod(extents) * kind.itemsize
     if nbytes == 0:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from qgraph.runtime.driver.driver import DeviceContext, call, driver
 from qgraph.runtime.driver.memory import Buffer
-from qgraph.runtime.driver.pool_memory import buffer as allocate
+from qgraph.runtime.driver.device_pool import buffer as allocate
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides
 from qgraph.runtime.values.temporaries import Temporaries
 

@@ -25,9 +25,7 @@ class Buffer:
 
     __slots__ = ("__weakref__", "_finalizer", "device", "nbytes", "pointer")
 
-    def __init__(
-        self, device: DeviceContext, nbytes: int, pointer: int = 0, release: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, device: DeviceContext, nbytes: int, pointer: int = 0, release: Callable[[], None] | None = None) -> None:
         self.device = device
         self.nbytes = nbytes
         self.pointer = pointer
