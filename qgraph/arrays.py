@@ -135,9 +135,10 @@ def pool(nbytes: int, backend: str | None = None) -> Pool:
         CudaError: the device has not so much memory.
     """
     from qgraph.runtime.arguments import pool as pools
+    from qgraph.runtime.values.pool_blocks import ALIGNMENT
 
-    if operator.index(nbytes) < pools.ALIGNMENT:
-        raise ArgumentError(f"a pool of {nbytes} bytes holds no block", hint=f"give it {pools.ALIGNMENT} bytes or more")
+    if operator.index(nbytes) < ALIGNMENT:
+        raise ArgumentError(f"a pool of {nbytes} bytes holds no block", hint=f"give it {ALIGNMENT} bytes or more")
     return pools.host_pool(nbytes) if _side(backend) == "host" else pools.device_pool(nbytes)
 
 

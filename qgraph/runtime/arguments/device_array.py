@@ -14,8 +14,8 @@ from qgraph.compat.numpy import host_pointer
 from qgraph.errors import ArgumentError
 from qgraph.runtime.arguments.array_adapters import usable_dtype
 from qgraph.runtime.driver import driver
-from qgraph.runtime.driver.memory import Buffer, copy_device, copy_in, copy_out, fill
 from qgraph.runtime.driver.device_pool import buffer as allocate
+from qgraph.runtime.driver.memory import Buffer, copy_device, copy_in, copy_out, fill
 from qgraph.runtime.driver.stream import synchronize_device
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, layout_of, span_of
 from qgraph.runtime.values.dlpack import DLPACK_CUDA, export

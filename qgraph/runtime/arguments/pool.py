@@ -161,7 +161,8 @@ class Pool:
         Raises:
             BackendError: the pool is not on a device, or CuPy is not installed.
         """
-        cupy, ordinal, memory = self._library("cupy"), self._device().ordinal, self._memory
+        cupy, ordinal = self._library("cupy"), self._device().ordinal
+        memory: Any = self._memory
 
         def allocate(nbytes: int) -> Any:
             current = int(cupy.cuda.runtime.getDevice())

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from qgraph.runtime.driver.device_pool import buffer as allocate
 from qgraph.runtime.driver.driver import DeviceContext, call, driver
 from qgraph.runtime.driver.memory import Buffer
-from qgraph.runtime.driver.device_pool import buffer as allocate
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides
 from qgraph.runtime.values.temporaries import Temporaries
 
