@@ -72,19 +72,19 @@ class DevicePoolMemory(PoolMemory):
         with self.device.activate(), outside_captures():
             return not any(is_capturing(each) for each in current_streams())
 
-    def _why(self, nbytes: int, order: Order | None) -> tuple[str, str]:
+    def _why(self) -> tuple[str, str]:
         orders = self._blocks.orders()
         if any(each.capture == 0 for each in orders):
             return (
                 "no block that is surely out of use is large enough, and waiting would break the capture that goes on",
-                "call qgraph.synchronize() and pool.settle() before the capture, or make a larger pool",
+                "call pool.settle() before the capture, or make a larger pool",
             )
         if orders:
             return (
                 "no block is large enough that no captured graph works on",
                 "drop graphs that are not needed any more, make a larger pool, or free what lies in this one",
             )
-        return super()._why(nbytes, order)
+        return super()._why()
 
     def settle(self) -> None:
         """Wait for the device: what was freed so far is then nobody's, but for what captured graphs work on.

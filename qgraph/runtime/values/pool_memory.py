@@ -50,14 +50,14 @@ class PoolMemory(ABC):
         with self._lock:
             self._take_back()
             if self.sealed:
-                raise self._refusal(nbytes, "it is sealed", "unseal() it, or allocate before seal()")
+                raise self._refusal(nbytes, None, "it is sealed", "unseal() it, or allocate before seal()")
             order = self._order(stream)
             offset = self._blocks.take(nbytes, order)
             if offset is None:
                 self._settle(order)
                 offset = self._blocks.take(nbytes, order)
             if offset is None:
-                raise self._refusal(nbytes, *self._why(nbytes, order))
+                raise self._refusal(nbytes, order, *self._why())
             return self.pointer + offset, order
 
     def give(self, pointer: int, order: Order | None) -> None:
@@ -68,15 +68,16 @@ class PoolMemory(ABC):
         while self._returned:
             self._blocks.give(*self._returned.popleft())
 
-    def _refusal(self, nbytes: int, reason: str, hint: str) -> PoolError:
+    def _refusal(self, nbytes: int, order: Order | None, reason: str, hint: str) -> PoolError:
         blocks = self._blocks
         return PoolError(
             f"{nbytes} bytes were asked of a pool of {blocks.nbytes} bytes, and {reason}: {blocks.free} bytes are free, "
-            f"{blocks.largest()} of them in the largest block",
+            f"{blocks.largest(order)} of them in the largest block that may be had",
             hint=hint,
         )
 
-    def _why(self, nbytes: int, order: Order | None) -> tuple[str, str]:
+    def _why(self) -> tuple[str, str]:
+        """Why no block was found, and what to do."""
         return "no block is large enough", "make a larger pool, or free what lies in this one"
 
     @abstractmethod
