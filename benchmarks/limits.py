@@ -15,6 +15,14 @@ _WHY = {
         "node, and steps of the last turns look whether they are left. qgraph's kernel has more instructions: it compares "
         "places as numbers of 64 bits"
     ),
+    ("scalar_update", "", ""): "the value is converted and checked, and each library asked for its stream, in Python",
+    ("library_calls", "", "recorded alone"): (
+        "a turn of the while node takes 3 to 4 us whatever is in it, and loops that call libraries are not unrolled"
+    ),
+    ("library_calls", "", "JAX"): (
+        "XLA lets the library write its result where it belongs; what is recorded here copies it there. "
+        "That this is all is a guess"
+    ),
     ("ladders", "chain, 1:", "CuPy"): "with one node the call counts, and a replay of CuPy's looks at no arguments",
     ("ladders", "chain, 1:", "Warp"): "with one node the call counts, and a launch of Warp's graph looks at no arguments",
     ("ladders", "chain, 1:", "raw C"): "with one node the call counts, which comes from Python and looks at its arguments",
@@ -61,5 +69,6 @@ def reasons(question: str, missed: Iterable[str]) -> list[str]:
     for name in missed:
         for (asked, part, peer), why in _WHY.items():
             if asked == question and (name.startswith(part) and f"time of {peer} over" in name if peer else part in name):
-                found[f"{part.rstrip(':')}{f' against {peer}' if peer else ''}: {why}."] = None
+                what = f"{part.rstrip(':')}{f' against {peer}' if peer else ''}".lstrip()
+                found[f"{what}: {why}." if what else f"{why}."] = None
     return list(found)

@@ -27,6 +27,8 @@ COLOURS = {
     "raw C, one kernel for both": "#7b8794",
     "raw C, host loop": "#9aa5b1",
     "PyTorch graph": "#7c3aed",
+    "PyTorch": "#7c3aed",
+    "recorded alone": "#7b8794",
     "numba-cuda": "#0f766e",
     "numba prange": "#0f766e",
     "Quadrants": "#1d4ed8",

@@ -25,6 +25,8 @@ QUESTIONS = (
     "programs",
     "cpu",
     "histogram",
+    "library_calls",
+    "scalar_update",
     "memory_bound",
     "startup",
     "long_code",

@@ -1,6 +1,6 @@
 """Plain Python loops that run as one CUDA graph. CPython is the specification; see docs/language.md."""
 
-from qgraph.arrays import asarray, empty, empty_like, full, pool, synchronize, to_numpy, zeros, zeros_like
+from qgraph.arrays import asarray, empty, empty_like, full, pool, scalar, synchronize, to_numpy, zeros, zeros_like
 from qgraph.errors import (
     ArgumentError,
     AssumedParallelWarning,
@@ -86,6 +86,7 @@ __all__ = [
     "popcount",
     "record",
     "reset",
+    "scalar",
     "serial",
     "set_backend",
     "static",

@@ -142,6 +142,31 @@ def pool(nbytes: int, backend: str | None = None) -> Pool:
     return pools.host_pool(nbytes) if _side(backend) == "host" else pools.device_pool(nbytes)
 
 
+def scalar(dtype: DTypeLike, value: Any, backend: str | None = None) -> Any:
+    """One value at an address that never changes: an array without axes, ``alpha[()]`` in kernels, with an ``update``.
+
+    ``alpha.update(v)`` between launches and replays builds nothing and waits for nothing: on CUDA it is a copy in the order of
+    the current stream, seen by whatever reads the address later, graphs captured by others included.
+
+    Args:
+        dtype: of the value.
+        value: the first one.
+        backend: 'cuda', 'cpu' or 'sim'; None takes the default backend, else cuda where there is a device.
+
+    Raises:
+        ArgumentError: ``dtype`` does not hold ``value``.
+        BackendError: the backend is unknown, or cannot run here.
+    """
+    if _side(backend) == "host":
+        from qgraph.runtime.values import host_scalar
+
+        return host_scalar.scalar(dtype, value)
+    from qgraph.runtime.arguments import device_array
+    from qgraph.runtime.driver.driver import current_device
+
+    return device_array.scalar(np.dtype(dtype), value, current_device())
+
+
 def to_numpy(a: Any) -> np.ndarray:
     """The elements of ``a`` as a NumPy array, after the work that writes them; host arrays are not copied."""
     from qgraph.runtime.arguments.array_adapters import adopt

@@ -7,20 +7,24 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from qgraph.errors import BackendError, CudaError, StreamCaptured
+import numpy as np
+
+from qgraph.errors import ArgumentError, BackendError, CudaError, StreamCaptured
 from qgraph.ir.global_arrays import GlobalArray, Place
 from qgraph.pickling import not_pickled
 from qgraph.runtime.values.array_view import ArrayView, changed_in_place
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from qgraph.specialisation import Executable, Specialisation, Variant
 
-_Launch = Callable[[], Any]
+_NUMBERS = (bool, int, float, complex, np.generic)
+_Launch = Callable[..., Any]
 
 
 class _Kernel(Protocol):
     # What binding needs of a kernel: the steps of a call, one by one.
     _ran: Any
     _global_arrays: tuple[GlobalArray, ...]
+    _names: tuple[str, ...]
 
     def _complete(self, values: tuple[Any, ...]) -> tuple[Any, ...]: ...
 
@@ -39,7 +43,11 @@ class Bound:
     """A kernel with its arguments: made by ``kernel.bind(...)``. It owns the arrays, and so does its ``launch``."""
 
     launch: _Launch
-    """``launch()`` runs the kernel with the arguments it is bound to; gives what it returns. It raises as a call does."""
+    """``launch()`` runs the kernel with the arguments it is bound to; gives what it returns. It raises as a call does.
+
+    ``launch(alpha=0.1)`` takes other numbers for this launch, for arguments of the kernel that are numbers, of the types that
+    they were bound with.
+    """
 
     __reduce__ = not_pickled(
         "a bound kernel cannot be pickled or copied: it is launched by code of this process",
@@ -152,7 +160,8 @@ class _Arguments:
             "holds": self.holds,
         }
         lines = [
-            "def launch():",
+            "def launch(**other):",
+            "    if other: return arguments.launch_with(other)",
             "    if specialisation.executable is not executable or not holds():",
             "        return arguments.launch_anew()",
             "    try:",
@@ -167,7 +176,28 @@ class _Arguments:
         launch: _Launch = names.pop("launch")
         return launch
 
-    def _launch_staged(self) -> Any:
+    def launch_with(self, numbers: dict[str, Any]) -> Any:
+        """Launch once with other numbers, by the names of the kernel's arguments.
+
+        Raises:
+            ArgumentError: an argument does not exist, is no number, or had another type.
+        """
+        values = dict(zip(self._kernel._names, self._given, strict=False))
+        for name, number in numbers.items():
+            if name not in values:
+                raise ArgumentError(
+                    f"the kernel has no argument `{name}`", hint=f"its arguments are {', '.join(values) or 'none'}"
+                )
+            if not isinstance(values[name], _NUMBERS) or type(values[name]) is not type(number):
+                raise ArgumentError(
+                    f"`{name}` was bound as {type(values[name]).__name__}, and launched with {type(number).__name__}",
+                    hint="a launch takes other numbers, of the same types; bind other arguments anew",
+                )
+        return self._kernel._run((*{**values, **numbers}.values(), *self.values[len(self._given) :]))
+
+    def _launch_staged(self, **numbers: Any) -> Any:
+        if numbers:
+            return self.launch_with(numbers)
         return self._kernel._run(self.values) if self.holds() else self.launch_anew()
 
     def launch_anew(self) -> Any:

@@ -15,6 +15,9 @@ from qgraph.ir.program import EVERYTHING, Effects
 from qgraph.nodes.kind import GraphNode, Owner, Planned, StatementKind, WrittenCall
 from qgraph.source import as_written
 
+# What every recorded graph writes besides arrays: copies of one share memory that only they know, so they take turns.
+MEMORY = "recorded memory"
+
 
 class RecordedGraph(ABC):
     """A graph whose nodes somebody else made, with arguments of their own.
@@ -42,8 +45,11 @@ class RecordedGraph(ABC):
         """Add a copy of it to ``graph`` (a CUgraph), without edges; gives the CUgraphNode."""
 
     @abstractmethod
-    def patch(self, executable: Any, node: Any) -> bool:
-        """Let ``node``, a child-graph node, be a copy of it in ``executable`` (a CUgraphExec); False where CUDA cannot."""
+    def patch(self, executable: Any, node: Any, before: RecordedGraph) -> bool:
+        """Let ``node`` be a copy of it in ``executable`` (a CUgraphExec), where it was one of ``before``.
+
+        False where CUDA cannot: they must have the same nodes and edges.
+        """
 
     @abstractmethod
     def replace(self, graph: Any, node: Any) -> Any:
@@ -90,7 +96,8 @@ class ChildGraph(StatementKind):
                 hint="record work without it, or launch the graph by itself",
             )
         named = {keyword.arg: _arrays(call, keyword.value) for keyword in node.keywords}
-        effects = Effects(named.get("reads", frozenset()), named.get("writes", frozenset())) if named else EVERYTHING
+        touched = Effects(named.get("reads", frozenset()), named.get("writes", frozenset()) | {MEMORY})
+        effects = touched if named else EVERYTHING
         return cls(word, span=call.span(node), label=as_written(node.func), effects=effects)
 
     def planned(self) -> Sequence[Planned]:

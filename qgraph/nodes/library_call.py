@@ -52,7 +52,10 @@ class Operand:
 
     def of(self, array: Any) -> Any:
         """What the function gets."""
-        return array.T if self.transposed else array
+        if not self.transposed:
+            return array
+        # PyTorch has no `.T` of more than two axes.
+        return array.permute(*reversed(range(array.ndim))) if hasattr(array, "permute") else array.T
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,12 @@ def made(
     used = frozenset(each.leaf for each in operands if isinstance(each, Operand))
     written = frozenset(leaf.name for leaf in target.values())
     effects = Effects(named.get("reads", used), named.get("writes", frozenset() if written else used) | written)
+    if not effects.writes:
+        raise KernelSyntaxError(
+            f"`{as_written(node)}` writes nothing",
+            call.span(node),
+            hint="name what it writes, writes=(y,), or assign what it gives: y[:] = qgraph.call(...)",
+        )
     label = " = ".join([*target, as_written(node)])
     return LibraryCall(
         call.name("library"),
@@ -265,11 +274,13 @@ class LibraryNode(GraphNode):
         self._arrays = tuple(owner.leaves[name] for name in statement.arrays)
         self._record = owner.record
         self._recorded: RecordedGraph | None = None
+        # What the node of the definition is a copy of.
+        self._defined: RecordedGraph | None = None
         self._graph: Any = None
 
     def add(self, graph: Any) -> Any:
         """Add a child-graph node, for now an empty one if no call has told yet."""
-        self._graph = graph
+        self._graph, self._defined = graph, self._recorded
         if self._recorded is not None:
             self.handle = self._recorded.add_to(graph)
             return self.handle
@@ -294,10 +305,12 @@ class LibraryNode(GraphNode):
         if recorded is self._recorded:
             return False
         self._recorded = recorded
-        self.rejected = self.executable is None or not recorded.patch(self.executable, self.handle)
+        defined, executable = self._defined, self.executable
+        self.rejected = defined is None or executable is None or not recorded.patch(executable, self.handle, defined)
         return True
 
     def define(self) -> None:
         """Put what was recorded in the place of the node."""
         assert self._recorded is not None
         self.handle = self._recorded.replace(self._graph, self.handle)
+        self._defined = self._recorded

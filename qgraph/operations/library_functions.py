@@ -41,6 +41,11 @@ class LibraryFunction:
     gives: Literal["complex", "real", "as given"] = "as given"
 
     @property
+    def libraries(self) -> tuple[str, ...]:
+        """Who can compute it, the first that is installed: CuPy refuses that its calls of cuBLAS and cuSOLVER are captured."""
+        return ("torch",) if self.name == "matmul" or self.module.endswith("linalg") else ("torch", "cupy")
+
+    @property
     def function(self) -> Callable[..., Any] | None:
         """The function, where its module is loaded."""
         return getattr(sys.modules.get(self.module), self.name, None)

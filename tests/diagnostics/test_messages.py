@@ -3222,7 +3222,7 @@ def what_a_func_makes_as_a_condition():
 @bad(SYNTAX)
 def a_prefix_sum():
     def kernel(x, y):
-        y[:] = np.cumsum(x)
+        y[:] = 2 * np.cumsum(x)
 
     return kernel, (floats(), floats())
 
@@ -3230,7 +3230,7 @@ def a_prefix_sum():
 @bad(SYNTAX)
 def a_matrix_times_a_vector():
     def kernel(u, x, y):
-        y[:] = u @ x
+        y[:] = 2 * (u @ x)
 
     return kernel, (np.eye(5), floats(), floats())
 
@@ -3355,7 +3355,7 @@ def kernel(x, y, u, z, out):
 """
 
 
-@pytest.mark.parametrize("statement", ["out[:] = {}", "out[:] = 2 * {}", "w = {}", "out[0] = {}", "w = {}[1:]"])
+@pytest.mark.parametrize("statement", ["out[:] = {}", "out[:] = 2 * ({})", "w = {}", "out[0] = {}", "w = {}[1:]"])
 @pytest.mark.parametrize("made", MAKERS.values(), ids=MAKERS)
 def test_a_new_array_is_refused_with_what_to_write_instead(statement, made, tmp_path):
     path = tmp_path / "kernels.py"
@@ -3363,8 +3363,13 @@ def test_a_new_array_is_refused_with_what_to_write_instead(statement, made, tmp_
     path.write_text(source)
     names: dict[str, Any] = {}
     exec(compile(source, path, "exec"), names)
+    arguments = floats(), floats(), np.eye(5), np.zeros(5, complex), floats()
+    if statement == "out[:] = {}" and made in (MAKERS["cumsum"], MAKERS["sort"], MAKERS["product_of_a_matrix"]):
+        (node,) = qgraph.kernel(backend="cpu")(names["kernel"]).plan(*arguments).nodes
+        assert node.kind == "library"
+        return
     with pytest.raises(SYNTAX) as caught:
-        qgraph.kernel(backend="cpu")(names["kernel"]).plan(floats(), floats(), np.eye(5), np.zeros(5, complex), floats())
+        qgraph.kernel(backend="cpu")(names["kernel"]).plan(*arguments)
     error = caught.value
     assert made in error.found
     assert not fault_of(error, source)

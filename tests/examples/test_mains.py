@@ -21,6 +21,9 @@ SAYS = {
     "dormand_prince": r"\d+ steps taken, \d+ refused, energy \d+\.\d+",
     "fdtd": r"1000 steps of 200 x 200 cells",
     "plasma": r"64000 electrons, 126 steps",
+    "radiative_transfer": r"200 angles, \d+ iterations, residual \de-1[2-6], H\(1\) = 2\.85\d\d",
+    "sheets": r"5000 sheets, 2000 steps, energy 0\.2\d\d \+ 0\.3\d\d, drift \de-0[56]",
+    "turbulence": r"400 steps, enstrophy 12\.50 -> \d\.\d\d",
     "bose_einstein": r"interaction 0, mu = 0\.99\d+ after \d+ steps.*\n.*interaction 50, mu = 4\.14\d+",
     "sinkhorn": r"cost 0\.0508\d after \d+ iterations",
 }

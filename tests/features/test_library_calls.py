@@ -373,7 +373,10 @@ def test_no_function(rig):
         for _ in range(3):
             qgraph.call(mean_of, x)
 
+    def without_an_effect(x):
+        qgraph.call(mean_of, x, writes=())
+
     x = rig.device(np.ones(3))
-    for function, arguments in ((nothing, (x,)), (number, (x, 3)), (in_a_loop, (x,))):
+    for function, arguments in ((nothing, (x,)), (number, (x, 3)), (in_a_loop, (x,)), (without_an_effect, (x,))):
         with pytest.raises(qgraph.KernelSyntaxError):
             rig.kernel(function)(*arguments)

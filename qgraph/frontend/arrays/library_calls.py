@@ -34,7 +34,7 @@ def assign_library_call(region: Region, scope: Scope, node: ast.Assign) -> bool:
     record = library_function(function)
     if record is None and function is not call:
         return False
-    written, target = _whole(scope, node.targets[0])
+    written, target = _whole(region, scope, node.targets[0])
     statement = library_statement(region, scope, value, record, written, target)
     if record is not None:
         _check_dtype(scope, statement, record, target, value, region)
@@ -54,12 +54,18 @@ def _function(scope: Scope, value: ast.Call | ast.BinOp) -> object:
     return function
 
 
-def _whole(scope: Scope, target: ast.expr) -> tuple[str, Leaf]:
+def _whole(region: Region, scope: Scope, target: ast.expr) -> tuple[str, Leaf]:
     """A target that is all of an array: how it is written, and its leaf."""
     assert isinstance(target, ast.Subscript)
     parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
     bound = scope.static(target.value)
     if isinstance(bound, LeafRef) and isinstance(bound.leaf.type, ArrayType) and all(map(_takes_all, parts)):
+        if bound.leaf.name in region.unit.selections:
+            raise scope.error(
+                f"`{as_written(target.value)}` stands for several arrays here, which change places in a loop",
+                target,
+                "copy the elements in a loop instead of exchanging the names",
+            )
         return as_written(target), bound.leaf
     raise scope.error(
         f"`{as_written(target)}` is not a whole array, and a library's result is assigned to one",

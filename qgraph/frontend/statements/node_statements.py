@@ -83,6 +83,12 @@ class _Call:
         except ValueError:
             bound = self._scope.static(node)
         match bound:
+            case LeafRef() if bound.leaf.name in self._region.unit.selections:
+                return KernelSyntaxError(
+                    f"`{as_written(node)}` stands for several arrays here, which change places in a loop",
+                    self.span(node),
+                    hint="copy the elements in a loop instead of exchanging the names",
+                )
             case LeafRef():
                 return bound.leaf
             case Value():

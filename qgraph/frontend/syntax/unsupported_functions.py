@@ -13,6 +13,7 @@ _COPY = "t = qgraph.empty_like(x), then t[:] = x"
 _CONVERT = "convert in an assignment: t = qgraph.empty_like(x, dtype=...), then t[:] = x"
 _FULL = "name an array that is full of one number: t = qgraph.full(n, 1.0)"
 _COUNT = "t = qgraph.empty(n), then for i in range(n): t[i] = start + i * step"
+_WHOLE = "assign it to a whole array: t = qgraph.empty_like(x), then t[:] = np.sort(x), or t[:] = u @ x"
 _SCAN = "go through it in order: for i in qgraph.serial(range(1, n)): t[i] = t[i - 1] + x[i]"
 _SORT = "sort before the call and pass the result, or write the sort as loops"
 _FLIP = "write the slice that it is: x[::-1], u[:, ::-1]"
@@ -34,12 +35,14 @@ _INSTEAD = {
     **dict.fromkeys(("astype", "view", "byteswap"), _CONVERT),
     **dict.fromkeys(("ones", "ones_like", "eye", "identity"), _FULL),
     **dict.fromkeys(("arange", "linspace", "logspace", "geomspace"), _COUNT),
-    **dict.fromkeys(("cumsum", "cumprod", "nancumsum", "nancumprod"), _SCAN),
-    **dict.fromkeys(("sort", "argsort", "partition", "argpartition", "lexsort", "unique"), _SORT),
+    **dict.fromkeys(("cumsum", "cumprod", "sort", "argsort", "searchsorted", "inv", "solve", "cholesky"), _WHOLE),
+    **dict.fromkeys(("nancumsum", "nancumprod"), _SCAN),
+    **dict.fromkeys(("partition", "argpartition", "lexsort", "unique"), _SORT),
     **dict.fromkeys(("flip", "fliplr", "flipud", "rot90"), _FLIP),
     "roll": _ROLL,
     **dict.fromkeys(("outer", "kron"), _OUTER),
-    **dict.fromkeys(("matmul", "dot", "tensordot", "einsum"), _MATRIX),
+    **dict.fromkeys(("matmul", "dot"), _WHOLE),
+    **dict.fromkeys(("tensordot", "einsum"), _MATRIX),
     **dict.fromkeys(("concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "append", "insert", "pad"), _JOIN),
     **dict.fromkeys(("reshape", "ravel", "flatten", "resize", "broadcast_to", "expand_dims", "squeeze"), _SHAPE),
     **dict.fromkeys(("transpose", "swapaxes", "moveaxis", "rollaxis"), _TRANSPOSE),
@@ -48,7 +51,7 @@ _INSTEAD = {
     **dict.fromkeys(("nonzero", "flatnonzero", "argwhere", "extract", "compress", "delete"), _SELECT),
     **dict.fromkeys(("repeat", "tile", "meshgrid", "indices", "diag", "diagonal", "tri", "tril", "triu", "vander"), _LOOP),
     **dict.fromkeys(("cross", "convolve", "correlate", "histogram", "bincount", "cov", "corrcoef"), _LOOP),
-    **dict.fromkeys(("inv", "solve", "pinv", "cholesky", "qr", "svd", "eig", "eigh", "eigvals", "eigvalsh", "lstsq"), _LOOP),
+    **dict.fromkeys(("pinv", "qr", "svd", "eig", "eigh", "eigvals", "eigvalsh", "lstsq"), _LOOP),
 }
 # Of these only the method makes a new array: the function is elementwise.
 _METHODS = ("round", "clip", "conj", "conjugate")
@@ -79,7 +82,7 @@ def of_attribute(name: str) -> bool:
 def instead(node: ast.expr, function: object) -> str:
     """What to write instead of ``node``, which makes a new array; ``function`` is what it calls, if that is known."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        return _MATRIX
+        return _WHOLE
     if language.array_maker(function) is not None:
         return _NAME
     name = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""

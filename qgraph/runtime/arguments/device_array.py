@@ -16,9 +16,10 @@ from qgraph.runtime.arguments.array_adapters import usable_dtype
 from qgraph.runtime.driver import driver
 from qgraph.runtime.driver.device_pool import buffer as allocate
 from qgraph.runtime.driver.memory import Buffer, copy_device, copy_in, copy_out, fill
-from qgraph.runtime.driver.stream import synchronize_device
+from qgraph.runtime.driver.stream import DEFAULT_STREAM, current_streams, order_after, refuse_capture, synchronize_device
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, layout_of, span_of
 from qgraph.runtime.values.dlpack import DLPACK_CUDA, export
+from qgraph.runtime.values.host_scalar import element_of
 
 Index = int | slice | EllipsisType | None | tuple[int | slice | EllipsisType | None, ...]
 
@@ -310,6 +311,52 @@ class _Borrowed:
 
     device: driver.DeviceContext
     owner: object
+
+
+class DeviceScalar(DeviceArray):
+    """One value at an address that never changes: an array without axes, which is updated in the order of a stream."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:
+        """The value, after all work on the device."""
+        return self.numpy()[()]
+
+    def update(self, value: object) -> None:
+        """Let what is launched from now on see ``value``, and what was launched before the one before; nobody waits.
+
+        That is on the current stream: of ``qgraph.stream``, in order with those of PyTorch and CuPy.
+
+        Raises:
+            ArgumentError: the type does not hold ``value``.
+            CudaError: the stream is being captured: a replay would not see later updates.
+        """
+        element = element_of(self.dtype, value)
+        self._check_alive()
+        first, *others = current_streams() or [DEFAULT_STREAM]
+        with self._buffer.device.activate():
+            for each in (first, *others):
+                refuse_capture(
+                    each,
+                    "an update would be part of the graph, with this value for ever",
+                    "update before the capture, or between replays",
+                )
+            for other in others:
+                order_after(first, other)
+            # The driver takes a copy of memory that is not page-locked before it returns.
+            copy_in(self._pointer, host_pointer(element), element.nbytes, first, wait=False)
+            for other in others:
+                order_after(other, first)
+
+
+def scalar(dtype: np.dtype, value: object, device: int) -> DeviceScalar:
+    """A new one on device ``device``."""
+    element = element_of(dtype, value)
+    made = empty((), element.dtype, device)
+    scalar_ = DeviceScalar(made._buffer, made._pointer, (), (), element.dtype)
+    scalar_._write(element)
+    return scalar_
 
 
 def copy_to_host(view: ArrayView) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Any
 
 from qgraph.errors import BackendError, CudaError
 from qgraph.runtime.arguments.streams import stream
+from qgraph.runtime.driver.captures import KEPT
 from qgraph.runtime.driver.driver import outside_captures
 
 # Methods of a tensor, and functions of PyTorch, that wait for the device, which no capture allows.
@@ -46,6 +47,7 @@ class Workspace:
         """
         with ExitStack() as stack:
             stack.enter_context(stream(self.handle))
+            stack.callback(KEPT.reset, KEPT.set(kept))
             torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
             if torch is not None and torch.cuda.is_available():
                 self._record_torch(torch, ordinal, kept, stack)

@@ -11,7 +11,7 @@ from typing import Any
 
 from qgraph.errors import PerformanceWarning
 from qgraph.runtime.arguments.array_adapters import stream_finder, stream_finder_of
-from qgraph.runtime.arguments.device_array import DeviceArray
+from qgraph.runtime.arguments.device_array import DeviceArray, DeviceScalar
 from qgraph.runtime.arguments.staging import StagingPool, stage
 from qgraph.runtime.driver import driver
 from qgraph.runtime.driver.memory import Buffer
@@ -116,7 +116,7 @@ def one_stream(leaves: Sequence[object]) -> Callable[[Sequence[Any]], int] | Non
 
 
 # The owners of qgraph's own arrays.
-_OWN = frozenset({DeviceArray, Buffer})
+_OWN = frozenset({DeviceArray, DeviceScalar, Buffer})
 
 
 def _constant(handle: int) -> Callable[[], int]:

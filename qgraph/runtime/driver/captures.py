@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +51,8 @@ class Capture:
         call(_update_dependencies, self.stream, [node], None, 1, _SET_DEPENDENCIES)
 
 
+# Takes what the graph works on that qgraph records now; None where it records none. Others keep their own arrays.
+KEPT: ContextVar[list[Any] | None] = ContextVar("qgraph_kept", default=None)
 MODES = ("global", "thread_local", "relaxed")
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from qgraph.compat.framework_streams import torch_stream
 from qgraph.errors import ArgumentError, CudaError, QGraphError
 from qgraph.runtime.driver.driver import DeviceContext, call, driver
 
@@ -86,8 +87,8 @@ def current_streams() -> list[int]:
     """The streams on which qgraph, PyTorch and CuPy work now, where that is not the default one."""
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     found = [CURRENT.get()]
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        found.append(int(torch.cuda.current_stream().cuda_stream))
+    if torch is not None and torch.cuda.is_initialized():
+        found.append(torch_stream(torch, torch.cuda.current_device())())
     if cupy is not None:
         found.append(int(cupy.cuda.get_current_stream().ptr))
     return list(dict.fromkeys(handle for handle in found if handle not in LASTING))

@@ -7,7 +7,7 @@ from typing import Any
 from qgraph.errors import CudaError
 from qgraph.ir.plan import GraphPlan
 from qgraph.nodes.join import EmptyNode
-from qgraph.runtime.driver.captures import Capture, KeptForGraphs
+from qgraph.runtime.driver.captures import KEPT, Capture, KeptForGraphs
 from qgraph.runtime.driver.driver import outside_captures
 from qgraph.runtime.executors.base import CudaExecutable
 from qgraph.runtime.executors.graph import CudaGraphExecutable
@@ -65,7 +65,9 @@ class CapturedExecutable(CudaExecutable):
 
     def add_to_capture(self, call: Call) -> None:
         """Add the nodes, with the arguments of ``call``, behind what its stream has now."""
-        self._call = call
+        kept = KEPT.get()
+        if kept is not None:
+            kept.append(call)
         with self.device.activate():
             self._patch(call)
             self._run(call.stream)
@@ -73,7 +75,7 @@ class CapturedExecutable(CudaExecutable):
     def _run(self, stream: int) -> None:
         capture = Capture.on(stream)
         # Before any node uses what this owns.
-        self.device.once(KeptForGraphs).keep((self, self._call), capture.graph)
+        self.device.once(KeptForGraphs).keep(self, capture.graph)
         layout = Layout(self.plan.plan, self._present(), self._programmatic, self._parameters.set_handle)
         first = capture.begin()
         entries, exits = layout.fill(capture.graph, capture.graph, 0)

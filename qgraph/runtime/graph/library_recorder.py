@@ -13,13 +13,13 @@ import numpy as np
 
 from qgraph.errors import ArgumentError, BackendError, CudaError, QGraphError
 from qgraph.nodes.library_call import LibraryCall, Operand
-from qgraph.runtime.driver.driver import DeviceContext
+from qgraph.runtime.driver.driver import DeviceContext, driver
 from qgraph.runtime.driver.stream import current_streams, refuse_capture, synchronize
 from qgraph.runtime.graph.recording import Recording
 from qgraph.runtime.values.array_view import ArrayView
 
 _MOST = 256
-_LIBRARIES = ("torch", "cupy")
+_NAMES = {"torch": "PyTorch", "cupy": "CuPy"}
 
 
 class LibraryRecorder:
@@ -42,7 +42,7 @@ class LibraryRecorder:
         settings = library.get_float32_matmul_precision() if library.__name__ == "torch" else None
         types = tuple((view.shape, view.strides, view.dtype.str) for view in views)
         what = (statement.function, repr((statement.operands, statement.keywords_given)), library.__name__, settings, types)
-        key = (what, tuple(view.pointer for view in views))
+        key = (what, tuple((view.pointer, _allocation(view.pointer)) for view in views))
         with self._device.lock:
             found = self._recorded.get(key)
             if found is None:
@@ -91,18 +91,24 @@ class LibraryRecorder:
 
 def _library(statement: LibraryCall, views: Sequence[ArrayView]) -> Any:
     """The library that computes: the function's own, that of an array, one that is loaded, one that is installed."""
+    possible = ("torch", "cupy") if statement.record is None else statement.record.libraries
     of_function = (getattr(statement.function, "__module__", None) or "").partition(".")[0]
     of_arrays = [type(view.owner).__module__.partition(".")[0] for view in views]
-    loaded = [name for name in _LIBRARIES if name in sys.modules]
-    installed = [name for name in reversed(_LIBRARIES) if find_spec(name) is not None]
-    for name in (of_function, *of_arrays, *loaded, *installed):
-        if name in _LIBRARIES:
+    loaded = [name for name in possible if name in sys.modules]
+    for name in (of_function, *of_arrays, *loaded, *possible):
+        if name in possible and find_spec(name) is not None:
             return importlib.import_module(name)
     raise BackendError(
-        f"`{statement.label}` is computed by a library, and neither PyTorch nor CuPy is installed",
+        f"`{statement.label}` is computed by a library, and {' or '.join(_NAMES[each] for each in possible)} is not installed",
         statement.span,
         hint="pip install 'qgraph-jit[libs]'",
     )
+
+
+def _allocation(pointer: int) -> int:
+    """The driver's number of the allocation, which no later one has: a recorded copy cannot be used for another one there."""
+    code, number = driver.cuPointerGetAttribute(driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_BUFFER_ID, pointer)
+    return int(number) if int(code) == 0 else 0
 
 
 class _Exported:

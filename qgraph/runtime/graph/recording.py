@@ -48,6 +48,9 @@ class Recording(RecordedGraph):
                 "the default stream cannot be captured",
                 hint="pass another stream, or none: then it has one of its own, which PyTorch and CuPy use meanwhile",
             )
+        with device.activate():
+            if not any(map(is_capturing, current_streams())):
+                device.free_retired()
         lent = device.once(_Workspaces).lend(given)
         self._workspace, self.stream = lent.workspace, lent.workspace.handle
         # What the nodes of the graph work on.
@@ -90,13 +93,12 @@ class Recording(RecordedGraph):
                 graph = self._ended(error)
             if graph is None:
                 return
-            made = _Graph(self._device, graph)
+            made = _Graph(self._device, graph, kept)
             if not made.plan.nodes:
                 raise CudaError(
                     "the capture recorded nothing: whatever was launched went to other streams",
                     hint="launch on `g.stream`: PyTorch, CuPy and qgraph do that, numba.cuda takes it in brackets",
                 )
-            self._device.once(KeptForGraphs).keep(kept, graph)
         self._graph, self._state = made, "recorded"
 
     def _ended(self, error: BaseException | None) -> Any:
@@ -180,8 +182,10 @@ class Recording(RecordedGraph):
         with self._lock:
             return call(driver.cuGraphAddChildGraphNode, graph, None, 0, self._recorded().handle)
 
-    def patch(self, executable: Any, node: Any) -> bool:
-        """``cuGraphExecChildGraphNodeSetParams``."""
+    def patch(self, executable: Any, node: Any, before: RecordedGraph) -> bool:
+        """``cuGraphExecChildGraphNodeSetParams``, where the driver has nothing to refuse."""
+        if not isinstance(before, Recording) or before.plan != self.plan:
+            return False
         with self._lock:
             return int(driver.cuGraphExecChildGraphNodeSetParams(executable, node, self._recorded().handle)[0]) == 0
 
@@ -220,13 +224,16 @@ class Recording(RecordedGraph):
 
 
 class _Graph:
-    """A CUgraph with its one executable, which is made at the first launch."""
+    """A CUgraph, its one executable, which is made at the first launch, and what both work on.
 
-    def __init__(self, device: DeviceContext, handle: Any) -> None:
+    Whoever has a copy of it as a child graph holds the recording, and so this.
+    """
+
+    def __init__(self, device: DeviceContext, handle: Any, kept: list[Any]) -> None:
         self.handle = handle
         self._executables: list[Any] = []
-        # Freed with the next executable that is built: a finalizer may not wait for the device.
-        release = partial(_release, device, device.epoch, handle, self._executables)
+        # Freed with the next executable or recording: a finalizer may not wait for the device.
+        release = partial(_release, device, device.epoch, handle, self._executables, kept)
         weakref.finalize(self, device.retire, release).atexit = False
         self.plan = recorded_plan(handle)
         decides = any(node.kind == "conditional" for node in self.plan.nodes)
@@ -240,14 +247,15 @@ class _Graph:
         return int(self._launch(self._executables[0], stream)[0])
 
 
-def _release(device: DeviceContext, epoch: int, handle: Any, executables: Sequence[Any]) -> None:
-    if not device.alive(epoch):
-        return
-    with device.activate(), outside_captures():
-        # One that still runs is freed by the driver after that.
-        for executable in executables:
-            call(driver.cuGraphExecDestroy, executable)
-        call(driver.cuGraphDestroy, handle)
+def _release(device: DeviceContext, epoch: int, handle: Any, executables: Sequence[Any], kept: list[Any]) -> None:
+    if device.alive(epoch):
+        with device.activate(), outside_captures():
+            # Copies of it may still run, on memory that others get next.
+            call(driver.cuCtxSynchronize)
+            for executable in executables:
+                call(driver.cuGraphExecDestroy, executable)
+            call(driver.cuGraphDestroy, handle)
+    kept.clear()
 
 
 class _Workspaces:

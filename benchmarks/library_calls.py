@@ -1,0 +1,186 @@
+"""What does a library's function cost in a device loop? Beside the recorded calls alone, and loops of PyTorch and JAX.
+
+``python -m benchmarks.library_calls [--only matmul ...] [--quick]``
+
+Microseconds a turn of loops of 100 turns (10 for a solution) over float32, each turn one call whose result is kept.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import qgraph
+from benchmarks import parts, plots, timing
+from benchmarks.peers import Device, require
+from benchmarks.results import Answer, Target
+from benchmarks.timing import Timing
+
+COLUMNS = ("call", "size", "peer", "us", "ratio")
+ALONE = "recorded alone"
+WITHIN = 1.05
+
+
+def _matmul(a, x, y, turns):
+    for _t in qgraph.serial(range(turns)):
+        y[:] = a @ x
+
+
+def _fft(a, x, y, turns):
+    for _t in qgraph.serial(range(turns)):
+        y[:] = np.fft.fft(x)
+
+
+def _sort(a, x, y, turns):
+    for _t in qgraph.serial(range(turns)):
+        y[:] = np.sort(x)
+
+
+def _scan(a, x, y, turns):
+    for _t in qgraph.serial(range(turns)):
+        y[:] = np.cumsum(x)
+
+
+def _cholesky(a, x, y, turns):
+    for _t in qgraph.serial(range(turns)):
+        y[:] = np.linalg.cholesky(a)
+
+
+def _solve(a, x, y, turns):
+    for _t in qgraph.serial(range(turns)):
+        y[:] = np.linalg.solve(a, x)
+
+
+# The kernel; its call in PyTorch and in JAX; rows of the matrix, shape of the operand, turns.
+_CALLS: dict[str, tuple[Any, Callable[..., Any], Callable[..., Any], int, tuple[int, ...], int]] = {
+    "matmul": (_matmul, lambda t, a, x: t.matmul(a, x), lambda j, a, x: j.numpy.matmul(a, x), 512, (512, 512), 100),
+    "matvec": (_matmul, lambda t, a, x: t.matmul(a, x), lambda j, a, x: j.numpy.matmul(a, x), 512, (512,), 100),
+    "fft": (_fft, lambda t, a, x: t.fft.fft(x), lambda j, a, x: j.numpy.fft.fft(x), 1, (1 << 20,), 100),
+    "sort": (_sort, lambda t, a, x: t.sort(x, stable=True)[0], lambda j, a, x: j.numpy.sort(x), 1, (1 << 20,), 100),
+    "cumsum": (_scan, lambda t, a, x: t.cumsum(x, 0), lambda j, a, x: j.numpy.cumsum(x), 1, (1 << 20,), 100),
+    "cholesky": (
+        _cholesky,
+        lambda t, a, x: t.linalg.cholesky_ex(a)[0],
+        lambda j, a, x: j.numpy.linalg.cholesky(a),
+        512,
+        (512, 512),
+        100,
+    ),
+    "solve": (
+        _solve,
+        lambda t, a, x: t.linalg.solve_ex(a, x)[0],
+        lambda j, a, x: j.numpy.linalg.solve(a, x),
+        512,
+        (512,),
+        10,
+    ),
+}
+
+
+def begin(device: Device) -> Answer:
+    """An answer without rows."""
+    return Answer("library_calls", "A library's function in a device loop: us a turn", COLUMNS)
+
+
+def measure(call: str, answer: Answer, quick: bool, device: Device) -> None:
+    """The rows of one call: each peer's answer is checked, then all take turns."""
+    kernel, in_torch, in_jax, rows, shape, turns = _CALLS[call]
+    require("torch", device)
+    import torch
+
+    rng = np.random.default_rng(0)
+    matrix = rng.random((rows, rows)).astype(np.float32)
+    a = torch.tensor(matrix @ matrix.T + rows * np.eye(rows, dtype=np.float32), device="cuda")
+    x = torch.tensor(rng.random(shape).astype(np.float32), device="cuda")
+    wanted = in_torch(torch, a, x)
+    y = torch.zeros_like(wanted)
+    runs: dict[str, Callable[[], Any]] = {
+        "qgraph": functools.partial(qgraph.kernel(kernel), a, x, y, turns),
+        ALONE: _alone(torch, lambda: y.copy_(in_torch(torch, a, x)), turns),
+        "PyTorch": lambda: [y.copy_(in_torch(torch, a, x)) for _ in range(turns)],
+    }
+    measures: dict[str, Callable[[], Timing]] = {}
+    for peer, run in runs.items():
+        checked = parts.attempt(answer, call, peer, functools.partial(_checked, torch, run, y, wanted))
+        if checked is not None:
+            measures[peer] = functools.partial(_time, run, torch.cuda.synchronize, turns)
+    jax = parts.attempt(answer, call, "JAX", functools.partial(_in_jax, in_jax, a, x, turns, wanted))
+    if jax is not None:
+        measures["JAX"] = functools.partial(_time, jax, lambda: None, turns)
+    parts.add_rows(answer, call, "x".join(map(str, shape)), parts.in_turns(measures, rounds=1 if quick else 5), {})
+
+
+def _alone(torch: Any, once: Callable[[], Any], turns: int) -> Callable[[], Any]:
+    """The same calls as one graph of PyTorch's, without a loop."""
+    once()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(turns):
+            once()
+    replay: Callable[[], Any] = graph.replay
+    return replay
+
+
+def _checked(torch: Any, run: Callable[[], Any], y: Any, wanted: Any) -> bool:
+    y.zero_()
+    run()
+    torch.cuda.synchronize()
+    if not torch.allclose(y, wanted, rtol=1e-4, atol=1e-4):
+        raise AssertionError(f"{(y - wanted).abs().max().item()} off")
+    return True
+
+
+def _in_jax(function: Callable[..., Any], a: Any, x: Any, turns: int, wanted: Any) -> Callable[[], Any]:
+    """A loop of JAX's, whose turns depend on each other so that none is left out; each adds zero to its operand."""
+    require("jax", "cuda")
+    import jax
+
+    def turn(_: Any, state: Any) -> Any:
+        matrix, operand, zero = state
+        found = function(jax, matrix + zero, operand + zero)
+        return matrix, operand, jax.numpy.real(found.ravel()[0]) * 0
+
+    def last(matrix: Any, operand: Any) -> Any:
+        zero = jax.lax.fori_loop(0, turns - 1, turn, (matrix, operand, jax.numpy.float32(0)))[2]
+        return function(jax, matrix + zero, operand + zero)
+
+    compiled = jax.jit(last)
+    matrix, operand = (jax.numpy.asarray(each.cpu().numpy()) for each in (a, x))
+    np.testing.assert_allclose(np.asarray(compiled(matrix, operand)), wanted.cpu().numpy(), rtol=1e-3, atol=1e-3)
+    return lambda: compiled(matrix, operand).block_until_ready()
+
+
+def _time(run: Callable[[], Any], wait: Callable[[], Any], turns: int) -> Timing:
+    found = timing.total(run, wait, calls=3, repeats=7)
+    return Timing(*(round(each / turns, 4) for each in (found.median, found.low, found.high)), found.samples)
+
+
+def judge(rows: list[dict[str, Any]], key: str) -> list[Target]:
+    """Within 5% of the recorded calls alone, and ahead of the other libraries' loops."""
+    found = []
+    for row in rows:
+        if row["peer"] != "qgraph" and row["ratio"] is not None:
+            least = round(1 / WITHIN, 4) if row["peer"] == ALONE else 1.0
+            name = f"{row[key]}, {row['size']}: time of {row['peer']} over qgraph's"
+            found.append(Target(name, row["ratio"], ">=", least, "x"))
+    return found
+
+
+def draw(record: dict[str, Any], file: Path) -> None:
+    """Bars: time of a turn, relative to qgraph's."""
+    peers = (ALONE, "PyTorch", "JAX")
+    found = {call: {r["peer"]: {"median": r["ratio"]} for r in record["rows"] if r["call"] == call} for call in _CALLS}
+    figure, axes = plots.figure("A library's function in a device loop", record)
+    plots.bars(axes, {**record, "rows": [{"call": call, **times} for call, times in found.items() if times]}, "call", peers)
+    axes.axhline(1, color=plots.COLOURS["qgraph"], linewidth=1.2)
+    axes.set_ylabel("time of a turn over qgraph's")
+    plots.save(figure, file)
+
+
+if __name__ == "__main__":
+    raise SystemExit(parts.main(begin, {call: functools.partial(measure, call) for call in _CALLS}, draw, judge))
