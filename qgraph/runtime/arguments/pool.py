@@ -33,7 +33,7 @@ class Pool:
     """A block of memory of one size, made by ``qgraph.pool``. Threads may share it.
 
     ``with pool:`` lets qgraph, on this thread, take arrays and kernels' temporaries from it, and CuPy all that it allocates, if
-    it is imported. PyTorch takes it by ``torch_mem_pool()``. What goes back is at once free for the stream that it was taken
+    it is imported. PyTorch has it by ``torch_mem_pool()`` alone. What goes back is at once free for the stream that it was taken
     for; for others the host waits for the device, once nothing else is left. What was taken while a stream is captured is
     nobody's else before that graph is gone. The memory is freed when the pool and all that lies in it are gone.
     """
@@ -178,6 +178,7 @@ class Pool:
     def torch_mem_pool(self) -> Any:
         """A new ``torch.cuda.MemPool`` whose memory is this pool's, for ``torch.cuda.use_mem_pool`` and ``torch.cuda.graph``.
 
+        Take one for work outside captures and another for a capture: PyTorch lends what it keeps in one to either.
         PyTorch asks for segments of 2 MiB and more, keeps them when tensors die, and returns them at
         ``torch.cuda.empty_cache()`` when the MemPool is gone, which lives at least as long as this pool. It hears of a refusal
         as of lack of memory: at the end of ``with pool:`` its ``OutOfMemoryError`` is a ``PoolError`` with the numbers.
