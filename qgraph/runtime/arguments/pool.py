@@ -33,9 +33,9 @@ class Pool:
     """A block of memory of one size, made by ``qgraph.pool``. Threads may share it.
 
     ``with pool:`` lets qgraph, on this thread, take arrays and kernels' temporaries from it, and CuPy all that it allocates, if
-    it is imported. PyTorch has it by ``torch_mem_pool()`` alone. What goes back is at once free for the stream that it was taken
-    for; for others the host waits for the device, once nothing else is left. What was taken while a stream is captured is
-    nobody's else before that graph is gone. The memory is freed when the pool and all that lies in it are gone.
+    it is imported. PyTorch has it by ``torch_mem_pool()`` alone. What goes back is free at once for the stream that it was
+    taken for; for others the host waits for the device, once nothing else is left. What was taken while a stream is captured
+    is nobody else's before that graph is gone. The memory is freed when the pool and all that lies in it are gone.
     """
 
     __reduce__ = not_pickled("a pool cannot be pickled or copied: its memory belongs to this process", "make another one there")
@@ -202,6 +202,7 @@ class Pool:
                         hint="make a pool for each device, and hold it",
                     )
                 pointer, order = memory.take(nbytes, stream)
+                _REFUSED.set(None)
             except CudaError as error:  # no exception gets through PyTorch
                 _REFUSED.set(error)
                 return None
