@@ -1,6 +1,6 @@
 """Plain Python loops that run as one CUDA graph. CPython is the specification; see docs/language.md."""
 
-from qgraph.arrays import asarray, empty, empty_like, full, scalar, synchronize, to_numpy, zeros, zeros_like
+from qgraph.arrays import asarray, empty, empty_like, full, pool, scalar, synchronize, to_numpy, zeros, zeros_like
 from qgraph.errors import (
     ArgumentError,
     AssumedParallelWarning,
@@ -11,6 +11,7 @@ from qgraph.errors import (
     KernelSyntaxError,
     KernelTypeError,
     PerformanceWarning,
+    PoolError,
     QGraphError,
 )
 from qgraph.frontend.func_decorator import func
@@ -55,6 +56,7 @@ __all__ = [
     "KernelSyntaxError",
     "KernelTypeError",
     "PerformanceWarning",
+    "PoolError",
     "QGraphError",
     "Static",
     "__version__",
@@ -80,6 +82,7 @@ __all__ = [
     "kernel",
     "ndrange",
     "parallel",
+    "pool",
     "popcount",
     "record",
     "reset",

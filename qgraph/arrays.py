@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from qgraph.errors import ArgumentError
 from qgraph.language import in_reference, makes_array
 from qgraph.options import check_backend
+
+if TYPE_CHECKING:
+    from qgraph.runtime.arguments.pool import Pool
 
 Shape = int | tuple[int, ...]
 
@@ -64,7 +69,14 @@ def empty(shape: Shape, dtype: DTypeLike = float, backend: str | None = None, *,
             graph. Without it temporaries share memory that is taken once. Nothing changes outside kernels.
     """
     if _side(backend) == "host":
-        return np.empty(shape, dtype)
+        from qgraph.runtime.values.pool_memory import CURRENT_POOL, HostPoolMemory
+
+        pool = CURRENT_POOL.get()
+        if not isinstance(pool, HostPoolMemory) or in_reference():
+            return np.empty(shape, dtype)
+        from qgraph.runtime.arguments.pool import host_array
+
+        return host_array(pool, shape, dtype)
     from qgraph.runtime.arguments import device_array
     from qgraph.runtime.driver.driver import current_device
 
@@ -105,6 +117,29 @@ def zeros_like(x: Any, dtype: DTypeLike | None = None, *, alloc: bool = False) -
     array = empty_like(x, dtype)
     array.fill(0)
     return array
+
+
+def pool(nbytes: int, backend: str | None = None) -> Pool:
+    """A block of ``nbytes`` bytes of memory, taken at once, from which arrays and temporaries are made: docs/language.md.
+
+    ``with pool:`` lets qgraph and CuPy allocate from it, ``torch_mem_pool()`` PyTorch, and ``seal()`` makes each further
+    allocation an error. For cpu and sim it lies on the host: arrays can be made in it, and kernels' temporaries are elsewhere.
+
+    Args:
+        nbytes: at least 512; it is rounded down to a multiple of 512.
+        backend: 'cuda', 'cpu' or 'sim'; None takes the default backend, else cuda where there is a device.
+
+    Raises:
+        ArgumentError: ``nbytes`` is less than 512.
+        BackendError: the backend is unknown, or cannot run here.
+        CudaError: the device has not so much memory.
+    """
+    from qgraph.runtime.arguments import pool as pools
+    from qgraph.runtime.values.pool_blocks import ALIGNMENT
+
+    if operator.index(nbytes) < ALIGNMENT:
+        raise ArgumentError(f"a pool of {nbytes} bytes holds no block", hint=f"give it {ALIGNMENT} bytes or more")
+    return pools.host_pool(nbytes) if _side(backend) == "host" else pools.device_pool(nbytes)
 
 
 def scalar(dtype: DTypeLike, value: Any, backend: str | None = None) -> Any:

@@ -10,6 +10,7 @@
     ├── BoundsError         an index left its array
     ├── BackendError        the backend asked for cannot run here
     └── CudaError           the driver reported a failure
+        └── PoolError       a pool is sealed, or has no block that is large enough
 """
 
 from __future__ import annotations
@@ -87,6 +88,10 @@ class BackendError(QGraphError):
 
 class CudaError(QGraphError):
     """The CUDA driver reported a failure."""
+
+
+class PoolError(CudaError):
+    """A pool, on whatever backend, is sealed or has no block that is large enough; nothing was allocated and nothing ran."""
 
 
 class StreamCaptured(CudaError):  # noqa: N818 - what happened, to be answered by nodes in the captured graph

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import subprocess
 import sys
 import threading
@@ -167,3 +169,41 @@ def test_no_compiler_is_loaded_by_what_every_process_imports():
     code += "print(*(each for each in ('numba', 'llvmlite', 'cuda', 'torch', 'cupy') if each in sys.modules), sep=',')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+# --- memory of PyTorch's pools ------------------------------------------------------------------------------------------
+
+
+def test_pytorch_calls_what_it_was_given():
+    from qgraph.compat.torch_memory import segment_allocator
+
+    taken, given = [], []
+
+    def take(size, device, stream):
+        taken.append((size, device, stream))
+        return 4096 if size < 100 else None
+
+    torch = SimpleNamespace(cuda=SimpleNamespace(MemPool=object), _C=SimpleNamespace(_cuda_customAllocator=lambda *both: both))
+    malloc, free = segment_allocator(torch, take, given.append)
+    gc.collect()
+    malloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)(malloc)
+    free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)(free)
+    assert malloc(10, 1, None) == 4096 and malloc(100, 0, 77) is None
+    free(4096, 10, 1, None)
+    free(None, 100, 0, 77)
+    assert (taken, given) == ([(10, 1, 0), (100, 0, 77)], [4096])
+
+
+@pytest.mark.parametrize(
+    ("torch", "missing"),
+    [
+        (SimpleNamespace(cuda=SimpleNamespace()), "`torch.cuda.MemPool`"),
+        (SimpleNamespace(cuda=SimpleNamespace(MemPool=object)), "_C`"),
+        (SimpleNamespace(cuda=SimpleNamespace(MemPool=object), _C=SimpleNamespace()), "_cuda_customAllocator`"),
+    ],
+)
+def test_a_pytorch_without_pools_is_refused(torch, missing):
+    from qgraph.compat.torch_memory import segment_allocator
+
+    with pytest.raises(CudaError, match=f"^torch .* has no .*{missing}, which qgraph uses"):
+        segment_allocator(torch, lambda *_: None, lambda _: None)

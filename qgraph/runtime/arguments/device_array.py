@@ -14,6 +14,7 @@ from qgraph.compat.numpy import host_pointer
 from qgraph.errors import ArgumentError
 from qgraph.runtime.arguments.array_adapters import usable_dtype
 from qgraph.runtime.driver import driver
+from qgraph.runtime.driver.device_pool import buffer as allocate
 from qgraph.runtime.driver.memory import Buffer, copy_device, copy_in, copy_out, fill, write_bytes
 from qgraph.runtime.driver.stream import CURRENT, library_streams, order_after, refuse_capture, synchronize_device
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, layout_of, span_of
@@ -283,7 +284,7 @@ def _basic(part: Any) -> int | slice | EllipsisType | None:
 
 
 def empty(shape: int | tuple[int, ...], dtype: DTypeLike = float, device: int = 0) -> DeviceArray:
-    """A C-order array on CUDA device ``device``, its elements not set.
+    """A C-order array on CUDA device ``device``, its elements not set; in the current pool if there is one.
 
     Raises:
         ArgumentError: a kernel cannot use this dtype.
@@ -294,7 +295,7 @@ def empty(shape: int | tuple[int, ...], dtype: DTypeLike = float, device: int = 
         raise ArgumentError(f"the shape {extents} has a negative extent")
     own = usable_dtype(np.dtype(dtype), "dtype")
     nbytes = int(np.prod(extents, dtype=object)) * own.itemsize
-    buffer = Buffer(driver.device(device), nbytes)
+    buffer = allocate(driver.device(device), nbytes)
     return DeviceArray(buffer, buffer.pointer, extents, contiguous_strides(extents, own.itemsize), own)
 
 

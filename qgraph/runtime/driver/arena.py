@@ -1,10 +1,14 @@
-"""Device memory for the temporaries of one executable: one buffer, which grows and never shrinks."""
+"""Device memory for the temporaries of one executable: one buffer, which grows and never shrinks.
+
+It is taken from the pool that is current when it grows, if there is one.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 
+from qgraph.runtime.driver.device_pool import buffer as allocate
 from qgraph.runtime.driver.driver import DeviceContext, call, driver
 from qgraph.runtime.driver.memory import Buffer
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides
@@ -65,7 +69,7 @@ class Arena:
         }
 
     def _grow(self, size: int) -> None:
-        fresh = Buffer(self._device, size)
+        fresh = allocate(self._device, size)
         old, self._buffer, self._size = self._buffer, fresh, size
         if old is not None:
             # Launches in flight still use the old one.

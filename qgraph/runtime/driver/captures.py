@@ -23,9 +23,10 @@ _SEMAPHORE = 64  # bytes: no sem_t is larger
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """A capture that goes on: its graph (a CUgraph), and the nodes that what the stream gets next comes after."""
+    """A capture that goes on: its number, its graph (a CUgraph), and the nodes that what the stream gets next comes after."""
 
     stream: int
+    number: int
     graph: Any
     _dependencies: Sequence[Any]
     _edge_data: Sequence[Any] | None
@@ -33,8 +34,8 @@ class Capture:
     @classmethod
     def on(cls, stream: int) -> Capture:
         """That on ``stream``, which is being captured."""
-        _status, _id, graph, dependencies, edge_data, count = call(_get_info, stream)
-        return cls(stream, graph, list(dependencies or ())[:count], list(edge_data)[:count] if edge_data else None)
+        _status, number, graph, dependencies, edge_data, count = call(_get_info, stream)
+        return cls(stream, int(number), graph, list(dependencies or ())[:count], list(edge_data)[:count] if edge_data else None)
 
     def begin(self) -> Any:
         """Add an empty node behind all that the stream has now."""

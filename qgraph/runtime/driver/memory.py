@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Callable
 
 from qgraph.errors import QGraphError
 from qgraph.runtime.driver.driver import DeviceContext, call, check, driver, outside_captures
@@ -18,20 +19,25 @@ class Buffer:
     Plain ``cuMemAlloc`` and ``cuMemFree``, not the stream-ordered pool: ``cuMemFree`` waits for the work of every stream,
     non-blocking ones included (PyTorch's are), so that a buffer may be dropped while work on it is in flight. The pool
     would need to know each stream that used it.
+
+    With ``release`` the memory at ``pointer`` is a pool's, and goes back by that call.
     """
 
     __slots__ = ("__weakref__", "_finalizer", "device", "nbytes", "pointer")
 
-    def __init__(self, device: DeviceContext, nbytes: int) -> None:
+    def __init__(self, device: DeviceContext, nbytes: int, pointer: int = 0, release: Callable[[], None] | None = None) -> None:
         self.device = device
         self.nbytes = nbytes
-        self.pointer = 0
+        self.pointer = pointer
         self._finalizer: weakref.finalize[..., Buffer] | None = None
         if nbytes == 0:
             return
-        with device.activate(), outside_captures():
-            self.pointer = int(call(driver.cuMemAlloc, nbytes))
-            self._finalizer = weakref.finalize(self, _free, device, device.epoch, self.pointer)
+        if release is not None:
+            self._finalizer = weakref.finalize(self, release)
+        else:
+            with device.activate(), outside_captures():
+                self.pointer = int(call(driver.cuMemAlloc, nbytes))
+                self._finalizer = weakref.finalize(self, _free, device, device.epoch, self.pointer)
         self._finalizer.atexit = False  # the driver takes the memory back when the process ends
 
     def free(self) -> None:

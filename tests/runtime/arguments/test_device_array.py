@@ -69,8 +69,8 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
         return driver.device(0)
     played = PlayedDevice()
     monkeypatch.setattr(driver, "device", lambda ordinal: played)
-    for module in (device_array, staging):
-        monkeypatch.setattr(module, "Buffer", PlayedBuffer)
+    for module, name in ((device_array, "allocate"), (staging, "Buffer")):
+        monkeypatch.setattr(module, name, PlayedBuffer)
         monkeypatch.setattr(module, "copy_in", lambda to, start, n, stream=0, wait=True: ctypes.memmove(to, start, n))
         monkeypatch.setattr(module, "copy_out", lambda start, to, n, stream=0, wait=True: ctypes.memmove(to, start, n))
     monkeypatch.setattr(device_array, "copy_device", lambda to, start, n, stream=0: ctypes.memmove(to, start, n))
