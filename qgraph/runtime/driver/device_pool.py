@@ -41,11 +41,11 @@ class DevicePoolMemory(PoolMemory):
         with self.device.activate(), outside_captures():
             if self.device.epoch != self._epoch:
                 raise PoolError("this pool's memory is gone: its device was reset", hint="make the pool again")
-            number = None if stream is None else _number(stream)
             for each in current_streams() if stream is None else [stream]:
                 if each not in LASTING and is_capturing(each):
-                    return Order(number, self._captured(each))
-            return Order(number)
+                    # The handle, since the number of a stream cannot be had meanwhile; it lasts as long as the capture.
+                    return Order(stream, self._captured(each))
+            return Order(None if stream is None else _number(stream))
 
     def _captured(self, stream: int) -> int:
         """The number of the capture on ``stream``, whose graph keeps the pool."""
@@ -59,8 +59,8 @@ class DevicePoolMemory(PoolMemory):
         gone = {number for number, graph in self._graphs.items() if graph.over}
         for number in gone:
             del self._graphs[number]
-        # Work outside the graph may have followed it.
-        self._blocks.reorder(lambda each: each if each.capture in self._graphs else Order(each.stream))
+        # Work outside the graph may have followed it, on any stream.
+        self._blocks.reorder(lambda each: Order(None) if each.capture in gone else each)
         if any(each.capture == 0 for each in self._blocks.orders()) and self._may_wait(order):
             self.device.wait()
             self._blocks.reorder(lambda each: each if each.capture else None)
