@@ -8,6 +8,7 @@
     ├── ArgumentError       a call passed something that does not fit
     ├── DataRaceError       a parallel loop is not parallel
     ├── BoundsError         an index left its array
+    ├── LinAlgError         a matrix is singular, or not positive definite; NumPy's, too
     ├── BackendError        the backend asked for cannot run here
     └── CudaError           the driver reported a failure
         └── PoolError       a pool is sealed, or has no block that is large enough
@@ -16,6 +17,8 @@
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from qgraph.source import Span
 
@@ -84,6 +87,10 @@ class BoundsError(QGraphError):
 
 class BackendError(QGraphError):
     """The backend that was asked for is unknown, or cannot run here."""
+
+
+class LinAlgError(QGraphError, np.linalg.LinAlgError):
+    """A matrix is singular, or not positive definite, as a device found: ``numpy.linalg.LinAlgError`` with the line."""
 
 
 class CudaError(QGraphError):

@@ -62,7 +62,8 @@ class Operand:
 class LibraryCall(StatementKind):
     """Call ``function`` with ``operands``, and assign what it gives to all of ``target``, where there is one.
 
-    ``record`` is the function's, where it is one that is known; else it is called as it is.
+    ``record`` is the function's, where it is one that is known; else it is called as it is. ``status`` is an array of one
+    element, not 0 where the function had no answer.
     """
 
     name: str
@@ -71,6 +72,7 @@ class LibraryCall(StatementKind):
     operands: tuple[Operand | ConstantType, ...]
     keywords_given: tuple[tuple[str, ConstantType], ...] = ()
     target: str = ""
+    status: str = ""
 
     not_in_body = ""
     keywords = ("reads", "writes")
@@ -87,9 +89,9 @@ class LibraryCall(StatementKind):
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """The leaves: operands, then the target."""
+        """The leaves: operands, then the target and the status."""
         found = [each.leaf for each in self.operands if isinstance(each, Operand)]
-        return (*found, self.target) if self.target else tuple(found)
+        return (*found, *filter(None, (self.target, self.status)))
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -116,6 +118,8 @@ class LibraryCall(StatementKind):
             raise
         if self.target:
             find(self.target)[...] = result
+        if self.status:
+            find(self.status)[...] = 0
 
     def cpu_code(self, out: CpuCode) -> None:
         """Call the function, here and now; the kernel ends where it raises."""

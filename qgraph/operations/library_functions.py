@@ -29,6 +29,8 @@ class LibraryFunction:
         keywords: the keyword arguments that may be given, as constants.
         computes: in which type: that of each array, their common one, or, where that is of integers, float64.
         gives: whether the result is complex.
+        fails: what is wrong with arrays that it has no answer for, for which Python raises ``LinAlgError``; empty where there
+            are none. In PyTorch it then gives, beside the result, a tensor that is 0 where there is one.
     """
 
     module: str
@@ -39,6 +41,7 @@ class LibraryFunction:
     keywords: tuple[str, ...] = ()
     computes: Literal["each", "joined", "floats"] = "floats"
     gives: Literal["complex", "real", "as given"] = "as given"
+    fails: str = ""
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -150,14 +153,19 @@ def _dim(keywords: Mapping[str, Any], default: int = -1) -> dict[str, Any]:
 def _triangular(torch: Any, matrix: Any, right: Any, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
     columns = right.unsqueeze(-1) if right.ndim == 1 else right
     found = torch.linalg.solve_triangular(matrix, columns, upper=not lower, unitriangular=unit_diagonal)
-    return found.squeeze(-1) if right.ndim == 1 else found
+    zeros = (matrix.diagonal(dim1=-2, dim2=-1) == 0) & (not unit_diagonal)
+    return (found.squeeze(-1) if right.ndim == 1 else found), zeros
 
 
 def _solve(torch: Any, matrix: Any, right: Any) -> Any:
-    # PyTorch takes matrices of right sides for stacks of vectors where that fits; NumPy never does.
+    # Not torch.linalg.solve, by which cuSOLVER may allocate for a captured stream; and that takes matrices of right sides for
+    # stacks of vectors where that fits, NumPy never.
     columns = right.unsqueeze(-1) if right.ndim == 1 else right
-    found = torch.linalg.solve_ex(matrix, columns)[0]
-    return found.squeeze(-1) if right.ndim == 1 else found
+    factors, pivots, failed = torch.linalg.lu_factor_ex(matrix)
+    rows = torch.lu_unpack(factors, pivots, unpack_data=False)[0].real.argmax(-2).unsqueeze(-1)
+    found = torch.linalg.solve_triangular(factors, torch.take_along_dim(columns, rows, -2), upper=False, unitriangular=True)
+    found = torch.linalg.solve_triangular(factors, found, upper=True)
+    return (found.squeeze(-1) if right.ndim == 1 else found), failed
 
 
 def _fft(name: str) -> Callable[..., Any]:
@@ -169,12 +177,20 @@ def _fft_of_all(name: str) -> Callable[..., Any]:
 
 
 _AXIS = ("axis", "norm")
+_SINGULAR = "a singular matrix"
 _FUNCTIONS = (
     LibraryFunction("numpy", "matmul", 2, _product, lambda torch, x, y: torch.matmul(x, y), computes="joined"),
-    LibraryFunction("numpy.linalg", "solve", 2, _solution, _solve),
-    LibraryFunction("numpy.linalg", "inv", 1, _matrix, lambda torch, x: torch.linalg.inv_ex(x)[0]),
-    LibraryFunction("numpy.linalg", "cholesky", 1, _matrix, lambda torch, x: torch.linalg.cholesky_ex(x)[0]),
-    LibraryFunction("scipy.linalg", "solve_triangular", 2, _solution, _triangular, ("lower", "unit_diagonal")),
+    LibraryFunction("numpy.linalg", "solve", 2, _solution, _solve, fails=_SINGULAR),
+    LibraryFunction("numpy.linalg", "inv", 1, _matrix, lambda torch, x: torch.linalg.inv_ex(x), fails=_SINGULAR),
+    LibraryFunction(
+        "numpy.linalg",
+        "cholesky",
+        1,
+        _matrix,
+        lambda torch, x: torch.linalg.cholesky_ex(x),
+        fails="a matrix that is not positive definite",
+    ),
+    LibraryFunction("scipy.linalg", "solve_triangular", 2, _solution, _triangular, ("lower", "unit_diagonal"), fails=_SINGULAR),
     *(LibraryFunction("numpy.fft", each, 1, _along, _fft(each), _AXIS, gives="complex") for each in ("fft", "ifft")),
     LibraryFunction("numpy.fft", "rfft", 1, _changed(lambda n: n // 2 + 1), _fft("rfft"), _AXIS, gives="complex"),
     LibraryFunction("numpy.fft", "irfft", 1, _changed(lambda n: 2 * (n - 1)), _fft("irfft"), _AXIS, gives="real"),

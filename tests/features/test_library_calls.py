@@ -317,14 +317,59 @@ def test_what_is_no_whole_array(rig):
         rig.kernel(real_target)(x, y)
 
 
-def test_a_singular_matrix_on_the_host(rig):
-    if rig.backend == "cuda":
-        pytest.skip("the device does not tell")
-    x = np.full(3, 7.0)
-    with pytest.raises(np.linalg.LinAlgError, match="Singular") as caught:
-        rig.kernel(solved)(np.zeros((3, 3)), np.ones(3), x)
-    assert any("test_library_calls.py" in note for note in caught.value.__notes__)
-    assert (x == 7).all()
+def refined(a, b, x, turns):
+    for _t in qgraph.serial(range(turns)):
+        x[:] = np.linalg.solve(a, b)
+        for i in range(x.shape[0]):
+            a[i, 0] = 0.0
+
+
+@pytest.mark.parametrize("function", [solved, triangular, inverse, cholesky, refined])
+def test_matrices_without_an_answer(rig, function):
+    def arguments(bad):
+        a = np.tril(matrix())
+        symmetric = a @ a.T
+        if bad and function is not refined:
+            symmetric[2, :] = symmetric[:, 2] = 0.0
+        right, turns = ([np.ones(6)] if function not in (inverse, cholesky) else []), [2 if bad else 1] * (function is refined)
+        return [symmetric, *right, poison(6, *([] if right else [6])), *turns]
+
+    kernel = rig.kernel(function)
+    with pytest.raises(np.linalg.LinAlgError) as caught:
+        kernel(*map(rig.device, arguments(True)))
+        qgraph.synchronize()
+    text = str(caught.value) if rig.backend == "cuda" else "".join(caught.value.__notes__)
+    assert "test_library_calls.py" in text
+    assert rig.backend != "cuda" or isinstance(caught.value, qgraph.LinAlgError)
+    # It is told once, and the next call works.
+    good = [*map(rig.device, arguments(False))]
+    kernel(*good)
+    qgraph.synchronize()
+    wanted = arguments(False)
+    kernel.reference(*wanted)
+    np.testing.assert_allclose(
+        qgraph.to_numpy(good[-2 if function is refined else -1]), wanted[-2 if function is refined else -1]
+    )
+
+
+def test_a_singular_matrix_of_several(rig):
+    kernel = rig.kernel(solved)
+    several = np.stack([matrix(seed=each) for each in range(3)])
+    several[1] = 0.0
+    with pytest.raises(np.linalg.LinAlgError):
+        kernel(*map(rig.device, (several, np.ones((3, 6, 1)), np.zeros((3, 6, 1)))))
+        qgraph.synchronize()
+
+
+@pytest.mark.parametrize("n", [1, 2, 20, 40, 70])
+def test_solutions_for_other_arrays(rig, n):
+    kernel = rig.kernel(solved)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        a, b = rng.normal(size=(n, n)) + 2 * np.eye(n), rng.normal(size=n)
+        x = rig.device(np.full(n, np.nan))
+        kernel(rig.device(a), rig.device(b), x)
+        np.testing.assert_allclose(qgraph.to_numpy(x), np.linalg.solve(a, b), rtol=1e-8, atol=1e-10)
 
 
 # --- functions of one's own --------------------------------------------------------------------------------------------

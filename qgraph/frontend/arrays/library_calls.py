@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from qgraph.errors import KernelTypeError
+from qgraph.errors import KernelTypeError, LinAlgError
+from qgraph.frontend.inference.indexing import placed
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import LeafRef, Value
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.node_statements import library_statement
 from qgraph.frontend.statements.region import Region, quietly_static
+from qgraph.frontend.statements.temporaries import one_element
 from qgraph.ir.argument_types import ArrayType, Leaf
+from qgraph.ir.program import Fault
 from qgraph.nodes.library_call import LibraryCall, Operand, call
 from qgraph.operations.library_functions import LibraryFunction, Shape, library_function
 from qgraph.source import as_written
+
+_STATUS = ".status"
+_TEST_FIRST = "what the arrays hold is not specified then; test the matrix first, or catch numpy.linalg.LinAlgError"
 
 
 def assign_library_call(region: Region, scope: Scope, node: ast.Assign) -> bool:
@@ -39,7 +46,17 @@ def assign_library_call(region: Region, scope: Scope, node: ast.Assign) -> bool:
     if record is not None:
         _check_dtype(scope, statement, record, target, value, region)
         _check_shapes(region, scope, statement, record, value)
-    region.add(statement)
+    if record is None or not record.fails:
+        region.add(statement)
+        return True
+    # On CUDA nobody raises before the host waits.
+    status = one_element(region, scope, "int32", value)
+    written_too = replace(statement.effects, writes=statement.effects.writes | {status.name})
+    region.add(replace(statement, status=status.name, effects=written_too))
+    fault = Fault(LinAlgError, scope.span(value), f"`{as_written(value)}` met {record.fails}", _TEST_FIRST)
+    scope.names[_STATUS] = LeafRef(status)
+    fine = ast.Compare(ast.Subscript(ast.Name(_STATUS, ast.Load()), ast.Constant(0), ast.Load()), [ast.Eq()], [ast.Constant(0)])
+    region.run(scope).check(scope, placed(fine, value), fault, (), value)
     return True
 
 

@@ -145,12 +145,16 @@ def _run(statement: LibraryCall, arrays: Sequence[Any], library: Any) -> None:
         if dtype is not None:
             operands = [_converted(library, each, dtype) for each in operands]
         result = _result(statement, operands, library)
+    if statement.status:
+        result, failed = result
     if statement.target:
         target = next(given)
         if library.__name__ == "cupy":
             target[...] = result
         else:
             target.copy_(result)
+    if statement.status:
+        next(given).copy_((failed != 0).any())
 
 
 def _result(statement: LibraryCall, operands: Sequence[Any], library: Any) -> Any:
