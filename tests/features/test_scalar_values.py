@@ -128,3 +128,45 @@ def test_what_a_bound_launch_does_not_take(rig):
         with pytest.raises(qgraph.ArgumentError, match=words):
             bound.launch(**numbers)
     assert not qgraph.to_numpy(x).any()
+
+
+def used_as_a_number(x, w, a, k):
+    s = a + 1.0
+    t = -a if a > k else a * k
+    for i in range(x.shape[0]):
+        x[i] = a * i + abs(a) + min(a, 3.0) + (a if k < 3 else 1.0) + w[k % 4] + float(k)
+    for i in range(x.shape[0]):
+        x[i] += s + t + np.sqrt(a) + (i + k) % 3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_an_array_without_axes_is_a_number_in_arithmetic(rig, dtype):
+    rig.check(
+        used_as_a_number,
+        lambda: (np.zeros(5), np.arange(5.0), np.array(2.25, "float32").astype(dtype), np.array(2)),
+        tolerance=1e-6,
+    )
+
+
+def changed_by_another_name(x, a):
+    for i in range(x.shape[0]):
+        t = a
+        t += 1
+        x[i] = t[()]
+
+
+def test_another_name_of_an_array_without_axes_is_no_copy(rig):
+    x, a = rig.device(np.zeros(4)), rig.device(np.array(2.5))
+    with pytest.raises(qgraph.DataRaceError, match="write the same element `t`"):
+        rig.kernel(changed_by_another_name)(x, a)
+    assert not qgraph.to_numpy(x).any()
+
+
+def whole(x, a):
+    for i in range(x.shape[0]):
+        a[...] = x[i]
+
+
+def test_all_of_an_array_without_axes_is_one_element(rig):
+    with pytest.raises(qgraph.DataRaceError):
+        rig.kernel(whole)(rig.device(np.zeros(4)), rig.device(np.array(2.5)))

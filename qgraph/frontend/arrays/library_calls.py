@@ -14,9 +14,9 @@ from qgraph.errors import KernelTypeError, LinAlgError
 from qgraph.frontend.inference.indexing import placed
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import LeafRef, Value
-from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.statements.node_statements import library_statement
-from qgraph.frontend.statements.region import Region, quietly_static
+from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.temporaries import one_element
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Fault

@@ -36,8 +36,9 @@ from qgraph.frontend.names.call_binding import (
 )
 from qgraph.frontend.names.global_table import Names
 from qgraph.frontend.names.program_builder import ProgramBuilder
-from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object
+from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object, quietly_static
 from qgraph.frontend.names.static_eval import constant_of
+from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.global_arrays import holds_arrays
 from qgraph.ir.program import FAULTS, SLOTS, Fault, Slot
 from qgraph.operations import intrinsics
@@ -49,6 +50,9 @@ Divisors = Literal["checked", "unchecked", "known"]
 
 
 _Node = TypeVar("_Node", bound=ast.AST)
+
+
+_OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp)
 
 
 class ResolvedNames:
@@ -79,6 +83,28 @@ class ValueResolution(ast.NodeTransformer):
         """One expression, resolved."""
         result: ast.expr = self.visit(node)
         return ast.fix_missing_locations(result)
+
+    def visit(self, node: ast.AST) -> Any:
+        """The node in the place of ``node``. An array without axes is its element where a number is computed with it."""
+        negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+        if (isinstance(node, _OPERATORS) and not negated) or (isinstance(node, ast.Call) and self._takes_numbers(node.func)):
+            for name, value in ast.iter_fields(node):
+                if isinstance(value, ast.expr) and name not in ("func", "test"):
+                    setattr(node, name, self._number(value))
+                elif isinstance(value, list):
+                    value[:] = [self._number(each) if isinstance(each, ast.expr) else each for each in value]
+        return super().visit(node)
+
+    def _takes_numbers(self, func: ast.expr) -> bool:
+        bound = quietly_static(self._scope, func)
+        function = bound.value if isinstance(bound, Value) else None
+        return isinstance(function, np.ufunc) or getattr(function, "__module__", None) in ("builtins", "math")
+
+    def _number(self, node: ast.expr) -> ast.expr:
+        bound = self._scope.static(node) if isinstance(node, ast.Name | ast.Attribute) else None
+        if isinstance(bound, LeafRef) and isinstance(bound.leaf.type, ArrayType) and bound.leaf.type.ndim == 0:
+            return standing_for(at(ast.Subscript(node, at(ast.Tuple([], ast.Load()), node), ast.Load()), node), node)
+        return node
 
     # --- names ---------------------------------------------------------------------------------------------------------
 

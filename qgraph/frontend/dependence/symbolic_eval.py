@@ -129,19 +129,21 @@ class Evaluator:
         place = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(node, ast.Assign) else node
         views = views_in([value])
         for view in sorted(views, key=repr):
+            # Of an array without axes there is one part only.
+            some = view.vague and view.dims != ()
             self.accesses.append(
                 Access(
                     array=view.array,
                     kind=kind,
                     operator=sign,
-                    reach=self.reach(view, maybe=maybe or len(views) > 1 or view.vague or region),
+                    reach=self.reach(view, maybe=maybe or len(views) > 1 or some or region),
                     node=node,
                     span=Span.of(node, self.frame.file),
                     text=user_text(place, self.facts.paths) if self.texts else "",
                     call=self.frame.call,
                     discarded=kind == "atomic" and self.unused is node,
                     value=stored,
-                    region=region or view.vague,
+                    region=region or some,
                 )
             )
 
@@ -311,7 +313,8 @@ class Evaluator:
             return self.env[name]
         if self.frame.call is None and name in self.facts.ndim:
             dims = tuple(SlicedDimension(ZERO, size, whole=True) for size in self.facts.extents(name))
-            return of_views([View(name, dims)])
+            # An array without axes is not its element, which `a[()]` is.
+            return of_views([View(name, dims, vague=not dims)])
         if name in self.frame.names and name not in self.frame.locals:
             return constant(self.frame.names[name])
         if self.frame.call is not None or name in self.frame.locals:

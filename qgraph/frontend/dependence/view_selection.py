@@ -31,7 +31,7 @@ def sizes_of(value: Value) -> list[Poly] | None:
 def selected(view: View, indices: Sequence[Subscript] | None, natural: Callable[[Poly], bool]) -> View:
     """``view[indices]``: each index goes to the next dimension that the view still has."""
     if view.dims is None or view.vague:
-        return view
+        return View(view.array, ()) if view.dims == () and not indices and indices is not None else view
     if indices is None:
         return replace(view, vague=True)
     dims = list(view.dims)

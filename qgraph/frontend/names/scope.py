@@ -328,3 +328,12 @@ def _is_constant_owner(owner: object) -> bool:
         return True
     parameters = getattr(owner, "__dataclass_params__", None)
     return parameters is not None and bool(parameters.frozen)
+
+
+def quietly_static(scope: Scope, node: ast.expr) -> Binding | None:
+    """``scope.static(node)``; None also where something is wrong with it."""
+    # Names that the function itself assigns are no funcs; what is wrong with others is said where they are used.
+    try:
+        return scope.static(node)
+    except KernelSyntaxError:
+        return None

@@ -15,7 +15,7 @@ from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, Poisoned
 from qgraph.frontend.names.call_binding import bind_call
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
-from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.names.static_eval import known_test
 from qgraph.frontend.statements.serial_runs import SerialRun
 from qgraph.frontend.syntax.parse import SourceFunction
@@ -198,15 +198,6 @@ def _parameters(scope: Scope, source: SourceFunction, owner: StructRef | Value |
         ndim = rank(scope, argument) if bound is None and isinstance(argument, ast.expr) else 0
         known[name] = Ranked(ndim) if ndim else bound or Value(None)
     return known
-
-
-def quietly_static(scope: Scope, node: ast.expr) -> Binding | None:
-    """``scope.static(node)``; None also where something is wrong with it."""
-    # Names that the function itself assigns are no funcs; what is wrong with others is said where they are used.
-    try:
-        return scope.static(node)
-    except KernelSyntaxError:
-        return None
 
 
 # --- helpers of handlers -----------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import Binding, StructRef, Value
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
 from qgraph.frontend.names.program_builder import ProgramBuilder
-from qgraph.frontend.names.scope import Scope
-from qgraph.frontend.statements.region import callee, quietly_static
+from qgraph.frontend.names.scope import Scope, quietly_static
+from qgraph.frontend.statements.region import callee
 from qgraph.source import as_written, standing_for
 
 # --- return ------------------------------------------------------------------------------------------------------------
