@@ -27,8 +27,11 @@ class WrittenCall(Protocol):
     def span(self, node: ast.AST) -> Span:
         """The place of a node of the call."""
 
-    def meaning(self, node: ast.expr) -> ConstantType | Leaf | KernelSyntaxError | None:
-        """What an expression is before the kernel runs: a constant, an argument, or why it is nothing any more."""
+    def meaning(self, node: ast.expr, *, several: bool = False) -> ConstantType | Leaf | KernelSyntaxError | None:
+        """What an expression is before the kernel runs: a constant, an argument, or why it is nothing any more.
+
+        ``several``: a name for arrays that change places is a leaf, too.
+        """
 
     def number(self, node: ast.expr) -> Slot | ConstantType | None:
         """A constant, or the slot in which a number lies when the statement is reached; None where it is no number."""

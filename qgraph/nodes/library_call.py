@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -97,6 +97,17 @@ class LibraryCall(StatementKind):
     def constants(self) -> dict[str, Any]:
         """The keyword arguments."""
         return {name: constant.value for name, constant in self.keywords_given}
+
+    def with_arrays(self, names: Mapping[str, str], name: str) -> LibraryCall:
+        """The same of other arrays, by leaf; ``name`` is its own."""
+        operands = tuple(
+            replace(each, leaf=names.get(each.leaf, each.leaf)) if isinstance(each, Operand) else each for each in self.operands
+        )
+        reads, writes = (
+            frozenset(names.get(each, each) for each in some) for some in (self.effects.reads, self.effects.writes)
+        )
+        target = names.get(self.target, self.target)
+        return replace(self, name=name, operands=operands, target=target, effects=Effects(reads, writes))
 
     def planned(self) -> Sequence[Planned]:
         """One node."""
@@ -212,7 +223,7 @@ def _function(call: WrittenCall, node: ast.expr, first: ast.expr | None) -> Call
 
 def _operand(call: WrittenCall, node: ast.expr, *, array: bool) -> Operand | ConstantType:
     transposed = isinstance(node, ast.Attribute) and node.attr == "T"
-    found = call.meaning(node.value if isinstance(node, ast.Attribute) and transposed else node)
+    found = call.meaning(node.value if isinstance(node, ast.Attribute) and transposed else node, several=True)
     if isinstance(found, KernelSyntaxError):
         raise found
     if isinstance(found, Leaf) and isinstance(found.type, ArrayType):

@@ -372,6 +372,44 @@ def test_solutions_for_other_arrays(rig, n):
         np.testing.assert_allclose(qgraph.to_numpy(x), np.linalg.solve(a, b), rtol=1e-8, atol=1e-10)
 
 
+def change_places(a, x, y, turns):
+    for _t in qgraph.serial(range(turns)):
+        y[:] = a @ x
+        for i in range(y.shape[0]):
+            y[i] = y[i] * 0.25 + 1.0
+        x, y = y, x
+    y[:] = np.linalg.solve(a, x)
+
+
+def doubled(x, y):
+    y[...] = x * 2 + 1
+
+
+def change_places_of_three(a, x, y, z, turns):
+    k = 0
+    while k < turns:
+        x[:] = np.linalg.solve(a, y)
+        qgraph.call(doubled, x, z, reads=x, writes=z)
+        if k % 3 == 1:
+            x, z = z, x
+            y[:] = a @ x
+        x, y, z = y, z, x
+        k += 1
+    for i in range(x.shape[0]):
+        x[i] += 1
+
+
+@pytest.mark.parametrize("function", [change_places, change_places_of_three])
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 8])
+def test_arrays_that_change_places(rig, function, turns):
+    def arguments():
+        rng = np.random.default_rng(turns)
+        more = 3 if function is change_places_of_three else 2
+        return matrix(), *(rng.random(6) for _ in range(more)), turns
+
+    rig.check(function, arguments, tolerance=1e-9)
+
+
 # --- functions of one's own --------------------------------------------------------------------------------------------
 
 

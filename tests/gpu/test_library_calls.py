@@ -210,18 +210,6 @@ def test_reset():
     np.testing.assert_allclose(arguments[2].cpu().numpy(), host[2], rtol=1e-12)
 
 
-def test_names_that_change_places_are_refused():
-    @qgraph.kernel
-    def k(a, x, y, turns):
-        for _t in qgraph.serial(range(turns)):
-            y[:] = a @ x
-            x, y = y, x
-
-    a, x, y, _ = system(8, 0)
-    with pytest.raises(qgraph.KernelSyntaxError, match="stands for several arrays"):
-        k(a, x, y, 3)
-
-
 @pytest.mark.parametrize("options", PATHS)
 def test_beside_a_loop_that_is_unrolled(options):
     @qgraph.kernel(**options)

@@ -15,7 +15,7 @@ from qgraph.frontend.inference.indexing import placed
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import LeafRef, Value
 from qgraph.frontend.names.scope import Scope, quietly_static
-from qgraph.frontend.statements.node_statements import library_statement
+from qgraph.frontend.statements.node_statements import add_library_call, library_statement
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.temporaries import one_element
 from qgraph.ir.argument_types import ArrayType, Leaf
@@ -47,12 +47,12 @@ def assign_library_call(region: Region, scope: Scope, node: ast.Assign) -> bool:
         _check_dtype(scope, statement, record, target, value, region)
         _check_shapes(region, scope, statement, record, value)
     if record is None or not record.fails:
-        region.add(statement)
+        add_library_call(region, scope, statement, value)
         return True
     # On CUDA nobody raises before the host waits.
     status = one_element(region, scope, "int32", value)
     written_too = replace(statement.effects, writes=statement.effects.writes | {status.name})
-    region.add(replace(statement, status=status.name, effects=written_too))
+    add_library_call(region, scope, replace(statement, status=status.name, effects=written_too), value)
     fault = Fault(LinAlgError, scope.span(value), f"`{as_written(value)}` met {record.fails}", _TEST_FIRST)
     scope.names[_STATUS] = LeafRef(status)
     fine = ast.Compare(ast.Subscript(ast.Name(_STATUS, ast.Load()), ast.Constant(0), ast.Load()), [ast.Eq()], [ast.Constant(0)])
@@ -77,12 +77,6 @@ def _whole(region: Region, scope: Scope, target: ast.expr) -> tuple[str, Leaf]:
     parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
     bound = scope.static(target.value)
     if isinstance(bound, LeafRef) and isinstance(bound.leaf.type, ArrayType) and all(map(_takes_all, parts)):
-        if bound.leaf.name in region.unit.selections:
-            raise scope.error(
-                f"`{as_written(target.value)}` stands for several arrays here, which change places in a loop",
-                target,
-                "copy the elements in a loop instead of exchanging the names",
-            )
         return as_written(target), bound.leaf
     raise scope.error(
         f"`{as_written(target)}` is not a whole array, and a library's result is assigned to one",
@@ -128,7 +122,10 @@ def _check_shapes(region: Region, scope: Scope, statement: LibraryCall, record: 
     arrays = [each for each, _ in _operands(region, statement)]
     told = partial(_trouble, record, tuple(each.transposed for each in arrays), statement.constants, as_written(node))
     fits, trouble = unit.host_object(partial(_fits, told), "fits"), unit.host_object(told, "trouble")
-    shapes = ", ".join(map(unit.shape_of, (*(each.leaf for each in arrays), statement.target)))
+    names = [*(each.leaf for each in arrays), statement.target]
+    # Arrays that change places have the same shape.
+    known = [unit.selections[name].leaves[0] if name in unit.selections else name for name in names]
+    shapes = ", ".join(map(unit.shape_of, known))
     test = ast.copy_location(ast.parse(f"{fits}({shapes})", mode="eval").body, node)
     hint = f"the shape of the result is that of {record.module}.{record.name}"
     unit.host_value(test, scope.span(node), "shape", text=hint, note=f"{trouble}({shapes})")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ast
+import itertools
 
 import numpy as np
 
 from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import LeafRef, Poisoned, ScalarRef, StructRef, Value
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.condition_tasks import decide
 from qgraph.frontend.statements.inlining import evaluated
 from qgraph.frontend.statements.region import Region
+from qgraph.frontend.statements.task_builder import get_slot, small_task
 from qgraph.ir.argument_types import ConstantType, Leaf
-from qgraph.ir.program import Slot
+from qgraph.ir.program import Branch, Slot, Statement
 from qgraph.nodes.kind import StatementKind
 from qgraph.nodes.library_call import LibraryCall, made
 from qgraph.operations.library_functions import LibraryFunction
@@ -44,7 +48,10 @@ def node_statement(region: Region, scope: Scope, node: ast.Call, kind: type[Stat
             scope.span(node),
             hint=f"call `{text}` before or after it, or keep the loop in Python and call a kernel in each iteration",
         )
-    region.add(statement)
+    if isinstance(statement, LibraryCall):
+        add_library_call(region, scope, statement, node)
+    else:
+        region.add(statement)
 
 
 def _and_keywords(kind: type[StatementKind]) -> str:
@@ -56,6 +63,32 @@ def library_statement(
 ) -> LibraryCall:
     """``target = node``, where ``node`` calls a library's function, as a statement; it is not added yet."""
     return made(_Call(region, scope, node), node, record, {written: target})
+
+
+def add_library_call(region: Region, scope: Scope, statement: LibraryCall, node: ast.expr) -> None:
+    """Add ``statement``, written ``node``; where arrays of it change places, a branch with one for each way they may stand."""
+    unit = region.unit
+    moving = [unit.selections[name] for name in sorted({*statement.arrays} & unit.selections.keys())]
+    if not moving:
+        region.add(statement)
+        return
+    region.flush()
+    decided, span, body = unit.slot("branch"), scope.span(node), Body(unit)
+    number = "-1"
+    regions: list[tuple[Statement, ...]] = []
+    for way in itertools.product(*(range(len(each.leaves)) for each in moving)):
+        chosen = list(zip(moving, way, strict=True))
+        # Names that change places with each other are never the same array.
+        if len({(each.leaves, at) for each, at in chosen}) < len(moving):
+            continue
+        tests = [f"{ast.unparse(get_slot(each.slot))} == {at}" for each, at in chosen]
+        number = f"{len(regions)} if {' and '.join(tests)} else {number}"
+        stands = {each.local: each.leaves[at] for each, at in chosen}
+        regions.append((statement.with_arrays(stands, unit.task_name(node.lineno, "library")),))
+    choose = decide(body, decided, number)
+    reads = [each.slot for each in moving]
+    deciding = small_task(unit, "decide", span, body, [choose], reads=reads, writes=[decided])
+    region.add(Branch("switch", span, decided, deciding, tuple(regions), f"arrays of {statement.label}"))
 
 
 class _Call:
@@ -77,13 +110,13 @@ class _Call:
     def expect_one_element(self, flag: Leaf, node: ast.expr) -> None:
         self._region.unit.flags.append((flag.name, self.span(node)))
 
-    def meaning(self, node: ast.expr) -> ConstantType | Leaf | KernelSyntaxError | None:
+    def meaning(self, node: ast.expr, *, several: bool = False) -> ConstantType | Leaf | KernelSyntaxError | None:
         try:
             return ConstantType(ast.literal_eval(node))
         except ValueError:
             bound = self._scope.static(node)
         match bound:
-            case LeafRef() if bound.leaf.name in self._region.unit.selections:
+            case LeafRef() if bound.leaf.name in self._region.unit.selections and not several:
                 return KernelSyntaxError(
                     f"`{as_written(node)}` stands for several arrays here, which change places in a loop",
                     self.span(node),
