@@ -703,3 +703,45 @@ def test_the_kernels_link_for_a_gpu(dtype):
     for function, args in cases:
         copies = tuple(np.array(value) for value in args)
         assert link(list(qgraph.kernel(backend="cpu")(function).ptx(*copies).values()), (9, 0))
+
+
+def norms_of_arrays(x, y, out):
+    out[0] = np.linalg.norm(x)
+    out[1] = 2 * np.linalg.norm(x - y[::-1])
+    r = np.linalg.norm(y)
+    while r > 0.1:
+        for i in range(y.shape[0]):
+            y[i] = y[i] * 0.5
+        r = np.linalg.norm(y)
+        out[2] += 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_the_norm_of_a_vector(rig, dtype):
+    def arguments():
+        rng = np.random.default_rng(5)
+        x, y = (rng.normal(size=700).astype(dtype) * (1 + 2j if dtype == "complex128" else 1) for _ in range(2))
+        return x, y, np.zeros(3)
+
+    rig.check(norms_of_arrays, arguments, tolerance=1e-5 if dtype == "float32" else 1e-12)
+
+
+def norm_of_array(x, out):
+    out[0] = np.linalg.norm(x)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "bool"])
+def test_the_norm_of_integers_and_of_matrices(rig, dtype):
+    rig.check(norm_of_array, lambda: (np.arange(100, 124).astype(dtype).reshape(4, 6), np.zeros(1)), tolerance=1e-14)
+
+
+def test_the_norm_of_nothing(rig):
+    rig.check(norm_of_array, lambda: (np.zeros(0), np.ones(1)))
+
+
+def test_other_norms_are_refused(rig):
+    def largest(x, out):
+        out[0] = np.linalg.norm(x, np.inf)
+
+    with pytest.raises(qgraph.KernelSyntaxError, match="not supported at kernel level"):
+        rig.kernel(largest)(rig.device(np.ones(3)), rig.device(np.ones(1)))

@@ -38,6 +38,8 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     result = _combined(region, body, name, start, step, node)
     if kind == "mean":
         result = ast.BinOp(result, ast.Div(), body.size(node))
+    elif kind == "norm":
+        result = word(scope, np.sqrt, result)
     if kind in _PRODUCTS and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
         result = word(scope, dtype.type, _wrapped(result, dtype))
     return at_place(result, node)
@@ -105,6 +107,12 @@ def _operand(scope: Scope, operands: list[ast.expr], kind: str, node: ast.expr) 
         if kind == "vdot" and (dtype is None or dtype.kind == "c"):
             first = word(scope, np.conjugate, first)
         first = ast.BinOp(first, ast.Mult(), operands[1])
+    elif kind == "norm":
+        dtype = element_type(scope, first)
+        first = word(scope, np.abs, first) if dtype is None or dtype.kind == "c" else first
+        if dtype is not None and dtype.kind in "biu":
+            first = ast.BinOp(first, ast.Mult(), ast.Constant(1.0))
+        first = ast.BinOp(first, ast.Mult(), copied(first))
     elif kind in ("any", "all", "count_nonzero") and element_type(scope, first) != np.bool_:
         first = ast.Compare(first, [ast.NotEq()], [ast.Constant(0)])
     return at_place(first, node)
