@@ -154,7 +154,7 @@ def _run(statement: LibraryCall, arrays: Sequence[Any], library: Any) -> None:
         else:
             target.copy_(result)
     if statement.status:
-        next(given).copy_((failed != 0).any())
+        next(given).copy_(failed if failed.numel() == 1 else (failed != 0).any())
 
 
 def _result(statement: LibraryCall, operands: Sequence[Any], library: Any) -> Any:
