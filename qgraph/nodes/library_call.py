@@ -60,7 +60,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall(StatementKind):
-    """Call ``function`` with ``operands``, and assign what it gives to all of ``target``, where there is one.
+    """Call ``function`` with ``operands``, and assign the arrays that it gives to all of the ``targets``, where there are any.
 
     ``record`` is the function's, where it is one that is known; else it is called as it is. ``status`` is an array of one
     element, not 0 where the function had no answer.
@@ -71,7 +71,7 @@ class LibraryCall(StatementKind):
     record: LibraryFunction | None = field(compare=False)
     operands: tuple[Operand | ConstantType, ...]
     keywords_given: tuple[tuple[str, ConstantType], ...] = ()
-    target: str = ""
+    targets: tuple[str, ...] = ()
     status: str = ""
 
     not_in_body = ""
@@ -89,14 +89,23 @@ class LibraryCall(StatementKind):
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """The leaves: operands, then the target and the status."""
+        """The leaves: operands, then the targets and the status."""
         found = [each.leaf for each in self.operands if isinstance(each, Operand)]
-        return (*found, *filter(None, (self.target, self.status)))
+        return (*found, *self.targets, *([self.status] if self.status else []))
 
     @property
     def constants(self) -> dict[str, Any]:
         """The keyword arguments."""
         return {name: constant.value for name, constant in self.keywords_given}
+
+    def packed(self, operands: Sequence[Any]) -> Sequence[Any]:
+        """The operands as the function takes them: the first in a tuple, if it wants that."""
+        first = 0 if self.record is None else self.record.packed
+        return (tuple(operands[:first]), *operands[first:]) if first else operands
+
+    def results(self, result: Any) -> Sequence[Any]:
+        """The arrays of ``result``, one for each target."""
+        return result if len(self.targets) > 1 else (result,) * len(self.targets)
 
     def with_arrays(self, names: Mapping[str, str], name: str) -> LibraryCall:
         """The same of other arrays, by leaf; ``name`` is its own."""
@@ -106,8 +115,8 @@ class LibraryCall(StatementKind):
         reads, writes = (
             frozenset(names.get(each, each) for each in some) for some in (self.effects.reads, self.effects.writes)
         )
-        target = names.get(self.target, self.target)
-        return replace(self, name=name, operands=operands, target=target, effects=Effects(reads, writes))
+        targets = tuple(names.get(each, each) for each in self.targets)
+        return replace(self, name=name, operands=operands, targets=targets, effects=Effects(reads, writes))
 
     def planned(self) -> Sequence[Planned]:
         """One node."""
@@ -123,12 +132,12 @@ class LibraryCall(StatementKind):
         operands = [each.of(find(each.leaf)) if isinstance(each, Operand) else each.value for each in self.operands]
         try:
             with np.errstate(all="ignore"):
-                result = self.function(*operands, **self.constants)
+                result = self.function(*self.packed(operands), **self.constants)
         except Exception as error:
             error.add_note(f"raised by `{self.label}` at {self.span}")
             raise
-        if self.target:
-            find(self.target)[...] = result
+        for target, each in zip(self.targets, self.results(result), strict=True):
+            find(target)[...] = each
         if self.status:
             find(self.status)[...] = 0
 
@@ -159,9 +168,11 @@ def made(
         call: the kernel's call, for what its parts mean.
         node: a call, or a product with ``@``.
         record: of the function; None for ``qgraph.call``.
-        target: by how it is written, the array that the result is assigned to; empty if there is none.
+        target: by how they are written, the arrays that the results are assigned to; empty if there are none.
     """
     arguments = [node.left, node.right] if isinstance(node, ast.BinOp) else list(node.args)
+    if record is not None and record.packed and arguments and isinstance(arguments[0], ast.Tuple):
+        arguments[:1] = arguments[0].elts
     given = [] if isinstance(node, ast.BinOp) else node.keywords
     function: Any = None if record is None else record.function
     if record is None:
@@ -193,14 +204,14 @@ def made(
             call.span(node),
             hint="name what it writes, writes=(y,), or assign what it gives: y[:] = qgraph.call(...)",
         )
-    label = " = ".join([*target, as_written(node)])
+    label = " = ".join([*([", ".join(target)] if target else []), as_written(node)])
     return LibraryCall(
         call.name("library"),
         function,
         record,
         operands,
         tuple(constants.items()),
-        next(iter(written), ""),
+        tuple(leaf.name for leaf in target.values()),
         span=call.span(node),
         label=label,
         effects=effects,

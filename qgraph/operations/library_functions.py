@@ -31,17 +31,21 @@ class LibraryFunction:
         gives: whether the result is complex.
         fails: what is wrong with arrays that it has no answer for, for which Python raises ``LinAlgError``; empty where there
             are none. In PyTorch it then gives, beside the result, a tensor that is 0 where there is one.
+        results: how many arrays it gives; ``shape`` then gives as many shapes.
+        packed: how many of its first arrays Python passes in a tuple.
     """
 
     module: str
     name: str
     arrays: int
-    shape: Callable[[Sequence[Shape], Keywords], Shape]
+    shape: Callable[[Sequence[Shape], Keywords], Any]
     torch: Callable[..., Any]
     keywords: tuple[str, ...] = ()
     computes: Literal["each", "joined", "floats"] = "floats"
     gives: Literal["complex", "real", "as given"] = "as given"
     fails: str = ""
+    results: int = 1
+    packed: int = 0
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -108,6 +112,31 @@ def _matrix(shapes: Sequence[Shape], _: Keywords) -> Shape:
     return _square(shapes[0])
 
 
+def _number(shapes: Sequence[Shape], _: Keywords) -> Shape:
+    if len(_square(shapes[0])) > 2:
+        raise ValueError(f"{_text(shapes[0])} are several matrices")
+    return (1,)
+
+
+def _factors(shapes: Sequence[Shape], _: Keywords) -> tuple[Shape, Shape]:
+    if len(shapes[0]) < 2:
+        raise ValueError(f"{_text(shapes[0])} is no matrix")
+    *several, rows, columns = shapes[0]
+    least = min(rows, columns)
+    return (*several, rows, least), (*several, least, columns)
+
+
+def _pivoted(shapes: Sequence[Shape], _: Keywords) -> tuple[Shape, Shape]:
+    return _square(shapes[0]), shapes[0][:-1]
+
+
+def _solution_of_factors(shapes: Sequence[Shape], keywords: Keywords) -> Shape:
+    matrix, pivots, right = shapes
+    if pivots != matrix[:-1]:
+        raise ValueError(f"{_text(matrix)} and the pivots {_text(pivots)} do not fit")
+    return _solution((matrix, right), keywords)
+
+
 def _along(shapes: Sequence[Shape], keywords: Keywords, *, default: int | None = -1) -> Shape:
     axis = keywords.get("axis", default)
     if axis is None and len(shapes[0]) != 1:
@@ -162,10 +191,25 @@ def _solve(torch: Any, matrix: Any, right: Any) -> Any:
     # stacks of vectors where that fits, NumPy never.
     columns = right.unsqueeze(-1) if right.ndim == 1 else right
     factors, pivots, failed = torch.linalg.lu_factor_ex(matrix)
+    found = _substituted(torch, factors, pivots, columns)
+    return (found.squeeze(-1) if right.ndim == 1 else found), failed
+
+
+def _lu_factor(torch: Any, matrix: Any) -> Any:
+    factors, pivots, _ = torch.linalg.lu_factor_ex(matrix)
+    return factors, pivots - 1
+
+
+def _lu_solve(torch: Any, factors: Any, pivots: Any, right: Any) -> Any:
+    columns = right.unsqueeze(-1) if right.ndim == 1 else right
+    found = _substituted(torch, factors, (pivots + 1).to(torch.int32), columns)
+    return found.squeeze(-1) if right.ndim == 1 else found
+
+
+def _substituted(torch: Any, factors: Any, pivots: Any, columns: Any) -> Any:
     rows = torch.lu_unpack(factors, pivots, unpack_data=False)[0].real.argmax(-2).unsqueeze(-1)
     found = torch.linalg.solve_triangular(factors, torch.take_along_dim(columns, rows, -2), upper=False, unitriangular=True)
-    found = torch.linalg.solve_triangular(factors, found, upper=True)
-    return (found.squeeze(-1) if right.ndim == 1 else found), failed
+    return torch.linalg.solve_triangular(factors, found, upper=True)
 
 
 def _fft(name: str) -> Callable[..., Any]:
@@ -190,6 +234,10 @@ _FUNCTIONS = (
         lambda torch, x: torch.linalg.cholesky_ex(x),
         fails="a matrix that is not positive definite",
     ),
+    LibraryFunction("numpy.linalg", "det", 1, _number, lambda torch, x: torch.linalg.det(x)),
+    LibraryFunction("numpy.linalg", "qr", 1, _factors, lambda torch, x: torch.linalg.qr(x), results=2),
+    LibraryFunction("scipy.linalg", "lu_factor", 1, _pivoted, _lu_factor, results=2),
+    LibraryFunction("scipy.linalg", "lu_solve", 3, _solution_of_factors, _lu_solve, computes="each", packed=2),
     LibraryFunction("scipy.linalg", "solve_triangular", 2, _solution, _triangular, ("lower", "unit_diagonal"), fails=_SINGULAR),
     *(LibraryFunction("numpy.fft", each, 1, _along, _fft(each), _AXIS, gives="complex") for each in ("fft", "ifft")),
     LibraryFunction("numpy.fft", "rfft", 1, _changed(lambda n: n // 2 + 1), _fft("rfft"), _AXIS, gives="complex"),

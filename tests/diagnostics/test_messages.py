@@ -2523,7 +2523,7 @@ def an_array_as_a_condition():
             for i in range(x.shape[0]):
                 x[i] += 1
 
-    return kernel, (floats(), np.array(0))
+    return kernel, (floats(), ints(1))
 
 
 @qgraph.func
@@ -2544,8 +2544,8 @@ def an_array_as_a_condition_in_a_func():
 def type_int_of_an_array():
     def kernel(x, a):
         for i in range(x.shape[0]):
-            y = x[i] + 1
-            x[i] = y * int(a)
+            b = a
+            x[i] = x[i] * int(b)
 
     return kernel, (floats(), np.array(2.0))
 

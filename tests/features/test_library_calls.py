@@ -413,6 +413,94 @@ def test_arrays_that_change_places(rig, function, turns):
     rig.check(function, arguments, tolerance=1e-9)
 
 
+# --- several results, and numbers ----------------------------------------------------------------------------------------
+
+
+def factors(a, q, r):
+    q[:], r[:] = np.linalg.qr(a)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("shape", [(5, 5), (7, 3), (3, 7)])
+def test_orthogonal_factors(rig, dtype, shape):
+    def arguments():
+        least = min(shape)
+        a = np.random.default_rng(4).normal(size=shape).astype(dtype)
+        return a, poison(shape[0], least, dtype=dtype), poison(least, shape[1], dtype=dtype)
+
+    rig.check(factors, arguments, tolerance=1e-4 if dtype == "float32" else 1e-11)
+
+
+def factored(a, lu, pivots, b, x, turns):
+    lu[:], pivots[:] = scipy_linalg.lu_factor(a)
+    for _t in qgraph.serial(range(turns)):
+        x[:] = scipy_linalg.lu_solve((lu, pivots), b)
+        for i in range(b.shape[0]):
+            b[i] += x[i]
+
+
+@pytest.mark.parametrize("n", [1, 6, 40])
+def test_factors_that_are_used_again(rig, n):
+    def arguments():
+        rng = np.random.default_rng(n)
+        return rng.normal(size=(n, n)), poison(n, n), np.full(n, -1, np.int32), rng.random(n), poison(n), 3
+
+    rig.check(factored, arguments, tolerance=1e-7)
+
+
+def determinants(a, x):
+    x[0] = np.linalg.det(a) * 2 + 1
+    d = np.linalg.det(a)
+    while d > 1.0:
+        for i in range(a.shape[0]):
+            a[0, i] = a[0, i] * 0.5
+        d = np.linalg.det(a)
+        x[1] += 1
+    x[2] = d
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+def test_determinants(rig, dtype):
+    def arguments():
+        a = np.array([[3, 1, 0], [1, 4, 1], [0, 1, 5]], dtype)
+        return a, np.zeros(3)
+
+    if dtype == "int64":
+        rig.check(one_determinant, arguments, tolerance=1e-12)
+    else:
+        rig.check(determinants, arguments, tolerance=1e-12)
+
+
+def one_determinant(a, x):
+    x[0] = np.linalg.det(a)
+
+
+def test_results_that_do_not_fit_are_refused(rig):
+    def one_target(a, q, r):
+        q[:] = np.linalg.qr(a)
+
+    def twice(a, q, r):
+        q[:], q[:] = np.linalg.qr(a)
+
+    def one_result(a, q, r):
+        q[:], r[:] = a @ a
+
+    def of_a_part(a, q, r):
+        q[0, 0] = np.linalg.det(a[:2, :2])
+
+    arguments = [rig.device(np.eye(3)) for _ in range(3)]
+    for function, words in (
+        (one_target, "gives 2 arrays"),
+        (twice, "names one array twice"),
+        (one_result, "gives one array"),
+        (of_a_part, "is not a whole array"),
+    ):
+        with pytest.raises(qgraph.KernelSyntaxError, match=words):
+            rig.kernel(function)(*arguments)
+    with pytest.raises(qgraph.ArgumentError, match=r"has the shape \(3, 3\), and it is assigned to an array of shape \(3, 4\)"):
+        rig.kernel(factors)(*arguments[:2], rig.device(np.zeros((3, 4))))
+
+
 # --- functions of one's own --------------------------------------------------------------------------------------------
 
 

@@ -46,10 +46,10 @@ from qgraph.source import as_written, standing_for
 
 def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     """``targets = value``."""
-    if any(is_slice(scope, target) for target in node.targets):
+    places = [part for target in node.targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    if any(is_slice(scope, place) for place in places):
         _to_slices(region, scope, node)
         return
-    _refuse_slices_in_tuples(scope, node)
     if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.IfExp):
         chosen = _choice_of_tuples(scope, node.targets[0], node.value)
         if chosen:
@@ -172,9 +172,10 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
 
 
 def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
-    """``x[:] = value``, also ``x[:] = s = value`` where the value is a number, or that of a library's function."""
+    """``x[:] = value``, also ``x[:] = s = value`` where the value is a number, or what a library's function gives."""
     if assign_library_call(region, scope, node):
         return
+    _refuse_slices_in_tuples(scope, node)
     value = evaluated(region, scope, node.value)
     if len(node.targets) > 1:
         if rank(scope, value):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import KernelTypeError, LinAlgError
+from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import placed
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import LeafRef, Value
+from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.statements.node_statements import add_library_call, library_statement
 from qgraph.frontend.statements.region import Region
@@ -22,7 +24,7 @@ from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Fault
 from qgraph.nodes.library_call import LibraryCall, Operand, call
 from qgraph.operations.library_functions import LibraryFunction, Shape, library_function
-from qgraph.source import as_written
+from qgraph.source import as_written, standing_for
 
 _STATUS = ".status"
 _TEST_FIRST = "what the arrays hold is not specified then; test the matrix first, or catch numpy.linalg.LinAlgError"
@@ -41,23 +43,55 @@ def assign_library_call(region: Region, scope: Scope, node: ast.Assign) -> bool:
     record = library_function(function)
     if record is None and function is not call:
         return False
-    written, target = _whole(region, scope, node.targets[0])
-    statement = library_statement(region, scope, value, record, written, target)
+    wanted = 1 if record is None else record.results
+    written = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else [node.targets[0]]
+    if len(written) != wanted:
+        what = "one array" if wanted == 1 else f"{wanted} arrays"
+        hint = f"assign to all of {what}: {', '.join('abc'[:wanted])}[:] = ..." if wanted == 1 else "write q[:], r[:] = ..."
+        raise scope.error(f"`{as_written(value)}` gives {what}", node.targets[0], hint)
+    targets = dict(_whole(scope, each) for each in written)
+    if len({leaf.name for leaf in targets.values()}) < wanted:
+        raise scope.error(f"`{as_written(node.targets[0])}` names one array twice", node.targets[0], "name several arrays")
+    _add(region, scope, value, record, targets)
+    return True
+
+
+def library_number(region: Region, scope: Scope, node: ast.Call, record: LibraryFunction) -> ast.expr:
+    """The number that a function of one matrix gives, as the element of an array that the statement before it writes."""
+    dtype = element_type(scope, node.args[0]) if len(node.args) == 1 and rank(scope, node.args[0]) else None
+    if dtype is None or node.keywords:
+        raise scope.error(
+            f"`{as_written(node)}` is not understood in a kernel", node, f"pass one array to {record.module}.{record.name}"
+        )
+    found = record.dtype([dtype])
+    assert found is not None
+    leaf = one_element(region, scope, found.name, node, f"{record.name} of {as_written(node.args[0])}")
+    _add(region, scope, node, record, {leaf.path: leaf})
+    hidden = f"{ADDED}{leaf.name}"
+    scope.names[hidden] = LeafRef(leaf)
+    element = ast.Subscript(ast.Name(hidden, ast.Load()), ast.Constant(0), ast.Load())
+    return standing_for(placed(element, node), node)
+
+
+def _add(
+    region: Region, scope: Scope, value: ast.Call | ast.BinOp, record: LibraryFunction | None, targets: Mapping[str, Leaf]
+) -> None:
+    statement = library_statement(region, scope, value, record, targets)
     if record is not None:
-        _check_dtype(scope, statement, record, target, value, region)
+        for target in targets.values() if record.name != "lu_factor" else list(targets.values())[:1]:
+            _check_dtype(scope, statement, record, target, value, region)
         _check_shapes(region, scope, statement, record, value)
     if record is None or not record.fails:
         add_library_call(region, scope, statement, value)
-        return True
+        return
     # On CUDA nobody raises before the host waits.
-    status = one_element(region, scope, "int32", value)
+    status = one_element(region, scope, "int32", value, f"status of {as_written(value)}")
     written_too = replace(statement.effects, writes=statement.effects.writes | {status.name})
     add_library_call(region, scope, replace(statement, status=status.name, effects=written_too), value)
     fault = Fault(LinAlgError, scope.span(value), f"`{as_written(value)}` met {record.fails}", _TEST_FIRST)
     scope.names[_STATUS] = LeafRef(status)
     fine = ast.Compare(ast.Subscript(ast.Name(_STATUS, ast.Load()), ast.Constant(0), ast.Load()), [ast.Eq()], [ast.Constant(0)])
     region.run(scope).check(scope, placed(fine, value), fault, (), value)
-    return True
 
 
 def _function(scope: Scope, value: ast.Call | ast.BinOp) -> object:
@@ -71,11 +105,11 @@ def _function(scope: Scope, value: ast.Call | ast.BinOp) -> object:
     return function
 
 
-def _whole(region: Region, scope: Scope, target: ast.expr) -> tuple[str, Leaf]:
+def _whole(scope: Scope, target: ast.expr) -> tuple[str, Leaf]:
     """A target that is all of an array: how it is written, and its leaf."""
-    assert isinstance(target, ast.Subscript)
-    parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
-    bound = scope.static(target.value)
+    inside = target.slice if isinstance(target, ast.Subscript) else ast.Constant(None)
+    parts = inside.elts if isinstance(inside, ast.Tuple) else [inside]
+    bound = scope.static(target.value) if isinstance(target, ast.Subscript) else None
     if isinstance(bound, LeafRef) and isinstance(bound.leaf.type, ArrayType) and all(map(_takes_all, parts)):
         return as_written(target), bound.leaf
     raise scope.error(
@@ -122,7 +156,7 @@ def _check_shapes(region: Region, scope: Scope, statement: LibraryCall, record: 
     arrays = [each for each, _ in _operands(region, statement)]
     told = partial(_trouble, record, tuple(each.transposed for each in arrays), statement.constants, as_written(node))
     fits, trouble = unit.host_object(partial(_fits, told), "fits"), unit.host_object(told, "trouble")
-    names = [*(each.leaf for each in arrays), statement.target]
+    names = [*(each.leaf for each in arrays), *statement.targets]
     # Arrays that change places have the same shape.
     known = [unit.selections[name].leaves[0] if name in unit.selections else name for name in names]
     shapes = ", ".join(map(unit.shape_of, known))
@@ -136,11 +170,13 @@ def _fits(told: Callable[..., str], *shapes: Shape) -> int:
 
 
 def _trouble(record: LibraryFunction, transposed: Sequence[bool], keywords: dict[str, Any], text: str, *shapes: Shape) -> str:
-    """What is wrong with the shapes of the operands and of the target; empty if nothing is."""
-    *given, target = shapes
+    """What is wrong with the shapes of the operands and of the targets; empty if nothing is."""
+    given, targets = shapes[: record.arrays], shapes[record.arrays :]
     try:
         found = record.shape([each[::-1] if turned else each for each, turned in zip(given, transposed, strict=True)], keywords)
     except ValueError as error:
         return f"`{text}` cannot be computed: {error}"
-    same = found == target
-    return "" if same else f"`{text}` has the shape {found}, and it is assigned to an array of shape {tuple(target)}"
+    for each, target in zip([found] if record.results == 1 else found, targets, strict=True):
+        if each != target:
+            return f"`{text}` has the shape {each}, and it is assigned to an array of shape {tuple(target)}"
+    return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -59,10 +60,10 @@ def _and_keywords(kind: type[StatementKind]) -> str:
 
 
 def library_statement(
-    region: Region, scope: Scope, node: ast.Call | ast.BinOp, record: LibraryFunction | None, written: str, target: Leaf
+    region: Region, scope: Scope, node: ast.Call | ast.BinOp, record: LibraryFunction | None, targets: Mapping[str, Leaf]
 ) -> LibraryCall:
-    """``target = node``, where ``node`` calls a library's function, as a statement; it is not added yet."""
-    return made(_Call(region, scope, node), node, record, {written: target})
+    """``targets = node``, where ``node`` calls a library's function, as a statement; it is not added yet."""
+    return made(_Call(region, scope, node), node, record, targets)
 
 
 def add_library_call(region: Region, scope: Scope, statement: LibraryCall, node: ast.expr) -> None:

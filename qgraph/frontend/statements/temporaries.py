@@ -58,12 +58,12 @@ def temporary(region: Region, scope: Scope, name: ast.Name, value: ast.expr) -> 
     return LeafRef(leaf)
 
 
-def one_element(region: Region, scope: Scope, dtype: str, node: ast.expr) -> Leaf:
-    """An array of one element, which no name of the user's means; ``node`` is what needs it."""
+def one_element(region: Region, scope: Scope, dtype: str, node: ast.expr, what: str) -> Leaf:
+    """An array of one element, ``what``, which no name of the user's means; ``node`` needs it."""
     unit = region.unit
     one = ast.Constant(1)
     length = unit.host_value(one, scope.span(node), "size", text="1")
-    leaf = Leaf(unit.array_name("status"), f"status of {as_written(node)}", ArrayType(dtype, 1, "C"))
+    leaf = Leaf(unit.array_name("of_library"), what, ArrayType(dtype, 1, "C"))
     unit.add_temporary(Temporary(leaf, (length.id,), scope.span(node), False), (one,))
     return leaf
 

@@ -31,7 +31,7 @@ class LibraryRecorder:
         self._warm: set[object] = set()
 
     def record(self, statement: LibraryCall, views: Sequence[ArrayView]) -> Recording:
-        """What the function of ``statement`` launches for these arrays: its operands, and the target if there is one.
+        """What the function of ``statement`` launches for these arrays: its operands, targets and status.
 
         Raises:
             ArgumentError: the function refused the arrays.
@@ -147,12 +147,12 @@ def _run(statement: LibraryCall, arrays: Sequence[Any], library: Any) -> None:
         result = _result(statement, operands, library)
     if statement.status:
         result, failed = result
-    if statement.target:
+    for each in statement.results(result):
         target = next(given)
         if library.__name__ == "cupy":
-            target[...] = result
+            target[...] = each
         else:
-            target.copy_(result)
+            target.copy_(each)
     if statement.status:
         next(given).copy_(failed if failed.numel() == 1 else (failed != 0).any())
 
@@ -162,7 +162,7 @@ def _result(statement: LibraryCall, operands: Sequence[Any], library: Any) -> An
     assert record is not None
     if library.__name__ == "cupy":
         module, name = record.cupy
-        return getattr(importlib.import_module(module), name)(*operands, **statement.constants)
+        return getattr(importlib.import_module(module), name)(*statement.packed(operands), **statement.constants)
     return record.torch(library, *operands, **statement.constants)
 
 

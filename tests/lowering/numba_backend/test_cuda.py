@@ -317,7 +317,8 @@ def test_arithmetic_of_arrays_where_numbers_are_needed_is_refused():
     @qgraph.kernel
     def kernel(x, c):
         for i in range(x.shape[0]):
-            x[i] = x[i] * c
+            b = c
+            x[i] = x[i] * b
 
     with pytest.raises(qgraph.KernelTypeError, match=r"numpy.multiply is used where a number is needed(?s:.*)a\[\(\)\]"):
         kernel.ptx(np.zeros(3), np.array(2.0))
