@@ -137,6 +137,12 @@ def used_as_a_number(x, w, a, k):
         x[i] = a * i + abs(a) + min(a, 3.0) + (a if k < 3 else 1.0) + w[k % 4] + float(k)
     for i in range(x.shape[0]):
         x[i] += s + t + np.sqrt(a) + (i + k) % 3
+    for i in range(x.shape[0]):
+        x[i] += a
+        w[i] = k
+        u = 1.0
+        u *= a
+        x[i] -= u
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])

@@ -52,9 +52,6 @@ Divisors = Literal["checked", "unchecked", "known"]
 _Node = TypeVar("_Node", bound=ast.AST)
 
 
-_OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp)
-
-
 class ResolvedNames:
     """What one body under construction uses: its globals, the slots it reads, and the kernel scalars it assigns.
 
@@ -85,20 +82,28 @@ class ValueResolution(ast.NodeTransformer):
         return ast.fix_missing_locations(result)
 
     def visit(self, node: ast.AST) -> Any:
-        """The node in the place of ``node``. An array without axes is its element where a number is computed with it."""
-        negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
-        if (isinstance(node, _OPERATORS) and not negated) or (isinstance(node, ast.Call) and self._takes_numbers(node.func)):
+        """The node in the place of ``node``. An array without axes is its element where a number is computed or stored."""
+        if self._takes_numbers(node):
             for name, value in ast.iter_fields(node):
-                if isinstance(value, ast.expr) and name not in ("func", "test"):
+                if isinstance(value, ast.expr) and name not in ("func", "target", "test"):
                     setattr(node, name, self._number(value))
                 elif isinstance(value, list):
                     value[:] = [self._number(each) if isinstance(each, ast.expr) else each for each in value]
         return super().visit(node)
 
-    def _takes_numbers(self, func: ast.expr) -> bool:
-        bound = quietly_static(self._scope, func)
-        function = bound.value if isinstance(bound, Value) else None
-        return isinstance(function, np.ufunc) or getattr(function, "__module__", None) in ("builtins", "math")
+    def _takes_numbers(self, node: ast.AST) -> bool:
+        match node:
+            case ast.UnaryOp(op=ast.Not()) | ast.Compare(ops=[ast.Is() | ast.IsNot() | ast.In() | ast.NotIn()]):
+                return False
+            case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.IfExp() | ast.AugAssign():
+                return True
+            case ast.Assign(targets=targets):
+                return all(isinstance(target, ast.Subscript) for target in targets)
+            case ast.Call(func=func):
+                bound = quietly_static(self._scope, func)
+                function = bound.value if isinstance(bound, Value) else None
+                return isinstance(function, np.ufunc) or getattr(function, "__module__", None) in ("builtins", "math")
+        return False
 
     def _number(self, node: ast.expr) -> ast.expr:
         bound = self._scope.static(node) if isinstance(node, ast.Name | ast.Attribute) else None
