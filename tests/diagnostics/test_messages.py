@@ -2453,6 +2453,16 @@ def alloc_that_is_not_known():
 
 
 @bad(SYNTAX)
+def alloc_of_other_memory():
+    def kernel(x):
+        t = qgraph.empty(x.shape, alloc="managed")
+        for i in range(x.shape[0]):
+            t[i] = x[i]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
 def alloc_of_an_array_of_numpy():
     def kernel(x):
         t = np.zeros(3, alloc=True)

@@ -119,6 +119,12 @@ def _in_graph(region: Region, scope: Scope, call: ast.Call, alloc: ast.expr | No
     if alloc is None:
         return False
     bound = Value(alloc.value) if isinstance(alloc, ast.Constant) else scope.static(alloc)
+    if isinstance(bound, Value) and isinstance(bound.value, str):
+        raise KernelSyntaxError(
+            f"`alloc={as_written(alloc)}` asks for memory that CUDA's allocation nodes do not have: theirs is of one device",
+            scope.span(alloc),
+            hint="write alloc=True for such memory, which lives as long as the launch, or pass an array that lives elsewhere",
+        )
     if not isinstance(bound, Value) or not isinstance(bound.value, bool):
         raise KernelSyntaxError(
             f"`alloc={as_written(alloc)}` is not True or False when the kernel is compiled",
