@@ -15,7 +15,6 @@ _WHY = {
         "node, and steps of the last turns look whether they are left. qgraph's kernel has more instructions: it compares "
         "places as numbers of 64 bits"
     ),
-    ("scalar_update", "", ""): "the value is converted and checked, and each library asked for its stream, in Python",
     ("library_calls", "", "recorded alone"): (
         "a turn of the while node takes 3 to 4 us whatever is in it, and loops that call libraries are not unrolled"
     ),

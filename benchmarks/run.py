@@ -27,6 +27,7 @@ QUESTIONS = (
     "histogram",
     "library_calls",
     "scalar_update",
+    "sparse",
     "memory_bound",
     "startup",
     "long_code",

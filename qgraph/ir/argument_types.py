@@ -66,13 +66,26 @@ def _identity(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class StructType:
-    """A tuple, named tuple or dataclass: ``fields`` are (name, type) pairs; a plain tuple's names are its indices."""
+    """A tuple, dataclass or sparse matrix: ``fields`` are (name, type) pairs; a plain tuple's names are its indices."""
 
     cls: type
     fields: tuple[tuple[str, Type], ...]
 
 
 Type = ArrayType | ScalarType | ConstantType | StructType
+
+
+def is_csr(cls: type) -> bool:
+    """Whether it is SciPy's or CuPy's class of sparse matrices that keep their rows (CSR)."""
+    names = ("csr_matrix", "csr_array")
+    return any(base.__name__ in names and ".sparse" in base.__module__ for base in cls.__mro__)
+
+
+def field_names(cls: type) -> tuple[str, ...]:
+    """The parts of a dataclass, or of a CSR matrix, that are arguments."""
+    if is_csr(cls):
+        return ("data", "indices", "indptr", "shape")
+    return tuple(field.name for field in dataclasses.fields(cls))
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,3 +258,23 @@ def test_nothing_waits_for_a_captured_stream(torch, cupy):
     torch.cuda.synchronize()
     assert torch.equal(y, torch.full_like(y, 2.0))
     assert torch.equal(other, torch.ones_like(other))
+
+
+def test_sparse_matrices_of_cupy(cupy):
+    sparse = pytest.importorskip("cupyx.scipy.sparse")
+
+    def powers(A, x, y, turns):
+        for _t in qgraph.serial(range(turns)):
+            y[:] = A @ x
+            for i in range(A.shape[0]):
+                x[i] = 0.5 * y[i]
+
+    kernel = qgraph.kernel(powers)
+    for seed, density in ((0, 0.01), (1, 0.2), (2, 0.01)):
+        A = sparse.random(500, 500, density, random_state=seed, format="csr")
+        x, y = cupy.random.default_rng(seed).random(500), cupy.full(500, cupy.nan)
+        host = A.get(), x.get(), y.get()
+        kernel(A, x, y, 20)
+        kernel.reference(*host, 20)
+        np.testing.assert_allclose(x.get(), host[1], rtol=1e-12)
+        np.testing.assert_allclose(y.get(), host[2], rtol=1e-12)

@@ -11,6 +11,7 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.arrays.array_statements import assign_slice, is_slice
 from qgraph.frontend.arrays.library_calls import assign_library_call
+from qgraph.frontend.arrays.sparse_products import assign_sparse_product
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.host_expressions import binding, settled
@@ -173,7 +174,7 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
 
 def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
     """``x[:] = value``, also ``x[:] = s = value`` where the value is a number, or what a library's function gives."""
-    if assign_library_call(region, scope, node):
+    if assign_sparse_product(region, scope, node) or assign_library_call(region, scope, node):
         return
     _refuse_slices_in_tuples(scope, node)
     value = evaluated(region, scope, node.value)

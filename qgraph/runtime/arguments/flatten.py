@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy
 
 from qgraph.errors import ArgumentError
-from qgraph.ir.argument_types import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
+from qgraph.ir.argument_types import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type, field_names, is_csr
 from qgraph.language import Func
 from qgraph.nodes.event import event_handle, is_event_class
 from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, adopt, adopter_of, refuse
@@ -165,12 +165,12 @@ class _Describer:
                 found = f"it has a `{name}` of its own, which hides the func of {type(value).__name__}"
                 refuse(path, found, f"delete the attribute, or give it another name than `{name}`")
         fields = []
-        for field in dataclasses.fields(value):
+        for name in field_names(type(value)):
             try:
-                item = getattr(value, field.name)
+                item = getattr(value, name)
             except AttributeError:
-                refuse(f"{path}.{field.name}", f"this field of {type(value).__name__} was never set", "set it before the call")
-            fields.append((field.name, self.visit(f"{path}.{field.name}", f"{stem}_{field.name}", item)))
+                refuse(f"{path}.{name}", f"this field of {type(value).__name__} was never set", "set it before the call")
+            fields.append((name, self.visit(f"{path}.{name}", f"{stem}_{name}", item)))
         self._open.pop()
         return StructType(type(value), tuple(fields))
 
@@ -209,7 +209,7 @@ def _find_kind(cls: type) -> Kind:
         ("constant", issubclass(cls, str | enum.Enum | type(None))),
         ("array", adopter_of(cls) is not None),
         ("tuple", issubclass(cls, tuple)),
-        ("dataclass", dataclasses.is_dataclass(cls)),
+        ("dataclass", dataclasses.is_dataclass(cls) or is_csr(cls)),
         ("event", is_event_class(cls)),
         ("callable", any("__call__" in vars(base) for base in cls.__mro__)),
     )
@@ -263,7 +263,7 @@ def _check_static(path: str, value: Any) -> None:
     if kind == "tuple":
         for index, part in enumerate(value):
             _check_static(f"{path}[{index}]", part)
-    elif kind == "dataclass" and type(value).__dataclass_params__.frozen:
+    elif kind == "dataclass" and not is_csr(type(value)) and type(value).__dataclass_params__.frozen:
         for field in dataclasses.fields(value):
             _check_static(f"{path}.{field.name}", getattr(value, field.name))
     else:
@@ -281,7 +281,9 @@ def _unsupported(path: str, value: object) -> ArgumentError:
             hint = words
             break
     else:
-        if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
+        if hasattr(value, "tocsr"):
+            hint = "pass a CSR matrix: A.tocsr()"
+        elif hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
             hint = "pass numpy.asarray(x)"
         elif hasattr(value, "__dict__"):
             hint = f"make {type(value).__name__} a dataclass, or pass its arrays and numbers"

@@ -7,7 +7,6 @@ A ``Reader`` re-reads the leaves of arguments that have the types of those that 
 from __future__ import annotations
 
 import copy
-import dataclasses
 import enum
 import itertools
 import operator
@@ -20,7 +19,7 @@ from typing import Any
 import numpy
 
 from qgraph.compat.numpy import host_pointer
-from qgraph.ir.argument_types import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type
+from qgraph.ir.argument_types import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type, field_names
 from qgraph.nodes.event import event_handle
 from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, Comparison, adopt, adopter_of, are_seen_together, watch_of
 from qgraph.runtime.arguments.flatten import HIGHEST, LOWEST, WEAK, Arguments, funcs_of, kind_of
@@ -92,10 +91,10 @@ class _Source:
             return list(zip(names, suffixes, value, strict=True))
         self.require(f"type({name}) is {cls}", *(f"{func!r} not in {name}.__dict__" for func in funcs_of(value)))
         parts = []
-        for field in dataclasses.fields(value):
+        for field in field_names(type(value)):
             part = self.local()
-            self.line(f"{part} = {name}.{field.name}")
-            parts.append((part, f".{field.name}", getattr(value, field.name)))
+            self.line(f"{part} = {name}.{field}")
+            parts.append((part, f".{field}", getattr(value, field)))
         return parts
 
 

@@ -1,0 +1,115 @@
+"""Products of sparse matrices with vectors, ``y[:] = A @ x``, as the loop over the rows that they mean."""
+
+from __future__ import annotations
+
+import ast
+
+import numpy as np
+
+from qgraph.frontend.inference.array_dtypes import element_type
+from qgraph.frontend.inference.indexing import at_place, word
+from qgraph.frontend.inference.ranks import rank
+from qgraph.frontend.names.bindings import LeafRef, StructRef
+from qgraph.frontend.names.scope import Scope, quietly_static
+from qgraph.frontend.statements.region import Region
+from qgraph.ir.argument_types import is_csr
+from qgraph.source import as_written, copied
+
+
+def assign_sparse_product(region: Region, scope: Scope, node: ast.Assign) -> bool:
+    """Add the loop of ``y[:] = A @ x``, if ``A`` is a CSR matrix.
+
+    Raises:
+        KernelSyntaxError: ``x`` or ``y`` is no whole vector, or both are one.
+    """
+    match node.value:
+        case ast.BinOp(left=matrix, op=ast.MatMult(), right=vector):
+            pass
+        case ast.Call(func=ast.Attribute(value=matrix, attr="dot"), args=[vector], keywords=[]):
+            pass
+        case _:
+            return False
+    found = quietly_static(scope, matrix)
+    if not isinstance(found, StructRef) or not is_csr(found.type.cls):
+        return False
+    text = as_written(node.value)
+    target = node.targets[0]
+    places = [target.value if isinstance(target, ast.Subscript) and _is_all(target.slice) else None, vector]
+    vectors = [scope.static(place) if place is not None and rank(scope, place) == 1 else None for place in places]
+    leaves = [each.leaf.name for each in vectors if isinstance(each, LeafRef)]
+    if len(leaves) < 2 or len(node.targets) > 1:
+        raise scope.error(
+            f"`{text}` is a product of a sparse matrix, and not of one vector that is assigned to another",
+            node,
+            "write y[:] = A @ x, with vectors x and y that are arguments or temporaries",
+        )
+    unit = region.unit
+    y, x = leaves
+    if unit.same.get(x, x) == unit.same.get(y, y) or frozenset((x, y)) in unit.overlapping:
+        raise scope.error(
+            f"`{text}` is assigned to memory that it reads", node, "assign it to another array, and copy that: x[:] = y"
+        )
+    rows, columns = (_number(found, axis) for axis in ("0", "1"))
+    for leaf, extent, axis in ((x, columns, 1), (y, rows, 0)):
+        test = ast.parse(f"{unit.shape_of(leaf)}[0] == {extent}", mode="eval").body
+        note = f"'`{text}` does not fit: the matrix has %d {'columns' if axis else 'rows'}, and the vector %d elements'"
+        known = f"{note} % ({extent}, {unit.shape_of(leaf)}[0])"
+        hint = "A @ x takes as many elements as A has columns, and gives as many as it has rows"
+        unit.host_value(at_place(test, node), scope.span(node), "shape", text=hint, note=known)
+    region.block(scope, [_loop(scope, node, matrix, target, vector)])
+    return True
+
+
+def _number(matrix: StructRef, axis: str) -> str:
+    """The name of an extent, for the host."""
+    shape = matrix.children["shape"]
+    assert isinstance(shape, StructRef)
+    extent = shape.children[axis]
+    assert isinstance(extent, LeafRef)
+    return extent.leaf.name
+
+
+def _is_all(part: ast.expr) -> bool:
+    if isinstance(part, ast.Slice):
+        return part.lower is part.upper is part.step is None
+    return isinstance(part, ast.Constant) and part.value is ...
+
+
+def _loop(scope: Scope, node: ast.Assign, matrix: ast.expr, target: ast.expr, vector: ast.expr) -> ast.For:
+    assert isinstance(target, ast.Subscript)
+    values = ast.Attribute(copied(matrix), "data", ast.Load())
+    row, place, total = (f"_{name}{node.lineno}_{node.col_offset}" for name in ("row", "place", "total"))
+    code = ast.parse(
+        f"for {row} in _range(_indptr.shape[0] - 1):\n"
+        f"    {total} = _zero\n"
+        f"    for {place} in _range(_indptr[{row}], _indptr[{row} + 1]):\n"
+        f"        {total} += _data[{place}] * _x[_indices[{place}]]\n"
+        f"    _y[{row}] = {total}\n"
+    ).body[0]
+    assert isinstance(code, ast.For)
+    for child in ast.walk(code):
+        ast.copy_location(child, node)
+    dtypes = [element_type(scope, each) for each in (values, vector)]
+    joined = np.result_type(*(each for each in dtypes if each is not None))
+    call = word(scope, range)
+    assert isinstance(call, ast.Call)
+    stands = {
+        "_range": call.func,
+        "_zero": word(scope, joined.type, ast.Constant(0)),
+        "_y": target.value,
+        "_x": vector,
+        **{f"_{name}": ast.Attribute(matrix, name, ast.Load()) for name in ("data", "indices", "indptr")},
+    }
+    placed = at_place(_Standing(stands).visit(code), node)
+    assert isinstance(placed, ast.For)
+    return placed
+
+
+class _Standing(ast.NodeTransformer):
+    """Expressions in the place of names."""
+
+    def __init__(self, stands: dict[str, ast.expr]) -> None:
+        self._stands = stands
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return copied(self._stands[node.id]) if node.id in self._stands else node

@@ -1,0 +1,128 @@
+"""Sparse matrices as arguments, and their products with vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import qgraph
+
+
+def product(A, x, y):
+    y[:] = A @ x
+
+
+def conjugate_gradient(A, b, x, r, p, q, tolerance):
+    n = A.shape[0]
+    q[:] = A.dot(x)
+    for i in range(n):
+        r[i] = b[i] - q[i]
+        p[i] = r[i]
+    rr = np.dot(r, r)
+    steps = 0
+    while rr > tolerance and steps < 1000:
+        q[:] = A @ p
+        alpha = rr / np.dot(p, q)
+        for i in range(n):
+            x[i] += alpha * p[i]
+            r[i] -= alpha * q[i]
+        before = rr
+        rr = np.dot(r, r)
+        for i in range(n):
+            p[i] = r[i] + rr / before * p[i]
+        steps += 1
+    return steps
+
+
+def scaled_rows(A, x, y):
+    for i in range(A.shape[0]):
+        total = 0.0
+        for k in range(A.indptr[i], A.indptr[i + 1]):
+            total += A.data[k] * x[A.indices[k]]
+        y[i] = total / A.shape[1]
+
+
+def some(rows, columns, dtype="float64", density=0.3, seed=0, kind=sp.csr_matrix):
+    made = sp.random(rows, columns, density, random_state=seed) * 10
+    return kind(made.astype(dtype) * (1 + 2j if dtype == "complex128" else 1))
+
+
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csr_array])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "complex128"])
+@pytest.mark.parametrize("function", [product, scaled_rows])
+def test_products(rig, function, dtype, kind):
+    kernel = rig.kernel(function)
+    for rows, columns, density, seed in ((9, 9, 0.3, 0), (40, 17, 0.1, 1), (5, 60, 1.0, 2), (6, 4, 0.0, 3)):
+        A, x = some(rows, columns, dtype, density, seed, kind), np.random.default_rng(seed).random(columns)
+        wanted = np.full(rows, np.nan, np.result_type(dtype, x.dtype))
+        y = rig.device(wanted)
+        kernel(A, rig.device(x), y)
+        kernel.reference(A, x, wanted)
+        np.testing.assert_allclose(qgraph.to_numpy(y), wanted, rtol=1e-12)
+
+
+def test_rows_that_are_not_in_order(rig):
+    A = sp.csr_matrix((np.array([1.0, 2.0, 4.0, 8.0]), np.array([2, 0, 1, 1]), np.array([0, 2, 2, 4])), shape=(3, 3))
+    y = rig.device(np.full(3, np.nan))
+    rig.kernel(product)(A, rig.device(np.array([1.0, 10.0, 100.0])), y)
+    assert qgraph.to_numpy(y).tolist() == [102.0, 0.0, 120.0]
+
+
+def test_in_a_while(rig):
+    n = 60
+    A = sp.csr_matrix(sp.diags([-np.ones(n - 1), 3 * np.ones(n), -np.ones(n - 1)], [-1, 0, 1]))
+    b = np.random.default_rng(1).random(n)
+    x, *rest = (rig.device(np.zeros(n)) for _ in range(4))
+    kernel = rig.kernel(conjugate_gradient)
+    steps = kernel(A, rig.device(b), x, *rest, 1e-20)
+    assert 5 < steps < n
+    np.testing.assert_allclose(A @ qgraph.to_numpy(x), b, rtol=1e-9)
+    assert kernel.reference(A, b, *(np.zeros(n) for _ in range(4)), 1e-20) == pytest.approx(steps, abs=1)
+
+
+def test_what_changes_between_calls(rig):
+    kernel = rig.kernel(product)
+    A, x, y = some(8, 8), np.ones(8), rig.device(np.zeros(8))
+    kernel(A, rig.device(x), y)
+    A.data *= 2
+    kernel(A, rig.device(x), y)
+    np.testing.assert_allclose(qgraph.to_numpy(y), A @ x)
+    A = some(8, 8, density=0.9, seed=5)
+    kernel(A, rig.device(x), y)
+    np.testing.assert_allclose(qgraph.to_numpy(y), A @ x)
+    assert kernel.stats.compilations <= 1 or rig.backend == "sim"
+
+
+def test_what_does_not_fit(rig):
+    A, x, y = some(6, 4), rig.device(np.ones(4)), rig.device(np.full(6, 7.0))
+    kernel = rig.kernel(product)
+    for arguments, words in (
+        ((A, y, y), "is assigned to memory that it reads"),
+        ((A, rig.device(np.ones(5)), y), "the matrix has 4 columns, and the vector 5 elements"),
+        ((A, x, rig.device(np.ones(5))), "the matrix has 6 rows, and the vector 5 elements"),
+        ((A, rig.device(np.ones((4, 2))), y), "of one vector that is assigned to another"),
+        ((A.tocsc(), x, y), r"pass a CSR matrix: A.tocsr\(\)"),
+    ):
+        with pytest.raises(qgraph.QGraphError, match=words):
+            kernel(*arguments)
+    assert (qgraph.to_numpy(y) == 7).all()
+
+
+def test_products_elsewhere_are_refused(rig):
+    def in_an_expression(A, x, y):
+        y[:] = A @ x + 1
+
+    def from_the_left(A, x, y):
+        y[:] = x @ A
+
+    def of_a_transpose(A, x, y):
+        y[:] = A.T @ x
+
+    for function, words in (
+        (in_an_expression, "`A @ x` is a new array"),
+        (from_the_left, "`A` is not a whole array"),
+        (of_a_transpose, "`A.T` is not a whole array"),
+    ):
+        with pytest.raises(qgraph.KernelSyntaxError, match=words):
+            rig.kernel(function)(some(4, 4), rig.device(np.ones(4)), rig.device(np.ones(4)))
