@@ -1,4 +1,4 @@
-"""What does ``A @ p`` of a sparse matrix cost beside the loop over its rows written out? Conjugate gradients, a Poisson problem.
+"""What does ``A @ p`` of a sparse matrix cost beside the loop over its rows written out? Conjugate gradients, Poisson.
 
 ``python -m benchmarks.sparse [--only 512^2 ...] [--quick]``
 """

@@ -8,6 +8,9 @@ import scipy.sparse as sp
 
 import qgraph
 
+# On CUDA the matrix of SciPy is copied at each call, which a warning tells.
+pytestmark = pytest.mark.filterwarnings("ignore:NumPy arrays were passed")
+
 
 def product(A, x, y):
     y[:] = A @ x
