@@ -32,6 +32,7 @@ class LibraryFunction:
         fails: what is wrong with arrays that it has no answer for, for which Python raises ``LinAlgError``; empty where there
             are none. In PyTorch it then gives, beside the result, a tensor that is 0 where there is one.
         results: how many arrays it gives; ``shape`` then gives as many shapes.
+        integers: how many of the last of them hold integers, whatever the arrays hold.
         packed: how many of its first arrays Python passes in a tuple.
     """
 
@@ -45,6 +46,7 @@ class LibraryFunction:
     gives: Literal["complex", "real", "as given"] = "as given"
     fails: str = ""
     results: int = 1
+    integers: int = 0
     packed: int = 0
 
     @property
@@ -236,7 +238,7 @@ _FUNCTIONS = (
     ),
     LibraryFunction("numpy.linalg", "det", 1, _number, lambda torch, x: torch.linalg.det(x)),
     LibraryFunction("numpy.linalg", "qr", 1, _factors, lambda torch, x: torch.linalg.qr(x), results=2),
-    LibraryFunction("scipy.linalg", "lu_factor", 1, _pivoted, _lu_factor, results=2),
+    LibraryFunction("scipy.linalg", "lu_factor", 1, _pivoted, _lu_factor, results=2, integers=1),
     LibraryFunction("scipy.linalg", "lu_solve", 3, _solution_of_factors, _lu_solve, computes="each", packed=2),
     LibraryFunction("scipy.linalg", "solve_triangular", 2, _solution, _triangular, ("lower", "unit_diagonal"), fails=_SINGULAR),
     *(LibraryFunction("numpy.fft", each, 1, _along, _fft(each), _AXIS, gives="complex") for each in ("fft", "ifft")),

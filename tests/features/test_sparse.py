@@ -72,6 +72,30 @@ def test_rows_that_are_not_in_order(rig):
     assert qgraph.to_numpy(y).tolist() == [102.0, 0.0, 120.0]
 
 
+def change_places(A, x, y, turns):
+    for _t in qgraph.serial(range(turns)):
+        y[:] = A @ x
+        x, y = y, x
+
+
+def test_vectors_that_change_places(rig):
+    kernel = rig.kernel(change_places)
+    for turns in (0, 1, 4, 5):
+        A, x, y = some(8, 8), np.random.default_rng(turns).random(8), np.zeros(8)
+        found = rig.device(x), rig.device(y)
+        kernel(A, *found, turns)
+        kernel.reference(A, x, y, turns)
+        for each, wanted in zip(found, (x, y), strict=True):
+            np.testing.assert_allclose(qgraph.to_numpy(each), wanted, rtol=1e-12)
+
+
+def test_sums_of_narrow_integers(rig):
+    A, x = sp.csr_matrix(np.full((3, 3), 100, np.int8)), np.full(3, 3, np.int8)
+    y = rig.device(np.zeros(3, np.int64))
+    rig.kernel(product)(A, rig.device(x), y)
+    assert qgraph.to_numpy(y).tolist() == (A @ x).tolist()
+
+
 def test_in_a_while(rig):
     n = 60
     A = sp.csr_matrix(sp.diags([-np.ones(n - 1), 3 * np.ones(n), -np.ones(n - 1)], [-1, 0, 1]))
@@ -104,7 +128,7 @@ def test_what_does_not_fit(rig):
         ((A, y, y), "is assigned to memory that it reads"),
         ((A, rig.device(np.ones(5)), y), "the matrix has 4 columns, and the vector 5 elements"),
         ((A, x, rig.device(np.ones(5))), "the matrix has 6 rows, and the vector 5 elements"),
-        ((A, rig.device(np.ones((4, 2))), y), "of one vector that is assigned to another"),
+        ((A, rig.device(np.ones((4, 2))), y), "with one vector that is assigned to another"),
         ((A.tocsc(), x, y), r"pass a CSR matrix: A.tocsr\(\)"),
     ):
         with pytest.raises(qgraph.QGraphError, match=words):

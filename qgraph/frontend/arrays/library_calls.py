@@ -78,7 +78,7 @@ def _add(
 ) -> None:
     statement = library_statement(region, scope, value, record, targets)
     if record is not None:
-        for target in targets.values() if record.name != "lu_factor" else list(targets.values())[:1]:
+        for target in list(targets.values())[: len(targets) - record.integers]:
             _check_dtype(scope, statement, record, target, value, region)
         _check_shapes(region, scope, statement, record, value)
     if record is None or not record.fails:
@@ -110,7 +110,7 @@ def _whole(scope: Scope, target: ast.expr) -> tuple[str, Leaf]:
     inside = target.slice if isinstance(target, ast.Subscript) else ast.Constant(None)
     parts = inside.elts if isinstance(inside, ast.Tuple) else [inside]
     bound = scope.static(target.value) if isinstance(target, ast.Subscript) else None
-    if isinstance(bound, LeafRef) and isinstance(bound.leaf.type, ArrayType) and all(map(_takes_all, parts)):
+    if isinstance(bound, LeafRef) and isinstance(bound.leaf.type, ArrayType) and all(map(takes_all, parts)):
         return as_written(target), bound.leaf
     raise scope.error(
         f"`{as_written(target)}` is not a whole array, and a library's result is assigned to one",
@@ -119,7 +119,8 @@ def _whole(scope: Scope, target: ast.expr) -> tuple[str, Leaf]:
     )
 
 
-def _takes_all(part: ast.expr) -> bool:
+def takes_all(part: ast.expr) -> bool:
+    """Whether an index takes all of an array."""
     if isinstance(part, ast.Slice):
         return part.lower is part.upper is part.step is None
     return isinstance(part, ast.Constant) and part.value is ...
@@ -157,9 +158,7 @@ def _check_shapes(region: Region, scope: Scope, statement: LibraryCall, record: 
     told = partial(_trouble, record, tuple(each.transposed for each in arrays), statement.constants, as_written(node))
     fits, trouble = unit.host_object(partial(_fits, told), "fits"), unit.host_object(told, "trouble")
     names = [*(each.leaf for each in arrays), *statement.targets]
-    # Arrays that change places have the same shape.
-    known = [unit.selections[name].leaves[0] if name in unit.selections else name for name in names]
-    shapes = ", ".join(map(unit.shape_of, known))
+    shapes = ", ".join(map(unit.shape_of, names))
     test = ast.copy_location(ast.parse(f"{fits}({shapes})", mode="eval").body, node)
     hint = f"the shape of the result is that of {record.module}.{record.name}"
     unit.host_value(test, scope.span(node), "shape", text=hint, note=f"{trouble}({shapes})")

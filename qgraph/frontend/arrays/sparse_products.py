@@ -6,6 +6,7 @@ import ast
 
 import numpy as np
 
+from qgraph.frontend.arrays.library_calls import takes_all
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import at_place, word
 from qgraph.frontend.inference.ranks import rank
@@ -34,12 +35,13 @@ def assign_sparse_product(region: Region, scope: Scope, node: ast.Assign) -> boo
         return False
     text = as_written(node.value)
     target = node.targets[0]
-    places = [target.value if isinstance(target, ast.Subscript) and _is_all(target.slice) else None, vector]
+    places = [target.value if isinstance(target, ast.Subscript) and takes_all(target.slice) else None, vector]
     vectors = [scope.static(place) if place is not None and rank(scope, place) == 1 else None for place in places]
     leaves = [each.leaf.name for each in vectors if isinstance(each, LeafRef)]
-    if len(leaves) < 2 or len(node.targets) > 1:
+    extents = _extents(found)
+    if len(leaves) < 2 or len(node.targets) > 1 or len(extents) != 2:
         raise scope.error(
-            f"`{text}` is a product of a sparse matrix, and not of one vector that is assigned to another",
+            f"`{text}` is a product of a sparse matrix, and not with one vector that is assigned to another",
             node,
             "write y[:] = A @ x, with vectors x and y that are arguments or temporaries",
         )
@@ -49,30 +51,22 @@ def assign_sparse_product(region: Region, scope: Scope, node: ast.Assign) -> boo
         raise scope.error(
             f"`{text}` is assigned to memory that it reads", node, "assign it to another array, and copy that: x[:] = y"
         )
-    rows, columns = (_number(found, axis) for axis in ("0", "1"))
-    for leaf, extent, axis in ((x, columns, 1), (y, rows, 0)):
+    for leaf, extent, axis in ((x, extents[1], "columns"), (y, extents[0], "rows")):
         test = ast.parse(f"{unit.shape_of(leaf)}[0] == {extent}", mode="eval").body
-        note = f"'`{text}` does not fit: the matrix has %d {'columns' if axis else 'rows'}, and the vector %d elements'"
-        known = f"{note} % ({extent}, {unit.shape_of(leaf)}[0])"
+        written = text.replace("%", "%%")
+        note = f"`{written}` does not fit: the matrix has %d {axis}, and the vector %d elements"
+        known = f"{note!r} % ({extent}, {unit.shape_of(leaf)}[0])"
         hint = "A @ x takes as many elements as A has columns, and gives as many as it has rows"
         unit.host_value(at_place(test, node), scope.span(node), "shape", text=hint, note=known)
     region.block(scope, [_loop(scope, node, matrix, target, vector)])
     return True
 
 
-def _number(matrix: StructRef, axis: str) -> str:
-    """The name of an extent, for the host."""
+def _extents(matrix: StructRef) -> list[str]:
+    """The names of the extents, for the host; SciPy has sparse vectors, too, which have one."""
     shape = matrix.children["shape"]
     assert isinstance(shape, StructRef)
-    extent = shape.children[axis]
-    assert isinstance(extent, LeafRef)
-    return extent.leaf.name
-
-
-def _is_all(part: ast.expr) -> bool:
-    if isinstance(part, ast.Slice):
-        return part.lower is part.upper is part.step is None
-    return isinstance(part, ast.Constant) and part.value is ...
+    return [extent.leaf.name for extent in shape.children.values() if isinstance(extent, LeafRef)]
 
 
 def _loop(scope: Scope, node: ast.Assign, matrix: ast.expr, target: ast.expr, vector: ast.expr) -> ast.For:
@@ -84,18 +78,21 @@ def _loop(scope: Scope, node: ast.Assign, matrix: ast.expr, target: ast.expr, ve
         f"    {total} = _zero\n"
         f"    for {place} in _range(_indptr[{row}], _indptr[{row} + 1]):\n"
         f"        {total} += _data[{place}] * _x[_indices[{place}]]\n"
-        f"    _y[{row}] = {total}\n"
+        f"    _y[{row}] = _result({total})\n"
     ).body[0]
     assert isinstance(code, ast.For)
     for child in ast.walk(code):
         ast.copy_location(child, node)
     dtypes = [element_type(scope, each) for each in (values, vector)]
     joined = np.result_type(*(each for each in dtypes if each is not None))
-    call = word(scope, range)
-    assert isinstance(call, ast.Call)
+    zero, rows = word(scope, joined.type, ast.Constant(0)), word(scope, range)
+    assert isinstance(zero, ast.Call)
+    assert isinstance(rows, ast.Call)
     stands = {
-        "_range": call.func,
-        "_zero": word(scope, joined.type, ast.Constant(0)),
+        "_range": rows.func,
+        "_zero": zero,
+        # Of narrow integers the sum is one, too.
+        "_result": zero.func,
         "_y": target.value,
         "_x": vector,
         **{f"_{name}": ast.Attribute(matrix, name, ast.Load()) for name in ("data", "indices", "indptr")},

@@ -168,7 +168,9 @@ class ProgramBuilder:
         return name
 
     def shape_of(self, name: str) -> str:
-        """The code by which the host knows the shape of the array ``name``."""
+        """The code by which the host knows the shape of the array ``name``: of several that change places all have the same."""
+        if name in self.selections:
+            return self.shape_of(self.selections[name].leaves[0])
         extents = self.extents.get(name)
         return f"{name}.shape" if extents is None else f"({''.join(f'{ast.unparse(extent)}, ' for extent in extents)})"
 
