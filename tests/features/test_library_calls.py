@@ -475,6 +475,10 @@ def one_determinant(a, x):
     x[0] = np.linalg.det(a)
 
 
+def lu_solved(lu, pivots, b, x):
+    x[:] = scipy_linalg.lu_solve((lu, pivots), b)
+
+
 def test_results_that_do_not_fit_are_refused(rig):
     def one_target(a, q, r):
         q[:] = np.linalg.qr(a)
@@ -497,6 +501,9 @@ def test_results_that_do_not_fit_are_refused(rig):
     ):
         with pytest.raises(qgraph.KernelSyntaxError, match=words):
             rig.kernel(function)(*arguments)
+    few = rig.device(np.zeros(2, np.int32)), rig.device(np.ones(3)), rig.device(np.ones(3))
+    with pytest.raises(qgraph.ArgumentError, match="the pivots 2 do not fit"):
+        rig.kernel(lu_solved)(arguments[0], *few)
     with pytest.raises(qgraph.ArgumentError, match=r"has the shape \(3, 3\), and it is assigned to an array of shape \(3, 4\)"):
         rig.kernel(factors)(*arguments[:2], rig.device(np.zeros((3, 4))))
 

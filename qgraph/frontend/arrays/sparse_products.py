@@ -78,21 +78,19 @@ def _loop(scope: Scope, node: ast.Assign, matrix: ast.expr, target: ast.expr, ve
         f"    {total} = _zero\n"
         f"    for {place} in _range(_indptr[{row}], _indptr[{row} + 1]):\n"
         f"        {total} += _data[{place}] * _x[_indices[{place}]]\n"
-        f"    _y[{row}] = _result({total})\n"
+        f"    _y[{row}] = {total}\n"
     ).body[0]
     assert isinstance(code, ast.For)
     for child in ast.walk(code):
         ast.copy_location(child, node)
     dtypes = [element_type(scope, each) for each in (values, vector)]
     joined = np.result_type(*(each for each in dtypes if each is not None))
-    zero, rows = word(scope, joined.type, ast.Constant(0)), word(scope, range)
-    assert isinstance(zero, ast.Call)
+    rows = word(scope, range)
     assert isinstance(rows, ast.Call)
     stands = {
         "_range": rows.func,
-        "_zero": zero,
         # Of narrow integers the sum is one, too.
-        "_result": zero.func,
+        "_zero": word(scope, joined.type, ast.Constant(0)),
         "_y": target.value,
         "_x": vector,
         **{f"_{name}": ast.Attribute(matrix, name, ast.Load()) for name in ("data", "indices", "indptr")},
