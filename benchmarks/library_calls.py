@@ -156,30 +156,18 @@ def _in_jax(function: Callable[..., Any], a: Any, x: Any, turns: int, wanted: An
 
 
 def _time(run: Callable[[], Any], wait: Callable[[], Any], turns: int) -> Timing:
-    found = timing.total(run, wait, calls=3, repeats=7)
-    return Timing(*(round(each / turns, 4) for each in (found.median, found.low, found.high)), found.samples)
+    return timing.total(run, wait, calls=3, repeats=7).each(turns)
 
 
 def judge(rows: list[dict[str, Any]], key: str) -> list[Target]:
     """Within 5% of the recorded calls alone, and ahead of the other libraries' loops."""
-    found = []
-    for row in rows:
-        if row["peer"] != "qgraph" and row["ratio"] is not None:
-            least = round(1 / WITHIN, 4) if row["peer"] == ALONE else 1.0
-            name = f"{row[key]}, {row['size']}: time of {row['peer']} over qgraph's"
-            found.append(Target(name, row["ratio"], ">=", least, "x"))
-    return found
+    return parts.targets(rows, key, {ALONE: round(1 / WITHIN, 4)})
 
 
 def draw(record: dict[str, Any], file: Path) -> None:
     """Bars: time of a turn, relative to qgraph's."""
     peers = (ALONE, "PyTorch", "JAX")
-    found = {call: {r["peer"]: {"median": r["ratio"]} for r in record["rows"] if r["call"] == call} for call in _CALLS}
-    figure, axes = plots.figure("A library's function in a device loop", record)
-    plots.bars(axes, {**record, "rows": [{"call": call, **times} for call, times in found.items() if times]}, "call", peers)
-    axes.axhline(1, color=plots.COLOURS["qgraph"], linewidth=1.2)
-    axes.set_ylabel("time of a turn over qgraph's")
-    plots.save(figure, file)
+    plots.ratios(record, file, "call", peers, title="A library's function in a device loop", what="a turn")
 
 
 if __name__ == "__main__":

@@ -81,10 +81,17 @@ def add_rows(answer: Answer, part: str, size: Any, times: Mapping[str, Timing], 
         say(f"  {size}: {peer}: {timed.median:,.2f} us{words}")
 
 
-def targets(rows: list[dict[str, Any]], key: str) -> list[Target]:
-    """Ahead of each peer in every row."""
+def targets(rows: list[dict[str, Any]], key: str, least: Mapping[str, float] | None = None) -> list[Target]:
+    """Ahead of each peer in every row, or of some by the ratio ``least``."""
+    wanted = least or {}
     return [
-        Target(f"{row[key]}, {row['size']}: time of {row['peer']} over qgraph's", row["ratio"], ">=", 1.0, "x")
+        Target(
+            f"{row[key]}, {row['size']}: time of {row['peer']} over qgraph's",
+            row["ratio"],
+            ">=",
+            wanted.get(row["peer"], 1.0),
+            "x",
+        )
         for row in rows
         if row["ratio"] is not None and not row["peer"].startswith("qgraph")
     ]

@@ -83,6 +83,17 @@ def bars(axes: Axes, record: dict[str, Any], x: str, peers: tuple[str, ...]) -> 
     axes.legend(frameon=False, fontsize=9, loc="upper left", ncols=2)
 
 
+def ratios(record: dict[str, Any], file: Path, key: str, peers: tuple[str, ...], *, title: str, what: str) -> None:
+    """Bars: the time of ``what`` over qgraph's, a group for each ``key`` and a bar for each of ``peers``."""
+    names = dict.fromkeys(row[key] for row in record["rows"])
+    rows = [{key: name, **{r["peer"]: {"median": r["ratio"]} for r in record["rows"] if r[key] == name}} for name in names]
+    drawn, axes = figure(title, record)
+    bars(axes, {**record, "rows": rows}, key, peers)
+    axes.axhline(1, color=COLOURS["qgraph"], linewidth=1.2)
+    axes.set_ylabel(f"time of {what} over qgraph's")
+    save(drawn, file)
+
+
 def save(drawn: Figure, file: Path) -> None:
     """Write the PNG."""
     drawn.savefig(file)

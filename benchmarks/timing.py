@@ -27,6 +27,10 @@ class Timing:
         low, middle, high = statistics.quantiles(microseconds, n=4) if len(microseconds) > 1 else microseconds * 3
         return cls(round(middle, 4), round(low, 4), round(high, 4), len(microseconds))
 
+    def each(self, count: int) -> Timing:
+        """The time of one of ``count`` equal parts."""
+        return Timing(*(round(whole / count, 4) for whole in (self.median, self.low, self.high)), self.samples)
+
     def as_json(self) -> dict[str, float]:
         """The four numbers by name."""
         return asdict(self)

@@ -66,7 +66,7 @@ def _identity(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class StructType:
-    """A tuple, dataclass or sparse matrix: ``fields`` are (name, type) pairs; a plain tuple's names are its indices."""
+    """A tuple, named tuple, dataclass or CSR matrix: ``fields`` are (name, type) pairs; names in a tuple are indices."""
 
     cls: type
     fields: tuple[tuple[str, Type], ...]
@@ -77,8 +77,8 @@ Type = ArrayType | ScalarType | ConstantType | StructType
 
 def is_csr(cls: type) -> bool:
     """Whether it is SciPy's or CuPy's class of sparse matrices that keep their rows (CSR)."""
-    names = ("csr_matrix", "csr_array")
-    return any(base.__name__ in names and ".sparse" in base.__module__ for base in cls.__mro__)
+    names, homes = ("csr_matrix", "csr_array"), ("scipy.sparse", "cupyx.scipy.sparse")
+    return any(base.__name__ in names and base.__module__.startswith(homes) for base in cls.__mro__)
 
 
 def field_names(cls: type) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -181,20 +182,20 @@ def _dim(keywords: Mapping[str, Any], default: int = -1) -> dict[str, Any]:
     return {**found, "dim": default if axis is None else axis}
 
 
+def _of_columns(solve: Callable[[Any], Any], right: Any) -> Any:
+    # PyTorch takes matrices of right sides for stacks of vectors where that fits; NumPy never does.
+    return solve(right.unsqueeze(-1)).squeeze(-1) if right.ndim == 1 else solve(right)
+
+
 def _triangular(torch: Any, matrix: Any, right: Any, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
-    columns = right.unsqueeze(-1) if right.ndim == 1 else right
-    found = torch.linalg.solve_triangular(matrix, columns, upper=not lower, unitriangular=unit_diagonal)
-    zeros = (matrix.diagonal(dim1=-2, dim2=-1) == 0) & (not unit_diagonal)
-    return (found.squeeze(-1) if right.ndim == 1 else found), zeros
+    solve = partial(torch.linalg.solve_triangular, matrix, upper=not lower, unitriangular=unit_diagonal)
+    return _of_columns(solve, right), (matrix.diagonal(dim1=-2, dim2=-1) == 0) & (not unit_diagonal)
 
 
 def _solve(torch: Any, matrix: Any, right: Any) -> Any:
-    # Not torch.linalg.solve, by which cuSOLVER may allocate for a captured stream; and that takes matrices of right sides for
-    # stacks of vectors where that fits, NumPy never.
-    columns = right.unsqueeze(-1) if right.ndim == 1 else right
+    # Not torch.linalg.solve, by which cuSOLVER may allocate for a captured stream.
     factors, pivots, failed = torch.linalg.lu_factor_ex(matrix)
-    found = _substituted(torch, factors, pivots, columns)
-    return (found.squeeze(-1) if right.ndim == 1 else found), failed
+    return _of_columns(partial(_substituted, torch, factors, pivots), right), failed
 
 
 def _lu_factor(torch: Any, matrix: Any) -> Any:
@@ -203,9 +204,7 @@ def _lu_factor(torch: Any, matrix: Any) -> Any:
 
 
 def _lu_solve(torch: Any, factors: Any, pivots: Any, right: Any) -> Any:
-    columns = right.unsqueeze(-1) if right.ndim == 1 else right
-    found = _substituted(torch, factors, (pivots + 1).to(torch.int32), columns)
-    return found.squeeze(-1) if right.ndim == 1 else found
+    return _of_columns(partial(_substituted, torch, factors, (pivots + 1).to(torch.int32)), right)
 
 
 def _substituted(torch: Any, factors: Any, pivots: Any, columns: Any) -> Any:

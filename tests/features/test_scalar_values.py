@@ -142,7 +142,7 @@ def used_as_a_number(x, w, a, k):
         w[i] = k
         u = 1.0
         u *= a
-        x[i] -= u
+        x[i] -= u + np.where(a > 1, a, 2.0) * np.clip(a, 0.0, 2.0) + int(a)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
@@ -152,6 +152,19 @@ def test_an_array_without_axes_is_a_number_in_arithmetic(rig, dtype):
         lambda: (np.zeros(5), np.arange(5.0), np.array(2.25, "float32").astype(dtype), np.array(2)),
         tolerance=1e-6,
     )
+
+
+def rounded(x, a):
+    x[0] = round(a)
+
+
+def test_what_python_refuses_of_an_array_without_axes(rig):
+    x, a = np.zeros(1), np.array(2.5)
+    kernel = rig.kernel(rounded)
+    with pytest.raises(TypeError):
+        kernel.reference(x, a)
+    with pytest.raises(qgraph.QGraphError, match="round"):
+        kernel(rig.device(x), rig.device(a))
 
 
 def changed_by_another_name(x, a):
@@ -166,6 +179,33 @@ def test_another_name_of_an_array_without_axes_is_no_copy(rig):
     with pytest.raises(qgraph.DataRaceError, match="write the same element `t`"):
         rig.kernel(changed_by_another_name)(x, a)
     assert not qgraph.to_numpy(x).any()
+
+
+def summed(x, a):
+    for i in range(x.shape[0]):
+        a[()] += x[i]
+
+
+@qgraph.func
+def add(a, value):
+    a[()] += value
+
+
+def summed_by_a_func(x, a):
+    for i in range(x.shape[0]):
+        add(a, x[i])
+
+
+def copied(x, a):
+    for i in range(x.shape[0]):
+        t = a[()]
+        t += 1
+        x[i] = t
+
+
+@pytest.mark.parametrize("function", [summed, summed_by_a_func, copied])
+def test_the_element_of_an_array_without_axes_is_a_number(rig, function):
+    rig.check(function, lambda: (np.arange(10.0), np.array(2.5)))
 
 
 def whole(x, a):

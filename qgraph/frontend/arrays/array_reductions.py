@@ -17,7 +17,6 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region, task_statements
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.program import WORD
-from qgraph.operations.library_functions import library_function
 from qgraph.source import as_written, copied, standing_for
 
 _EXTREMES = {"min": np.minimum, "max": np.maximum}
@@ -28,9 +27,8 @@ _PRODUCTS = ("dot", "vdot")
 def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     """``np.sum(...)`` and its kin as the name of a kernel scalar, which a loop computes."""
     kind = reduction(scope, node)
-    record = library_function(np.linalg.det) if kind == "det" else None
-    if record is not None and isinstance(node, ast.Call):
-        return library_number(region, scope, node, record)
+    if kind == "det":
+        return library_number(region, scope, node, np.linalg.det)
     operands = _operands(scope, node, kind)
     if kind in _PLACES:
         return _place_of_extreme(region, scope, operands[0], node, kind)

@@ -26,7 +26,6 @@ from qgraph.nodes.library_call import LibraryCall, Operand, call
 from qgraph.operations.library_functions import LibraryFunction, Shape, library_function
 from qgraph.source import as_written, standing_for
 
-_STATUS = ".status"
 _TEST_FIRST = "what the arrays hold is not specified then; test the matrix first, or catch numpy.linalg.LinAlgError"
 
 
@@ -46,8 +45,7 @@ def assign_library_call(region: Region, scope: Scope, node: ast.Assign) -> bool:
     wanted = 1 if record is None else record.results
     written = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else [node.targets[0]]
     if len(written) != wanted:
-        what = "one array" if wanted == 1 else f"{wanted} arrays"
-        hint = f"assign to all of {what}: {', '.join('abc'[:wanted])}[:] = ..." if wanted == 1 else "write q[:], r[:] = ..."
+        what, hint = ("one array", "write y[:] = ...") if wanted == 1 else (f"{wanted} arrays", "write q[:], r[:] = ...")
         raise scope.error(f"`{as_written(value)}` gives {what}", node.targets[0], hint)
     targets = dict(_whole(scope, each) for each in written)
     if len({leaf.name for leaf in targets.values()}) < wanted:
@@ -56,8 +54,11 @@ def assign_library_call(region: Region, scope: Scope, node: ast.Assign) -> bool:
     return True
 
 
-def library_number(region: Region, scope: Scope, node: ast.Call, record: LibraryFunction) -> ast.expr:
+def library_number(region: Region, scope: Scope, node: ast.expr, function: object) -> ast.expr:
     """The number that a function of one matrix gives, as the element of an array that the statement before it writes."""
+    record = library_function(function)
+    assert record is not None
+    assert isinstance(node, ast.Call)
     dtype = element_type(scope, node.args[0]) if len(node.args) == 1 and rank(scope, node.args[0]) else None
     if dtype is None or node.keywords:
         raise scope.error(
@@ -67,10 +68,13 @@ def library_number(region: Region, scope: Scope, node: ast.Call, record: Library
     assert found is not None
     leaf = one_element(region, scope, found.name, node, f"{record.name} of {as_written(node.args[0])}")
     _add(region, scope, node, record, {leaf.path: leaf})
+    return standing_for(placed(_only_element(scope, leaf), node), node)
+
+
+def _only_element(scope: Scope, leaf: Leaf) -> ast.expr:
     hidden = f"{ADDED}{leaf.name}"
     scope.names[hidden] = LeafRef(leaf)
-    element = ast.Subscript(ast.Name(hidden, ast.Load()), ast.Constant(0), ast.Load())
-    return standing_for(placed(element, node), node)
+    return ast.Subscript(ast.Name(hidden, ast.Load()), ast.Constant(0), ast.Load())
 
 
 def _add(
@@ -89,8 +93,7 @@ def _add(
     written_too = replace(statement.effects, writes=statement.effects.writes | {status.name})
     add_library_call(region, scope, replace(statement, status=status.name, effects=written_too), value)
     fault = Fault(LinAlgError, scope.span(value), f"`{as_written(value)}` met {record.fails}", _TEST_FIRST)
-    scope.names[_STATUS] = LeafRef(status)
-    fine = ast.Compare(ast.Subscript(ast.Name(_STATUS, ast.Load()), ast.Constant(0), ast.Load()), [ast.Eq()], [ast.Constant(0)])
+    fine = ast.Compare(_only_element(scope, status), [ast.Eq()], [ast.Constant(0)])
     region.run(scope).check(scope, placed(fine, value), fault, (), value)
 
 

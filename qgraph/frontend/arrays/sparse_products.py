@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
-import numpy as np
-
+from qgraph.frontend.arrays.array_statements import may_share
 from qgraph.frontend.arrays.library_calls import takes_all
-from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import at_place, word
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import LeafRef, StructRef
@@ -37,7 +36,7 @@ def assign_sparse_product(region: Region, scope: Scope, node: ast.Assign) -> boo
     target = node.targets[0]
     places = [target.value if isinstance(target, ast.Subscript) and takes_all(target.slice) else None, vector]
     vectors = [scope.static(place) if place is not None and rank(scope, place) == 1 else None for place in places]
-    leaves = [each.leaf.name for each in vectors if isinstance(each, LeafRef)]
+    leaves = [each.leaf for each in vectors if isinstance(each, LeafRef)]
     extents = _extents(found)
     if len(leaves) < 2 or len(node.targets) > 1 or len(extents) != 2:
         raise scope.error(
@@ -47,18 +46,26 @@ def assign_sparse_product(region: Region, scope: Scope, node: ast.Assign) -> boo
         )
     unit = region.unit
     y, x = leaves
-    if unit.same.get(x, x) == unit.same.get(y, y) or frozenset((x, y)) in unit.overlapping:
+    parts = {name: part.leaf for name, part in found.children.items() if isinstance(part, LeafRef)}
+    if any(may_share(unit, y, each) for each in (x, *parts.values())):
         raise scope.error(
             f"`{text}` is assigned to memory that it reads", node, "assign it to another array, and copy that: x[:] = y"
         )
-    for leaf, extent, axis in ((x, extents[1], "columns"), (y, extents[0], "rows")):
+    for leaf, extent, axis in ((x.name, extents[1], "columns"), (y.name, extents[0], "rows")):
         test = ast.parse(f"{unit.shape_of(leaf)}[0] == {extent}", mode="eval").body
         written = text.replace("%", "%%")
         note = f"`{written}` does not fit: the matrix has %d {axis}, and the vector %d elements"
         known = f"{note!r} % ({extent}, {unit.shape_of(leaf)}[0])"
         hint = "A @ x takes as many elements as A has columns, and gives as many as it has rows"
         unit.host_value(at_place(test, node), scope.span(node), "shape", text=hint, note=known)
-    region.block(scope, [_loop(scope, node, matrix, target, vector)])
+    assert isinstance(target, ast.Subscript)
+    stands = {
+        "_range": word(scope, range).func,
+        "_y": target.value,
+        "_x": vector,
+        **{f"_{name}": ast.Attribute(matrix, name, ast.Load()) for name in parts},
+    }
+    region.block(scope, [_loop(node, stands)])
     return True
 
 
@@ -69,41 +76,26 @@ def _extents(matrix: StructRef) -> list[str]:
     return [extent.leaf.name for extent in shape.children.values() if isinstance(extent, LeafRef)]
 
 
-def _loop(scope: Scope, node: ast.Assign, matrix: ast.expr, target: ast.expr, vector: ast.expr) -> ast.For:
-    assert isinstance(target, ast.Subscript)
-    values = ast.Attribute(copied(matrix), "data", ast.Load())
+def _loop(node: ast.Assign, stands: Mapping[str, ast.expr]) -> ast.stmt:
+    """The loop at the place of ``node``; ``stands`` are expressions for names in it."""
     row, place, total = (f"_{name}{node.lineno}_{node.col_offset}" for name in ("row", "place", "total"))
-    code = ast.parse(
+    (loop,) = ast.parse(
         f"for {row} in _range(_indptr.shape[0] - 1):\n"
-        f"    {total} = _zero\n"
+        f"    {total} = 0\n"
         f"    for {place} in _range(_indptr[{row}], _indptr[{row} + 1]):\n"
         f"        {total} += _data[{place}] * _x[_indices[{place}]]\n"
         f"    _y[{row}] = {total}\n"
-    ).body[0]
-    assert isinstance(code, ast.For)
-    for child in ast.walk(code):
+    ).body
+    for child in ast.walk(loop):
         ast.copy_location(child, node)
-    dtypes = [element_type(scope, each) for each in (values, vector)]
-    joined = np.result_type(*(each for each in dtypes if each is not None))
-    rows = word(scope, range)
-    assert isinstance(rows, ast.Call)
-    stands = {
-        "_range": rows.func,
-        # Of narrow integers the sum is one, too.
-        "_zero": word(scope, joined.type, ast.Constant(0)),
-        "_y": target.value,
-        "_x": vector,
-        **{f"_{name}": ast.Attribute(matrix, name, ast.Load()) for name in ("data", "indices", "indptr")},
-    }
-    placed = at_place(_Standing(stands).visit(code), node)
-    assert isinstance(placed, ast.For)
-    return placed
+    found: ast.stmt = at_place(_Standing(stands).visit(loop), node)
+    return found
 
 
 class _Standing(ast.NodeTransformer):
     """Expressions in the place of names."""
 
-    def __init__(self, stands: dict[str, ast.expr]) -> None:
+    def __init__(self, stands: Mapping[str, ast.expr]) -> None:
         self._stands = stands
 
     def visit_Name(self, node: ast.Name) -> ast.expr:

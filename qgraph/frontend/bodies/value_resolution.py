@@ -42,6 +42,7 @@ from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.global_arrays import holds_arrays
 from qgraph.ir.program import FAULTS, SLOTS, Fault, Slot
 from qgraph.operations import intrinsics
+from qgraph.operations.table import operation
 from qgraph.source import as_written, copied, standing_for
 
 # What a Python integer that divides another may be. "known": the host divides too, and says so before anything runs.
@@ -102,7 +103,8 @@ class ValueResolution(ast.NodeTransformer):
             case ast.Call(func=func):
                 bound = quietly_static(self._scope, func)
                 function = bound.value if isinstance(bound, Value) else None
-                return isinstance(function, np.ufunc) or getattr(function, "__module__", None) in ("builtins", "math")
+                # Arrays of NumPy's have no `__round__`.
+                return operation(function).pure and function is not round
         return False
 
     def _number(self, node: ast.expr) -> ast.expr:

@@ -30,8 +30,11 @@ def sizes_of(value: Value) -> list[Poly] | None:
 
 def selected(view: View, indices: Sequence[Subscript] | None, natural: Callable[[Poly], bool]) -> View:
     """``view[indices]``: each index goes to the next dimension that the view still has."""
+    if view.dims == () and indices is not None and not indices:
+        # `a[()]` of an array without axes.
+        return View(view.array, ())
     if view.dims is None or view.vague:
-        return View(view.array, ()) if view.dims == () and not indices and indices is not None else view
+        return view
     if indices is None:
         return replace(view, vague=True)
     dims = list(view.dims)

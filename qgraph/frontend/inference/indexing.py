@@ -24,7 +24,7 @@ def number(value: int) -> Extent:
 ZERO, ONE = number(0), number(1)
 
 
-def word(scope: Scope, function: object, *arguments: ast.expr) -> ast.expr:
+def word(scope: Scope, function: object, *arguments: ast.expr) -> ast.Call:
     """A call of ``function``, whatever names the user has."""
     name = f"{SHARED}{getattr(function, '__name__', 'call')}"
     scope.bind(name, Value(function))

@@ -2,8 +2,8 @@
 
 What the host frees may still be in use: by work in a stream, or by a graph that was captured. A block is bound to the stream
 that it was taken for, and to the capture that went on there. Freed, it may be had at once by the same stream, in the same
-capture; by others after a wait of the host for the device, of a captured graph not before that and its executables are gone. No
-handle of a stream is used after a block was taken, since the stream may be gone by then.
+capture; by others after a wait of the host for the device, of a captured graph not before that and its executables are gone.
+The driver is asked nothing of a stream after a block was taken, since the stream may be gone by then.
 """
 
 from __future__ import annotations

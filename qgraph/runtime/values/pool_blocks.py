@@ -14,7 +14,7 @@ class Order(NamedTuple):
     """Work that may still use a block which was freed: nothing but what comes after that work may have it.
 
     Attributes:
-        stream: the number of the stream after which it may be had; None where nobody knows the streams.
+        stream: the number of the stream after which it may be had, in a capture its handle; None where nobody knows it.
         capture: the number of the capture whose graph works on it; 0: none.
     """
 

@@ -81,7 +81,12 @@ def played():
         patch.setattr(device_pool, "outside_captures", contextlib.nullcontext)
         patch.setattr(device_pool, "current_streams", lambda: [*device.current, *device.captures])
         patch.setattr(device_pool, "is_capturing", device.is_capturing)
-        patch.setattr(device_pool, "_number", lambda stream: stream)
+
+        def number(stream):
+            assert not device.is_capturing(stream), "cuStreamGetId is refused while the stream is captured"
+            return stream
+
+        patch.setattr(device_pool, "_number", number)
 
         def on(stream):
             return SimpleNamespace(number=device.captures[stream], graph=device.captures[stream])
@@ -209,7 +214,8 @@ def test_nothing_waits_while_a_stream_is_captured(device):
     pool.malloc(512)
 
 
-def test_what_was_taken_in_a_capture_belongs_to_the_graph(device):
+@pytest.mark.parametrize("after", [None, 8, 9])
+def test_what_was_taken_in_a_capture_belongs_to_the_graph(device, after):
     pool = Pool(DevicePoolMemory(device, ALIGNMENT))
     device.begin(9)
     pointer = pool.malloc(1, 9)
@@ -224,7 +230,20 @@ def test_what_was_taken_in_a_capture_belongs_to_the_graph(device):
         with pytest.raises(PoolError, match=message):
             pool.malloc(1, stream)
     device.drop(1)
-    assert pool.malloc(1) == pointer and device.waits == 1
+    # The graph may have been launched on any stream.
+    assert pool.malloc(1, after) == pointer and device.waits == 1
+
+
+def test_what_a_graph_had_is_nobodys_while_another_is_captured(device):
+    pool = Pool(DevicePoolMemory(device, ALIGNMENT))
+    device.begin(9)
+    pool.free_block(pool.malloc(1, 9))
+    device.captures.clear()
+    device.drop(1)
+    # The graph may still run, on any stream.
+    device.begin(8)
+    with pytest.raises(PoolError, match="waiting would break the capture"):
+        pool.malloc(1, 9)
 
 
 def test_the_memory_lives_as_long_as_pool_blocks_and_graphs(device):
