@@ -530,6 +530,52 @@ def test_a_static_number_is_a_constant_of_the_code():
     assert ptx not in other.values()
 
 
+def assigned_after_unrolling(x, n):
+    for i in range(x.shape[0]):
+        for k in qgraph.static(range(3)):
+            x[i] += k
+        for k in range(n):
+            x[i] += 100 * k
+
+
+def assigned_on_one_path(x, n):
+    for i in range(x.shape[0]):
+        for k in qgraph.static(range(3)):
+            x[i] += k
+        if x[i] > 4:
+            k = n
+        x[i] += k
+
+
+def assigned_while_unrolled(x, n):
+    for i in range(x.shape[0]):
+        for k in qgraph.static(range(3)):
+            if x[i] > 4:
+                k = n
+            x[i] += k
+
+
+@pytest.mark.parametrize("function", [assigned_after_unrolling, assigned_on_one_path, assigned_while_unrolled])
+def test_the_variable_of_an_unrolled_loop_is_not_assigned_again(rig, function):
+    x = rig.device(np.arange(6.0))
+    with pytest.raises(qgraph.KernelSyntaxError, match="`k` is the variable of a loop that is unrolled"):
+        rig.kernel(function)(x, 9)
+    assert (qgraph.to_numpy(x) == np.arange(6.0)).all()
+
+
+def unrolled_twice(x, n):
+    for i in range(x.shape[0]):
+        for k in qgraph.static(range(3)):
+            x[i] += k
+        for k in qgraph.static(range(2)):
+            x[i] += 10 * k + n
+        x[i] += 100 * k
+
+
+def test_a_variable_is_that_of_two_unrolled_loops(rig):
+    rig.check(unrolled_twice, lambda: (np.arange(6.0), 9))
+
+
 def test_static_means_its_argument_in_plain_python():
     assert qgraph.static(5) == 5
     assert list(qgraph.static(range(3))) == [0, 1, 2]

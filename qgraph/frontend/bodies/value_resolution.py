@@ -119,6 +119,10 @@ class ValueResolution(ast.NodeTransformer):
         """A name: what it stands for, or what the body assigns."""
         if isinstance(node.ctx, ast.Store):
             bound = self._scope.names.get(node.id)
+            if not isinstance(bound, Private | ScalarRef) and isinstance(self._scope.entry.get(node.id), Private):
+                raise self._scope.error(
+                    f"`{node.id}` is the variable of a loop that is unrolled, and is assigned again", node, "use another name"
+                )
             if isinstance(bound, ScalarRef):
                 self._body.assigned[bound.name] = bound.slot
             name = bound.name if isinstance(bound, (Private, ScalarRef)) else node.id
