@@ -201,7 +201,7 @@ def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     from qgraph.lowering.scalar_types import scalar_types
 
     cuda = numba_cuda.cuda_module()
-    dtypes = scalar_types(plan.program, matches=True)
+    dtypes = scalar_types(plan.program, every=True)
     codes: dict[str, TaskCode] = {}
     kernels: dict[str, SimulatedKernel] = {}
     for _, name, code, function in _kernels(plan, cuda, dtypes):

@@ -25,19 +25,19 @@ from qgraph.operations import intrinsics
 from qgraph.source import Span
 
 
-def scalar_types(program: Program, *, matches: bool = False) -> dict[str, str]:
+def scalar_types(program: Program, *, every: bool = False) -> dict[str, str]:
     """The dtype of each kernel scalar of ``program``, by slot name.
 
-    ``matches``: type every task with a `match` too, which no compiler will look at afterwards.
+    ``every``: type the tasks that assign none, too, at which no compiler will look afterwards.
 
     Raises:
-        KernelTypeError: a value is no number, or two of them have no common type; a `match` on a float.
+        KernelTypeError: a value is no number, or two of them have no common type; Numba cannot type a task.
     """
     noted = NotedTypes(program)
     waiting = tasks = [
         task
         for task in program.tasks()
-        if any(_unknown(slot) for slot in assigned_slots(task)) or (matches and _has_match(task.names))
+        if every or any(_unknown(slot) for slot in assigned_slots(task))
     ]
     seen: dict[str, dict[str, Any]] = {}
     while waiting:
@@ -46,14 +46,6 @@ def scalar_types(program: Program, *, matches: bool = False) -> dict[str, str]:
         # What was typed when a scalar had another type, or none yet, is typed once more.
         waiting = [task for task in tasks if any(noted.types.get(name) != item for name, item in seen[task.name].items())]
     return {name: _dtype(item) for name, item in noted.types.items()}
-
-
-def _has_match(names: Mapping[str, object]) -> bool:
-    """Whether code with these globals, or a function that it calls, has a `match`."""
-    return any(
-        value is intrinsics.match_subject or (isinstance(value, Function) and _has_match(value.names))
-        for value in names.values()
-    )
 
 
 def assigned_slots(task: Task) -> Iterable[Slot]:
