@@ -10,8 +10,9 @@
     ├── BoundsError         an index left its array
     ├── LinAlgError         a matrix is singular, or not positive definite; NumPy's, too
     ├── BackendError        the backend asked for cannot run here
-    └── CudaError           the driver reported a failure
-        └── PoolError       a pool is sealed, or has no block that is large enough
+    ├── CudaError           the driver reported a failure
+    │   └── PoolError       a pool is sealed, or has no block that is large enough
+    └── (AssertionError, ValueError, ...)   what a kernel raised: Python's, too
 """
 
 from __future__ import annotations
@@ -99,6 +100,17 @@ class CudaError(QGraphError):
 
 class PoolError(CudaError):
     """A pool, on whatever backend, is sealed or has no block that is large enough; nothing was allocated and nothing ran."""
+
+
+_RAISED: dict[object, type[QGraphError]] = {}
+
+
+def error_raised(error: type[Exception]) -> type[QGraphError]:
+    """``error``, a built-in exception that a kernel raises, with its place: an ``except`` clause for it catches it."""
+    if error not in _RAISED:
+        names = {"__module__": __name__, "__str__": Exception.__str__}
+        _RAISED[error] = type(error.__name__, (QGraphError, error), names)
+    return _RAISED[error]
 
 
 class StreamCaptured(CudaError):  # noqa: N818 - what happened, to be answered by nodes in the captured graph

@@ -13,6 +13,7 @@ from qgraph.frontend.bodies.loop_fusion import join_loops
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.checks.signedness import refuse_mixed_signs
 from qgraph.frontend.checks.truthiness import refuse_arrays_as_conditions
+from qgraph.frontend.desugar.raised_errors import as_branch
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.inference.trip_counts import with_inner_lengths
 from qgraph.frontend.names.bindings import Binding, LeafRef, ScalarRef, StructRef, bind_type
@@ -20,13 +21,26 @@ from qgraph.frontend.names.function_frame import Frame, Structure, occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Globals, Scope
 from qgraph.frontend.statements import branches, loops, temporaries
+from qgraph.frontend.statements.early_exits import with_early_exits
 from qgraph.frontend.statements.inlining import enter_function, pruned
 from qgraph.frontend.statements.region import ArrayWords, Region, task_statements
 from qgraph.frontend.statements.task_builder import set_slot, small_task
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, StructType, Type
 from qgraph.ir.global_arrays import GlobalArray
-from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeStatement, Program, Result, Statement, node_statements
+from qgraph.ir.program import (
+    FAULTS,
+    HOST,
+    NO_KEY,
+    Branch,
+    Effects,
+    Loop,
+    NodeStatement,
+    Program,
+    Result,
+    Statement,
+    node_statements,
+)
 from qgraph.source import Span
 from qgraph.stack import with_large_frame_stack
 
@@ -73,7 +87,7 @@ def build_program(
     _check_readonly(program)
     refuse_mixed_signs(program)
     refuse_arrays_as_conditions(program)
-    return program
+    return with_early_exits(program)
 
 
 def _watch_fields(globals_: Globals, type_: Type) -> None:
@@ -127,15 +141,23 @@ def _built(
         result=result,
         temporaries=tuple(unit.temporaries),
         faults=tuple(unit.faults),
+        exits=unit.exits if unit.leaves_early else None,
     )
 
 
 def _start(unit: ProgramBuilder, span: Span) -> list[Statement]:
-    """Where loops end at a fault: the task before all others, for which there is none yet."""
-    if not unit.stops:
+    """Where loops and iterations end at a fault: the task before all others, for which there is none yet."""
+    if not unit.stops and not unit.leaves_early:
         return []
-    reset = set_slot(unit.failed, ast.Constant(0))
-    return task_statements(small_task(unit, "start", span, Body(unit), [reset], writes=[unit.failed]))
+    resets, slots = [set_slot(unit.failed, ast.Constant(0))], [unit.failed]
+    if unit.leaves_early:
+        first = unit.exits.first
+        # What an earlier launch noted stays until somebody is told.
+        noted = ast.parse(f"{NO_KEY} if {FAULTS}[0] == 0 else -1", mode="eval").body
+        words = (replace(first, index=first.index + 1), noted), (first, ast.Constant(0))
+        resets += (set_slot(slot, value) for slot, value in words)
+        slots.append(first)
+    return task_statements(small_task(unit, "start", span, Body(unit), resets, writes=slots))
 
 
 def _refuse_returned_arrays(scope: Scope, tree: ast.FunctionDef) -> None:
@@ -222,6 +244,8 @@ def _check_readonly(program: Program) -> None:
 
 
 _HANDLERS: dict[type[ast.stmt], Any] = {
+    ast.Assert: lambda region, scope, node: branches.if_statement(region, scope, as_branch(scope, node)),
+    ast.Raise: lambda region, scope, node: region.run(scope).statement(scope, node),
     ast.For: loops.for_loop,
     ast.While: loops.while_loop,
     ast.If: branches.if_statement,

@@ -148,6 +148,35 @@ def step(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
     return value if value != 0 else 2**62
 
 
+class Left(Exception):  # noqa: N818 - no error: what a fault ends
+    """An iteration, or a run of statements, ends at a fault; ``attempt`` goes on behind it."""
+
+
+def note_least(noted: Any, number: int, slots: Any, failed: int, first: int, key: int, *details: int) -> None:
+    """Note the fault ``number`` with ``key`` and ``details``, unless one of a smaller key is noted, and that there is one.
+
+    ``first`` is the place of two words of scratch: a lock, and the least key so far.
+    """
+    slots[failed] = 1
+    if key < slots[first + 1]:
+        slots[first + 1] = key
+        for place, word in enumerate((number, key, *details)):
+            noted[place] = word
+
+
+def least_key(slots: Any, place: int) -> int:
+    """``slots[place]``, the least key of ``note_least``, as other multiprocessors know it, too."""
+    return int(slots[place])
+
+
+def attempt(function: Any, otherwise: Any, *arguments: Any) -> Any:
+    """``function(*arguments)``, and ``otherwise`` where it ends at a fault."""
+    try:
+        return function(*arguments)
+    except Left:
+        return otherwise
+
+
 # What notes a fault of arithmetic of its first operand, and gives that otherwise.
 CHECKED = (divisor, shift_count, step)
 

@@ -136,6 +136,10 @@ class _Target(NumberTarget, CPUContext):
         """``*pointer += value`` as one step; returns the old value."""
         return builder.atomic_rmw("fadd", pointer, value, "monotonic")
 
+    def fence(self, builder: Any) -> None:
+        """What was stored before it is seen before what is stored after it."""
+        builder.fence("seq_cst")
+
 
 @dataclass(slots=True)
 class _Compilers:

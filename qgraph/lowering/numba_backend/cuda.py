@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np.numpy_support import from_dtype
 
@@ -105,7 +106,9 @@ def _make_compiler(float_type: str) -> _Compiler:
         def compile_function(self, function: Any, args: tuple[Any, ...], key: Callable[[Any], object]) -> Any:
             assert self.session is not None
             result = _compile(self, target, function, args, None, self.session.flags)
-            target.insert_user_function(key(signature(result.signature.return_type, *args)), result.fndesc, [result.library])
+            name = key(signature(result.signature.return_type, *args))
+            self.session.descriptors[name] = result.fndesc
+            target.insert_user_function(name, result.fndesc, [result.library])
             return result.signature.return_type
 
         def special_word(self, value: Any) -> Any:
@@ -129,6 +132,11 @@ def _make_compiler(float_type: str) -> _Compiler:
             if pointer.type.pointee.intrinsic_name == "f64":
                 declare = nvvmutils.declare_atomic_add_float64
             return builder.call(declare(builder.module), (pointer, value))
+
+        def fence(self, builder: Any) -> None:
+            # Of the system: the host reads it, too.
+            function_type = ir.FunctionType(ir.VoidType(), [])
+            builder.call(cgutils.get_or_insert_function(builder.module, function_type, "llvm.nvvm.membar.sys"), ())
 
     typing = Typing()
     typing.resolved = {}
