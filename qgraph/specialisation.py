@@ -218,7 +218,7 @@ class Specialisation:
         """Compile, and make the executable of the path that fits."""
         variant = self.variant
         if variant.backend != "cuda":
-            _refuse_cuda_only(self.plan.program, variant.backend)
+            refuse_cuda_only(self.plan.program, variant.backend)
         index64 = variant.index64
         executable = _EXECUTABLES[variant.backend](self.plan, variant, index64)
         self.index64, self.executable = index64, executable
@@ -259,7 +259,8 @@ class Specialisation:
         return executable
 
 
-def _refuse_cuda_only(program: Program, backend: str) -> None:
+def refuse_cuda_only(program: Program, backend: str) -> None:
+    """Raise a ``BackendError`` where the kernel has what runs on CUDA alone."""
     for statement in node_statements(program.body):
         reason = statement_kind(statement).only_on_cuda
         if reason:

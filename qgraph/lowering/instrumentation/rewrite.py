@@ -11,8 +11,9 @@ import numpy as np
 
 from qgraph import language
 from qgraph.captured_state import numba_function
+from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.functions import Function
-from qgraph.ir.program import Branch, Cast, Loop, Program, Statement, Task, TaskStatement
+from qgraph.ir.program import HOST, Branch, Cast, Loop, NodeStatement, Program, Statement, Task, TaskStatement
 from qgraph.lowering.instrumentation.accesses import Access, Words
 from qgraph.lowering.instrumentation.kinds import (
     NUMBER,
@@ -76,7 +77,27 @@ class _Instrumenter:
             case Branch():
                 regions = tuple(map(self._block, statement.regions))
                 return [replace(statement, decide=self._task(statement.decide), regions=regions)]
-        return [statement]
+        return [*self._written(statement), statement]
+
+    def _written(self, statement: NodeStatement) -> list[Statement]:
+        """What a node does to arrays is not looked into: before it, a task that says so."""
+        touched = statement.effects.touched
+        arrays = [leaf.name for leaf in self.program.arrays_and_scalars if isinstance(leaf.type, ArrayType)]
+        names = [name for name in arrays if name in touched]
+        if HOST in touched or not names:
+            return []
+        self.unchecked.append((statement.label, statement.span))
+        span = statement.span
+        place = {"lineno": span.line, "col_offset": span.column, "end_lineno": span.end_line, "end_col_offset": span.end_column}
+        body = _Body(self, {}, {}, span.file, {})
+        lines: list[ast.stmt] = []
+        for name in names:
+            array = ast.Name(name, ast.Load(), **place)
+            call = body.call("forget", array, array)
+            if call is not None:
+                lines.append(ast.Expr(call, **place))
+        task = Task(f"_forget_L{span.line}_{len(self.sites)}", "serial", span, (), tuple(lines), body.names, statement.effects)
+        return [TaskStatement(task)]
 
     def _block(self, statements: Iterable[Statement]) -> tuple[Statement, ...]:
         return tuple(each for statement in statements for each in self.statement(statement))
@@ -174,14 +195,15 @@ class _Body(ast.NodeTransformer):
 
     # --- words ----------------------------------------------------------------------------------------------------------
 
-    def _call(self, kind: Any, node: ast.expr, *arguments: ast.expr, **more: Any) -> ast.expr | None:
+    def call(self, kind: Any, node: ast.expr, *arguments: ast.expr, **more: Any) -> ast.expr | None:
         """The call of the word for an access, which is written as ``node``; None where there is no word."""
         whole = self._whole
         span = Span.of(node, self._file)
         text = span.text() or as_written(node)
         array = getattr(node, "value", None)
         leaf = array.id if isinstance(array, ast.Name) else ""
-        access = Access(kind, len(whole.sites), span, text, leaf, **more)
+        axes = self.kinds.taken(node.slice) or 0 if isinstance(node, ast.Subscript) and kind != "index" else 0
+        access = Access(kind, len(whole.sites), span, text, leaf, axes=axes, **more)
         word = whole.words.word(access)
         if word is None:
             return None
@@ -220,11 +242,12 @@ class _Body(ast.NodeTransformer):
             return self._part(node)
         node.value, node.slice = self.visit(node.value), self.visit(node.slice)
         if isinstance(base, Elements | Unknown) and not _has_slices(node.slice):
-            return self._call("load", written, node.value, node.slice) or node
+            return self.call("load", written, node.value, node.slice) or node
         return node
 
     def _part(self, node: ast.Subscript) -> ast.expr:
         """A part of an array: its integer indices are looked at."""
+        written = copied(node)
         node.value = self.visit(node.value)
         inside = node.slice
         parts = inside.elts if isinstance(inside, ast.Tuple) else [inside]
@@ -236,19 +259,19 @@ class _Body(ast.NodeTransformer):
             if number > dots:
                 axis = number - len(parts)
             if not isinstance(part, ast.Slice) and not _is_dots(part) and isinstance(self.kinds.of(part), Number):
-                parts[number] = self._index_of(node.value, axis, part)
+                parts[number] = self._index_of(node.value, axis, part, written)
             else:
                 parts[number] = self.visit(part)
             axis += 1
         node.slice = ast.copy_location(ast.Tuple(parts, ast.Load()), inside) if isinstance(inside, ast.Tuple) else parts[0]
         return node
 
-    def _index_of(self, array: ast.expr, axis: int, index: ast.expr) -> ast.expr:
+    def _index_of(self, array: ast.expr, axis: int, index: ast.expr, written: ast.expr) -> ast.expr:
         value = self._visit(copied(index))
         if not isinstance(array, ast.Name):
             return value
         extent = ast.Subscript(ast.Attribute(copied(array), "shape", ast.Load()), ast.Constant(axis), ast.Load())
-        found = self._call("index", index, value, ast.fix_missing_locations(ast.copy_location(extent, index)))
+        found = self.call("index", written, value, ast.fix_missing_locations(ast.copy_location(extent, index)))
         return found or value
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -261,7 +284,7 @@ class _Body(ast.NodeTransformer):
             written = copied(node)
             arguments = list(map(self.visit, node.args))
             node.args = arguments
-            return self._call("index", written, *arguments) or node
+            return self.call("index", written, *arguments) or node
         if any(function is word for word in language.ATOMICS):
             return self._atomic(node, function)
         if isinstance(function, Function):
@@ -278,7 +301,7 @@ class _Body(ast.NodeTransformer):
         generated = isinstance(node.func, ast.Name) and node.func.id == f"_{function.__name__}"
         place = ast.copy_location(ast.Subscript(copied(node.args[0]), copied(node.args[1]), ast.Load()), node)
         node.args = list(map(self.visit, node.args))
-        return self._call("atomic", place, *node.args, operation=function, generated=generated) or node
+        return self.call("atomic", place, *node.args, operation=function, generated=generated) or node
 
     def _foreign(self, node: ast.Call, function: object) -> ast.expr:
         """A function of NumPy's, of Python's, of Numba's: arrays that it gets are read, or nobody knows."""
@@ -304,13 +327,13 @@ class _Body(ast.NodeTransformer):
         if not reads:
             span = Span.of(call, self._file)
             self._whole.unchecked.append((span.text() or as_written(call), span))
-        return self._call("whole" if reads else "forget", copied(written), value) or value
+        return self.call("whole" if reads else "forget", copied(written), value) or value
 
     def _operand(self, node: ast.expr) -> ast.expr:
         kind = self.kinds.of(node)
         written = copied(node)
         value: ast.expr = self.visit(node)
-        return (self._call("whole", written, value) or value) if isinstance(kind, Elements) else value
+        return (self.call("whole", written, value) or value) if isinstance(kind, Elements) else value
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         """An operator of numbers or of whole arrays."""
@@ -409,11 +432,11 @@ class _Body(ast.NodeTransformer):
         written = copied(target)
         if isinstance(base, Elements) and isinstance(part, Elements):
             target.ctx = ast.Load()
-            filled = self._call("fill", written, value, self._part(target))
+            filled = self.call("fill", written, value, self._part(target))
             if filled is not None:
                 return ast.copy_location(ast.Expr(filled), node)
         elif isinstance(base, Elements | Unknown) and not _has_slices(target.slice):
-            stored = self._call("store", written, value, self.visit(target.value), self.visit(target.slice))
+            stored = self.call("store", written, value, self.visit(target.value), self.visit(target.slice))
             if stored is not None:
                 return ast.copy_location(ast.Expr(stored), node)
         else:
@@ -427,7 +450,7 @@ class _Body(ast.NodeTransformer):
         if isinstance(target, ast.Name) and isinstance(self.kinds.of(_loaded(target)), Elements):
             loaded = _loaded(target)
             value = ast.copy_location(ast.BinOp(loaded, node.op, node.value), node)
-            filled = self._call("fill", copied(loaded), self.visit(value), copied(loaded))
+            filled = self.call("fill", copied(loaded), self.visit(value), copied(loaded))
             return node if filled is None else ast.copy_location(ast.Expr(filled), node)
         if not isinstance(target, ast.Subscript) or isinstance(self.kinds.of(target.value), Number | Items):
             node.value = self._operand(node.value)
@@ -471,7 +494,7 @@ class _Body(ast.NodeTransformer):
                 arguments = [
                     ast.fix_missing_locations(ast.copy_location(copied(each), target)) for each in (place.value, place.slice)
                 ]
-                call = self._call("reduce", place, *arguments, reduction=number)
+                call = self.call("reduce", place, *arguments, reduction=number)
                 if call is not None:
                     found.append(ast.copy_location(ast.Expr(call), statement))
         return found

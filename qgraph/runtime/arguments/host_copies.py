@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy
@@ -44,8 +45,9 @@ def copied_to_host(views: Sequence[ArrayView]) -> tuple[list[ArrayView], list[Re
             first = (offset - host_pointer(buffer)) % _ALIGNMENT
             memory = buffer[first : first + high - low]
             _read(memory, low, device)
-            sizes = [_part(views[index].dtype) for index in members]
-            regions.append(Region(memory, min(sizes), tuple(members)))
+            # Each element begins at a multiple of this.
+            parts = {step for index in members for step in _steps(views[index], low)}
+            regions.append(Region(memory, math.gcd(*parts), tuple(members)))
             for index in members:
                 view = views[index]
                 array = numpy.ndarray(view.shape, view.dtype, memory, view.pointer - low, view.strides)
@@ -61,6 +63,13 @@ def copied_to_host(views: Sequence[ArrayView]) -> tuple[list[ArrayView], list[Re
 def region_of(array: numpy.ndarray) -> Region:
     """That of an array that shares its memory with no other one."""
     return Region(array.reshape(-1).view(numpy.uint8), _part(array.dtype), ())
+
+
+def _steps(view: ArrayView, low: int) -> Iterator[int]:
+    """The distances in bytes that lead from ``low`` to elements, and over them."""
+    yield _part(view.dtype)
+    yield view.pointer - low
+    yield from map(abs, view.strides)
 
 
 def _part(dtype: numpy.dtype) -> int:
