@@ -8,6 +8,7 @@
     ├── ArgumentError       a call passed something that does not fit
     ├── DataRaceError       a parallel loop is not parallel
     ├── BoundsError         an index left its array
+    ├── UnwrittenError      something was read that nobody wrote
     ├── LinAlgError         a matrix is singular, or not positive definite; NumPy's, too
     ├── BackendError        the backend asked for cannot run here
     ├── CudaError           the driver reported a failure
@@ -32,7 +33,14 @@ class QGraphError(Exception):
         span: the place in the user's source, drawn with a caret.
         also: further places, each with a few words.
         hint: what to do instead.
+
+    Attributes:
+        findings: of an error that ``kernel.check`` raises, all that it found, in program order; this one is the first.
+        unchecked: what it did not look into, each with its line.
     """
+
+    findings: tuple[QGraphError, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -79,11 +87,15 @@ class ArgumentError(QGraphError):
 
 
 class DataRaceError(QGraphError):
-    """A parallel loop writes what another of its iterations surely touches."""
+    """A parallel loop writes what another of its iterations touches: surely, or in the run of ``kernel.check``."""
 
 
 class BoundsError(QGraphError):
     """An index left its array."""
+
+
+class UnwrittenError(QGraphError):
+    """A kernel reads memory of its own that nobody wrote: a temporary that ``empty`` made holds anything."""
 
 
 class BackendError(QGraphError):
@@ -127,3 +139,7 @@ class PerformanceWarning(UserWarning):
 
 class AssumedParallelWarning(UserWarning):
     """A loop runs in parallel of which it is not proved that it may; said once a loop and process."""
+
+
+class OrderDependentWarning(UserWarning):
+    """The answer of a kernel depends on the order of a parallel loop's iterations, as ``kernel.check`` saw."""

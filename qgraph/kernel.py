@@ -401,7 +401,7 @@ class Method:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.kernel, name)
-        return functools.partial(value, self._owner) if name in ("bind", "reference", "plan", "ptx") else value
+        return functools.partial(value, self._owner) if name in ("bind", "reference", "plan", "ptx", "check") else value
 
 
 def _leave_graphs_behind() -> None:

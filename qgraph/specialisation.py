@@ -114,9 +114,12 @@ class Variant:
         global_arrays: tuple[GlobalArray, ...] = (),
         runs: bool = True,
         reads_disk: bool = True,
+        checks: bool = False,
     ) -> None:
         self.source, self.types, self.leaves, self.global_arrays = source, types, leaves, global_arrays
         self.backend, self.device, self.options = backend, device, options
+        # Whether somebody looks at its accesses: then loops are as written, and views keep their extents.
+        self._checks = checks
         # Whether code that another process compiled may be used.
         self.reads_disk = reads_disk
         # Whether an array came that has more elements than the code for most arrays can tell apart (``CudaPlan.index64``).
@@ -186,7 +189,8 @@ class Variant:
         from qgraph.polyhedral.dependence_test import remembering
 
         with remembering(self._answers):
-            return build_program(self.source, self.types, self.leaves, pairs, self.global_arrays, fuse=self.options.fuse)
+            given = (self.source, self.types, self.leaves, pairs, self.global_arrays)
+            return build_program(*given, fuse=self.options.fuse and not self._checks, checks_indices=self._checks)
 
     @property
     def holds(self) -> Callable[[], bool]:
@@ -214,7 +218,7 @@ class Specialisation:
         """Compile, and make the executable of the path that fits."""
         variant = self.variant
         if variant.backend != "cuda":
-            _refuse_cuda_only(self.plan.program, variant.backend)
+            refuse_cuda_only(self.plan.program, variant.backend)
         index64 = variant.index64
         executable = _EXECUTABLES[variant.backend](self.plan, variant, index64)
         self.index64, self.executable = index64, executable
@@ -255,7 +259,8 @@ class Specialisation:
         return executable
 
 
-def _refuse_cuda_only(program: Program, backend: str) -> None:
+def refuse_cuda_only(program: Program, backend: str) -> None:
+    """Raise a ``BackendError`` where the kernel has what runs on CUDA alone."""
     for statement in node_statements(program.body):
         reason = statement_kind(statement).only_on_cuda
         if reason:

@@ -54,6 +54,7 @@ def build_program(
     global_arrays: tuple[GlobalArray, ...] = (),
     *,
     fuse: bool = False,
+    checks_indices: bool = False,
 ) -> Program:
     """The Program of a kernel for arguments of these types.
 
@@ -64,6 +65,8 @@ def build_program(
         aliases: pairs of leaf names that share memory, and how.
         global_arrays: arrays in global variables that are passed besides the arguments; it may use fewer of them.
         fuse: join neighbouring loops where that changes nothing.
+        checks_indices: every index of a view, even one that is surely not negative, is the operand of ``wrap_index`` in bodies:
+            whoever checks it there finds the extent of the view as well.
 
     Raises:
         GlobalArrayFound: it uses another one.
@@ -73,7 +76,7 @@ def build_program(
     by_path = {leaf.path: leaf for leaf in leaves}
     bound = {name: bind_type(name, type_, by_path) for name, type_ in types}
     arrays = {array.place: bound.pop(array.path) for array in global_arrays}
-    globals_ = Globals(arrays)
+    globals_ = Globals(arrays, checks_indices=checks_indices)
     for _, type_ in types:
         _watch_fields(globals_, type_)
     float_type = float_type_of(leaves)

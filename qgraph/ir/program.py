@@ -8,8 +8,8 @@ every other global is a key of ``Task.names``.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from qgraph.captured_state import CompiledIn
@@ -474,6 +474,26 @@ class Program:
 def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
     """The tasks under ``statements``, in program order: enter, body, condition for a loop; decide, regions for a branch."""
     return (part for part in parts_of(statements) if isinstance(part, Task))
+
+
+def with_tasks(program: Program, changed: Callable[[Task], Task]) -> Program:
+    """``program`` with another task in the place of each."""
+
+    def statement(old: Statement) -> Statement:
+        match old:
+            case TaskStatement(task):
+                return TaskStatement(changed(task))
+            case Loop():
+                enter = None if old.enter is None else changed(old.enter)
+                return replace(old, enter=enter, body=block(old.body), condition=changed(old.condition))
+            case Branch():
+                return replace(old, decide=changed(old.decide), regions=tuple(map(block, old.regions)))
+        return old
+
+    def block(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        return tuple(map(statement, statements))
+
+    return replace(program, body=block(program.body))
 
 
 def node_statements(statements: tuple[Statement, ...]) -> Iterator[NodeStatement]:

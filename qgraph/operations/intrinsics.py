@@ -109,6 +109,22 @@ def wrap_index(index: int, size: int) -> int:
     return wide if wide >= 0 else wide + size
 
 
+def view_index(index: int, size: int) -> int:
+    """``wrap_index`` of an index that must lie in the view: instrumentation looks at it."""
+    return wrap_index(index, size)
+
+
+def same_bits(left: Any, right: Any) -> bool:
+    """Whether two numbers of one type have the same bits: nan has those of itself, 0.0 not those of -0.0."""
+    return np.asarray(left).tobytes() == np.asarray(right).tobytes()
+
+
+def address_of(array: Any, index: tuple[int, ...]) -> int:
+    """The address of the element of ``array`` at ``index``, which is inside."""
+    place: int = array[tuple(slice(at, at + 1) for at in index)].ctypes.data
+    return place
+
+
 def power(base: Any, exponent: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
     """``base ** exponent``; an integer to a negative power notes the fault ``number``, and that there is one.
 

@@ -7,7 +7,8 @@ begin with an underscore are generated.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence, Set
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from qgraph.ir.artifacts import Parameter
@@ -111,6 +112,13 @@ def make_function(name: str, arguments: Sequence[str], body: Statements, names: 
     for child in ast.walk(tree):
         place_at(child, span)
     return Function(name, tree, names, span.file)
+
+
+def own_function(function: Callable[..., object], names: Globals | None = None) -> Function:
+    """A function of qgraph's own as code for generated functions to call; ``names`` are the globals that it uses."""
+    tree = ast.parse(inspect.getsource(function)).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    return Function(tree.name, tree, names or {}, inspect.getsourcefile(function) or "")
 
 
 def parameters_of(program: Program, body: Statements) -> tuple[Parameter, ...]:
