@@ -180,8 +180,14 @@ class Variant:
         from qgraph.lowering.plan_builder import build_plan
         from qgraph.polyhedral.dependence_test import remembering
 
+        options = self.options
         with remembering(self._answers):
-            return build_plan(self.program_for(aliases), fuse=self.options.fuse, one_block=self.options.one_block)
+            return build_plan(
+                self.program_for(aliases),
+                fuse=options.fuse,
+                one_block=options.one_block,
+                bounds_check=options.bounds_check,
+            )
 
     def _built(self, pairs: tuple[tuple[str, str, str], ...]) -> Program:
         # The frontend is read when there is something to look at: nothing of it is needed to mark a function.
@@ -190,7 +196,8 @@ class Variant:
 
         with remembering(self._answers):
             given = (self.source, self.types, self.leaves, pairs, self.global_arrays)
-            return build_program(*given, fuse=self.options.fuse and not self._checks, checks_indices=self._checks)
+            checks = self._checks or self.options.bounds_check
+            return build_program(*given, fuse=self.options.fuse and not checks, checks_indices=checks)
 
     @property
     def holds(self) -> Callable[[], bool]:

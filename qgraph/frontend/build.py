@@ -21,7 +21,6 @@ from qgraph.frontend.names.function_frame import Frame, Structure, occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Globals, Scope
 from qgraph.frontend.statements import branches, loops, temporaries
-from qgraph.frontend.statements.early_exits import with_early_exits
 from qgraph.frontend.statements.inlining import enter_function, pruned
 from qgraph.frontend.statements.region import ArrayWords, Region, task_statements
 from qgraph.frontend.statements.task_builder import set_slot, small_task
@@ -90,7 +89,7 @@ def build_program(
     _check_readonly(program)
     refuse_mixed_signs(program)
     refuse_arrays_as_conditions(program)
-    return with_early_exits(program)
+    return program
 
 
 def _watch_fields(globals_: Globals, type_: Type) -> None:
@@ -119,6 +118,9 @@ def _built(
     frame = Frame(unit, tree)
     scope = Scope(source, names, globals_, frame)
     _refuse_returned_arrays(scope, tree)
+    if globals_.checks_indices:
+        # Loops look at what is noted there.
+        _ = unit.exits
     unit.calling.append(source.function)
     region = Region(unit, _HANDLERS, ArrayWords(array_statements.bind_view, array_reductions.reduce_arrays))
     enter_function(region, scope, tree)

@@ -369,7 +369,7 @@ class Result:
 SLOTS = "_slots"
 # The parameter through which tasks note a fault: a word for its number, and what it tells.
 FAULTS = "_faults"
-FAULT_DETAILS = 3
+FAULT_DETAILS = 4
 # The one through which unrolled loops tell the host how many iterations they had.
 TURNS = "_turns"
 # The name of a number of iterations in ``Counter.skip``.
