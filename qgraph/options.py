@@ -64,7 +64,8 @@ def _bounds_checked() -> bool:
     """Whether the process checks the bounds of all kernels: ``QGRAPH_BOUNDS_CHECK=1``."""
     text = os.environ.get("QGRAPH_BOUNDS_CHECK", "")
     if text not in ("", "0", "1"):
-        raise QGraphError(f"QGRAPH_BOUNDS_CHECK={text!r} is neither 0 nor 1", hint="1 checks all indices, 0 those of bounds_check=True")
+        hint = "1 checks the indices of all kernels, 0 those of kernels with bounds_check=True"
+        raise QGraphError(f"QGRAPH_BOUNDS_CHECK={text!r} is neither 0 nor 1", hint=hint)
     return text == "1"
 
 

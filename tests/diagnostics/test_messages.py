@@ -2150,8 +2150,22 @@ def option_conditional():
 
 
 @bad(BASE, caret=False)
-def option_bounds_check():
-    return lambda: qgraph.kernel(fill, bounds_check=True)
+def option_bounds_check_of_the_process():
+    def call():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("QGRAPH_BOUNDS_CHECK", "all")
+            qgraph.kernel(fill)
+
+    return call
+
+
+@bad(qgraph.BoundsError)
+def index_out_of_bounds():
+    def kernel(x, y, k):
+        for i in range(x.shape[0]):
+            y[i] = x[i // 2 + k]
+
+    return lambda: qgraph.kernel(kernel, bounds_check=True)(floats(), floats(), 4)
 
 
 @bad(BASE, caret=False)

@@ -73,7 +73,7 @@ class _BoundsWords:
         return self._words[key]
 
     def _element(self, kind: str, operation: Any, operands: tuple[Any, ...]) -> Function:
-        """What an access to one element does. Where its types are no array and one index for each axis, nothing is looked at."""
+        """What an access to one element does; where the types are no array with an index for each axis, nothing is checked."""
         parameters, does = _CAS if operation is language.atomic_cas else _ELEMENTS[kind]
         array, index = operands[1:3] if kind == "store" else operands[:2]
         at = "index"
