@@ -53,7 +53,9 @@ class CheckReport:
     def __str__(self) -> str:
         loops = f"{self.loops} parallel loop{'s' * (self.loops != 1)}"
         orders = f", and the same answer in {self.orders} other orders of iterations" if self.orders else ""
-        lines = [f"{self.kernel}: {self.accesses} accesses in {loops}: no race, no index out of bounds, no unwritten read{orders}"]
+        lines = [
+            f"{self.kernel}: {self.accesses} accesses in {loops}: no race, no index out of bounds, no unwritten read{orders}"
+        ]
         return "\n".join([*lines, *(f"not checked: {each}" for each in self.unchecked)])
 
 

@@ -154,4 +154,3 @@ class _Finding:
 
 def _uses(site: Access) -> str:
     return _WRITES.get(site.kind, "updates")
-

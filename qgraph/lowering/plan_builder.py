@@ -37,9 +37,7 @@ from qgraph.stack import with_large_frame_stack
 
 
 @with_large_frame_stack
-def build_plan(
-    program: Program, *, fuse: bool = False, one_block: bool = False, bounds_check: bool = False
-) -> GraphPlan:
+def build_plan(program: Program, *, fuse: bool = False, one_block: bool = False, bounds_check: bool = False) -> GraphPlan:
     """The graph of ``program``, bodies of device loops included.
 
     ``fuse``: independent loops share a kernel. ``one_block``: the plan says whether all of it may run as one block.
