@@ -5,6 +5,7 @@
 #   make test-gpu   the same tests on the GPU of this machine
 #   make sanitize   tests/gpu under compute-sanitizer: memcheck, then racecheck
 #   make fuzz       random programs against plain Python for SECONDS=600 on BACKEND=cpu (or sim, cuda), with JOBS=1 processes
+#   make soak       10^6 replays, 10^4 arguments and kernels: what memory they leave; ARGS=--kernels=300 for fewer (tests/soak.py)
 #   make manifest   whether plans and generated code are those of tests/manifest/manifest.txt (minutes); ARGS=--update writes it
 #   make bench      measure, and write benchmarks/results/
 #   make lint       ruff and strict mypy
@@ -40,7 +41,7 @@ endif
 
 PY := $(PATHS) $(INTERPRETER)
 
-.PHONY: demo test test-all test-gpu sanitize fuzz manifest bench lint format clean
+.PHONY: demo test test-all test-gpu sanitize fuzz soak manifest bench lint format clean
 
 demo: $(READY_DEMO)
 	$(PY) -m examples.inpaint
@@ -88,6 +89,9 @@ BACKEND := cpu
 JOBS := 1
 fuzz: $(READY_DEV)
 	env -u QGRAPH_BACKEND $(PY) -m tests.properties.fuzz --backend $(BACKEND) --seconds $(SECONDS) --jobs $(JOBS)
+
+soak: $(READY_DEV)
+	$(ON_CPU) QGRAPH_CACHE=0 $(PY) -m tests.soak $(ARGS)
 
 manifest: $(READY_DEV)
 	$(PY) -m tests.manifest $(ARGS)

@@ -147,3 +147,12 @@ def stepped(x, n):
         for i in range(x.shape[0]):
             assert x[i] < 3
             x[i] += 1
+
+
+def of_rows(starts, values, y):
+    for i in range(y.shape[0]):
+        s = 0.0
+        for p in range(starts[i], starts[i + 1]):
+            assert values[p] >= 0
+            s += values[p]
+        y[i] = s

@@ -53,6 +53,7 @@ def test_nothing_is_raised_where_python_raises_nothing(rig):
     for kind in (0, 2):
         check(kernels.branches, lambda kind=kind: (arange(), kind))
     check(kernels.assigned_or_raised, lambda: (arange() + 1, 0))
+    check(kernels.of_rows, lambda: (np.array([0, 2, 2, 6]), arange(), np.full(3, 77.0)))
     check(kernels.stepped, lambda: (np.zeros(4), 3))
 
 
@@ -85,6 +86,7 @@ def test_funcs(rig):
     assert error.found == "('no root of a negative number', 2), where i = 2"
     assert raises(rig, kernels.called, arange() + 1, 0).found == "the assertion `k > 0` failed, where i = 0"
     assert raises(rig, kernels.called, arange() - 1000, 1).found == "ArithmeticError"
+    assert "where i = 2" in raises(rig, kernels.of_rows, np.array([0, 2, 2, 6]), 3 - arange(), np.zeros(3)).found
 
 
 def test_device_loops_end(rig):

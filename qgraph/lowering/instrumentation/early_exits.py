@@ -88,6 +88,7 @@ class _Guarded:
             names=self._names,
             axes=tuple(map(self._axis, task.axes)),
             effects=task.effects | Effects(touched, touched if FAULTS in _used(task.body) else frozenset()),
+            inner_length="",
             plain=task,
         )
 

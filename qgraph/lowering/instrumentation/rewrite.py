@@ -112,7 +112,7 @@ class _Instrumenter:
                 node.lineno, node.col_offset = task.span.line, task.span.column
                 node.end_lineno, node.end_col_offset = task.span.end_line, task.span.end_column
         before = Task(
-            name=f"{task.name}_bounds",
+            name=f"{task.name}_extents",
             role="bounds",
             span=task.span,
             axes=(),
