@@ -228,12 +228,12 @@ def _number(call: WrittenCall, node: ast.expr) -> Slot | ConstantType:
 
 def _c_arguments(call: WrittenCall) -> tuple[ConstantType, ...]:
     """The pointer that a C function gets, if it gets one."""
-    extra = call.node.args[1:]
+    extra = [*call.node.args[1:], *(word.value for word in call.node.keywords)]
     if not extra:
         return ()
     found = call.meaning(extra[0])
     known = found.value if isinstance(found, ConstantType) else _MISSING
-    if len(extra) > 1 or not (known is None or isinstance(known, (int, bytes, *cpython.C_DATA))):
+    if call.node.keywords or len(extra) > 1 or not (known is None or isinstance(known, (int, bytes, *cpython.C_DATA))):
         raise KernelSyntaxError(
             f"`{as_written(call.node.args[0])}` is a C function, which gets one pointer",
             call.span(extra[-1]),

@@ -217,8 +217,6 @@ class HostCopyNode(MemcpyNode):
 
     def run(self, stream: int) -> None:
         """Copy, without waiting."""
-        if self.off:
-            return
         array, copy = self._known
         if self._back:
             self._copy_in(array.pointer, copy.pointer, array.width, stream)

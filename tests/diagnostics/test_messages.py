@@ -2140,11 +2140,56 @@ def host_callback_in_a_parallel_loop():
 
 
 @bad(SYNTAX)
-def host_callback_of_an_array():
+def host_callback_of_a_part_of_an_array():
+    def kernel(x):
+        qgraph.host_callback(told, x[1:])
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def host_callback_of_an_array_with_gaps():
     def kernel(x):
         qgraph.host_callback(told, x)
 
-    return kernel, (floats(),)
+    return kernel, (floats()[::2],)
+
+
+@bad(ARGUMENT)
+def host_callback_that_writes_a_read_only_array():
+    def kernel(x):
+        qgraph.host_callback(told, x, writes=x)
+
+    x = floats()
+    x.flags.writeable = False
+    return kernel, (x,)
+
+
+@bad(SYNTAX)
+def host_callback_that_writes_what_it_does_not_get():
+    def kernel(x, y):
+        qgraph.host_callback(told, x, writes=(x, y))
+
+    return kernel, (floats(), floats())
+
+
+@bad(ARGUMENT)
+def host_callback_of_arrays_that_overlap():
+    def kernel(x, y):
+        qgraph.host_callback(told, x, y, writes=y)
+
+    x = floats()
+    return kernel, (x[:-1], x[1:])
+
+
+@bad(SYNTAX)
+def host_callback_of_arrays_that_change_places():
+    def kernel(x, y):
+        for t in qgraph.serial(range(3)):
+            x, y = y, x
+        qgraph.host_callback(told, x)
+
+    return kernel, (floats(), floats())
 
 
 @bad(SYNTAX)
@@ -2183,6 +2228,14 @@ def host_callback_with_a_keyword():
 def host_callback_of_a_c_function_with_a_number():
     def kernel(x, f):
         qgraph.host_callback(f, x[0])
+
+    return kernel, (floats(), ctypes.CFUNCTYPE(None, ctypes.c_void_p)(told))
+
+
+@bad(SYNTAX)
+def host_callback_of_a_c_function_that_writes():
+    def kernel(x, f):
+        qgraph.host_callback(f, writes=x)
 
     return kernel, (floats(), ctypes.CFUNCTYPE(None, ctypes.c_void_p)(told))
 
