@@ -16,6 +16,7 @@ from qgraph.errors import (
     QGraphError,
 )
 from qgraph.frontend.func_decorator import func
+from qgraph.frontend.unique import unique
 from qgraph.info import capture, info, set_backend, stream
 from qgraph.kernel import kernel, reset
 from qgraph.language import (
@@ -95,6 +96,7 @@ __all__ = [
     "stream",
     "synchronize",
     "to_numpy",
+    "unique",
     "wait",
     "write_value",
     "zeros",

@@ -290,6 +290,11 @@ class Func(ByName):
         # Last: what ``function`` wraps may be a func, whose attributes it has then.
         self.function, self.source = function, source
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is one of this package, of arrays of one dimension."""
+        return self.function.__module__.partition(".")[0] == __name__.partition(".")[0]
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it as plain Python."""
         run = _REFERENCE.get()

@@ -2140,6 +2140,33 @@ def host_callback_in_a_parallel_loop():
 
 
 @bad(SYNTAX)
+def unique_of_a_matrix():
+    def kernel(x, values):
+        n = qgraph.unique(x, values)
+        values[0] = n
+
+    return kernel, (floats(6).reshape(2, 3), floats())
+
+
+@bad(SYNTAX)
+def unique_in_a_parallel_loop():
+    def kernel(x, values):
+        for i in range(3):
+            values[i] = qgraph.unique(x, values)
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def unique_of_a_number():
+    def kernel(x, values):
+        n = qgraph.unique(x[0], values)
+        values[0] = n
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
 def host_callback_of_a_part_of_an_array():
     def kernel(x):
         qgraph.host_callback(told, x[1:])
