@@ -282,18 +282,16 @@ def in_reference() -> bool:
 class Func(ByName):
     """A function with ``@qgraph.func``: callable from kernels and funcs, and from plain Python as what it is.
 
-    ``source`` is its parsed source, ``frontend.parse.SourceFunction``.
+    ``source`` is its parsed source, ``frontend.parse.SourceFunction``. ``is_word``: it is a word of this package, for kernel
+    level, which takes arrays of one dimension.
     """
+
+    is_word = False
 
     def __init__(self, function: Callable[..., Any], source: Any) -> None:
         functools.update_wrapper(self, function)
         # Last: what ``function`` wraps may be a func, whose attributes it has then.
         self.function, self.source = function, source
-
-    @property
-    def is_own(self) -> bool:
-        """Whether it is one of this package, of arrays of one dimension."""
-        return self.function.__module__.partition(".")[0] == __name__.partition(".")[0]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it as plain Python."""

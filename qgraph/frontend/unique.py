@@ -49,3 +49,6 @@ def unique(x: Any, values: Any, counts: Any = None) -> Any:
                 place[i] = (starts[i + 1] if i + 1 < found else n) - starts[i]
         counts[:found] = place[:found]
     return found
+
+
+unique.is_word = True

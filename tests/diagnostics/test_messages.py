@@ -2139,6 +2139,104 @@ def host_callback_in_a_parallel_loop():
     return kernel, (floats(),)
 
 
+def cubes() -> tuple[np.ndarray, np.ndarray]:
+    return floats(18).reshape(2, 3, 3), floats(6).reshape(2, 3)
+
+
+@bad(SYNTAX)
+def solution_of_a_part_of_a_matrix_in_a_loop():
+    def kernel(a, x):
+        for i in range(a.shape[0]):
+            x[i, :i] = np.linalg.solve(a[i, :i, :i], x[i, :i])
+
+    return kernel, cubes()
+
+
+@bad(SYNTAX)
+def solution_of_a_name_of_the_loop():
+    def kernel(a, x):
+        for i in range(a.shape[0]):
+            matrix = a[i]
+            x[i] = np.linalg.solve(matrix, x[i])
+
+    return kernel, cubes()
+
+
+@bad(SYNTAX)
+def solution_of_a_vector_in_a_loop():
+    def kernel(a, x):
+        for i in range(a.shape[0]):
+            x[i] = np.linalg.solve(a[i, 0], x[i])
+
+    return kernel, cubes()
+
+
+@bad(SYNTAX)
+def inverse_of_integers_in_a_loop():
+    def kernel(a):
+        for i in range(a.shape[0]):
+            a[i] = np.linalg.inv(a[i])
+
+    return kernel, (ints(8).reshape(2, 2, 2),)
+
+
+@bad(SYNTAX)
+def solution_of_several_types_in_a_loop():
+    def kernel(a, x):
+        for i in range(a.shape[0]):
+            x[i] = np.linalg.solve(a[i], x[i])
+
+    a, x = cubes()
+    return kernel, (a, x.astype(np.float32))
+
+
+@bad(SYNTAX)
+def complex_inverse_that_is_assigned_to_real_numbers_in_a_loop():
+    def kernel(a, x):
+        for i in range(a.shape[0]):
+            x[i] = np.linalg.inv(a[i])
+
+    a, _ = cubes()
+    return kernel, (a + 1j, a)
+
+
+@bad(SYNTAX)
+def cholesky_with_an_option_in_a_loop():
+    def kernel(a):
+        for i in range(a.shape[0]):
+            a[i] = np.linalg.cholesky(a[i], upper=True)
+
+    return kernel, cubes()[:1]
+
+
+@bad(SYNTAX)
+def inverses_in_a_loop_that_the_device_bounds():
+    def kernel(a, k):
+        for i in range(k[0]):
+            a[i] = np.linalg.inv(a[i])
+
+    return kernel, (cubes()[0], ints(1))
+
+
+@bad(SYNTAX)
+def inverses_over_a_range_with_a_name():
+    def kernel(a):
+        everywhere = range(a.shape[0])
+        for i in everywhere:
+            a[i] = np.linalg.inv(a[i])
+
+    return kernel, cubes()[:1]
+
+
+@bad(ARGUMENT)
+def inverses_that_are_not_square():
+    def kernel(a, x):
+        for i in range(a.shape[0]):
+            x[i] = np.linalg.inv(a[i])
+
+    return kernel, (floats(12).reshape(2, 2, 3), floats(12).reshape(2, 2, 3))
+
+
 @bad(SYNTAX)
 def unique_of_a_matrix():
     def kernel(x, values):
