@@ -25,7 +25,7 @@ from qgraph.frontend.names.bindings import HostExpr, LeafRef, Value
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ADDED, SHARED
 from qgraph.frontend.names.scope import Scope, quietly_static
-from qgraph.frontend.names.static_eval import constant_of
+from qgraph.frontend.names.static_eval import constant_of, known_test
 from qgraph.frontend.statements import loops
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.temporaries import one_element, temporary
@@ -85,6 +85,15 @@ class _Rewriting(ast.NodeTransformer):
         self._loop, self._found = loop, found
         self._own = names_assigned([loop.target, *loop.body])
         self.checks: list[tuple[ast.expr, ast.expr, Fault]] = []
+
+    def visit_If(self, node: ast.If) -> ast.stmt:
+        known = known_test(self._scope, node.test)
+        # A branch that is dropped may hold anything.
+        if known is not False:
+            node.body = [self.visit(statement) for statement in node.body]
+        if known is not True:
+            node.orelse = [self.visit(statement) for statement in node.orelse]
+        return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         record = _record(self._scope, node)

@@ -68,6 +68,18 @@ def test_cholesky(check, dtype):
     check(kernel, lambda: (definite(4, 3, 3, dtype=dtype), np.full((4, 3, 3), 77, dtype)), tolerance=1e-4)
 
 
+def test_a_branch_that_is_dropped_is_not_looked_at(check):
+    def kernel(a, b, x, inverts: qgraph.Static):
+        for i in range(a.shape[0]):
+            if qgraph.static(inverts):
+                x[i] = np.linalg.inv(a[i])
+            else:
+                x[i] = np.linalg.solve(a[i], b[i])
+
+    check(kernel, lambda: (matrices(3, 2, 2), None, np.zeros((3, 2, 2)), True), tolerance=1e-9)
+    check(kernel, lambda: (matrices(3, 2, 2), np.ones((3, 2)), np.zeros((3, 2)), False), tolerance=1e-9)
+
+
 def test_in_funcs_and_device_loops(check):
     @qgraph.func
     def step(a, x, first):
