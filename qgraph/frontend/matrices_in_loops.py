@@ -197,8 +197,10 @@ class _Rewriting(ast.NodeTransformer):
     def _work(self, value: ast.expr, dtype: str, shape: Sequence[ast.expr]) -> ast.expr:
         """The memory of an iteration."""
         scope = self._scope
-        if self._found.scope is not scope:
-            raise scope.error("the range of this loop has a name", self._loop.iter, "write it where the loop is")
+        again = names_assigned(self._loop.body)
+        for name in names_assigned([self._loop.target]).keys() & again.keys():
+            found = f"`{name}` is assigned again in a loop whose iterations have memory by that number"
+            raise scope.error(found, again[name][0], "take another name")
         axes = [self._axis(axis) for axis in ranges_of(self._found.scope, self._found.call)]
         counts = [count for count, _, _ in axes]
         made = word(scope, np.empty, ast.Tuple([copied(each) for each in (*shape, *counts)], ast.Load()), ast.Constant(dtype))
@@ -225,27 +227,28 @@ class _Rewriting(ast.NodeTransformer):
 
     def _axis(self, axis: WrittenAxis) -> tuple[ast.expr, ast.expr, bool]:
         """How many places an axis needs, its first number, and whether it runs backwards."""
-        unit, scope, step = self._region.unit, self._scope, constant_of(axis.step)
-        if step is None or any(host_expression(unit, scope, each) is None for each in (axis.start, axis.stop)):
+        unit, scope, step = self._region.unit, self._found.scope, constant_of(axis.step)
+        start, stop = (host_expression(unit, scope, each) for each in (axis.start, axis.stop))
+        if step is None or start is None or stop is None:
             raise scope.error(
                 f"`{as_written(axis.node)}` is known on the device only, or its step is no constant",
                 axis.node,
                 "take bounds from shapes and arguments: the memory for the matrices is taken before the launch",
             )
-        ends = (axis.start, axis.stop) if step < 0 else (axis.stop, axis.start)
-        count = word(scope, max, ast.Constant(0), ast.BinOp(copied(ends[0]), ast.Sub(), copied(ends[1])))
+        low, high = (stop, start) if step < 0 else (start, stop)
+        count = ast.Call(ast.Name("max", ast.Load()), [ast.Constant(0), ast.BinOp(copied(high), ast.Sub(), copied(low))], [])
         written = ast.parse(axis.extent, mode="eval").body
-        return standing_for(at_place(count, axis.node), written), self._first(axis), step < 0
+        return standing_for(self._known(count, axis.node), written), self._known(start, axis.start), step < 0
 
-    def _first(self, axis: WrittenAxis) -> ast.expr:
-        known = host_expression(self._region.unit, self._scope, axis.start)
-        assert known is not None
+    def _known(self, known: ast.expr, node: ast.expr) -> ast.expr:
+        """What the host knows, under a name that means the same in every scope."""
         if isinstance(known, ast.Constant):
             return known
-        value = self._region.unit.host_value(known, self._scope.span(axis.start), text=as_written(axis.start))
-        name = f"{SHARED}first{value.id}"
+        known = ast.fix_missing_locations(at_place(known, node))
+        value = self._region.unit.host_value(known, self._found.scope.span(node), text=as_written(node))
+        name = f"{SHARED}known{value.id}"
         self._scope.bind(name, HostExpr(known, value.id))
-        return ast.Name(name, ast.Load())
+        return at_place(ast.Name(name, ast.Load()), node)
 
     def _status(self, value: ast.Call, record: LibraryFunction) -> ast.Subscript:
         """A word that is 0 before the loop, and is tested after it."""

@@ -2219,10 +2219,10 @@ def inverses_in_a_loop_that_the_device_bounds():
 
 
 @bad(SYNTAX)
-def inverses_over_a_range_with_a_name():
+def inverses_by_a_variable_that_is_assigned_again():
     def kernel(a):
-        everywhere = range(a.shape[0])
-        for i in everywhere:
+        for i in range(a.shape[0] - 1):
+            i = i + 1
             a[i] = np.linalg.inv(a[i])
 
     return kernel, cubes()[:1]

@@ -49,7 +49,8 @@ def test_other_loops_and_parts(check):
                 x[i] = np.linalg.solve(a[:, :, i], b[..., i])
         for i, j in qgraph.ndrange((1, m.shape[0]), m.shape[1]):
             m[i, j] = np.linalg.inv(m[i, j])
-        for place in qgraph.ndrange(s.shape[0], 1):
+        places = qgraph.ndrange(s.shape[0], 1)
+        for place in places:
             s[place[0]] = np.linalg.solve(a[:, :, 0], s[place[0]])
 
     def args():
