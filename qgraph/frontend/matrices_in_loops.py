@@ -30,7 +30,7 @@ from qgraph.frontend.statements import loops
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.temporaries import one_element, temporary
 from qgraph.ir.program import Fault
-from qgraph.language import Func, atomic_max, serial
+from qgraph.language import Func, atomic_exch, serial
 from qgraph.operations.library_functions import LibraryFunction, library_function
 from qgraph.source import as_written, copied, standing_for
 
@@ -115,7 +115,7 @@ class _Rewriting(ast.NodeTransformer):
             if isinstance(child, (ast.Name, ast.Subscript, ast.Attribute, ast.Tuple)):
                 child.ctx = ast.Load()
         # An atomic, and no reduction: nearly always nothing is stored.
-        failed = ast.Expr(word(scope, atomic_max, status.value, ast.Constant(0), ast.Constant(1)))
+        failed = ast.Expr(word(scope, atomic_exch, status.value, ast.Constant(0), ast.Constant(1)))
         test = ast.Compare(call, [ast.NotEq()], [ast.Constant(0)])
         made = at_place(ast.If(test, [failed], []), node)
         return ast.fix_missing_locations(ast.copy_location(made, node))
