@@ -11,9 +11,11 @@ from qgraph.errors import (
     KernelSyntaxError,
     KernelTypeError,
     LinAlgError,
+    OrderDependentWarning,
     PerformanceWarning,
     PoolError,
     QGraphError,
+    UnwrittenError,
 )
 from qgraph.frontend.func_decorator import func
 from qgraph.frontend.unique import unique
@@ -58,10 +60,12 @@ __all__ = [
     "KernelSyntaxError",
     "KernelTypeError",
     "LinAlgError",
+    "OrderDependentWarning",
     "PerformanceWarning",
     "PoolError",
     "QGraphError",
     "Static",
+    "UnwrittenError",
     "__version__",
     "asarray",
     "atomic_add",

@@ -8,10 +8,12 @@
     ├── ArgumentError       a call passed something that does not fit
     ├── DataRaceError       a parallel loop is not parallel
     ├── BoundsError         an index left its array
+    ├── UnwrittenError      something was read that nobody wrote
     ├── LinAlgError         a matrix is singular, or not positive definite; NumPy's, too
     ├── BackendError        the backend asked for cannot run here
-    └── CudaError           the driver reported a failure
-        └── PoolError       a pool is sealed, or has no block that is large enough
+    ├── CudaError           the driver reported a failure
+    │   └── PoolError       a pool is sealed, or has no block that is large enough
+    └── (AssertionError, ValueError, ...)   what a kernel raised: Python's, too
 """
 
 from __future__ import annotations
@@ -31,7 +33,14 @@ class QGraphError(Exception):
         span: the place in the user's source, drawn with a caret.
         also: further places, each with a few words.
         hint: what to do instead.
+
+    Attributes:
+        findings: of an error that ``kernel.check`` raises, all that it found, in program order; this one is the first.
+        unchecked: what it did not look into, each with its line.
     """
+
+    findings: tuple[QGraphError, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -78,11 +87,15 @@ class ArgumentError(QGraphError):
 
 
 class DataRaceError(QGraphError):
-    """A parallel loop writes what another of its iterations surely touches."""
+    """A parallel loop writes what another of its iterations touches: surely, or in the run of ``kernel.check``."""
 
 
 class BoundsError(QGraphError):
     """An index left its array."""
+
+
+class UnwrittenError(QGraphError):
+    """A kernel reads memory of its own that nobody wrote: a temporary that ``empty`` made holds anything."""
 
 
 class BackendError(QGraphError):
@@ -101,6 +114,17 @@ class PoolError(CudaError):
     """A pool, on whatever backend, is sealed or has no block that is large enough; nothing was allocated and nothing ran."""
 
 
+_RAISED: dict[object, type[QGraphError]] = {}
+
+
+def error_raised(error: type[Exception]) -> type[QGraphError]:
+    """``error``, a built-in exception that a kernel raises, with its place: an ``except`` clause for it catches it."""
+    if error not in _RAISED:
+        names = {"__module__": __name__, "__str__": Exception.__str__}
+        _RAISED[error] = type(error.__name__, (QGraphError, error), names)
+    return _RAISED[error]
+
+
 class StreamCaptured(CudaError):  # noqa: N818 - what happened, to be answered by nodes in the captured graph
     """A launch was asked for on a stream that is being captured; nothing ran. ``call`` is what was to run, and where."""
 
@@ -115,3 +139,7 @@ class PerformanceWarning(UserWarning):
 
 class AssumedParallelWarning(UserWarning):
     """A loop runs in parallel of which it is not proved that it may; said once a loop and process."""
+
+
+class OrderDependentWarning(UserWarning):
+    """The answer of a kernel depends on the order of a parallel loop's iterations, as ``kernel.check`` saw."""

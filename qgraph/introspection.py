@@ -19,6 +19,7 @@ from qgraph.specialisation import Variant
 from qgraph.stack import with_large_frame_stack
 
 if TYPE_CHECKING:
+    from qgraph.checking.checker import CheckReport
     from qgraph.runtime.arguments.flatten import Arguments
 
 
@@ -133,13 +134,37 @@ class Introspection:
         lines = doubles(program, tuple(program.tasks()), scalar_types(program))
         return Explanation(plan, reasons(plan), lines, bin_notes(plan))
 
-    def _describe_only(self, values: tuple[Any, ...]) -> tuple[Variant, tuple[Any, ...]]:
+    def check(self, *args: Any, **kwargs: Any) -> CheckReport:
+        """Run the kernel as plain Python means it, on copies of the arguments, and watch every access to an element.
+
+        The parallel loops of the kernel run in order on one thread of the CPU, wherever the arrays live. Where nothing is wrong
+        it runs again in other orders of iterations, with an ``OrderDependentWarning`` if the answer is another one.
+
+        Returns:
+            What was looked at, and what was not.
+
+        Raises:
+            DataRaceError: two iterations of a parallel loop touch one element, and one of them writes; both lines.
+            BoundsError: an index is out of bounds; the run ends there.
+            UnwrittenError: an element of a temporary is read that nobody wrote.
+            QGraphError: a call with these arguments is refused, too.
+
+            Of several findings the first in program order is raised, and ``findings`` of the error has all.
+        """
+        from qgraph.checking.checker import check, refused
+
+        with refused():
+            return check(*self._describe_only(self._bind(args, kwargs), "cpu", checks=True))
+
+    def _describe_only(
+        self, values: tuple[Any, ...], backend: str = "cuda", *, checks: bool = False
+    ) -> tuple[Variant, tuple[Any, ...]]:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""
         while True:
             used, found = self._described(self._complete(values))
-            given = (self._source, found.types, found.leaves, "cuda", 0, self.options)
+            given = (self._source, found.types, found.leaves, backend, 0, self.options)
             try:
-                return Variant(*given, global_arrays=used, runs=False), found.values
+                return Variant(*given, global_arrays=used, runs=False, checks=checks), found.values
             except GlobalArrayFound as missing:
                 self._add_array(missing.array)
 

@@ -401,7 +401,7 @@ class Method:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.kernel, name)
-        return functools.partial(value, self._owner) if name in ("bind", "reference", "plan", "ptx") else value
+        return functools.partial(value, self._owner) if name in ("bind", "reference", "plan", "ptx", "check") else value
 
 
 def _leave_graphs_behind() -> None:
@@ -448,7 +448,8 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
             the whole kernel as one block of threads where its loops are small.
         fastmath: let floats be reordered and approximated.
         block_size: threads a block on CUDA, 1 to 1024; None lets qgraph choose, and with ``fuse`` choose one block.
-        bounds_check: reserved; must be False.
+        bounds_check: look at every index; one that is out of bounds ends the kernel, and the call, or the next that waits,
+            raises ``BoundsError``. ``QGRAPH_BOUNDS_CHECK=1`` turns it on for a process.
         conditional: 'auto' runs device loops on the device where it can, 'device' insists, 'host' never does.
 
     Raises:

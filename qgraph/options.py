@@ -56,8 +56,17 @@ class Options:
                 f"block_size={self.block_size!r} is not a whole number of threads from 1 to 1024",
                 hint="a block has at most 1024 threads; leave block_size out, and qgraph chooses",
             )
-        if self.bounds_check:
-            raise QGraphError("bounds_check=True is not supported yet", hint="leave bounds_check out; the default is False")
+        if _bounds_checked():
+            object.__setattr__(self, "bounds_check", True)
+
+
+def _bounds_checked() -> bool:
+    """Whether the process checks the bounds of all kernels: ``QGRAPH_BOUNDS_CHECK=1``."""
+    text = os.environ.get("QGRAPH_BOUNDS_CHECK", "")
+    if text not in ("", "0", "1"):
+        hint = "1 checks the indices of all kernels, 0 those of kernels with bounds_check=True"
+        raise QGraphError(f"QGRAPH_BOUNDS_CHECK={text!r} is neither 0 nor 1", hint=hint)
+    return text == "1"
 
 
 def check_backend(name: str) -> str:

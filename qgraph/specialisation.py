@@ -122,9 +122,12 @@ class Variant:
         global_arrays: tuple[GlobalArray, ...] = (),
         runs: bool = True,
         reads_disk: bool = True,
+        checks: bool = False,
     ) -> None:
         self.source, self.types, self.leaves, self.global_arrays = source, types, leaves, global_arrays
         self.backend, self.device, self.options = backend, device, options
+        # Whether somebody looks at its accesses: then loops are as written, and views keep their extents.
+        self._checks = checks
         # Whether code that another process compiled may be used.
         self.reads_disk = reads_disk
         # Whether an array came that has more elements than the code for most arrays can tell apart (``CudaPlan.index64``).
@@ -185,8 +188,14 @@ class Variant:
         from qgraph.lowering.plan_builder import build_plan
         from qgraph.polyhedral.dependence_test import remembering
 
+        options = self.options
         with remembering(self._answers):
-            return build_plan(self.program_for(aliases), fuse=self.options.fuse, one_block=self.options.one_block)
+            return build_plan(
+                self.program_for(aliases),
+                fuse=options.fuse,
+                one_block=options.one_block,
+                bounds_check=options.bounds_check,
+            )
 
     def _built(self, pairs: tuple[tuple[str, str, str], ...]) -> Program:
         # The frontend is read when there is something to look at: nothing of it is needed to mark a function.
@@ -194,7 +203,9 @@ class Variant:
         from qgraph.polyhedral.dependence_test import remembering
 
         with remembering(self._answers):
-            return build_program(self.source, self.types, self.leaves, pairs, self.global_arrays, fuse=self.options.fuse)
+            given = (self.source, self.types, self.leaves, pairs, self.global_arrays)
+            checks = self._checks or self.options.bounds_check
+            return build_program(*given, fuse=self.options.fuse and not checks, checks_indices=checks)
 
     @property
     def holds(self) -> Callable[[], bool]:
@@ -222,7 +233,7 @@ class Specialisation:
         """Compile, and make the executable of the path that fits."""
         variant = self.variant
         if variant.backend != "cuda":
-            _refuse_cuda_only(self.plan.program, variant.backend)
+            refuse_cuda_only(self.plan.program, variant.backend)
         index64 = variant.index64
         executable = _EXECUTABLES[variant.backend](self.plan, variant, index64)
         self.index64, self.executable = index64, executable
@@ -264,7 +275,8 @@ class Specialisation:
         return executable
 
 
-def _refuse_cuda_only(program: Program, backend: str) -> None:
+def refuse_cuda_only(program: Program, backend: str) -> None:
+    """Raise a ``BackendError`` where the kernel has what runs on CUDA alone."""
     for statement in node_statements(program.body):
         reason = statement_kind(statement).only_on_cuda
         if reason:

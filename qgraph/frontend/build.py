@@ -14,6 +14,7 @@ from qgraph.frontend.bodies.loop_fusion import join_loops
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.checks.signedness import refuse_mixed_signs
 from qgraph.frontend.checks.truthiness import refuse_arrays_as_conditions
+from qgraph.frontend.desugar.raised_errors import as_branch
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.inference.trip_counts import with_inner_lengths
 from qgraph.frontend.names.bindings import Binding, LeafRef, ScalarRef, StructRef, bind_type
@@ -27,7 +28,19 @@ from qgraph.frontend.statements.task_builder import set_slot, small_task
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, StructType, Type
 from qgraph.ir.global_arrays import GlobalArray
-from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeStatement, Program, Result, Statement, node_statements
+from qgraph.ir.program import (
+    FAULTS,
+    HOST,
+    NO_KEY,
+    Branch,
+    Effects,
+    Loop,
+    NodeStatement,
+    Program,
+    Result,
+    Statement,
+    node_statements,
+)
 from qgraph.source import Span
 from qgraph.stack import with_large_frame_stack
 
@@ -41,6 +54,7 @@ def build_program(
     global_arrays: tuple[GlobalArray, ...] = (),
     *,
     fuse: bool = False,
+    checks_indices: bool = False,
 ) -> Program:
     """The Program of a kernel for arguments of these types.
 
@@ -51,6 +65,8 @@ def build_program(
         aliases: pairs of leaf names that share memory, and how.
         global_arrays: arrays in global variables that are passed besides the arguments; it may use fewer of them.
         fuse: join neighbouring loops where that changes nothing.
+        checks_indices: every index of a view, even one that is surely not negative, is the operand of ``wrap_index`` in bodies:
+            whoever checks it there finds the extent of the view as well.
 
     Raises:
         GlobalArrayFound: it uses another one.
@@ -60,7 +76,7 @@ def build_program(
     by_path = {leaf.path: leaf for leaf in leaves}
     bound = {name: bind_type(name, type_, by_path) for name, type_ in types}
     arrays = {array.place: bound.pop(array.path) for array in global_arrays}
-    globals_ = Globals(arrays)
+    globals_ = Globals(arrays, checks_indices=checks_indices)
     for _, type_ in types:
         _watch_fields(globals_, type_)
     float_type = float_type_of(leaves)
@@ -103,6 +119,9 @@ def _built(
     frame = Frame(unit, tree)
     scope = Scope(source, names, globals_, frame)
     _refuse_returned_arrays(scope, tree)
+    if globals_.checks_indices:
+        # Loops look at what is noted there.
+        _ = unit.exits
     unit.calling.append(source.function)
     region = Region(unit, _HANDLERS, ArrayWords(array_statements.bind_view, array_reductions.reduce_arrays))
     enter_function(region, scope, tree)
@@ -128,15 +147,23 @@ def _built(
         result=result,
         temporaries=tuple(unit.temporaries),
         faults=tuple(unit.faults),
+        exits=unit.exits if unit.leaves_early else None,
     )
 
 
 def _start(unit: ProgramBuilder, span: Span) -> list[Statement]:
-    """Where loops end at a fault: the task before all others, for which there is none yet."""
-    if not unit.stops:
+    """Where loops and iterations end at a fault: the task before all others, for which there is none yet."""
+    if not unit.stops and not unit.leaves_early:
         return []
-    reset = set_slot(unit.failed, ast.Constant(0))
-    return task_statements(small_task(unit, "start", span, Body(unit), [reset], writes=[unit.failed]))
+    resets, slots = [set_slot(unit.failed, ast.Constant(0))], [unit.failed]
+    if unit.leaves_early:
+        first = unit.exits.first
+        # What an earlier launch noted stays until somebody is told.
+        noted = ast.parse(f"{NO_KEY} if {FAULTS}[0] == 0 else -1", mode="eval").body
+        words = (replace(first, index=first.index + 1), noted), (first, ast.Constant(0))
+        resets += (set_slot(slot, value) for slot, value in words)
+        slots.append(first)
+    return task_statements(small_task(unit, "start", span, Body(unit), resets, writes=slots))
 
 
 def _refuse_returned_arrays(scope: Scope, tree: ast.FunctionDef) -> None:
@@ -223,6 +250,8 @@ def _check_readonly(program: Program) -> None:
 
 
 _HANDLERS: dict[type[ast.stmt], Any] = {
+    ast.Assert: lambda region, scope, node: branches.if_statement(region, scope, as_branch(scope, node)),
+    ast.Raise: lambda region, scope, node: region.run(scope).statement(scope, node),
     ast.For: matrices_in_loops.for_loop,
     ast.While: loops.while_loop,
     ast.If: branches.if_statement,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,3 +50,11 @@ class SeparateFunction:
     """On the CPU: called as ``function`` is, and not inlined. A long kernel is several of these."""
 
     function: Function
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TypedFunction:
+    """Called as the function that ``choose`` gives for the compiler's types of the arguments; one object for each choice."""
+
+    name: str
+    choose: Callable[[tuple[Any, ...]], Function]

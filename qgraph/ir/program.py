@@ -8,8 +8,8 @@ every other global is a key of ``Task.names``.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from qgraph.captured_state import CompiledIn
@@ -236,6 +236,8 @@ class Task:
     inner_length: str = ""
     # Of a task that only lets names of arrays change places: for each slot, the slot that its number is from, or the number.
     moves: tuple[tuple[Slot, Slot | int], ...] = ()
+    # The same task where nothing ends it early: what is assigned to kernel scalars has its types.
+    plain: Task | None = field(default=None, compare=False)
 
     @property
     def on_device(self) -> bool:
@@ -367,12 +369,18 @@ class Result:
 SLOTS = "_slots"
 # The parameter through which tasks note a fault: a word for its number, and what it tells.
 FAULTS = "_faults"
-FAULT_DETAILS = 2
+FAULT_DETAILS = 4
 # The one through which unrolled loops tell the host how many iterations they had.
 TURNS = "_turns"
 # The name of a number of iterations in ``Counter.skip``.
 MANY = "_many"
 FAULT_WORDS = 1 + FAULT_DETAILS
+# In a body: what orders the faults of a launch at which an iteration ends, the number of its task and that of the iteration.
+KEY = "_key"
+KEY_BITS = 44
+NO_KEY = 2**63 - 1
+# The hint of such a fault.
+UNSPECIFIED = "the kernel ended there: what its arrays hold now is not specified"
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +389,7 @@ class Fault:
 
     A task notes the first one that it meets: the number of the fault (its place in ``Program.faults``, from 1 on) and up to
     ``FAULT_DETAILS`` integers. ``found`` is a %-format of that many ``details``, or plain text where there are none.
+    ``ends``: the iteration ends there, of several the first in program order is told, and its key comes before the details.
     """
 
     error: type[QGraphError] = field(compare=False)
@@ -388,6 +397,15 @@ class Fault:
     found: str
     hint: str
     details: int = 0
+    ends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyExits:
+    """Where a launch keeps that a fault has ended an iteration: ``failed`` is then not 0, ``first`` as for ``note_least``."""
+
+    failed: Slot
+    first: Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +428,8 @@ class Program:
     result: Result | None = None
     temporaries: tuple[Temporary, ...] = ()
     faults: tuple[Fault, ...] = ()
+    # None where no fault ends an iteration.
+    exits: EarlyExits | None = None
 
     @property
     def arrays_and_scalars(self) -> tuple[Leaf, ...]:
@@ -454,6 +474,26 @@ class Program:
 def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
     """The tasks under ``statements``, in program order: enter, body, condition for a loop; decide, regions for a branch."""
     return (part for part in parts_of(statements) if isinstance(part, Task))
+
+
+def with_tasks(program: Program, changed: Callable[[Task], Task]) -> Program:
+    """``program`` with another task in the place of each."""
+
+    def statement(old: Statement) -> Statement:
+        match old:
+            case TaskStatement(task):
+                return TaskStatement(changed(task))
+            case Loop():
+                enter = None if old.enter is None else changed(old.enter)
+                return replace(old, enter=enter, body=block(old.body), condition=changed(old.condition))
+            case Branch():
+                return replace(old, decide=changed(old.decide), regions=tuple(map(block, old.regions)))
+        return old
+
+    def block(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        return tuple(map(statement, statements))
+
+    return replace(program, body=block(program.body))
 
 
 def node_statements(statements: tuple[Statement, ...]) -> Iterator[NodeStatement]:

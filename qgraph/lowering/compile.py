@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from qgraph.ir.artifacts import TILE_HEIGHT, CpuPlan, CudaPlan, SimulatedKernel, SimulatorPlan, TaskCode
 from qgraph.ir.functions import Function
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
+from qgraph.ir.program import Program
 from qgraph.lowering.cache.artifact_cache import ArtifactCache
 from qgraph.lowering.cache.memory_key import structural_key
 from qgraph.lowering.codegen.generated_names import Dtypes
@@ -29,14 +30,26 @@ if TYPE_CHECKING:
 @with_large_frame_stack
 def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     """One function for the whole kernel; ``KernelTypeError`` where Numba cannot compile it."""
+    from qgraph.lowering.scalar_types import scalar_types
+
+    return _compile_cpu(plan, scalar_types(plan.program), options, in_order=False)
+
+
+@with_large_frame_stack
+def compile_checked(program: Program, instrumented: Program, options: Options) -> CpuPlan:
+    """The same of ``program`` as ``kernel.check`` runs it: ``instrumented``, its loops in order on one thread."""
+    from qgraph.lowering.scalar_types import scalar_types
+
+    return _compile_cpu(GraphPlan(instrumented, (), (), ()), scalar_types(program), options, in_order=True)
+
+
+def _compile_cpu(plan: GraphPlan, dtypes: Dtypes, options: Options, *, in_order: bool) -> CpuPlan:
     from qgraph.lowering.codegen.cpu_codegen import control_function
     from qgraph.lowering.numba_backend import cpu, cpu_call_wrapper
     from qgraph.lowering.numba_backend.types import numba_type
-    from qgraph.lowering.scalar_types import scalar_types
 
     program = plan.program
-    dtypes = scalar_types(program)
-    parameters, function = control_function(program, dtypes)
+    parameters, function = control_function(program, dtypes, in_order=in_order)
     types = tuple(numba_type(parameter, program.float_type) for parameter in parameters)
     leaves = sum(parameter.kind == "leaf" for parameter in parameters)
     call = cpu.compile_control(function, types, watched=leaves, float_type=program.float_type, fastmath=options.fastmath)

@@ -15,13 +15,12 @@ import numpy as np
 from qgraph.errors import KernelTypeError
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.functions import Function
-from qgraph.ir.program import NUMBER, SCALAR_DTYPES, Cast, Program, Slot, Task
+from qgraph.ir.program import KEY, NUMBER, SCALAR_DTYPES, Cast, Program, Slot, Task
 from qgraph.lowering.codegen.generated_names import HANDLE, NOTED, walk
 from qgraph.lowering.codegen.task_codegen import make_function, replace_continue
 from qgraph.lowering.numba_backend import cpu
 from qgraph.lowering.numba_backend.types import numba_type
 from qgraph.lowering.numbers.type_promotion import NumberError, join, plain
-from qgraph.operations import intrinsics
 from qgraph.source import Span
 
 
@@ -36,7 +35,7 @@ def scalar_types(program: Program, *, every: bool = False) -> dict[str, str]:
     noted = NotedTypes(program)
     waiting = tasks = [
         task
-        for task in program.tasks()
+        for task in (each.plain or each for each in program.tasks())
         if every or any(_unknown(slot) for slot in assigned_slots(task))
     ]
     seen: dict[str, dict[str, Any]] = {}
@@ -137,7 +136,7 @@ class NotedTypes:
             self._seen[slot.name] = self.types.get(slot.name)
             return self._seen[slot.name]
         hosts = {value.name for value in self._program.host_values}
-        if name == NUMBER or name in hosts or any(axis.variable == name for axis in task.axes):
+        if name in (NUMBER, KEY) or name in hosts or any(axis.variable == name for axis in task.axes):
             return cpu.dtype_type("int64")
         if name in (HANDLE.name, NOTED.name):
             return numba_type(HANDLE if name == HANDLE.name else NOTED, self._float_type)

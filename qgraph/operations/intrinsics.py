@@ -109,6 +109,22 @@ def wrap_index(index: int, size: int) -> int:
     return wide if wide >= 0 else wide + size
 
 
+def view_index(index: int, size: int) -> int:
+    """``wrap_index`` of an index that must lie in the view: instrumentation looks at it."""
+    return wrap_index(index, size)
+
+
+def same_bits(left: Any, right: Any) -> bool:
+    """Whether two numbers of one type have the same bits: nan has those of itself, 0.0 not those of -0.0."""
+    return np.asarray(left).tobytes() == np.asarray(right).tobytes()
+
+
+def address_of(array: Any, index: tuple[int, ...]) -> int:
+    """The address of the element of ``array`` at ``index``, which is inside."""
+    place: int = array[tuple(slice(at, at + 1) for at in index)].ctypes.data
+    return place
+
+
 def power(base: Any, exponent: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
     """``base ** exponent``; an integer to a negative power notes the fault ``number``, and that there is one.
 
@@ -146,6 +162,35 @@ def step(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
     """``value``, the step of a range; 0 notes a fault as for ``divisor``, and is a step beyond every end until it is told."""
     divisor(value, noted, number, slots, failed)
     return value if value != 0 else 2**62
+
+
+class Left(Exception):  # noqa: N818 - no error: what a fault ends
+    """An iteration, or a run of statements, ends at a fault; ``attempt`` goes on behind it."""
+
+
+def note_least(noted: Any, number: int, slots: Any, failed: int, first: int, key: int, *details: int) -> None:
+    """Note the fault ``number`` with ``key`` and ``details``, unless one of a smaller key is noted, and that there is one.
+
+    ``first`` is the place of two words of scratch: a lock, and the least key so far.
+    """
+    slots[failed] = 1
+    if key < slots[first + 1]:
+        slots[first + 1] = key
+        for place, word in enumerate((number, key, *details)):
+            noted[place] = word
+
+
+def least_key(slots: Any, place: int) -> int:
+    """``slots[place]``, the least key of ``note_least``, as other multiprocessors know it, too."""
+    return int(slots[place])
+
+
+def attempt(function: Any, otherwise: Any, *arguments: Any) -> Any:
+    """``function(*arguments)``, and ``otherwise`` where it ends at a fault."""
+    try:
+        return function(*arguments)
+    except Left:
+        return otherwise
 
 
 # What notes a fault of arithmetic of its first operand, and gives that otherwise.

@@ -27,6 +27,7 @@ def _atomics() -> Iterator[Operation]:
 def _indices() -> Iterator[Operation]:
     yield Operation(functions=(intrinsics.assume_ge,), intrinsic=lambda code: code.bound_word(assume=True))
     yield typed(intrinsics.wrap_index, lambda rules, code: rules.of_indices(code.wrap_index))
+    yield typed(intrinsics.view_index, lambda rules, code: rules.of_indices(code.wrap_index))
     yield typed(
         intrinsics.trip_count,
         lambda rules, code: rules.of_indices(code.trip_count),
@@ -81,7 +82,12 @@ def _of_generated_code() -> Iterator[Operation]:
     yield _word(intrinsics.across, lambda code, _: code.across_word())
     for function in (intrinsics.empty_sum, intrinsics.empty_product):
         yield _word(function, lambda code, word: code.empty_word(word.__name__))
+    yield _word(intrinsics.same_bits, lambda code, _: code.same_bits_word())
+    yield _word(intrinsics.address_of, lambda code, _: code.address_word())
     yield _word(intrinsics.stack_array, lambda code, _: code.stack_word())
+    yield _word(intrinsics.note_least, lambda code, _: code.note_least_word())
+    yield _word(intrinsics.least_key, lambda code, _: code.least_key_word())
+    yield _word(intrinsics.attempt, lambda code, _: code.attempt_word())
     yield _word(intrinsics.set_condition, lambda code, _: code.condition_word())
     yield _word(intrinsics.call_host, lambda code, _: code.host_word())
     yield _word(intrinsics.peek, lambda code, _: code.peek_word())

@@ -24,6 +24,7 @@ import pytest
 
 import qgraph
 from qgraph.compat.numba_cuda import cuda
+from qgraph.errors import error_raised
 from tests.messages import fault_of, made_names
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -67,6 +68,13 @@ def floats(n: int = 5) -> np.ndarray:
 
 def ints(n: int = 5) -> np.ndarray:
     return np.arange(n)
+
+
+@qgraph.func
+def reciprocal(v):
+    if v == 0:
+        raise ZeroDivisionError("no reciprocal")
+    return 1 / v
 
 
 SYNTAX, TYPES, ARGUMENT = qgraph.KernelSyntaxError, qgraph.KernelTypeError, qgraph.ArgumentError
@@ -121,21 +129,83 @@ def syntax_yield():
     return kernel, (floats(),)
 
 
+class NotBuiltIn(Exception):
+    pass
+
+
 @bad(SYNTAX)
-def syntax_assert():
+def syntax_raise_of_the_users_own():
     def kernel(x):
         for i in range(x.shape[0]):
-            assert x[i] > 0
+            if x[i] < 0:
+                raise NotBuiltIn("negative")
 
     return kernel, (floats(),)
 
 
 @bad(SYNTAX)
-def syntax_raise():
+def syntax_raise_again():
+    def kernel(x):
+        if x[0] < 0:
+            raise
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_raise_from():
+    def kernel(x):
+        if x[0] < 0:
+            raise ValueError("negative") from KeyError("no reason")
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_raise_of_what_is_computed():
     def kernel(x):
         for i in range(x.shape[0]):
             if x[i] < 0:
-                raise ValueError("negative")
+                raise ValueError("negative", x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_raise_with_other_arguments():
+    def kernel(x):
+        if x[0] < 0:
+            raise UnicodeDecodeError("utf-8")
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_assert_with_an_f_string():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            assert x[i] >= 0, f"{i} is negative"
+
+    return kernel, (floats(),)
+
+
+@bad(error_raised(ZeroDivisionError))
+def raised_in_a_func():
+    def kernel(x):
+        for i, j in qgraph.ndrange(1, x.shape[0]):
+            x[i + j] = reciprocal(x[j])
+
+    return kernel, (floats(1),)
+
+
+@bad(error_raised(OverflowError))
+def raised_outside_loops():
+    def kernel(x):
+        n = 0
+        while n < x.shape[0]:
+            n += 1
+        if n > 4:
+            raise OverflowError
 
     return kernel, (floats(),)
 
@@ -2080,8 +2150,22 @@ def option_conditional():
 
 
 @bad(BASE, caret=False)
-def option_bounds_check():
-    return lambda: qgraph.kernel(fill, bounds_check=True)
+def option_bounds_check_of_the_process():
+    def call():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("QGRAPH_BOUNDS_CHECK", "all")
+            qgraph.kernel(fill)
+
+    return call
+
+
+@bad(qgraph.BoundsError)
+def index_out_of_bounds():
+    def kernel(x, y, k):
+        for i in range(x.shape[0]):
+            y[i] = x[i // 2 + k]
+
+    return lambda: qgraph.kernel(kernel, bounds_check=True)(floats(), floats(), 4)
 
 
 @bad(BASE, caret=False)

@@ -153,10 +153,11 @@ class _Viewer:
             index = self._held(part).code
         if base.start.constant != 0 or base.step.constant != 1 or not is_whole(base):
             constant = constant_of(part)
-            if constant is not None:
+            if constant is not None and not self._scope.checks_indices:
                 inside = index if constant >= 0 else join(base.count.code, ast.Add(), ast.Constant(constant))
             else:
-                inside = self._word(intrinsics.wrap_index, index, base.count.code)
+                wrap = intrinsics.view_index if self._scope.checks_indices else intrinsics.wrap_index
+                inside = self._word(wrap, index, base.count.code)
             index = join(base.start.code, ast.Add(), join(inside, ast.Mult(), base.step.code))
         elif natural and constant_of(part) is None and not self._keep:
             index = self._word(intrinsics.assume_ge, index, ast.Constant(0))

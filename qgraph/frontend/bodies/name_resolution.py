@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from qgraph import language
-from qgraph.errors import KernelSyntaxError
+from qgraph.errors import KernelSyntaxError, error_raised
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, ValueResolution, at, binary, call_of, load, product
 from qgraph.frontend.checks.negative_power import is_power
 from qgraph.frontend.checks.rounding import rounding_word
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.desugar.break_continue import assign, lower_loop, unless
 from qgraph.frontend.desugar.match_statement import as_if, cases_of, chosen_case
+from qgraph.frontend.desugar.raised_errors import as_branch, raised
 from qgraph.frontend.inference.indexing import element, placed
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of, relocate, zero_step_fault
 from qgraph.frontend.inference.ranks import parts_of
@@ -43,7 +44,7 @@ from qgraph.frontend.names.function_frame import ADDED, occurrences
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import bind_items, constant_of, is_static_call, known_test, static_items, static_value
 from qgraph.ir.functions import Function, function_tree
-from qgraph.ir.program import FAULTS, SLOTS
+from qgraph.ir.program import FAULTS, KEY, SLOTS, UNSPECIFIED, Fault
 from qgraph.language import Func
 from qgraph.operations import intrinsics
 from qgraph.source import Span, as_written, copied
@@ -231,6 +232,18 @@ class _Rewriter(ValueResolution):
         self.generic_visit(node)
         return node
 
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt | list[ast.stmt]:
+        return self.visit_If(as_branch(self._scope, node))
+
+    def visit_Raise(self, node: ast.Raise) -> list[ast.stmt]:
+        """Note the fault, and leave the iteration."""
+        error, unit = raised(self._scope, node), self._body.unit
+        found = str(error) or type(error).__name__
+        fault = Fault(error_raised(type(error)), self._scope.span(node), found, UNSPECIFIED, ends=True)
+        noting = (*self._noting(fault), ast.Constant(unit.exits.first.index), load(KEY))
+        left = ast.Raise(load(self._body.names.add(intrinsics.Left, "_Left")), None)
+        return [at(each, node) for each in (ast.Expr(self._call(intrinsics.note_least, "_note_least", *noting)), left)]
+
     def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
         chosen = chosen_case(self._scope, node)
         if chosen is not None:
@@ -371,7 +384,7 @@ class _Rewriter(ValueResolution):
         used = occurrences(statements)
         # Views that were compiled in have numbers of the host and of kernel scalars.
         self._body.scalars.update(inner.scalars)
-        known = (*unit.leaves, *(value.name for value in unit.host_values), *inner.scalars, FAULTS, SLOTS)
+        known = (*unit.leaves, *(value.name for value in unit.host_values), *inner.scalars, FAULTS, SLOTS, KEY)
         extra = tuple(name for name in known if name in used)
         parameters = [unit.local_name(name) for name in dynamic] + list(extra)
         tree = function_tree(source.name, parameters, statements)

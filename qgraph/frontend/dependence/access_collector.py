@@ -99,7 +99,7 @@ class _Walker(Caller):
         self.repeat(node.body, test_=node.test)
         self.branches([node.orelse, []])
 
-    def visit_Return(self, node: ast.Break | ast.Continue | ast.Return) -> None:
+    def visit_Return(self, node: ast.Break | ast.Continue | ast.Raise | ast.Return) -> None:
         """What follows does not happen."""
         if isinstance(node, ast.Return):
             value = UNKNOWN if node.value is None else self.expression(node.value)
@@ -108,7 +108,7 @@ class _Walker(Caller):
             self.frame.returned.append((UNDECIDED if inside else self.path, vague([value]) if inside else value))
         self.path = FALSE
 
-    visit_Break = visit_Continue = visit_Return
+    visit_Break = visit_Continue = visit_Raise = visit_Return
 
     def visit_Expr(self, node: ast.Expr) -> None:
         self.unused = node.value
@@ -141,7 +141,7 @@ class _Walker(Caller):
             if case.guard is not None:
                 self.guarded(case.guard)
         self.branches([case.body for case in node.cases] + [[]])
-        leaves = any(isinstance(child, ast.Break | ast.Continue | ast.Return) for child in ast.walk(node))
+        leaves = any(isinstance(child, ast.Break | ast.Continue | ast.Raise | ast.Return) for child in ast.walk(node))
         self.path = all_of(outer, UNDECIDED) if leaves else outer
 
     def visit_Assign(self, node: ast.Assign) -> None:
@@ -221,7 +221,7 @@ class _Walker(Caller):
         Induction variables of a loop of ``counted`` variables are known.
         """
         sure = sure and not may_leave(body)
-        returns = any(isinstance(child, ast.Return) for statement in body for child in ast.walk(statement))
+        returns = any(isinstance(child, ast.Return | ast.Raise) for statement in body for child in ast.walk(statement))
         changed = names_assigned(body).keys() | (names_assigned([test_]).keys() if test_ is not None else frozenset())
         head = {name: vague([held]) if name in changed else held for name, held in self.env.items()}
         grown = self.grown(body, counted, target) if sure and counted and target is not None else {}

@@ -84,7 +84,7 @@ class Caller(Evaluator):
             return replace(arguments[0], natural=True)
         if is_one_of(function, intrinsics.CHECKED):
             return arguments[0]
-        if function is intrinsics.wrap_index:
+        if function is intrinsics.wrap_index or function is intrinsics.view_index:
             return self.wrap_index(arguments[0], arguments[1].poly)
         if function is not len or len(arguments) != 1:
             return None

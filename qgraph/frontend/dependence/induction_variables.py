@@ -117,7 +117,7 @@ def may_leave(body: Iterable[ast.AST]) -> bool:
 def _leaves(node: ast.AST) -> bool:
     if isinstance(node, ast.For | ast.While):
         # Its own breaks stay inside; those in its else clause are the outer loop's.
-        return any(isinstance(child, ast.Return) for child in ast.walk(node)) or may_leave(node.orelse)
+        return any(isinstance(child, ast.Return | ast.Raise) for child in ast.walk(node)) or may_leave(node.orelse)
     if isinstance(node, ast.expr):
         return False
-    return isinstance(node, ast.Break | ast.Return) or may_leave(ast.iter_child_nodes(node))
+    return isinstance(node, ast.Break | ast.Raise | ast.Return) or may_leave(ast.iter_child_nodes(node))

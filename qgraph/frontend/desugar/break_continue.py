@@ -10,10 +10,12 @@ import ast
 import copy
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from qgraph.frontend.names.function_frame import ADDED
 
 LOOPS = (ast.For, ast.While)
+_Node = TypeVar("_Node", bound=ast.AST)
 _Block = tuple[list[ast.stmt], frozenset[str]]
 
 
@@ -81,7 +83,7 @@ def unless(flags: frozenset[str], statements: list[ast.stmt], node: ast.AST) -> 
     return placed(ast.If(ast.UnaryOp(ast.Not(), any_set), statements, []), node)
 
 
-def placed(node: ast.stmt, where: ast.AST) -> ast.stmt:
+def placed(node: _Node, where: ast.AST) -> _Node:
     """``node``, whose new parts get the place of ``where``."""
     for child in ast.walk(node):
         if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):

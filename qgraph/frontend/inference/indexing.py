@@ -51,7 +51,9 @@ def _index(scope: Scope, along: ViewAxis, index: ast.expr, *, natural: bool) -> 
     start, step = along.start.constant, along.step.constant
     if not natural:
         constant = constant_of(index)
-        if constant is not None and constant < 0:
+        if scope.checks_indices and not (start == 0 and step == 1 and is_whole(along)):
+            index = word(scope, intrinsics.view_index, index, along.count.code)
+        elif constant is not None and constant < 0:
             index = join(along.count.code, ast.Add(), ast.Constant(constant))
         elif constant is None and not (start == 0 and step == 1 and is_whole(along)):
             index = word(scope, intrinsics.wrap_index, index, along.count.code)

@@ -189,6 +189,8 @@ class _Flow:
         self.children(node, state)
         return None
 
+    visit_Raise = visit_Return
+
     def visit_Assign(self, node: ast.Assign, state: frozenset[str]) -> State:
         state = self.expression(node.value, state)
         for target in node.targets:

@@ -14,7 +14,7 @@ from qgraph.frontend.facts.loop_facts import LoopFacts
 from qgraph.frontend.names.bindings import HostExpr
 from qgraph.frontend.names.host_integers import HostIntegers
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.program import Cast, Effects, Fault, HostValue, Selection, Slot, Temporary
+from qgraph.ir.program import Cast, EarlyExits, Effects, Fault, HostValue, Selection, Slot, Temporary
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import Poly, Symbol
 from qgraph.source import Span
@@ -113,6 +113,16 @@ class ProgramBuilder:
     def fails(self) -> bool:
         """Whether some task uses ``failed``."""
         return "failed" in vars(self)
+
+    @cached_property
+    def exits(self) -> EarlyExits:
+        """Where it is kept that an iteration has ended at a fault; there is such a place from the first use on."""
+        return EarlyExits(self.failed, self.slot("first", words=2))
+
+    @property
+    def leaves_early(self) -> bool:
+        """Whether some iteration may end at a fault."""
+        return "exits" in vars(self)
 
     def fault(self, fault: Fault) -> int:
         """The number of a new fault."""

@@ -30,10 +30,12 @@ class Globals:
     """What a kernel uses of globals and closures.
 
     ``arrays`` are those that it was given as arguments, by place; None where they are values like any other.
+    ``checks_indices``: as ``build_program`` says.
     """
 
-    def __init__(self, arrays: Mapping[Place, Binding] | None = None) -> None:
+    def __init__(self, arrays: Mapping[Place, Binding] | None = None, *, checks_indices: bool = False) -> None:
         self.arrays = arrays
+        self.checks_indices = checks_indices
         # Names that mean the same in every function.
         self.shared: dict[str, Binding] = {}
         self.used: set[Place] = set()
@@ -98,6 +100,11 @@ class Scope:
     def file(self) -> str:
         """The file of the function."""
         return self.source.file
+
+    @property
+    def checks_indices(self) -> bool:
+        """Whether somebody will look at the indices of views in bodies."""
+        return self._globals.checks_indices
 
     def span(self, node: ast.AST) -> Span:
         """The place of a node of this function."""

@@ -288,7 +288,7 @@ def falls_through(statements: Sequence[ast.stmt]) -> bool:
 
 def _passes(node: ast.stmt) -> bool:
     match node:
-        case ast.Return() | ast.Break() | ast.Continue():
+        case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
             return False
         case ast.If():
             return falls_through(node.body) or falls_through(node.orelse)
@@ -332,10 +332,10 @@ def _returns(node: ast.stmt) -> bool:
 
 
 def _always(statements: Sequence[ast.stmt]) -> bool:
-    """Whether a block surely ends with a return."""
+    """Whether a block surely ends with a return, or raises."""
     if not statements:
         return False
     last = statements[-1]
     if isinstance(last, ast.If):
         return _always(last.body) and _always(last.orelse)
-    return isinstance(last, ast.Return)
+    return isinstance(last, ast.Return | ast.Raise)

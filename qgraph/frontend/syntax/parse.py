@@ -173,6 +173,8 @@ def parse(function: Callable[..., Any], word: str) -> SourceFunction:
         )
     tree, file, compiled = _tree_of(function, word)
     reject(tree, file)
+    if not __debug__:
+        tree = _WithoutAssertions().visit(tree)
     _check_code(function, tree, file, compiled)
     owner = _class_of(function.__code__)
     if owner:
@@ -264,12 +266,15 @@ def _unreadable(function: FunctionType, word: str) -> KernelSyntaxError:
 def _check_code(function: FunctionType, tree: ast.FunctionDef, file: str, compiled: CodeType) -> None:
     code = function.__code__
     if not any(_same_code(each, code) for each in _codes_in(compiled) if each.co_name == tree.name):
-        raise KernelSyntaxError(
-            f"the source of {function.__name__}() is not what Python compiled: {file} has changed since it was imported, or "
-            "something else has rewritten the function",
-            Span.of(tree, file),
-            hint="import the module anew, or start Python anew",
-        )
+        name = function.__name__
+        if any(each.startswith("@pytest") for each in code.co_names):
+            found = f"pytest has rewritten the assertions of {name}()"
+            hint = "define it in a module that holds no tests, or write PYTEST_DONT_REWRITE in the docstring of this one"
+        else:
+            found = f"the source of {name}() is not what Python compiled: {file} has changed since it was imported, or "
+            found += "something else has rewritten the function"
+            hint = "import the module anew, or start Python anew"
+        raise KernelSyntaxError(found, Span.of(tree, file), hint=hint)
 
 
 # The `from __future__ import` of the module, as flags of its code.
@@ -297,6 +302,13 @@ def _class_of(code: CodeType) -> str:
     # What comes before `<locals>` is a function.
     classes = [name for name, inner in zip(parts, [*parts[1:], ""], strict=False) if "<locals>" not in (name, inner)]
     return classes[-1] if classes else ""
+
+
+class _WithoutAssertions(ast.NodeTransformer):
+    """Assertions as `python -O` takes them."""
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        return ast.copy_location(ast.Pass(), node)
 
 
 class _Mangled(ast.NodeTransformer):

@@ -7,7 +7,6 @@ import ast
 from qgraph.errors import KernelSyntaxError
 from qgraph.source import Span
 
-_RAISE = "there is nobody on the device to catch it; store a status in an array and look at it after the call"
 _LIST = "kernels have tuples of fixed length, numbers and arrays; pass an array"
 
 REJECTED: dict[type[ast.AST], tuple[str, str]] = {
@@ -23,8 +22,6 @@ REJECTED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Lambda: ("`lambda`", "define a function outside and mark it with @qgraph.func"),
     ast.Yield: ("`yield`", "a kernel is not a generator; write results to an array"),
     ast.YieldFrom: ("`yield from`", "a kernel is not a generator; write results to an array"),
-    ast.Assert: ("`assert`", _RAISE),
-    ast.Raise: ("`raise`", _RAISE),
     ast.Global: ("`global`", "pass a one-element array as an argument and assign to its element"),
     ast.Nonlocal: ("`nonlocal`", "pass a one-element array as an argument and assign to its element"),
     ast.Delete: ("`del` in a loop or branch", "names end with the kernel; leave it out, or write it after the loop or branch"),

@@ -21,6 +21,7 @@ _FIELDS: dict[type[ast.stmt], tuple[str, ...]] = {
     ast.Expr: ("value",),
     ast.Return: ("value",),
     ast.If: ("test",),
+    ast.Assert: ("test",),
     ast.While: ("test",),
     ast.For: ("iter",),
     ast.Match: ("subject",),

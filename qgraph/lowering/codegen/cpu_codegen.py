@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -31,6 +30,7 @@ from qgraph.lowering.codegen.task_codegen import (
     called_name,
     make_function,
     ordered,
+    own_function,
     selected_leaf,
     serial_function,
     without_handles,
@@ -49,15 +49,17 @@ CALLING_GRAIN = 512
 LOOPING_GRAIN = 64
 # Of one that begins and ends with a walk through arrays of its own.
 COLLECTING_GRAIN = 16384
+# Of one that runs in order.
+_ALL = 1 << 62
 # Operations that are worth a chunk where a simple body has many of them.
 OPERATIONS = 1 << 17
 # Calls that cost no more than an operator does; float literals are calls of a type, and what a kernel scalar holds is cast.
 _CHEAP = (abs, min, max, math.sqrt, math.fabs)
 
 
-def control_function(program: Program, dtypes: Dtypes) -> tuple[tuple[Parameter, ...], Function]:
-    """The function of a whole kernel: its parameters in order, and its code."""
-    return _Control(_Kernel(program, dtypes)).function(program.name, program.body, MAX_CALLS)
+def control_function(program: Program, dtypes: Dtypes, *, in_order: bool = False) -> tuple[tuple[Parameter, ...], Function]:
+    """The function of a whole kernel: its parameters in order, and its code. ``in_order``: each loop is one chunk."""
+    return _Control(_Kernel(program, dtypes, in_order)).function(program.name, program.body, MAX_CALLS)
 
 
 @dataclass(slots=True)
@@ -66,6 +68,7 @@ class _Kernel:
 
     program: Program
     dtypes: Dtypes
+    in_order: bool = False
     # The code of loops and of parts, by what they say.
     _loops: dict[object, ParallelFunction] = field(default_factory=dict)
     _parts: dict[object, SeparateFunction] = field(default_factory=dict)
@@ -249,6 +252,8 @@ class _Control:
         *counts, last = self._counts(task)
         rows = " * ".join(f"({count})" for count in counts) or "1"
         grain = COLLECTING_GRAIN if bins_of(program, task) else _grain(task)
+        if self._kernel.in_order:
+            grain = _ALL
         finish = [self._call(*finish_function(program, task, dtypes), "_chunks, ")] if task.reductions else []
         return [
             f"_rows, _cols = {rows}, {last}",
@@ -329,12 +334,4 @@ def _split_rows(rows: int, cols: int, grain: int, most: int) -> tuple[int, int, 
     return rows * ((cols + col_step - 1) // col_step), 1, col_step
 
 
-def _own_function(function: Callable[..., object]) -> Function:
-    """One of this module's functions as code for generated functions to call."""
-    source = inspect.getsource(function)
-    tree = ast.parse(source).body[0]
-    assert isinstance(tree, ast.FunctionDef)
-    return Function(tree.name, tree, {}, __file__)
-
-
-_SPLIT = _own_function(_split_rows)
+_SPLIT = own_function(_split_rows)

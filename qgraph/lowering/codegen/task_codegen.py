@@ -7,7 +7,9 @@ begin with an underscore are generated.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence, Set
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import replace
 
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.functions import Function, function_tree
@@ -87,7 +89,15 @@ def one_thread_body(task: Task, dtypes: Dtypes) -> Statements:
 
 def task_names(task: Task, dtypes: Dtypes) -> Globals:
     """The globals of the task's code, each conversion to a slot's type made one to that type."""
-    return {name: _cast(value, dtypes) if isinstance(value, Cast) else value for name, value in task.names.items()}
+    return {name: _resolved(value, dtypes) for name, value in task.names.items()}
+
+
+def _resolved(value: object, dtypes: Dtypes) -> object:
+    if isinstance(value, Cast):
+        return _cast(value, dtypes)
+    if isinstance(value, Function) and any(isinstance(each, Cast) and each.slot for each in value.names.values()):
+        return replace(value, names={name: _resolved(each, dtypes) for name, each in value.names.items()})
+    return value
 
 
 def _cast(cast: Cast, dtypes: Dtypes) -> Cast:
@@ -102,6 +112,13 @@ def make_function(name: str, arguments: Sequence[str], body: Statements, names: 
     for child in ast.walk(tree):
         place_at(child, span)
     return Function(name, tree, names, span.file)
+
+
+def own_function(function: Callable[..., object], names: Globals | None = None) -> Function:
+    """A function of qgraph's own as code for generated functions to call; ``names`` are the globals that it uses."""
+    tree = ast.parse(inspect.getsource(function)).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    return Function(tree.name, tree, names or {}, inspect.getsourcefile(function) or "")
 
 
 def parameters_of(program: Program, body: Statements) -> tuple[Parameter, ...]:
@@ -211,9 +228,9 @@ def has_loops(nodes: Iterable[ast.AST]) -> bool:
 
 
 def operations(statements: Statements, names: Globals) -> Iterator[ast.AST]:
-    """The syntax tree of statements, with the bodies of the functions that they call."""
+    """The syntax tree of statements, with the bodies of the functions that they call, themselves or by ``attempt``."""
     for node in walk(statements):
         yield node
-        called = names.get(called_name(node))
+        called = names.get(node.id) if isinstance(node, ast.Name) else None
         if isinstance(called, Function):
             yield from operations(called.tree.body, called.names)

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.np.arrayobj import populate_array
 
-from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar, element
 from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.lowering.numbers.rounded_floats import Rounded, refusal
@@ -148,3 +148,37 @@ def stack_word() -> Intrinsic:
         return made._getvalue()
 
     return Intrinsic("stack_array", typer, emit)
+
+
+def same_bits_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.same_bits``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        check_scalar(context, args[0])
+        value = plain(args[0])
+        return context.make_signature(types.boolean, value, value)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        kind = sig.args[0]
+        bits = ir.IntType(8 * context.get_abi_sizeof(context.get_data_type(kind)))
+        words = []
+        for value in args:
+            data = context.data_model_manager[kind].as_data(builder, value)
+            place = cgutils.alloca_once_value(builder, data)
+            words.append(builder.load(builder.bitcast(place, bits.as_pointer())))
+        return builder.icmp_unsigned("==", *words)
+
+    return Intrinsic("same_bits", typer, emit)
+
+
+def address_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.address_of``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        array, index = args
+        return context.make_signature(types.intp, array, plain(index))
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        return builder.ptrtoint(element(context, builder, sig, args), ir.IntType(64))
+
+    return Intrinsic("address_of", typer, emit)

@@ -30,11 +30,12 @@ from numba.np.numpy_support import from_dtype
 
 from qgraph import forks
 from qgraph.compat import numba
-from qgraph.ir.functions import Function, ParallelFunction, SeparateFunction
+from qgraph.ir.functions import Function, ParallelFunction, SeparateFunction, TypedFunction
 from qgraph.ir.program import Cast
 from qgraph.lowering.cache.memory_key import structural_key
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar
 from qgraph.lowering.intrinsics.operation_code import TYPING_RULES, intrinsic_types
+from qgraph.lowering.intrinsics.typed_functions import typed_word
 from qgraph.lowering.intrinsics.value_intrinsics import cast_word
 from qgraph.lowering.numba_backend.cpu_call_wrapper import Wrapper, start_threads
 from qgraph.lowering.numba_backend.dead_zero_fills import Library
@@ -74,7 +75,7 @@ class _Typing(NumberTyping, Context):
         return result
 
     def special_word(self, value: Any) -> Any:
-        """The type of an atomic, of ``set_condition``, of a conversion, or of a parallel or separate function."""
+        """The type of an atomic, of ``set_condition``, of a conversion, or of a parallel, separate or typed function."""
         if isinstance(value, ParallelFunction):
             assert self.session is not None
             if value.disjoint:
@@ -85,6 +86,9 @@ class _Typing(NumberTyping, Context):
             word = self.function_word(value.function)
             self.session.separate.add(word.function)
             return word
+        if isinstance(value, TypedFunction):
+            assert self.session is not None
+            return self.session.words.setdefault(id(value), typed_word(value))
         if isinstance(value, Recorder):
             assert self.session is not None
             return self.session.words.setdefault(id(value), _recorder_word(value))
@@ -135,6 +139,10 @@ class _Target(NumberTarget, CPUContext):
     def atomic_float_add(self, builder: Any, pointer: Any, value: Any) -> Any:
         """``*pointer += value`` as one step; returns the old value."""
         return builder.atomic_rmw("fadd", pointer, value, "monotonic")
+
+    def fence(self, builder: Any) -> None:
+        """What was stored before it is seen before what is stored after it."""
+        builder.fence("seq_cst")
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np.numpy_support import from_dtype
 
@@ -22,10 +23,11 @@ from qgraph.compat import numba_cuda
 from qgraph.compat.numpy import as_before_2_5
 from qgraph.errors import BackendError
 from qgraph.ir.artifacts import PROGRAMMATIC, TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST
-from qgraph.ir.functions import Function
+from qgraph.ir.functions import Function, TypedFunction
 from qgraph.ir.program import Cast
 from qgraph.lowering.intrinsics.array_addressing import ElementAddressing
 from qgraph.lowering.intrinsics.operation_code import TYPING_RULES, intrinsic_types
+from qgraph.lowering.intrinsics.typed_functions import typed_word
 from qgraph.lowering.intrinsics.value_intrinsics import cast_word
 from qgraph.lowering.intrinsics.while_condition import (
     PEEKED,
@@ -105,12 +107,17 @@ def _make_compiler(float_type: str) -> _Compiler:
         def compile_function(self, function: Any, args: tuple[Any, ...], key: Callable[[Any], object]) -> Any:
             assert self.session is not None
             result = _compile(self, target, function, args, None, self.session.flags)
-            target.insert_user_function(key(signature(result.signature.return_type, *args)), result.fndesc, [result.library])
+            name = key(signature(result.signature.return_type, *args))
+            self.session.descriptors[name] = result.fndesc
+            target.insert_user_function(name, result.fndesc, [result.library])
             return result.signature.return_type
 
         def special_word(self, value: Any) -> Any:
             if isinstance(value, Cast):
                 return self._words.setdefault(id(value), cast_word(from_dtype(np.dtype(value.dtype)), value.keeps))
+            if isinstance(value, TypedFunction):
+                assert self.session is not None
+                return self.session.words.setdefault(id(value), typed_word(value))
             return self.special.get(id(value))
 
     class Target(ElementAddressing, NumberTarget, SearchedOnce, CUDATargetContext):
@@ -129,6 +136,11 @@ def _make_compiler(float_type: str) -> _Compiler:
             if pointer.type.pointee.intrinsic_name == "f64":
                 declare = nvvmutils.declare_atomic_add_float64
             return builder.call(declare(builder.module), (pointer, value))
+
+        def fence(self, builder: Any) -> None:
+            # Of the system: the host reads it, too.
+            function_type = ir.FunctionType(ir.VoidType(), [])
+            builder.call(cgutils.get_or_insert_function(builder.module, function_type, "llvm.nvvm.membar.sys"), ())
 
     typing = Typing()
     typing.resolved = {}

@@ -14,6 +14,7 @@ from qgraph.compat.numpy import host_pointer
 from qgraph.runtime.driver.driver import DeviceContext
 from qgraph.runtime.driver.memory import Buffer, copy_in, copy_out
 from qgraph.runtime.driver.stream import synchronize
+from qgraph.runtime.values.aliasing import joint_spans
 from qgraph.runtime.values.array_view import ArrayView
 
 # Copies start at the same offset into this many bytes as on the host, so elements keep their alignment.
@@ -84,7 +85,7 @@ def stage(
     staged = list(views)
     buffers = []
     with pool.device.activate():
-        for low, high, members in _joint_spans(views):
+        for low, high, members in joint_spans(views):
             offset = low % _ALIGNMENT
             buffer = pool.take(high - low + offset)
             buffers.append(buffer)
@@ -106,19 +107,6 @@ def stage(
         pool.device.kept.tell()
 
     return tuple(staged), finish
-
-
-def _joint_spans(views: Sequence[ArrayView]) -> list[tuple[int, int, list[int]]]:
-    """(first byte, one past the last, indices of the views in between) of host memory, for spans that overlap."""
-    spans = sorted((*view.span(), index) for index, view in enumerate(views) if view.device is None)
-    joined: list[tuple[int, int, list[int]]] = []
-    for low, high, index in spans:
-        if joined and low < joined[-1][1]:
-            first, last, members = joined[-1]
-            joined[-1] = (first, max(last, high), [*members, index])
-        else:
-            joined.append((low, high, [index]))
-    return joined
 
 
 def _moved(view: ArrayView, distance: int, buffer: Buffer) -> ArrayView:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 
 from qgraph.errors import CudaError
-from qgraph.ir.program import FAULT_WORDS, Fault
+from qgraph.ir.program import FAULT_WORDS, Program
 from qgraph.runtime.driver.driver import DeviceContext
 from qgraph.runtime.driver.memory import PinnedWords
 from qgraph.runtime.values.deferred_errors import FaultReader
@@ -21,10 +20,10 @@ class DeviceFaults:
 
     __slots__ = ("_device", "_epoch", "_lock", "_pinned", "_reader", "pointer")
 
-    def __init__(self, device: DeviceContext, faults: Sequence[Fault]) -> None:
+    def __init__(self, device: DeviceContext, program: Program) -> None:
         self._device = device
         self._epoch = device.epoch
-        self._reader = FaultReader(faults)
+        self._reader = FaultReader(program.faults, program.tasks())
         self._lock = threading.Lock()
         self._pinned = PinnedWords(device, FAULT_WORDS)
         self._pinned.words[:] = [0] * FAULT_WORDS

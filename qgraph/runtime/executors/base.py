@@ -119,8 +119,8 @@ class CudaExecutable(ABC):
             fill(scratch, b"\0", size, own)
             for each in unrolled:
                 fill(scratch.pointer + each.guards * WORD, (1).to_bytes(WORD, "little"), 1, own)
-        faults = plan.plan.program.faults
-        resources.faults = DeviceFaults(self.device, faults) if faults else None
+        program = plan.plan.program
+        resources.faults = DeviceFaults(self.device, program) if program.faults else None
         # How many iterations each loop had that can be unrolled; the device writes it, whenever that is.
         self._turns = PinnedWords(self.device, len(unrolled)) if unrolled else None
         if self._turns is not None:

@@ -42,7 +42,7 @@ class CpuExecutable:
         self._scratch = _Scratch(program.scratch_words, [slots_dtype(p) for p in plan.parameters if p.kind == "slots"])
         # Nobody may note what the host has found already.
         notes = any(parameter.kind == "faults" for parameter in plan.parameters)
-        self._faults = FaultReader(program.faults) if notes else None
+        self._faults = FaultReader(program.faults, program.tasks()) if notes else None
         self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
         statements = map(statement_kind, node_statements(program.body))
         calls = dict(filter(None, (each.on_cpu(reader_of(plan.dtypes)) for each in statements)))

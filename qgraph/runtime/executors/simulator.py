@@ -70,7 +70,7 @@ class SimulatorExecutable:
         self._leaves = {leaf.name: index for index, leaf in enumerate(program.arrays_and_scalars)}
         self._temporaries = Temporaries(program)
         self._hosts = {value.name: index for index, value in enumerate(program.host_values)}
-        self._faults = FaultReader(program.faults)
+        self._faults = FaultReader(program.faults, program.tasks())
         self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
         self.nodes = len(plan.plan.nodes)
         self.replays = 0

@@ -46,6 +46,19 @@ def alias_pattern(views: Sequence[ArrayView], written: Sequence[bool]) -> Patter
     return tuple(sorted(pairs))
 
 
+def joint_spans(views: Sequence[ArrayView], device: int | None = None) -> list[tuple[int, int, list[int]]]:
+    """(first byte, one past the last, indices of the views in between) of the host or a device, for spans that overlap."""
+    spans = sorted((*view.span(), index) for index, view in enumerate(views) if view.device == device)
+    joined: list[tuple[int, int, list[int]]] = []
+    for low, high, index in spans:
+        if joined and low < joined[-1][1]:
+            first, last, members = joined[-1]
+            joined[-1] = (first, max(last, high), [*members, index])
+        else:
+            joined.append((low, high, [index]))
+    return joined
+
+
 def overlaps_itself(view: ArrayView) -> bool:
     """Whether two elements share a byte (a broadcast axis, ``as_strided``); true if deciding that would take too long."""
     if view.layout != "A" or view.size <= 1:

@@ -23,7 +23,7 @@ READER = FaultReader(
 def test_words_become_the_error_they_mean_once():
     words = READER.words()
     READER.tell(words)
-    words[:] = 1, 4, 5
+    words[:3] = 1, 4, 5
     with pytest.raises(ArgumentError, match=r"`x` has length 4, and `y % 2` 5\n  --> nowhere.py:3:5\nhelp: a hint"):
         READER.tell(words)
     READER.tell(words)

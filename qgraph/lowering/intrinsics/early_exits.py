@@ -1,0 +1,89 @@
+"""Intrinsics of faults at which an iteration ends: ``intrinsics.note_least``, ``least_key`` and ``attempt``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from qgraph.ir.program import NO_KEY
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic
+from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.numbers.type_promotion import plain
+
+# Where the address of the elements stands in Numba's record of an array.
+_DATA = 4
+_WORD = ir.IntType(64)
+
+
+def note_least_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.note_least``: threads that meet faults at once leave that of the smallest key."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        noted, _, slots, *_ = args
+        integers = [types.int64] * len(args)
+        return context.make_signature(types.none, noted, types.int64, slots, *integers[3:])
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        noted, number, slots, failed, first, key, *details = args
+        words, scratch = (builder.extract_value(array, _DATA) for array in (noted, slots))
+        builder.store(ir.Constant(_WORD, 1), builder.gep(scratch, [failed]))
+        lock = builder.gep(scratch, [first])
+        least = builder.gep(lock, [ir.Constant(_WORD, 1)])
+        free, taken = (ir.Constant(_WORD, value) for value in (0, 1))
+        turn, inside, done = (builder.append_basic_block(f"fault.{name}") for name in ("turn", "inside", "done"))
+        builder.branch(turn)
+        # The holder lets go before its warp goes round again, so that no thread waits for one of its own warp.
+        builder.position_at_end(turn)
+        seen = builder.extract_value(builder.cmpxchg(lock, free, taken, "monotonic", "monotonic"), 0)
+        builder.cbranch(builder.icmp_unsigned("==", seen, free), inside, turn)
+        builder.position_at_end(inside)
+        # Past the cache of this multiprocessor: another one may have written it last.
+        before = builder.atomic_rmw("min", least, key, "monotonic")
+        with builder.if_then(builder.icmp_signed("<", key, before)):
+            for place, value in enumerate((number, key, *details)):
+                builder.store(value, builder.gep(words, [ir.Constant(_WORD, place)]))
+            context.fence(builder)
+        builder.atomic_rmw("xchg", lock, free, "monotonic")
+        builder.branch(done)
+        builder.position_at_end(done)
+        return context.get_dummy_value()
+
+    return Intrinsic("note_least", typer, emit)
+
+
+def least_key_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.least_key``: an atomic that changes nothing asks no cache of one multiprocessor."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(types.int64, args[0], types.int64)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        place = builder.gep(builder.extract_value(args[0], _DATA), [args[1]])
+        return builder.atomic_rmw("min", place, ir.Constant(_WORD, NO_KEY), "monotonic")
+
+    return Intrinsic("least_key", typer, emit)
+
+
+def attempt_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.attempt``: a call after which the caller goes on, though the function has raised."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        function, *operands = args[0], *map(plain, args[1:])
+        called = context.resolve_function_type(function, tuple(operands[1:]), {})
+        return context.make_signature(called.return_type, function, *operands)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        function, otherwise, *operands = sig.args
+        called = context.make_signature(sig.return_type, *operands)
+        context.add_linking_libs(getattr(context.get_function(function, called), "libs", ()))
+        descriptor = context.typing_context.session.descriptors[function.get_impl_key(called)]
+        status, result = context.call_internal_no_propagate(builder, descriptor, called, args[2:])
+        place = cgutils.alloca_once_value(builder, context.cast(builder, args[1], otherwise, sig.return_type))
+        with builder.if_then(status.is_ok, likely=True):
+            builder.store(result, place)
+        return builder.load(place)
+
+    return Intrinsic("attempt", typer, emit)
