@@ -18,6 +18,7 @@ from qgraph.errors import (
     UnwrittenError,
 )
 from qgraph.frontend.func_decorator import func
+from qgraph.frontend.unique import unique
 from qgraph.info import capture, info, set_backend, stream
 from qgraph.kernel import kernel, reset
 from qgraph.language import (
@@ -99,6 +100,7 @@ __all__ = [
     "stream",
     "synchronize",
     "to_numpy",
+    "unique",
     "wait",
     "write_value",
     "zeros",

@@ -208,7 +208,8 @@ class _Arguments:
     def launch_after(self, error: CudaError) -> Any:
         """Launch after a failure, where that can be made good; raises it otherwise. Under capture, add nodes instead."""
         if isinstance(error, StreamCaptured):
-            return self.specialisation.capture(error.call)
+            self._kernel._ran.specialisation = self.specialisation.capture(error.call)
+            return None
         self.make_good(error)
         return self._launch_now()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from qgraph.runtime.arguments.backends import DEFAULTS
 from qgraph.runtime.values.prepared_call import Call
-from qgraph.specialisation import Specialisation
+from qgraph.specialisation import CapturedRun, Specialisation
 
 # Entries of a kernel's dispatch cache.
 MAX_RECENT = 8
@@ -20,9 +20,9 @@ Launched = tuple[Specialisation, Call, Any]
 
 @dataclass(slots=True, eq=False)
 class LastRun:
-    """The specialisation that a kernel ran last."""
+    """The specialisation that a kernel ran last, or that this was captured."""
 
-    specialisation: Specialisation | None = None
+    specialisation: Specialisation | CapturedRun | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -195,7 +195,7 @@ class Kernel(ByName, Introspection):
         try:
             numbers = (specialisation.executable or self._executable(specialisation, stream)).launch(call)
         except StreamCaptured:
-            specialisation.capture(call)
+            self._ran.specialisation = specialisation.capture(call)
             return specialisation, call, None
         except CudaError as error:
             self._recover(error, variant)

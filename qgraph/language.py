@@ -282,8 +282,11 @@ def in_reference() -> bool:
 class Func(ByName):
     """A function with ``@qgraph.func``: callable from kernels and funcs, and from plain Python as what it is.
 
-    ``source`` is its parsed source, ``frontend.parse.SourceFunction``.
+    ``source`` is its parsed source, ``frontend.parse.SourceFunction``. ``is_word``: it is a word of this package, for kernel
+    level, which takes arrays of one dimension.
     """
+
+    is_word = False
 
     def __init__(self, function: Callable[..., Any], source: Any) -> None:
         functools.update_wrapper(self, function)

@@ -58,7 +58,8 @@ class LastLaunch:
     Attributes:
         tasks: loops and runs of serial statements as written.
         nodes: nodes of the graph, bodies of device loops included.
-        path: ``cuda-graph``, ``cuda-host-loop``, ``cuda-stream``, ``cpu`` or ``sim``.
+        path: ``cuda-graph``, ``cuda-host-loop``, ``cuda-stream``, ``cpu`` or ``sim``; ``cuda-capture`` where the call became
+            nodes of a graph that somebody captured, which has not run then.
         reason: why that path, and on CUDA whether loops ran unrolled, or the host ahead of them.
     """
 
@@ -66,6 +67,13 @@ class LastLaunch:
     nodes: int
     path: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedRun:
+    """What a kernel did last, where it was captured: in the place of a specialisation."""
+
+    launched: LastLaunch
 
 
 @dataclass(slots=True)
@@ -246,11 +254,12 @@ class Specialisation:
         """
         return _AGAIN[self.variant.backend](executable, call, self.variant, held)
 
-    def capture(self, call: Call) -> None:
+    def capture(self, call: Call) -> CapturedRun:
         """Add ``call`` to the CUDA graph that is captured on its stream; the executable, which there is, stays as it is."""
         from qgraph.runtime.executors.captured import capture
 
-        capture(self.executable, call)  # type: ignore[arg-type]
+        added = capture(self.executable, call)  # type: ignore[arg-type]
+        return CapturedRun(LastLaunch(len(self.plan.tasks), added.nodes, added.path, added.reason))
 
     def close(self) -> None:
         """Free the executable; the next launch builds another."""

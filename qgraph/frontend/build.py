@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
+from qgraph.frontend import matrices_in_loops
 from qgraph.frontend.arrays import array_reductions, array_statements, assignments
 from qgraph.frontend.bodies.loop_fusion import join_loops
 from qgraph.frontend.bodies.name_resolution import Body
@@ -251,7 +252,7 @@ def _check_readonly(program: Program) -> None:
 _HANDLERS: dict[type[ast.stmt], Any] = {
     ast.Assert: lambda region, scope, node: branches.if_statement(region, scope, as_branch(scope, node)),
     ast.Raise: lambda region, scope, node: region.run(scope).statement(scope, node),
-    ast.For: loops.for_loop,
+    ast.For: matrices_in_loops.for_loop,
     ast.While: loops.while_loop,
     ast.If: branches.if_statement,
     ast.Match: branches.match_statement,

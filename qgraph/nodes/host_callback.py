@@ -1,4 +1,4 @@
-"""Host nodes, and the memcpy nodes that bring them their numbers: ``qgraph.host_callback(fn, *scalars)``."""
+"""Host nodes, and the memcpy nodes that bring them their numbers: ``qgraph.host_callback(fn, *numbers_and_arrays)``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from qgraph.compat import cpython
 from qgraph.errors import KernelSyntaxError
@@ -22,6 +24,7 @@ from qgraph.language import (
     pointer_to,
     takes_a_pointer,
 )
+from qgraph.nodes.host_copy import HostArray, HostCopies, HostCopy, block_of, copies_of, passed_arrays, read_only
 from qgraph.nodes.kind import (
     CpuCode,
     GraphNode,
@@ -38,31 +41,50 @@ from qgraph.operations.intrinsics import call_host
 from qgraph.source import as_written
 
 
-def host_callback(fn: Callable[..., object], *scalars: Any) -> None:
-    """Call ``fn`` on the host with the values that ``scalars`` have at this point of the kernel.
+def host_callback(fn: Callable[..., object], *passed: Any, writes: Any = None) -> None:
+    """Call ``fn`` on the host with the values that ``passed`` have at this point of the kernel.
 
     At kernel level only, outside loops and branches. On CUDA ``fn`` runs on a driver's thread and may not use CUDA; what it
     raises is raised by the next call that waits. A C function made by ctypes is called without the interpreter's lock; it
     takes one pointer, ``void (*)(void *)``, which is the second argument (a ctypes object, an address, or bytes, of which it
     gets a copy that it may only read; known when the kernel is compiled) or null.
+
+    Args:
+        fn: the function.
+        passed: numbers, and whole arrays without gaps between their elements, which ``fn`` gets as NumPy's: on CUDA copies,
+            which are those of the next launch when the next one comes.
+        writes: those of the arrays that ``fn`` may write, all if not given; it cannot write the others. What it may write is
+            copied back on CUDA.
     """
     if is_c_function(fn):
-        call_c_function(fn, *scalars)
-    else:
-        fn(*scalars)
+        call_c_function(fn, *passed)
+        return
+    written = passed if writes is None else writes if isinstance(writes, tuple) else (writes,)
+    fn(*(value if any(_is_same(value, each) for each in written) else _guarded(value) for value in passed))
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    arrays = isinstance(value, np.ndarray) and isinstance(other, np.ndarray)
+    return value is other or (arrays and value.__array_interface__ == other.__array_interface__)
+
+
+def _guarded(value: Any) -> Any:
+    return read_only(value) if isinstance(value, np.ndarray) else value
 
 
 @dataclass(frozen=True, slots=True)
 class HostCall(StatementKind):
     """Call ``function`` on the host, after everything before it and before everything after it; never in a loop or branch.
 
-    It gets ``arguments``: the numbers that lie in slots, and constants. A C function (made by ctypes) gets one pointer: its
-    one constant, or none. It may look at any memory. ``name`` is unique in the kernel.
+    It gets ``arguments``: the numbers that lie in slots, arrays, and constants. A C function (made by ctypes) gets one pointer:
+    its one constant, or none. It may look at any memory. ``name`` is unique in the kernel.
     """
 
     name: str
     function: Callable[..., object] = field(compare=False)
-    arguments: tuple[Slot | ConstantType, ...]
+    arguments: tuple[Argument, ...]
+
+    keywords = ("writes",)
 
     @staticmethod
     def words() -> tuple[Callable[..., None], ...]:
@@ -75,10 +97,10 @@ class HostCall(StatementKind):
         node = call.node
         if not node.args:
             raise KernelSyntaxError(
-                f"`{as_written(node)}` names no function", call.span(node), hint="write host_callback(fn, *scalars)"
+                f"`{as_written(node)}` names no function", call.span(node), hint="write host_callback(fn, *numbers_and_arrays)"
             )
         function = _function(call, node.args[0])
-        arguments: tuple[Slot | ConstantType, ...]
+        arguments: tuple[Argument, ...]
         if is_c_function(function):
             if not takes_a_pointer(function):
                 raise KernelSyntaxError(
@@ -88,7 +110,7 @@ class HostCall(StatementKind):
                 )
             arguments = _c_arguments(call)
         else:
-            arguments = tuple(_argument(call, argument) for argument in node.args[1:])
+            arguments = _arguments(call)
         name = call.name("callback")
         label = f"{as_written(node.args[0])}(...)" if len(node.args) > 1 else f"{as_written(node.args[0])}()"
         return cls(name, function, arguments, span=call.span(node), label=label, effects=EVERYTHING)
@@ -98,10 +120,30 @@ class HostCall(StatementKind):
         """The slots among the arguments."""
         return tuple(argument for argument in self.arguments if isinstance(argument, Slot))
 
+    @property
+    def arrays(self) -> tuple[HostArray, ...]:
+        """The arrays among the arguments."""
+        return tuple(argument for argument in self.arguments if isinstance(argument, HostArray))
+
+    @property
+    def parts(self) -> Sequence[StatementKind]:
+        """Around the call each array is copied, and back if it may have been written."""
+        blocks = {array.block: array for array in self.arrays}
+        written = {array.block: array for array in self.arrays if array.written}
+        before = [self._copy(array, back=False) for array in blocks.values()]
+        return (*before, self, *(self._copy(array, back=True) for array in written.values()))
+
+    def _copy(self, array: HostArray, *, back: bool) -> HostCopy:
+        leaf = frozenset({array.leaf})
+        effects = Effects(writes=leaf) if back else Effects(reads=leaf)
+        label = f"memcpy of {array.path} {'back from' if back else 'for'} {self.label}"
+        return HostCopy(self.name, array, back, span=self.span, label=label, effects=effects)
+
     def planned(self) -> Sequence[Planned]:
         """First the numbers that the host gets are copied, if there are any."""
         copied = Effects(frozenset(slot.name for slot in self.slots), frozenset({self.name}))
-        called = self.effects | Effects(frozenset({self.name}))
+        blocks = frozenset(block_of(self.name, array) for array in self.arrays)
+        called = self.effects | Effects(frozenset({self.name}) | blocks, blocks)
         callback = Planned("callback", f"callback {self.label}", called)
         copy = Planned("memcpy", f"memcpy of the numbers for {self.label}", copied)
         return (copy, callback) if self.slots else (callback,)
@@ -123,8 +165,7 @@ class HostCall(StatementKind):
 
     def on_cpu(self, readers: Readers) -> tuple[str, HostFunction]:
         """The function as one that compiled code can call."""
-        numbers = Numbers(self, readers)
-        return self.name, _CFunction(self) if is_c_function(self.function) else CheckedFunction(_reading(self, numbers))
+        return self.name, _CFunction(self) if is_c_function(self.function) else CheckedFunction(_reading(self, readers))
 
     def run_on_host(self, node: Node, run: HostRun) -> None:
         """Call the function, here and now."""
@@ -132,19 +173,22 @@ class HostCall(StatementKind):
             if is_c_function(self.function):
                 call_c_function(self.function, c_data(self))
             else:
-                self.function(*Numbers(self, run.reader).read(run.slots))
+                self.function(*Passed(self, run.reader).read(run.slots, 0, run.leaf))
 
     def in_graph(self, node: Node, owner: Owner) -> GraphNode:
         """One of the two nodes, which share the numbers."""
 
         def passed() -> _CallbackData:
-            numbers = Numbers(self, owner.reader)
+            numbers = Passed(self, owner.reader)
             pinned = owner.pinned(max(1, numbers.words))
-            return _CallbackData(numbers, pinned, CalledFunction(self, numbers, pinned.words, owner.errors()))
+            copies = copies_of(self.name, owner) if self.arrays else None
+            return _CallbackData(numbers, pinned, CalledFunction(self, numbers, pinned.words, copies, owner.errors()))
 
         shared = owner.once(self.name, passed)
-        return NumbersNode(node, owner, shared) if node.kind == "memcpy" else CallbackNode(node, owner, shared)
+        return NumbersNode(node, owner, shared) if node.kind == "memcpy" else CallbackNode(node, owner, self, shared)
 
+
+Argument = Slot | ConstantType | HostArray
 
 # --- arguments ---------------------------------------------------------------------------------------------------------
 
@@ -163,25 +207,33 @@ def _function(call: WrittenCall, node: ast.expr) -> Callable[..., object]:
     )
 
 
-def _argument(call: WrittenCall, node: ast.expr) -> Slot | ConstantType:
+def _arguments(call: WrittenCall) -> tuple[Argument, ...]:
+    """Numbers and arrays."""
+    nodes = call.node.args[1:]
+    return tuple(
+        _number(call, node) if array is None else array for node, array in zip(nodes, passed_arrays(call), strict=True)
+    )
+
+
+def _number(call: WrittenCall, node: ast.expr) -> Slot | ConstantType:
     found = call.number(node)
     if found is None:
         raise KernelSyntaxError(
-            f"`{as_written(node)}` is not a number, and a host callback takes numbers",
+            f"`{as_written(node)}` is neither a number nor a whole array, and a host callback takes these",
             call.span(node),
-            hint="pass elements of arrays, such as x[0], or read the array after the kernel has run",
+            hint="pass the array and take its part in the function, or make one: t = qgraph.empty(n), then t[:] = ...",
         )
     return found
 
 
 def _c_arguments(call: WrittenCall) -> tuple[ConstantType, ...]:
     """The pointer that a C function gets, if it gets one."""
-    extra = call.node.args[1:]
+    extra = [*call.node.args[1:], *(word.value for word in call.node.keywords)]
     if not extra:
         return ()
     found = call.meaning(extra[0])
     known = found.value if isinstance(found, ConstantType) else _MISSING
-    if len(extra) > 1 or not (known is None or isinstance(known, (int, bytes, *cpython.C_DATA))):
+    if call.node.keywords or len(extra) > 1 or not (known is None or isinstance(known, (int, bytes, *cpython.C_DATA))):
         raise KernelSyntaxError(
             f"`{as_written(call.node.args[0])}` is a C function, which gets one pointer",
             call.span(extra[-1]),
@@ -211,8 +263,8 @@ _HostFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _CheckedFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
-class Numbers:
-    """What the Python function of a host call gets, read from the scratch words ``first`` to ``first + words``."""
+class Passed:
+    """What the Python function of a host call gets; the numbers from the scratch words ``first`` to ``first + words``."""
 
     __slots__ = ("_arguments", "_reader", "first", "words")
 
@@ -221,10 +273,13 @@ class Numbers:
         self._reader = readers(call.slots)
         self.first, self.words = self._reader.first, self._reader.words
 
-    def read(self, memory: Any, word: int = 0) -> list[Any]:
-        """The arguments, from ``memory``, which starts with word number ``word`` of scratch."""
+    def read(self, memory: Any, word: int, find: Callable[[str], Any]) -> list[Any]:
+        """The arguments, from ``memory``, which starts with word number ``word`` of scratch; ``find`` gives arrays by leaf."""
         numbers = iter(self._reader.read(memory, word))
-        return [next(numbers) if isinstance(item, Slot) else item.value for item in self._arguments]
+        return [
+            next(numbers) if isinstance(item, Slot) else item.of(find(item.leaf)) if isinstance(item, HostArray) else item.value
+            for item in self._arguments
+        ]
 
 
 class CalledFunction:
@@ -234,22 +289,31 @@ class CalledFunction:
         call: a Python or C function, and its arguments.
         numbers: reads them for a Python function.
         memory: the words that it reads, on the host.
+        copies: the copies of arrays, where it gets any; ``data`` is the number of those of a launch.
         keep: takes what the function raises, and a note.
     """
 
-    __slots__ = ("_function", "address", "data")
+    __slots__ = ("_function", "address", "copies", "data")
 
-    def __init__(self, call: HostCall, numbers: Numbers, memory: Any, keep: Callable[[BaseException, str], None]) -> None:
+    def __init__(
+        self,
+        call: HostCall,
+        numbers: Passed,
+        memory: Any,
+        copies: HostCopies | None,
+        keep: Callable[[BaseException, str], None],
+    ) -> None:
         # Whoever calls the address holds this object, and so the C function or what calls the Python one.
         self._function: Any = call.function
-        self.data = 0
+        self.copies, self.data = copies, 0
         if is_c_function(call.function):
             self.data = c_data(call)
         else:
 
-            def run(_data: int | None) -> None:
+            def run(data: int | None) -> None:
                 try:
-                    call.function(*numbers.read(memory, numbers.first))
+                    arrays = {} if copies is None else copies.given(data or 0)
+                    call.function(*numbers.read(memory, numbers.first, arrays.__getitem__))
                 except BaseException as error:  # noqa: BLE001 - it cannot pass through the driver: whoever waits gets it
                     keep(error, f"raised by the host callback {call.label} at {call.span}")
 
@@ -260,42 +324,50 @@ class CalledFunction:
 class CheckedFunction:
     """A function for compiled CPU code: ``address`` is called with the address of scratch, and gives not 0 if it raised."""
 
-    __slots__ = ("_error", "_function", "address", "data")
+    __slots__ = ("_function", "_mine", "address", "data")
 
-    def __init__(self, run: Callable[[int], None]) -> None:
-        self._error = threading.local()
+    def __init__(self, run: Callable[[int, Callable[[str], Any]], None]) -> None:
+        self._mine = threading.local()
         self._function: Any = _CheckedFunction(self._checked(run))
         self.data = 0
         self.address = pointer_to(self._function)
 
-    def _checked(self, run: Callable[[int], None]) -> Callable[[int | None], int]:
+    def _checked(self, run: Callable[[int, Callable[[str], Any]], None]) -> Callable[[int | None], int]:
         def checked(scratch: int | None) -> int:
             try:
-                run(scratch or 0)
+                run(scratch or 0, self._mine.finds[-1])
             except BaseException as error:  # noqa: BLE001 - it cannot pass through compiled code: `tell` raises it
-                self._error.value = error
+                self._mine.error = error
                 return 1
             return 0
 
         return checked
 
     def begin(self, find: Callable[[str], Any]) -> None:
-        """It looks at no array."""
+        """Take what finds the arrays of a call, by leaf. The function may call the kernel again."""
+        if not hasattr(self._mine, "finds"):
+            self._mine.finds = []
+        self._mine.finds.append(find)
+
+    def end(self) -> None:
+        """Let go of the arrays."""
+        self._mine.finds.pop()
 
     def tell(self) -> None:
         """Raise what the function raised on this thread, if it did, and forget it."""
-        error: BaseException | None = getattr(self._error, "value", None)
+        error: BaseException | None = getattr(self._mine, "error", None)
         if error is not None:
-            self._error.value = None
+            self._mine.error = None
             raise error
 
 
-def _reading(call: HostCall, numbers: Numbers) -> Callable[[int], None]:
-    """The Python function of a host call, as one of the address of scratch."""
+def _reading(call: HostCall, readers: Readers) -> Callable[[int, Callable[[str], Any]], None]:
+    """The Python function of a host call, as one of the address of scratch and of what finds arrays."""
+    passed = Passed(call, readers)
 
-    def run(scratch: int) -> None:
-        memory = (ctypes.c_int64 * numbers.words).from_address(scratch + numbers.first * WORD)
-        call.function(*numbers.read(memory, numbers.first))
+    def run(scratch: int, find: Callable[[str], Any]) -> None:
+        memory = (ctypes.c_int64 * passed.words).from_address(scratch + passed.first * WORD)
+        call.function(*passed.read(memory, passed.first, find))
 
     return run
 
@@ -308,6 +380,9 @@ class _CFunction:
 
     def begin(self, find: Callable[[str], Any]) -> None:
         """It looks at no array."""
+
+    def end(self) -> None:
+        """Nothing was begun."""
 
     def tell(self) -> None:
         """It raises nothing."""
@@ -329,7 +404,7 @@ def c_data(call: HostCall) -> int:
 class _CallbackData:
     """The numbers of a host call, where they go, and the function. They must outlive the graphs."""
 
-    numbers: Numbers
+    numbers: Passed
     pinned: Words
     function: CalledFunction
 
@@ -362,21 +437,47 @@ class NumbersNode(GraphNode):
 
 
 class CallbackNode(GraphNode):
-    """Calls the function of a host call."""
+    """Calls the function of a host call, with the number of its arrays, if it gets any."""
 
-    def __init__(self, node: Node, owner: Owner, passed: _CallbackData) -> None:
+    def __init__(self, node: Node, owner: Owner, statement: HostCall, passed: _CallbackData) -> None:
         super().__init__(node, owner)
         self._function = passed.function
+        self._data = passed.function.data
+        self._arrays = {array: owner.leaves[array.leaf] for array in statement.arrays}
+        self.changes = bool(self._arrays)
+        self._shapes: list[tuple[int, ...]] | None = None
 
     def add(self, graph: Any) -> Any:
         """Add a host node."""
-        parameters = self.driver.CUDA_HOST_NODE_PARAMS()
-        parameters.fn = self.driver.CUhostFn(self._function.address)
-        parameters.userData = self._function.data
-        self.handle = self.call(self.driver.cuGraphAddHostNode, graph, None, 0, parameters)
+        self.handle = self.call(self.driver.cuGraphAddHostNode, graph, None, 0, self._parameters())
         return self.handle
+
+    def update(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
+        """Take the shapes of a call's arrays. Their copies have room already: their nodes come before this one."""
+        views = {array: values[index] for array, index in self._arrays.items()}
+        shapes = [view.shape for view in views.values()]
+        if shapes == self._shapes:
+            return False
+        # Forgotten first: should the driver refuse, the next call sets everything again.
+        self._shapes = None
+        assert self._function.copies is not None
+        self._data = self._function.copies.give(views)
+        if self.executable is not None:
+            self.call(self.driver.cuGraphExecHostNodeSetParams, self.executable, self.handle, self._parameters())
+        self._shapes = shapes
+        return True
+
+    def define(self) -> None:
+        """Give the definition the number of the arrays."""
+        if self.changes:
+            self.call(self.driver.cuGraphHostNodeSetParams, self.handle, self._parameters())
 
     def run(self, stream: int) -> None:
         """Call it after the work that the stream has now."""
-        driver = self.driver
-        self.call(driver.cuLaunchHostFunc, stream, driver.CUhostFn(self._function.address), self._function.data)
+        self.call(self.driver.cuLaunchHostFunc, stream, self.driver.CUhostFn(self._function.address), self._data)
+
+    def _parameters(self) -> Any:
+        parameters = self.driver.CUDA_HOST_NODE_PARAMS()
+        parameters.fn = self.driver.CUhostFn(self._function.address)
+        parameters.userData = self._data
+        return parameters

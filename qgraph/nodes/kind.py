@@ -6,7 +6,7 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.ir.argument_types import ConstantType, Leaf
@@ -38,6 +38,9 @@ class WrittenCall(Protocol):
 
     def name(self, role: str) -> str:
         """A unique name that tells the line."""
+
+    def shares(self, first: Leaf, second: Leaf) -> Literal["", "same", "overlap"]:
+        """Whether two arguments of this call are the same array, or else share memory, where the kernel writes one of them."""
 
     def expect_one_element(self, flag: Leaf, node: ast.expr) -> None:
         """Let calls be refused in which the array ``flag``, an argument, has more elements than one, or none."""
@@ -87,6 +90,9 @@ class HostFunction(Protocol):
 
     def begin(self, find: Callable[[str], Any]) -> None:
         """Before a call on this thread: ``find`` gives its arrays, as NumPy's, by leaf."""
+
+    def end(self) -> None:
+        """After it, however it ended."""
 
     def tell(self) -> None:
         """Raise what the function raised on this thread, if it did, and forget it."""
@@ -152,8 +158,14 @@ class Owner(Protocol):
     def event(self) -> int:
         """An event of its own, where a node points before the first call."""
 
+    def page_locked(self, nbytes: int) -> Any:
+        """Page-locked bytes, as an array of ctypes, for as long as anybody holds it."""
+
     def copy_out(self, source: int, target: int, nbytes: int, stream: int) -> None:
         """Copy device memory to page-locked memory, without waiting."""
+
+    def copy_in(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        """The other way round."""
 
     def record(self, statement: Any, arrays: Sequence[Any]) -> Any:
         """What a ``LibraryCall`` launches for these arrays, as a ``RecordedGraph``; the same one for the same arrays."""
@@ -293,6 +305,11 @@ class StatementKind(NodeStatement, NodeKind):
         Raises:
             KernelSyntaxError: the arguments are not what the word takes.
         """
+
+    @property
+    def parts(self) -> Sequence[StatementKind]:
+        """The statement, with what comes right before and after it."""
+        return (self,)
 
     @abstractmethod
     def planned(self) -> Sequence[Planned]:

@@ -7,7 +7,6 @@ recorded again. On the other backends the function is called with NumPy arrays.
 from __future__ import annotations
 
 import ast
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -148,7 +147,7 @@ class LibraryCall(StatementKind):
 
     def on_cpu(self, readers: Readers) -> tuple[str, CheckedFunction]:
         """The function as one that compiled code can call."""
-        return self.name, _OnArrays(self)
+        return self.name, CheckedFunction(lambda _scratch, find: self.call_on_host(find))
 
     def run_on_host(self, node: Node, run: HostRun) -> None:
         """Call the function, here and now."""
@@ -262,28 +261,6 @@ def _constant(call: WrittenCall, node: ast.expr) -> ConstantType:
         call.span(node),
         hint="write the value, or pass a qgraph.Static argument",
     )
-
-
-# --- on the CPU --------------------------------------------------------------------------------------------------------
-
-
-class _OnArrays(CheckedFunction):
-    """The function for compiled code, with the arrays of the call that its thread makes."""
-
-    __slots__ = ("_arrays",)
-
-    def __init__(self, call: LibraryCall) -> None:
-        self._arrays = threading.local()
-        super().__init__(lambda _scratch: call.call_on_host(self._arrays.find))
-
-    def begin(self, find: Callable[[str], Any]) -> None:
-        """Take the arrays of a call, by leaf."""
-        self._arrays.find = find
-
-    def tell(self) -> None:
-        """Let go of the arrays, and raise what the function raised."""
-        self._arrays.find = None
-        super().tell()
 
 
 # --- in a graph --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 from qgraph.ir.plan import Node
 from qgraph.ir.program import Program, Task
 from qgraph.nodes.kind import GraphNode, Owner
-from qgraph.nodes.memory_region import MemRegion, MemRegionNode, Rows, arrays_of, places_of, store_of, whole_axes
+from qgraph.nodes.memory_region import Box, MemRegion, MemRegionNode, Rows, arrays_of, places_of, store_of, whole_axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Memcpy(MemRegion):
 class MemcpyNode(MemRegionNode):
     """Copies a box from one array to another."""
 
-    def __init__(self, node: Node, owner: Owner, box: Memcpy) -> None:
+    def __init__(self, node: Node, owner: Owner, box: Box) -> None:
         super().__init__(node, owner, box)
         self._parameters = self.driver.CUDA_MEMCPY3D()
         on_device = self.driver.CUmemorytype.CU_MEMORYTYPE_DEVICE

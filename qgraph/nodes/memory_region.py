@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.plan import Node
@@ -173,6 +173,22 @@ def rows_of(view: Any, starts: Sequence[int], counts: Sequence[int], *, joined: 
 # --- in a graph --------------------------------------------------------------------------------------------------------
 
 
+class Box(Protocol):
+    """What such a node is told of its statement or loop, as in ``MemRegion``."""
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """The leaves."""
+
+    @property
+    def places(self) -> tuple[tuple[int, ...], ...]:
+        """The first indices in each of them."""
+
+    @property
+    def counts(self) -> tuple[str | int, ...]:
+        """How many elements on each axis."""
+
+
 class MemRegionNode(GraphNode):
     """What memset and memcpy nodes have in common.
 
@@ -183,7 +199,7 @@ class MemRegionNode(GraphNode):
 
     changes = True
 
-    def __init__(self, node: Node, owner: Owner, box: MemRegion) -> None:
+    def __init__(self, node: Node, owner: Owner, box: Box) -> None:
         super().__init__(node, owner)
         self._placeholder = owner.room()
         self._arrays = tuple(owner.leaves[name] for name in box.arrays)

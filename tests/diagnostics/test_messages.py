@@ -2223,12 +2223,182 @@ def host_callback_in_a_parallel_loop():
     return kernel, (floats(),)
 
 
+def cubes() -> tuple[np.ndarray, np.ndarray]:
+    return floats(18).reshape(2, 3, 3), floats(6).reshape(2, 3)
+
+
 @bad(SYNTAX)
-def host_callback_of_an_array():
+def solution_of_a_part_of_a_matrix_in_a_loop():
+    def kernel(a, x):
+        for i in range(a.shape[0]):
+            x[i, :i] = np.linalg.solve(a[i, :i, :i], x[i, :i])
+
+    return kernel, cubes()
+
+
+@bad(SYNTAX)
+def solution_of_a_name_of_the_loop():
+    def kernel(a, x):
+        for i in range(a.shape[0]):
+            matrix = a[i]
+            x[i] = np.linalg.solve(matrix, x[i])
+
+    return kernel, cubes()
+
+
+@bad(SYNTAX)
+def solution_of_a_vector_in_a_loop():
+    def kernel(a, x):
+        for i in range(a.shape[0]):
+            x[i] = np.linalg.solve(a[i, 0], x[i])
+
+    return kernel, cubes()
+
+
+@bad(SYNTAX)
+def inverse_of_integers_in_a_loop():
+    def kernel(a):
+        for i in range(a.shape[0]):
+            a[i] = np.linalg.inv(a[i])
+
+    return kernel, (ints(8).reshape(2, 2, 2),)
+
+
+@bad(SYNTAX)
+def solution_of_several_types_in_a_loop():
+    def kernel(a, x):
+        for i in range(a.shape[0]):
+            x[i] = np.linalg.solve(a[i], x[i])
+
+    a, x = cubes()
+    return kernel, (a, x.astype(np.float32))
+
+
+@bad(SYNTAX)
+def complex_inverse_that_is_assigned_to_real_numbers_in_a_loop():
+    def kernel(a, x):
+        for i in range(a.shape[0]):
+            x[i] = np.linalg.inv(a[i])
+
+    a, _ = cubes()
+    return kernel, (a + 1j, a)
+
+
+@bad(SYNTAX)
+def cholesky_with_an_option_in_a_loop():
+    def kernel(a):
+        for i in range(a.shape[0]):
+            a[i] = np.linalg.cholesky(a[i], upper=True)
+
+    return kernel, cubes()[:1]
+
+
+@bad(SYNTAX)
+def inverses_in_a_loop_that_the_device_bounds():
+    def kernel(a, k):
+        for i in range(k[0]):
+            a[i] = np.linalg.inv(a[i])
+
+    return kernel, (cubes()[0], ints(1))
+
+
+@bad(SYNTAX)
+def inverses_by_a_variable_that_is_assigned_again():
+    def kernel(a):
+        for i in range(a.shape[0] - 1):
+            i = i + 1
+            a[i] = np.linalg.inv(a[i])
+
+    return kernel, cubes()[:1]
+
+
+@bad(ARGUMENT)
+def inverses_that_are_not_square():
+    def kernel(a, x):
+        for i in range(a.shape[0]):
+            x[i] = np.linalg.inv(a[i])
+
+    return kernel, (floats(12).reshape(2, 2, 3), floats(12).reshape(2, 2, 3))
+
+
+@bad(SYNTAX)
+def unique_of_a_matrix():
+    def kernel(x, values):
+        n = qgraph.unique(x, values)
+        values[0] = n
+
+    return kernel, (floats(6).reshape(2, 3), floats())
+
+
+@bad(SYNTAX)
+def unique_in_a_parallel_loop():
+    def kernel(x, values):
+        for i in range(3):
+            values[i] = qgraph.unique(x, values)
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def unique_of_a_number():
+    def kernel(x, values):
+        n = qgraph.unique(x[0], values)
+        values[0] = n
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def host_callback_of_a_part_of_an_array():
+    def kernel(x):
+        qgraph.host_callback(told, x[1:])
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def host_callback_of_an_array_with_gaps():
     def kernel(x):
         qgraph.host_callback(told, x)
 
-    return kernel, (floats(),)
+    return kernel, (floats()[::2],)
+
+
+@bad(ARGUMENT)
+def host_callback_that_writes_a_read_only_array():
+    def kernel(x):
+        qgraph.host_callback(told, x, writes=x)
+
+    x = floats()
+    x.flags.writeable = False
+    return kernel, (x,)
+
+
+@bad(SYNTAX)
+def host_callback_that_writes_what_it_does_not_get():
+    def kernel(x, y):
+        qgraph.host_callback(told, x, writes=(x, y))
+
+    return kernel, (floats(), floats())
+
+
+@bad(ARGUMENT)
+def host_callback_of_arrays_that_overlap():
+    def kernel(x, y):
+        qgraph.host_callback(told, x, y, writes=y)
+
+    x = floats()
+    return kernel, (x[:-1], x[1:])
+
+
+@bad(SYNTAX)
+def host_callback_of_arrays_that_change_places():
+    def kernel(x, y):
+        for t in qgraph.serial(range(3)):
+            x, y = y, x
+        qgraph.host_callback(told, x)
+
+    return kernel, (floats(), floats())
 
 
 @bad(SYNTAX)
@@ -2267,6 +2437,14 @@ def host_callback_with_a_keyword():
 def host_callback_of_a_c_function_with_a_number():
     def kernel(x, f):
         qgraph.host_callback(f, x[0])
+
+    return kernel, (floats(), ctypes.CFUNCTYPE(None, ctypes.c_void_p)(told))
+
+
+@bad(SYNTAX)
+def host_callback_of_a_c_function_that_writes():
+    def kernel(x, f):
+        qgraph.host_callback(f, writes=x)
 
     return kernel, (floats(), ctypes.CFUNCTYPE(None, ctypes.c_void_p)(told))
 

@@ -864,3 +864,33 @@ def test_parts_that_overlap_are_a_race(rig, function):
     with pytest.raises(qgraph.DataRaceError):
         rig.kernel(function)(x)
     assert (qgraph.to_numpy(x) == ramp(200)).all()
+
+
+def test_the_length_of_a_view_is_a_number_in_bodies(check):
+    @qgraph.func
+    def last(a, first):
+        n = a[first:].shape[0]
+        s = 0
+        for i in range(a.shape[0]):
+            s += n if i == 0 else 0
+        return s
+
+    def kernel(x, out, a):
+        w, back = x[::2], x[a::-3]
+        n, m = w.shape[0], back.shape[0]
+        t = np.empty_like(back)
+        t[:] = back
+        for i in range(n):
+            out[i] = n - i + m * 10
+        k = 0
+        for i in range(t.shape[0]):
+            k += 1
+        out[5 : 5 + k] = t[:k]
+        if x[0] > 0:
+            size = x[a:].shape[0]
+            for i in range(size):
+                out[-1 - i] = size
+        out[4] = last(x, a)
+
+    for a in (5, 0):
+        check(kernel, lambda a=a: (np.arange(1.0, 8), np.zeros(20), a))

@@ -105,8 +105,10 @@ def test_later_calls_leave_a_captured_graph_alone(torch):
     y.zero_()
     with captured_by_torch(torch) as graph:
         k(3.0, x, y)
+        assert (k.last_launch.path, k.last_launch.nodes) == ("cuda-capture", 1)
     for _ in range(4):
         k(7.0, torch.ones(5000, device="cuda"), other)
+        assert k.last_launch.path == "cuda-graph"
         graph.replay()
     torch.cuda.synchronize()
     assert torch.equal(y, torch.full_like(y, 12.0))

@@ -26,7 +26,7 @@ from qgraph.nodes.library_call import LibraryCall, Operand, call
 from qgraph.operations.library_functions import LibraryFunction, Shape, library_function
 from qgraph.source import as_written, standing_for
 
-_TEST_FIRST = "what the arrays hold is not specified then; test the matrix first, or catch numpy.linalg.LinAlgError"
+TEST_FIRST = "what the arrays hold is not specified then; test the matrix first, or catch numpy.linalg.LinAlgError"
 
 
 def assign_library_call(region: Region, scope: Scope, node: ast.Assign) -> bool:
@@ -92,7 +92,7 @@ def _add(
     status = one_element(region, scope, "int32", value, f"status of {as_written(value)}")
     written_too = replace(statement.effects, writes=statement.effects.writes | {status.name})
     add_library_call(region, scope, replace(statement, status=status.name, effects=written_too), value)
-    fault = Fault(LinAlgError, scope.span(value), f"`{as_written(value)}` met {record.fails}", _TEST_FIRST)
+    fault = Fault(LinAlgError, scope.span(value), f"`{as_written(value)}` met {record.fails}", TEST_FIRST)
     fine = ast.Compare(_only_element(scope, status), [ast.Eq()], [ast.Constant(0)])
     region.run(scope).check(scope, placed(fine, value), fault, (), value)
 

@@ -363,6 +363,12 @@ class _Rewriter(ValueResolution):
     ) -> tuple[str, tuple[str, ...]]:
         unit, source = self._body.unit, func.source
         refuse_recursion(unit, func, self._scope, node)
+        if func.is_word:
+            raise self._scope.error(
+                f"`{as_written(node)}` is in the body of a loop, and its loops are the kernel's",
+                node,
+                "call it before or after the loop; a loop around it is qgraph.serial(range(...))",
+            )
         for statement in source.tree.body:
             if isinstance(statement, ast.Delete):
                 raise KernelSyntaxError(

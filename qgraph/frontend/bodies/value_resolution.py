@@ -341,6 +341,14 @@ class _HostValueInBody(ast.NodeTransformer):
         node.right = rewriter.checked(node.op, node.right, fault)
         return node
 
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        if isinstance(node.func, ast.Name) and node.func.id == "len":
+            # The length of a slice: functions of the user's have other names.
+            rewriter, written = self._rewriter, self._written
+            return rewriter._body.unit.host_value(node, rewriter._scope.span(written), text=as_written(written))
+        self.generic_visit(node)
+        return node
+
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         return self._rewriter._constant(node.value, node)
 

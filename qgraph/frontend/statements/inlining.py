@@ -95,6 +95,9 @@ def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | V
     source = function.source
     names: dict[str, Binding] = {}
     for parameter, argument in bind_call(scope, source, owner, node).items():
+        if function.is_word and isinstance(argument, ast.expr) and rank(scope, argument) != 1:
+            found = f"`{as_written(argument)}` is no array of one dimension, and `{as_written(node.func)}` takes such"
+            raise scope.error(found, argument, "pass a row, a column, or another part of one dimension")
         names[parameter] = bind_value(region, scope, argument) if isinstance(argument, ast.expr) else argument
     tree = pruned(scope.of(source, names), source.tree)
     frame = Frame(unit, tree)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 
@@ -52,7 +53,8 @@ def node_statement(region: Region, scope: Scope, node: ast.Call, kind: type[Stat
     if isinstance(statement, LibraryCall):
         add_library_call(region, scope, statement, node)
     else:
-        region.add(statement)
+        for part in statement.parts:
+            region.add(part)
 
 
 def _and_keywords(kind: type[StatementKind]) -> str:
@@ -107,6 +109,12 @@ class _Call:
 
     def name(self, role: str) -> str:
         return self._region.unit.task_name(self._line, role)
+
+    def shares(self, first: Leaf, second: Leaf) -> Literal["", "same", "overlap"]:
+        unit = self._region.unit
+        if unit.same.get(first.name, first.name) == unit.same.get(second.name, second.name):
+            return "same"
+        return "overlap" if frozenset((first.name, second.name)) in unit.overlapping else ""
 
     def expect_one_element(self, flag: Leaf, node: ast.expr) -> None:
         self._region.unit.flags.append((flag.name, self.span(node)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 from qgraph.errors import QGraphError
 from qgraph.runtime.driver.driver import DeviceContext, call, check, driver, outside_captures
@@ -91,6 +92,17 @@ def _free_host(device: DeviceContext, epoch: int, pointer: int) -> None:
             call(driver.cuMemFreeHost, pointer)
     except QGraphError:  # as in _free
         return
+
+
+def page_locked(device: DeviceContext, nbytes: int) -> Any:
+    """Page-locked host memory as an array of ctypes. Whatever holds it, such as NumPy's arrays of its bytes, keeps it alive.
+
+    It is freed later: it may die in a host callback, which may not call CUDA.
+    """
+    memory = PinnedWords(device, -(-nbytes // 8))
+    block = (ctypes.c_byte * nbytes).from_address(memory.pointer)
+    weakref.finalize(block, device.retire, memory.free).atexit = False
+    return block
 
 
 def copy_in(target: Buffer | int, host_pointer: int, nbytes: int, stream: int = 0, *, wait: bool = True) -> None:

@@ -16,8 +16,8 @@ from qgraph.runtime.graph.kernels import KernelNode
 from qgraph.runtime.values.prepared_call import Call
 
 
-def capture(executable: CudaExecutable, call: Call) -> None:
-    """Add ``call`` to the graph that is captured on its stream, as what ``executable`` would run.
+def capture(executable: CudaExecutable, call: Call) -> CapturedExecutable:
+    """Add ``call`` to the graph that is captured on its stream, as what ``executable`` would run; gives what was added.
 
     Raises:
         ArgumentError: a size does not fit; nothing was added.
@@ -38,7 +38,9 @@ def capture(executable: CudaExecutable, call: Call) -> None:
     # Memory is allocated and code is loaded, which waits for no stream.
     with outside_captures():
         reason = "it is part of a graph that was captured"
-        CapturedExecutable(plan, executable.device, block_size=executable.block_size, reason=reason).add_to_capture(call)
+        added = CapturedExecutable(plan, executable.device, block_size=executable.block_size, reason=reason)
+        added.add_to_capture(call)
+        return added
 
 
 class CapturedExecutable(CudaExecutable):

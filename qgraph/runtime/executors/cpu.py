@@ -71,7 +71,11 @@ class CpuExecutable:
         noted = () if self._faults is None else (self._faults.words(),)
         for function in self._host_calls:
             function.begin(lambda name: _on_host(values[self._names[name]]))
-        self._call(*arguments, *(host[k] for k in self._hosts), *views[1:], *noted, *self._addresses, NOWHERE)
+        try:
+            self._call(*arguments, *(host[k] for k in self._hosts), *views[1:], *noted, *self._addresses, NOWHERE)
+        finally:
+            for function in self._host_calls:
+                function.end()
         self.replays += 1
         if self._faults is not None:
             self._faults.tell(*noted)

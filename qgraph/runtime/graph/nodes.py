@@ -9,7 +9,7 @@ from qgraph.ir.plan import GraphPlan
 from qgraph.ir.program import WORD
 from qgraph.nodes.kind import Allocating, GraphNode, Readers, kind_of
 from qgraph.runtime.driver.driver import DeviceContext, call, driver
-from qgraph.runtime.driver.memory import Buffer, PinnedWords, copy_out
+from qgraph.runtime.driver.memory import Buffer, PinnedWords, copy_in, copy_out, page_locked
 from qgraph.runtime.driver.stream import Event
 from qgraph.runtime.values.results import reader_of
 
@@ -91,6 +91,14 @@ class NonKernelNodes:
     def copy_out(self, source: int, target: int, nbytes: int, stream: int) -> None:
         """Copy device memory to page-locked memory, without waiting."""
         copy_out(source, target, nbytes, stream, wait=False)
+
+    def copy_in(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        """Copy page-locked memory to the device, without waiting."""
+        copy_in(target, source, nbytes, stream, wait=False)
+
+    def page_locked(self, nbytes: int) -> Any:
+        """Page-locked bytes, for as long as anybody holds them."""
+        return page_locked(self._device, nbytes)
 
     def record(self, statement: Any, arrays: Sequence[Any]) -> Any:
         """What a library launches for ``statement``, with these arrays."""

@@ -130,3 +130,50 @@ def test_only_version_0_of_the_protocol_is_known(version):
 
 def test_version_0_is():
     assert handle_of(SimpleNamespace(__cuda_stream__=(0, 4660))) == 4660
+
+
+@pytest.mark.needs("compiler")
+def test_the_last_launch_was_captured(driver, monkeypatch):
+    from qgraph.runtime.executors import captured
+    from qgraph.runtime.executors.cpu import CpuExecutable
+
+    @qgraph.kernel(backend="cpu")
+    def k(x):
+        for i in range(x.shape[0]):
+            x[i] += 1
+
+    launch, capturing, added = CpuExecutable.launch, [], []
+
+    def launched(executable, call):
+        if capturing:
+            raise StreamCaptured(call)
+        return launch(executable, call)
+
+    def capture(executable, call):
+        added.append(call)
+        return SimpleNamespace(path="cuda-capture", nodes=3, reason="it is part of a graph")
+
+    monkeypatch.setattr(CpuExecutable, "launch", launched)
+    monkeypatch.setattr(captured, "capture", capture)
+    # Each call is a new one, whose guard has not been seen.
+    arrays = [np.zeros(n) for n in range(2, 8)]
+    k(arrays[0])
+    assert k.last_launch.path == "cpu"
+    capturing.append(True)
+    k(arrays[1])
+    assert k.last_launch == qgraph.specialisation.LastLaunch(1, 3, "cuda-capture", "it is part of a graph")
+    capturing.clear()
+    k(arrays[2])
+    assert (k.last_launch.path, k.last_launch.nodes) == ("cpu", 1)
+    bound = k.bind(arrays[3])
+    monkeypatch.setattr(
+        type(bound._arguments), "launch_with", lambda arguments, numbers: arguments.launch_after(numbers["error"])
+    )
+    capturing.append(True)
+    bound.launch(error=StreamCaptured("the call"))
+    assert k.last_launch.path == "cuda-capture"
+    assert added[-1] == "the call"
+    capturing.clear()
+    bound.launch()
+    assert k.last_launch.path == "cpu"
+    assert [array[0] for array in arrays] == [1, 0, 1, 1, 0, 0]

@@ -1,0 +1,126 @@
+"""Solutions of one small system, for an iteration of a parallel loop: funcs, written in the language of kernels.
+
+Each works on ``work``, memory of the iteration, and reads all that it gets before it writes; so its arrays may share memory. It
+gives 1 where there is no answer, and has then written nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from qgraph.frontend.func_decorator import func
+
+
+@func
+def solve_vector(x: Any, a: Any, b: Any, work: Any) -> Any:
+    """``x`` such that ``a @ x`` is the vector ``b``; ``work`` has a column more than ``a``."""
+    n = a.shape[0]
+    copy_in(work, a)
+    for i in range(n):
+        work[i, n] = b[i]
+    failed = eliminate(work, n, n + 1)
+    if failed == 0:
+        for i in range(n):
+            x[i] = work[i, n]
+    return failed
+
+
+@func
+def solve_columns(x: Any, a: Any, b: Any, work: Any) -> Any:
+    """The same for each column of the matrix ``b``; ``work`` has as many columns more."""
+    n = a.shape[0]
+    copy_in(work, a)
+    for i in range(n):
+        for j in range(b.shape[1]):
+            work[i, n + j] = b[i, j]
+    failed = eliminate(work, n, n + b.shape[1])
+    if failed == 0:
+        for i in range(n):
+            for j in range(b.shape[1]):
+                x[i, j] = work[i, n + j]
+    return failed
+
+
+@func
+def invert(x: Any, a: Any, work: Any) -> Any:
+    """The inverse of ``a``; ``work`` is twice as wide."""
+    n = a.shape[0]
+    copy_in(work, a)
+    for i in range(n):
+        for j in range(n):
+            work[i, n + j] = 1 if i == j else 0
+    failed = eliminate(work, n, 2 * n)
+    if failed == 0:
+        for i in range(n):
+            for j in range(n):
+                x[i, j] = work[i, n + j]
+    return failed
+
+
+@func
+def factor_cholesky(x: Any, a: Any, work: Any) -> int:
+    """The lower factor of ``a``, of which nothing above the diagonal is read; ``work`` is as large."""
+    n = a.shape[0]
+    failed = 0
+    for j in range(n):
+        for i in range(j, n):
+            left = a[i, j]
+            for k in range(j):
+                left -= work[i, k] * np.conj(work[j, k])
+            if i > j:
+                work[i, j] = left / work[j, j]
+            elif np.real(left) > 0:
+                work[j, j] = np.sqrt(np.real(left))
+            else:
+                # A nan is no answer, either, as in LAPACK.
+                failed = 1
+                work[j, j] = 1
+    if failed == 0:
+        for i in range(n):
+            for j in range(n):
+                x[i, j] = work[i, j] if j <= i else 0
+    return failed
+
+
+@func
+def copy_in(work: Any, a: Any) -> None:
+    """The matrix, as the first columns."""
+    for i in range(a.shape[0]):
+        for j in range(a.shape[0]):
+            work[i, j] = a[i, j]
+
+
+@func
+def eliminate(work: Any, n: int, columns: int) -> int:
+    """Gauss with row exchanges: the first ``n`` columns are the matrix, and the solutions take the place of the others."""
+    for k in range(n):
+        pivot = k
+        for i in range(k + 1, n):
+            if abs(work[i, k]) > abs(work[pivot, k]):
+                pivot = i
+        if work[pivot, k] == 0:
+            return 1
+        for j in range(k, columns):
+            kept = work[k, j]
+            work[k, j] = work[pivot, j]
+            work[pivot, j] = kept
+        for i in range(k + 1, n):
+            factor = work[i, k] / work[k, k]
+            for j in range(k + 1, columns):
+                work[i, j] -= factor * work[k, j]
+    substitute(work, n, columns)
+    return 0
+
+
+@func
+def substitute(work: Any, n: int, columns: int) -> None:
+    """The solutions, from the last row to the first."""
+    for j in range(n, columns):
+        for back in range(n):
+            i = n - 1 - back
+            left = work[i, j]
+            for k in range(i + 1, n):
+                left -= work[i, k] * work[k, j]
+            work[i, j] = left / work[i, i]

@@ -1,0 +1,169 @@
+"""Small systems of equations in parallel loops, one for each iteration: NumPy's answers, in memory of the iteration's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+
+
+def matrices(*shape, dtype="float64", seed=0):
+    """Matrices that need row exchanges, with zeros along the diagonal, and have good conditions."""
+    random, size = np.random.default_rng(seed), shape[-1]
+    made = random.random(shape) - 0.5 + 2 * np.roll(np.eye(size), 1, axis=0)
+    made = made + (1j * random.random(shape) if dtype.startswith("complex") else 0)
+    return (made * (1 - np.eye(size))).astype(dtype)
+
+
+def definite(*shape, dtype="float64"):
+    made = matrices(*shape, dtype=dtype)
+    return (made @ made.conj().swapaxes(-1, -2) + np.eye(shape[-1])).astype(dtype)
+
+
+def solved(a, b, x, c, y):
+    for i in range(a.shape[0]):
+        x[i] = np.linalg.solve(a[i], b[i])
+        y[i, :, :] = np.linalg.solve(a[i], c[i])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_solve(check, dtype):
+    def args(n, m):
+        a = matrices(n, m, m, dtype=dtype)
+        b, c = matrices(n, m, m, dtype=dtype, seed=1)[:, 0].copy(), matrices(n, m, m, dtype=dtype, seed=2)[:, :, :2].copy()
+        return a, b, np.zeros_like(b), c, np.zeros_like(c)
+
+    tolerance = 1e-3 if dtype == "float32" else 1e-10
+    kernel = check(solved, lambda: args(5, 3), tolerance=tolerance)
+    for n, m in ((3, 2), (2, 7), (11, 5)):
+        check(solved, lambda n=n, m=m: args(n, m), tolerance=tolerance)
+    # One for each type.
+    assert kernel.stats.compilations <= 2
+
+
+def test_other_loops_and_parts(check):
+    def kernel(a, b, x, m, s, first, chosen):
+        for i in range(a.shape[2] - 1, first, -2):
+            if chosen[i] > 0:
+                x[i] = np.linalg.solve(a[:, :, i], b[..., i])
+        for i, j in qgraph.ndrange((1, m.shape[0]), m.shape[1]):
+            m[i, j] = np.linalg.inv(m[i, j])
+        places = qgraph.ndrange(s.shape[0], 1)
+        for place in places:
+            s[place[0]] = np.linalg.solve(a[:, :, 0], s[place[0]])
+
+    def args():
+        a, b = matrices(9, 4, 4).transpose(1, 2, 0).copy(), matrices(4, 9, 9)[:, 0]
+        return a, b, np.zeros((9, 4)), matrices(3, 2, 3, 3), matrices(4, 4), 1, np.arange(9) % 4
+
+    check(kernel, args, tolerance=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+def test_cholesky(check, dtype):
+    def kernel(a, x):
+        for i in range(a.shape[0]):
+            x[i] = np.linalg.cholesky(a[i])
+
+    check(kernel, lambda: (definite(4, 3, 3, dtype=dtype), np.full((4, 3, 3), 77, dtype)), tolerance=1e-4)
+
+
+def test_a_branch_that_is_dropped_is_not_looked_at(check):
+    def kernel(a, b, x, inverts: qgraph.Static):
+        for i in range(a.shape[0]):
+            if qgraph.static(inverts):
+                x[i] = np.linalg.inv(a[i])
+            else:
+                x[i] = np.linalg.solve(a[i], b[i])
+
+    check(kernel, lambda: (matrices(3, 2, 2), None, np.zeros((3, 2, 2)), True), tolerance=1e-9)
+    check(kernel, lambda: (matrices(3, 2, 2), np.ones((3, 2)), np.zeros((3, 2)), False), tolerance=1e-9)
+
+
+def test_in_funcs_and_device_loops(check):
+    @qgraph.func
+    def step(a, x, first):
+        for i in range(first, a.shape[0]):
+            x[i] = np.linalg.solve(a[i], x[i])
+
+    def kernel(a, x, turns):
+        n = 0
+        while n < turns:
+            step(a, x, 1)
+            if n == 1:
+                for i in range(a.shape[0]):
+                    a[i] = np.linalg.inv(a[i])
+            n += 1
+
+    check(kernel, lambda: (matrices(4, 3, 3), matrices(4, 3, 3)[:, 1].copy(), 4), tolerance=1e-9)
+
+
+@pytest.mark.parametrize("name", ["solve", "inv", "cholesky"])
+def test_a_matrix_without_an_answer_is_told(rig, name):
+    def solve(a, b, x):
+        for i in range(a.shape[0]):
+            b[i] = np.linalg.solve(a[i], b[i])
+
+    def inv(a, b, x):
+        for i in range(a.shape[0]):
+            x[i] = np.linalg.inv(a[i])
+
+    def cholesky(a, b, x):
+        for i in range(a.shape[0]):
+            x[i] = np.linalg.cholesky(a[i])
+
+    kernel = rig.kernel({"solve": solve, "inv": inv, "cholesky": cholesky}[name])
+    for wrong in (None, 0, 4, None):
+        a = definite(5, 3, 3)
+        if wrong is not None:
+            a[wrong] = [[1, 2, 3], [2, 4, 6], [0, 1, -1]] if name != "cholesky" else -np.eye(3)
+        arrays = [rig.device(each) for each in (a, np.ones((5, 3)), np.zeros((5, 3, 3)))]
+        if wrong is None:
+            kernel(*arrays)
+            qgraph.synchronize()
+            continue
+        with pytest.raises(np.linalg.LinAlgError, match=rf"np.linalg.{name}.* met a"):
+            kernel(*arrays)
+            qgraph.synchronize()
+
+
+def test_nothing_to_do(check):
+    check(
+        solved,
+        lambda: (*(np.zeros(shape, np.float32) for shape in ((0, 3, 3), (0, 3), (0, 3), (0, 3, 2), (0, 3, 2))),),
+        noop=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [
+        (((4, 3, 2), (4, 3), (4, 3)), "`a\\[i % 4\\]` has 2 along axis 1, and 3 are wanted"),
+        (((4, 3, 3), (4, 2), (4, 3)), "`b\\[i\\]` has 2 along axis 0, and 3 are wanted"),
+        (((4, 3, 3), (4, 3), (4, 5)), "`x\\[i\\]` has 5 along axis 0, and 3 are wanted"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused_before_anything_runs(rig, shapes, words):
+    def kernel(a, b, x):
+        for i in range(x.shape[0]):
+            x[i, 0] = 5
+        for i in range(a.shape[0]):
+            x[i] = np.linalg.solve(a[i % 4], b[i])
+
+    arrays = [rig.device(np.zeros(shape)) for shape in shapes]
+    with pytest.raises(qgraph.ArgumentError, match=words):
+        rig.kernel(kernel)(*arrays)
+    assert not qgraph.to_numpy(arrays[-1]).any()
+
+
+@pytest.mark.needs("compiler")
+def test_it_compiles_for_a_device_and_is_in_no_doubt():
+    def kernel(a, b, x):
+        for i in range(a.shape[0]):
+            x[i] = np.linalg.solve(a[i], b[i])
+
+    arrays = np.zeros((4, 3, 3), np.float32), np.zeros((4, 3), np.float32), np.zeros((4, 3), np.float32)
+    assert {task.verdict.kind for task in qgraph.kernel(kernel).plan(*arrays).tasks if task.verdict} == {"independent"}
+    texts = qgraph.kernel(kernel, backend="cuda").ptx(*arrays)
+    assert not any(".f64" in text for text in texts.values())
