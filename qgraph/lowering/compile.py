@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     """One function for the whole kernel; ``KernelTypeError`` where Numba cannot compile it."""
     from qgraph.lowering.codegen.cpu_codegen import control_function
+    from qgraph.lowering.codegen.cpu_polls import Polled
     from qgraph.lowering.numba_backend import cpu, cpu_call_wrapper
     from qgraph.lowering.numba_backend.types import numba_type
     from qgraph.lowering.scalar_types import scalar_types
@@ -41,7 +42,13 @@ def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
     leaves = sum(parameter.kind == "leaf" for parameter in parameters)
     call = cpu.compile_control(function, types, watched=leaves, float_type=program.float_type, fastmath=options.fastmath)
     return CpuPlan(
-        plan, ast.unparse(function.tree), parameters, cpu_call_wrapper.guarded(call), cpu_call_wrapper.places_of, dtypes
+        plan,
+        ast.unparse(function.tree),
+        parameters,
+        cpu_call_wrapper.guarded(call),
+        cpu_call_wrapper.places_of,
+        dtypes,
+        Polled(program).places,
     )
 
 

@@ -34,11 +34,7 @@ def scalar_types(program: Program, *, every: bool = False) -> dict[str, str]:
         KernelTypeError: a value is no number, or two of them have no common type; Numba cannot type a task.
     """
     noted = NotedTypes(program)
-    waiting = tasks = [
-        task
-        for task in program.tasks()
-        if every or any(_unknown(slot) for slot in assigned_slots(task))
-    ]
+    waiting = tasks = [task for task in program.tasks() if every or any(_unknown(slot) for slot in assigned_slots(task))]
     seen: dict[str, dict[str, Any]] = {}
     while waiting:
         for task in waiting:

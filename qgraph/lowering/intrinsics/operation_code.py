@@ -9,6 +9,7 @@ from typing import Any
 from qgraph.lowering.intrinsics import (
     atomics,
     checked_arithmetic,
+    loop_poll,
     value_intrinsics,
     warp_shuffles,
     while_condition,
@@ -17,7 +18,7 @@ from qgraph.lowering.numbers import function_llvm, number_llvm, rounding_rules, 
 from qgraph.lowering.numbers.type_promotion import TypingRule
 from qgraph.operations.table import OPERATIONS
 
-_MODULES = (atomics, checked_arithmetic, while_condition, value_intrinsics, warp_shuffles)
+_MODULES = (atomics, checked_arithmetic, loop_poll, while_condition, value_intrinsics, warp_shuffles)
 _INTRINSICS = SimpleNamespace(
     **{name: value for module in _MODULES for name, value in vars(module).items() if name.endswith("_word")}
 )
