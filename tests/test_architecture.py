@@ -28,7 +28,7 @@ import qgraph
 from qgraph.lowering.cache import toolchain_key
 
 PACKAGE = Path(qgraph.__file__).parent
-BASE = {"stack", "forks", "pickling", "language", "options", "captured_state", "watchdog"}
+BASE = {"stack", "forks", "pickling", "language", "options", "captured_state"}
 PUBLIC = {"__init__", "__main__"}
 # Below the stages, from the bottom.
 BETWEEN = ("polyhedral", "operations", "ir", "nodes")

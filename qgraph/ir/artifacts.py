@@ -30,6 +30,10 @@ WARP = 32
 REDUCTION_BLOCK = 256
 
 
+Kind = Literal["leaf", "host", "slots", "faults", "handle", "whole", "callback", "loop"]
+CopyKind = Literal["guard", "copy", "peeks", "next", "turns", "early"]
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One parameter of a task's function, in order.
@@ -52,22 +56,7 @@ class Parameter:
     kernel.
     """
 
-    kind: Literal[
-        "leaf",
-        "host",
-        "slots",
-        "faults",
-        "handle",
-        "whole",
-        "callback",
-        "loop",
-        "guard",
-        "copy",
-        "peeks",
-        "next",
-        "turns",
-        "early",
-    ]
+    kind: Kind | CopyKind
     name: str
     type: ArrayType | ScalarType | None = None
 

@@ -21,7 +21,6 @@ from qgraph.lowering.codegen.task_codegen import make_function, replace_continue
 from qgraph.lowering.numba_backend import cpu
 from qgraph.lowering.numba_backend.types import numba_type
 from qgraph.lowering.numbers.type_promotion import NumberError, join, plain
-from qgraph.operations import intrinsics
 from qgraph.source import Span
 
 

@@ -216,10 +216,10 @@ def ticks() -> int:
     raise AssertionError("generated code for the CPU calls this")
 
 
-def poll(last: int, entered: int, loop: int) -> int:
-    """Now and then call the Python object at the address ``loop`` with ``entered``: who raises there ends the kernel.
+def poll(now: int, last: int, entered: int, loop: int) -> int:
+    """Now and then call the Python object at the address ``loop`` with ``entered``: what it raises ends the kernel.
 
-    ``last`` is when that was last, in ``ticks``, and ``entered`` when the loop was entered. Gives the ``last`` of the next turn.
+    ``last`` is when that was, in ``ticks``, and ``entered`` when the loop was entered. Gives the ``last`` of the next look.
     """
     raise AssertionError("generated code for the CPU calls this")
 

@@ -18,8 +18,12 @@ from qgraph.lowering.codegen.task_codegen import called_name, one_thread_body, o
 from qgraph.operations import intrinsics
 from qgraph.source import Span
 
-# A loop whose turns take a few instructions looks at the clock after so many of them, a power of two.
-TURNS = 1024
+# To look at the clock takes some nanoseconds. So so many turns pass without a look where they took less than ``QUICK`` ticks
+# before; and more where a turn is a few instructions. The first turns that are slow are no more than this, then, until Python
+# is called.
+TURNS = 16
+SHORT_TURNS = 1024
+QUICK = 1 << 15
 NAMES: Globals = {"_ticks": intrinsics.ticks, "_poll": intrinsics.poll}
 
 # Each loop by the name of the parameter that is its ``Parameter.kind`` "loop", and where it stands.
@@ -67,19 +71,25 @@ def _whiles(body: Iterable[ast.AST]) -> list[ast.While]:
 
 
 def entry_lines(name: str, *, short: bool) -> list[str]:
-    """What stands before loop ``name``; ``short``: as ``TURNS`` says."""
-    count = [f"{name}_turn = 0"] if short else []
-    return [*count, f"{name}_last = {name}_entered = _ticks()"]
+    """What stands before loop ``name``; ``short``: a turn is a few instructions."""
+    return [f"{name}_left = {SHORT_TURNS if short else 1}", f"{name}_now = {name}_last = {name}_entered = _ticks()"]
 
 
 def turn_lines(name: str, *, short: bool) -> list[str]:
     """What each turn does."""
-    poll = f"{name}_last = _poll({name}_last, {name}_entered, {name})"
-    return [f"{name}_turn += 1", f"if {name}_turn % {TURNS} == 0:", f"    {poll}"] if short else [poll]
+    left = str(SHORT_TURNS) if short else f"{TURNS} if {name}_now - {name}_before < {QUICK} else 1"
+    return [
+        f"{name}_left -= 1",
+        f"if {name}_left <= 0:",
+        *([] if short else [f"    {name}_before = {name}_now"]),
+        f"    {name}_now = _ticks()",
+        f"    {name}_left = {left}",
+        f"    {name}_last = _poll({name}_now, {name}_last, {name}_entered, {name})",
+    ]
 
 
 def is_short(loop: Loop) -> bool:
-    """Whether a turn of a loop at kernel level is a few instructions: else it looks at the clock each time."""
+    """Whether a turn of a loop at kernel level is a few instructions."""
     if any(isinstance(each, Loop) for each in loop.body):
         return False
     parts = [*parts_of(loop.body), loop.condition]

@@ -54,17 +54,16 @@ def poll_word() -> Intrinsic:
     """The Numba type of ``intrinsics.poll``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(types.int64, types.int64, types.int64, types.uint64)
+        return context.make_signature(types.int64, *[types.int64] * 3, types.uint64)
 
     return Intrinsic("poll", typer, _poll)
 
 
 def _poll(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    last, entered, loop = args
-    result = cgutils.alloca_once_value(builder, last)
-    # For each turn: the slot itself is one of the function's.
+    now, last, entered, loop = args
+    result = cgutils.alloca_once(builder, _I64)
     builder.store(last, result)
-    now, period = _ticks(builder), _period(builder)
+    period = _period(builder)
     with builder.if_then(builder.icmp_signed(">", builder.sub(now, last), period), likely=False):
         builder.store(now, result)
         flag = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.IntType(32), []), IS_FINALIZING)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from qgraph import watchdog
 from qgraph.compat.numpy import host_pointer
 from qgraph.forks import FORKS
 from qgraph.ir.artifacts import CpuPlan, Parameter, slots_dtype
@@ -18,7 +17,7 @@ from qgraph.runtime.values.deferred_errors import FaultReader
 from qgraph.runtime.values.prepared_call import CHANGED, Call, ReplayCode
 from qgraph.runtime.values.results import ResultReader, reader_of
 from qgraph.runtime.values.temporaries import Temporaries
-from qgraph.watchdog import PolledLoop
+from qgraph.runtime.values.watchdog import PolledLoop, limit
 
 # Whoever passes this as an address has looked at the arrays of a call.
 NOWHERE = 0
@@ -52,7 +51,7 @@ class CpuExecutable:
         self._loops = {name: PolledLoop(span) for name, span in plan.loops.items()}
         if self._loops:
             # What is wrong with the setting is told before anything runs.
-            watchdog.limit()
+            limit()
         self._addresses = tuple(self._address(p, calls) for p in plan.parameters if p.kind in ("callback", "loop"))
         self.nodes = len(plan.plan.nodes)
         self.replays = 0
