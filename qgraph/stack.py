@@ -144,7 +144,8 @@ def _on_deep_stack(function: Callable[[], Result]) -> Result:
     return result
 
 
-_PACKAGE = str(Path(__file__).parent)
+# Where code of this package stands, generated code included.
+_PACKAGE = str(Path(__file__).parent), "<qgraph "
 
 
 def stack_level() -> int:

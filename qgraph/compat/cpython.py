@@ -54,6 +54,9 @@ def _c_function(name: str, result: Any, *parameters: Any) -> Any:
         raise CPYTHON.lacks(f"C function {name}") from None
 
 
+# The name of a C function that tells, without the interpreter's lock, whether the interpreter ends.
+IS_FINALIZING = "Py_IsFinalizing" if hasattr(ctypes.pythonapi, "Py_IsFinalizing") else "_Py_IsFinalizing"
+
 CapsuleDestructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 new_capsule = _c_function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, CapsuleDestructor)
 is_capsule_at = _c_function("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)

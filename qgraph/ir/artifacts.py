@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.plan import GraphPlan
 from qgraph.ir.program import Task
+from qgraph.source import Span
 
 # Iterations of a light loop that one thread has where there are many more than threads.
 COARSENING = 4
@@ -29,6 +30,10 @@ WARP = 32
 REDUCTION_BLOCK = 256
 
 
+Kind = Literal["leaf", "host", "slots", "faults", "handle", "whole", "callback", "loop"]
+CopyKind = Literal["guard", "copy", "peeks", "next", "turns", "early"]
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One parameter of a task's function, in order.
@@ -39,7 +44,8 @@ class Parameter:
     wrong. ``handle``: uint64, the conditional handle of the node that this task arms or decides, 0 where a slot is written
     instead. ``whole``: uint64, for the task that enters a counted loop, the handle of its turns without guards, or 0.
     ``callback``: uint64, the address of a host call's function (``HostCall.name``), or of what it is given
-    (``HostCall.name`` and ``_data``); on the CPU only. ``guard``: uint32, in the body of an unrolled loop, the word of scratch
+    (``HostCall.name`` and ``_data``); on the CPU only. ``loop``: uint64, the address of what a loop calls now and then
+    (``CpuPlan.loops``); on the CPU only. ``guard``: uint32, in the body of an unrolled loop, the word of scratch
     that is 0 where the kernel does nothing; 0 where nothing is tested. ``copy`` and ``peeks``: uint32, in the body of a loop
     that is counted: the word then says how many iterations are left, and the kernel does nothing where those are no more than
     ``copy``; a grid of no more than ``peeks`` blocks looks before it waits, at the words that are spread. ``next``: int64, for
@@ -50,9 +56,7 @@ class Parameter:
     kernel.
     """
 
-    kind: Literal[
-        "leaf", "host", "slots", "faults", "handle", "whole", "callback", "guard", "copy", "peeks", "next", "turns", "early"
-    ]
+    kind: Kind | CopyKind
     name: str
     type: ArrayType | ScalarType | None = None
 
@@ -146,7 +150,7 @@ class CpuPlan:
 
     ``places(arrays)`` gives words that tell the arrays among the leaves, and what must be held as long as they are: a call that
     gets their address returns False, and has done nothing, where its arrays are others in type, dtype, writeability, address,
-    shape or strides. Where the address is 0, nobody looks.
+    shape or strides. Where the address is 0, nobody looks. ``loops`` tells where those stand that call Python now and then.
     """
 
     plan: GraphPlan
@@ -155,6 +159,7 @@ class CpuPlan:
     call: Callable[..., bool] = field(compare=False)
     places: Callable[[Sequence[Any]], tuple[Any, object]] = field(compare=False)
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    loops: Mapping[str, Span] = field(default_factory=dict)
 
 
 class SimulatedKernel(Protocol):

@@ -45,6 +45,7 @@ def compile_checked(program: Program, instrumented: Program, options: Options) -
 
 def _compile_cpu(plan: GraphPlan, dtypes: Dtypes, options: Options, *, in_order: bool) -> CpuPlan:
     from qgraph.lowering.codegen.cpu_codegen import control_function
+    from qgraph.lowering.codegen.cpu_polls import Polled
     from qgraph.lowering.numba_backend import cpu, cpu_call_wrapper
     from qgraph.lowering.numba_backend.types import numba_type
 
@@ -54,7 +55,13 @@ def _compile_cpu(plan: GraphPlan, dtypes: Dtypes, options: Options, *, in_order:
     leaves = sum(parameter.kind == "leaf" for parameter in parameters)
     call = cpu.compile_control(function, types, watched=leaves, float_type=program.float_type, fastmath=options.fastmath)
     return CpuPlan(
-        plan, ast.unparse(function.tree), parameters, cpu_call_wrapper.guarded(call), cpu_call_wrapper.places_of, dtypes
+        plan,
+        ast.unparse(function.tree),
+        parameters,
+        cpu_call_wrapper.guarded(call),
+        cpu_call_wrapper.places_of,
+        dtypes,
+        Polled(program).places,
     )
 
 

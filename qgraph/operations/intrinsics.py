@@ -256,6 +256,19 @@ def set_condition(slots: Any, index: int, handle: int, value: int) -> None:
     slots[index] = value
 
 
+def ticks() -> int:
+    """What the processor's counter of time says now; how many a second there are is its own matter."""
+    raise AssertionError("generated code for the CPU calls this")
+
+
+def poll(now: int, last: int, entered: int, loop: int) -> int:
+    """Now and then call the Python object at the address ``loop`` with ``entered``: what it raises ends the kernel.
+
+    ``last`` is when that was, in ``ticks``, and ``entered`` when the loop was entered. Gives the ``last`` of the next look.
+    """
+    raise AssertionError("generated code for the CPU calls this")
+
+
 def peek(words: Any, index: int) -> int:
     """``words[index]``, read at once, before earlier kernels are waited for; -1 from a large grid, which had better read later.
 

@@ -109,6 +109,7 @@ class Later(simulated.Driver):
                 raise KeyboardInterrupt
 
     def cuStreamSynchronize(self, stream):
+        self.interrupt()
         return self.until(lambda: not self.queues[stream])
 
     def cuCtxSynchronize(self):
@@ -334,9 +335,10 @@ def unchanged():
 
 def interrupted():
     """Whoever interrupts the host leaves launches behind; later ones are right, whatever stream they take."""
-    for function in (independent, nested, several):
-        kernel = Kernel(function, *arguments(function, 3))
-        for after in (0, 1, 3):
+    # First each iteration is waited for; then copies run ahead, where there are graphs.
+    for function, as_graphs in ((independent, True), (nested, True), (several, True), (several, False)):
+        kernel = Kernel(function, *arguments(function, 3), as_graphs=as_graphs)
+        for after in (0, 7, 9, 11):
             driver.interrupted_after = after
             lost = arguments(function, 90)
             try:

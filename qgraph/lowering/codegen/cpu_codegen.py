@@ -13,6 +13,7 @@ from qgraph.ir.functions import Function, ParallelFunction, SeparateFunction
 from qgraph.ir.program import Branch, Cast, Loop, NodeStatement, Program, Statement, Task, TaskStatement, tasks_of
 from qgraph.lowering.cache.memory_key import structural_key
 from qgraph.lowering.codegen.cpu_chunks import chunk_function, finish_function
+from qgraph.lowering.codegen.cpu_polls import NAMES, Polled, entry_lines, is_short, polled_function, turn_lines
 from qgraph.lowering.codegen.generated_names import (
     HANDLE,
     SLOTS,
@@ -76,6 +77,11 @@ class _Kernel:
     _count: int = 0
     # How many calls of tasks a statement, by identity, comes to.
     _sizes: dict[int, int] = field(default_factory=dict)
+    # The loops that may not end.
+    polled: Polled = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.polled = Polled(self.program)
 
     def loop(self, parameters: tuple[Parameter, ...], function: Function, *, disjoint: bool) -> ParallelFunction:
         """The code of a loop: that of an earlier one which says the same of other arrays, if there is one."""
@@ -238,12 +244,25 @@ class _Control:
         body = [*self._block(loop.body, room - 1), *self._task(loop.condition)]
         if not loop.test_first:
             body += [f"if {decided} == 0:", "    break"]
-        return [*enter, f"while {f'{decided} != 0' if loop.test_first else 'True'}:", *indented(body)]
+        (name,), short = self._kernel.polled.names(loop), is_short(loop)
+        self._add_loops([name])
+        body += turn_lines(name, short=short)
+        first = [*enter, *entry_lines(name, short=short)]
+        return [*first, f"while {f'{decided} != 0' if loop.test_first else 'True'}:", *indented(body)]
+
+    def _add_loops(self, names: Sequence[str]) -> None:
+        """Get the parameters of polled loops."""
+        self.names.update(NAMES)
+        self.callbacks += [Parameter("loop", name) for name in names]
 
     def _task(self, task: Task) -> list[str]:
         program, dtypes = self._program, self._dtypes
         if not task.axes:
-            return [self._call(*serial_function(program, task, dtypes))]
+            loops = self._kernel.polled.names(task)
+            if not loops:
+                return [self._call(*serial_function(program, task, dtypes))]
+            self._add_loops(loops)
+            return [self._call(*polled_function(program, task, dtypes, loops))]
         parameters, function = chunk_function(program, task, dtypes)
         used = {parameter.name for parameter in parameters}
         disjoint = not any(used.issuperset(pair) for pair in program.aliases)

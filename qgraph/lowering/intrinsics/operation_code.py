@@ -10,6 +10,7 @@ from qgraph.lowering.intrinsics import (
     atomics,
     checked_arithmetic,
     early_exits,
+    loop_poll,
     value_intrinsics,
     warp_shuffles,
     while_condition,
@@ -18,7 +19,7 @@ from qgraph.lowering.numbers import function_llvm, number_llvm, rounding_rules, 
 from qgraph.lowering.numbers.type_promotion import TypingRule
 from qgraph.operations.table import OPERATIONS
 
-_MODULES = (atomics, checked_arithmetic, early_exits, while_condition, value_intrinsics, warp_shuffles)
+_MODULES = (atomics, checked_arithmetic, early_exits, loop_poll, while_condition, value_intrinsics, warp_shuffles)
 _INTRINSICS = SimpleNamespace(
     **{name: value for module in _MODULES for name, value in vars(module).items() if name.endswith("_word")}
 )

@@ -26,7 +26,7 @@ def numba_type(item: Parameter | ArrayType | ScalarType, float_type: str) -> Any
             return types.Array(types.int64, 1, "C") if item.type is None else numba_type(item.type, float_type)
         case "host" | "next":
             return types.int64
-        case "handle" | "whole" | "callback":
+        case "handle" | "whole" | "callback" | "loop":
             return types.uint64
         case "guard" | "copy" | "peeks" | "early":
             return types.uint32

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from qgraph.compat.numpy import host_pointer
 from qgraph.forks import FORKS
-from qgraph.ir.artifacts import CpuPlan, slots_dtype
+from qgraph.ir.artifacts import CpuPlan, Parameter, slots_dtype
 from qgraph.ir.program import node_statements
-from qgraph.nodes.kind import statement_kind
+from qgraph.nodes.kind import HostFunction, statement_kind
 from qgraph.runtime.values.array_view import ArrayView, changed_in_place
 from qgraph.runtime.values.deferred_errors import FaultReader
 from qgraph.runtime.values.prepared_call import CHANGED, Call, ReplayCode
 from qgraph.runtime.values.results import ResultReader, reader_of
 from qgraph.runtime.values.temporaries import Temporaries
+from qgraph.runtime.values.watchdog import PolledLoop, limit
 
 # Whoever passes this as an address has looked at the arrays of a call.
 NOWHERE = 0
@@ -47,11 +48,11 @@ class CpuExecutable:
         statements = map(statement_kind, node_statements(program.body))
         calls = dict(filter(None, (each.on_cpu(reader_of(plan.dtypes)) for each in statements)))
         self._host_calls = tuple(calls.values())
-        self._addresses = tuple(
-            calls[p.name].address if p.name in calls else calls[p.name.removesuffix("_data")].data
-            for p in plan.parameters
-            if p.kind == "callback"
-        )
+        self._loops = {name: PolledLoop(span) for name, span in plan.loops.items()}
+        if self._loops:
+            # What is wrong with the setting is told before anything runs.
+            limit()
+        self._addresses = tuple(self._address(p, calls) for p in plan.parameters if p.kind in ("callback", "loop"))
         self.nodes = len(plan.plan.nodes)
         self.replays = 0
         self.argument_updates = 0
@@ -61,6 +62,13 @@ class CpuExecutable:
     def reason(self) -> str:
         """On how many threads loops run."""
         return _ALONE if FORKS.alone.value else _ON_ALL_THREADS
+
+    def _address(self, parameter: Parameter, calls: Mapping[str, HostFunction]) -> int:
+        """What compiled code calls, or what it gives that."""
+        name = parameter.name
+        if parameter.kind == "loop":
+            return id(self._loops[name])
+        return calls[name].address if name in calls else calls[name.removesuffix("_data")].data
 
     def launch(self, call: Call) -> tuple[Any, ...] | None:
         """Run the kernel; when this returns it has run. Gives the numbers that it returns, None if it returns nothing."""
@@ -125,8 +133,10 @@ class CpuExecutable:
         names |= {name: value for name, value in leaves.items() if not isinstance(value, ArrayView)}
         hosts = {f"host{number}": int(call.host[k]) for number, k in enumerate(self._hosts)}
         names |= hosts
+        addresses = {f"loop{number}": address for number, address in enumerate(self._addresses)}
+        names |= addresses
         noted = [] if self._faults is None else ["noted"]
-        passed = [*hosts, *list(viewed)[1:], *noted, "address"]
+        passed = [*hosts, *list(viewed)[1:], *noted, *addresses, "address"]
         before, give = [], []
         if self._scratch.empty:
             names |= viewed

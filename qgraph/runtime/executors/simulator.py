@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from qgraph.runtime.values.deferred_errors import FaultReader
 from qgraph.runtime.values.prepared_call import Call
 from qgraph.runtime.values.results import ResultReader, reader_of
 from qgraph.runtime.values.temporaries import Temporaries
+from qgraph.runtime.values.watchdog import PolledLoop, limit
 
 # Idle threads cost time too: small blocks waste few. Grid-stride loops get fewer threads than iterations, so that the stride is
 # really taken.
@@ -72,6 +74,9 @@ class SimulatorExecutable:
         self._hosts = {value.name: index for index, value in enumerate(program.host_values)}
         self._faults = FaultReader(program.faults, program.tasks())
         self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
+        limit()
+        # By the slot that decides.
+        self._loops: dict[int, PolledLoop] = {}
         self.nodes = len(plan.plan.nodes)
         self.replays = 0
         self.argument_updates = 0
@@ -111,9 +116,11 @@ class SimulatorExecutable:
                 case Loop() as loop:
                     decided = loop.condition_slot
                     again = bool(scratch.slots[decided.index]) if loop.test_first else True
+                    polled, entered = self._loops.setdefault(decided.index, PolledLoop(loop.span)), time.monotonic_ns()
                     while again:
                         self._region(node.bodies[0], call, scratch)
                         again = bool(scratch.slots[decided.index])
+                        polled(entered)
                 case Branch() as branch:
                     chosen = branch.region(int(scratch.slots[branch.condition_slot.index]))
                     if chosen is not None:
