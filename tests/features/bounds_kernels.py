@@ -125,3 +125,9 @@ def several(x, y):
         y[i] = x[i + 1]  # here
     for i in range(y.shape[0]):
         x[i + 5] = y[i]
+
+
+def library(x, y, k):
+    y[:] = np.sort(x)
+    for i in range(x.shape[0]):
+        x[i] = y[i + k]  # here

@@ -57,6 +57,7 @@ CASES = {
         (250, 0, 6),
         "i = 1",
     ),
+    "library": ((arange()[::-1].copy(), np.zeros(6), 0), (arange(), arange(), 1), (6, 0, 6), "i = 5"),
     "several": ((arange(20), arange()), (arange(), arange()), (6, 0, 6), "i = 5"),
 }
 ALIASES = {"shifted_backwards": "shifted", "shifted_of_none": "shifted", "bound_too_large": "bound"}

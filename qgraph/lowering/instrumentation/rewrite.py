@@ -96,6 +96,8 @@ class _Instrumenter:
             call = body.call("forget", array, array)
             if call is not None:
                 lines.append(ast.Expr(call, **place))
+        if not lines:
+            return []
         task = Task(f"_forget_L{span.line}_{len(self.sites)}", "serial", span, (), tuple(lines), body.names, statement.effects)
         return [TaskStatement(task)]
 
