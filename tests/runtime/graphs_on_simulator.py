@@ -27,10 +27,9 @@ from qgraph.ir.artifacts import TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST, Cuda
 from qgraph.lowering.compile import compile_simulator
 from qgraph.lowering.numba_backend import cuda_simulator
 from qgraph.operations import intrinsics
-from qgraph.runtime.driver import arena
+from qgraph.runtime.driver import arena, stop_stream
 from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.driver import memory as cuda_memory
-from qgraph.runtime.driver import stop_stream
 from qgraph.runtime.driver import stream as cuda_stream
 from qgraph.runtime.driver.driver import NeedsIndex64
 from qgraph.runtime.executors import base, graph_exec_cache, relaunch, resources
