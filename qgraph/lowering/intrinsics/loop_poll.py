@@ -39,15 +39,21 @@ def ticks_word() -> Intrinsic:
 def _ticks(builder: Any) -> ir.Value:
     # A counter that user code may read: LLVM's own reads a forbidden one on Arm.
     if _ARM:
-        return builder.asm(ir.FunctionType(_I64, []), "mrs $0, cntvct_el0", "=r", [], True)
+        return _arm_register(builder, "cntvct_el0")
     return builder.call(builder.module.declare_intrinsic("llvm.readcyclecounter", (), ir.FunctionType(_I64, [])), [])
 
 
 def _period(builder: Any) -> ir.Value:
     if _ARM:
-        frequency = builder.asm(ir.FunctionType(_I64, []), "mrs $0, cntfrq_el0", "=r", [], False)
-        return builder.udiv(frequency, ir.Constant(_I64, _PART))
+        return builder.udiv(_arm_register(builder, "cntfrq_el0"), ir.Constant(_I64, _PART))
     return ir.Constant(_I64, _PERIOD)
+
+
+def _arm_register(builder: Any, name: str) -> ir.Value:
+    # No inline assembly, for which Numba's compiler has no parser.
+    read = ir.FunctionType(_I64, [ir.MetaDataType()])
+    function = cgutils.get_or_insert_function(builder.module, read, "llvm.read_volatile_register.i64")
+    return builder.call(function, [builder.module.add_metadata([name])])
 
 
 def poll_word() -> Intrinsic:
