@@ -3,7 +3,8 @@
 A task becomes a function around the user's statements, with their line numbers. ``task_codegen.py`` has what all backends
 share, ``cuda_codegen.py`` the kernels (which thread has which iteration), ``cpu_codegen.py`` one function for the whole
 kernel whose parallel loops run in chunks (``cpu_chunks.py``); kernels of more than 32 tasks are several functions, as compile
-time is superlinear.
+time is superlinear. Loops there that may not end call Python about every 50 ms, for its signal handlers and the watchdog
+(``cpu_polls.py``); nothing else polls.
 
 Unrolling (``unrolling.py``): an iteration of a while node costs as much as a few kernels, so one holds up to 8 copies of a
 body. The kernels of a copy begin with a guard: where the scratch word of their parameter ``_guard`` is 0 they return; the
