@@ -1,4 +1,4 @@
 """Typing and LLVM code of intrinsics, by subject.
 
-Atomics, checked arithmetic, shuffles, the while condition and its counters, the poll of CPU loops, addressing of array elements.
+Atomics, checked arithmetic, shuffles, the while condition and its counters, the poll of CPU loops, addressing of elements.
 """
