@@ -15,7 +15,6 @@ from qgraph import forks
 from qgraph.errors import BackendError, CudaError
 from qgraph.forks import WAYS_OUT, in_child
 from qgraph.runtime.values.pending_errors import PendingErrors
-from qgraph.runtime.values.running_loops import RunningLoops
 
 try:
     from cuda.bindings import driver as _bindings
@@ -26,7 +25,7 @@ driver: Any = _bindings
 
 _T = TypeVar("_T")
 
-_SUCCESS, _NOT_READY = 0, 600
+_SUCCESS = 0
 # What cuInit says in a child process of one that has called it.
 _NOT_INITIALIZED = "CUDA_ERROR_NOT_INITIALIZED"
 _ATTRIBUTE_MULTIPROCESSORS = 16
@@ -158,8 +157,6 @@ class DeviceContext:
         # A reset context comes back under the same handle: only the id tells them apart.
         # The epoch first: who finds the new id current finds that what it has is of an older one.
         self.epoch += 1
-        # What ran before is gone.
-        self.running = RunningLoops(self._block, self.kept.keep)
         self.context_id = call(driver.cuCtxGetId, self._context)
         self.notes = {}
         self._once = {}
@@ -264,23 +261,7 @@ class DeviceContext:
             self.synchronize()
 
     def wait(self) -> None:
-        """Wait for all work on the device, and tell nothing. While loops may run, signals are handled, and may end them."""
-        self.running.wait_for_all(lambda: self._is_done(0))
-
-    def wait_for(self, stream: int) -> None:
-        """The same for the work in ``stream``, which exists."""
-
-        def block() -> None:
-            with self.activate():
-                call(driver.cuStreamSynchronize, stream)
-
-        self.running.wait(lambda: self._is_done(stream), block)
-
-    def _is_done(self, stream: int) -> bool:
-        with self.activate():
-            return int(driver.cuStreamQuery(stream)[0]) != _NOT_READY
-
-    def _block(self) -> None:
+        """Wait for all work on the device, and tell nothing."""
         with self.activate():
             call(driver.cuCtxSynchronize)
 
