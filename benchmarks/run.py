@@ -24,6 +24,7 @@ QUESTIONS = (
     "ladders",
     "programs",
     "cpu",
+    "bounds",
     "histogram",
     "library_calls",
     "scalar_update",
