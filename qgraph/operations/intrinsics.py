@@ -148,6 +148,14 @@ def step(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
     return value if value != 0 else 2**62
 
 
+def same_length(value: int, other: int, noted: Any, number: int, slots: Any, failed: int) -> int:
+    """``value``, a length that is the same as ``other``; where it is not, 0, and the fault ``number`` is noted."""
+    if value == other:
+        return value
+    divisor(0, noted, number, slots, failed)
+    return 0
+
+
 # What notes a fault of arithmetic of its first operand, and gives that otherwise.
 CHECKED = (divisor, shift_count, step)
 
@@ -164,6 +172,12 @@ def empty_sum(value: Any) -> Any:
     """The number, of the type of ``value``, that changes no sum: of floats -0.0, since x + -0.0 is x for zeros too."""
     zero = value.__class__(0)
     return zero if isinstance(value, numbers.Integral | np.bool_) else -zero
+
+
+def summed(value: Any) -> Any:
+    """``value`` as NumPy adds it up: integers and booleans as those of 64 bits."""
+    kind = np.asarray(value).dtype.kind
+    return np.int64(value) if kind in "bi" else np.uint64(value) if kind == "u" else value
 
 
 def empty_product(value: Any) -> Any:

@@ -45,6 +45,8 @@ def _numbers() -> Iterator[Operation]:
     yield _word(intrinsics.power, lambda code, _: code.power_word())
     for function in intrinsics.CHECKED:
         yield _word(function, lambda code, word: code.divisor_word(word.__name__), result="first")
+    yield _word(intrinsics.same_length, lambda code, _: code.same_length_word(), result="first")
+    yield _word(intrinsics.summed, lambda code, _: code.summed_word())
 
 
 def _reassociable() -> Iterator[Operation]:

@@ -6,12 +6,23 @@ The result is still the user's Python, line by line; Numba compiles it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bodies.array_expressions import (
+    ARRAY_EXPRESSIONS,
+    array_of,
+    array_target,
+    conditions_in,
+    is_reduced,
+    looks_at_arrays,
+)
+from qgraph.frontend.bodies.rows import RowFunction, reducing_function, storing_function
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, ValueResolution, at, binary, call_of, load, product
 from qgraph.frontend.checks.negative_power import is_power
 from qgraph.frontend.checks.rounding import rounding_word
@@ -59,7 +70,8 @@ class Body(ResolvedNames):
         """
         own = list(statements)
         names = [name for name in names_assigned(own) if not isinstance(scope.names.get(name), ScalarRef)]
-        private = {name: Private(self.unit.local_name(name)) for name in (*locals_, *names)}
+        private = {name: Private(self.unit.local_name(name)) for name in names}
+        private |= {name: _given(scope.names.get(name), self.unit.local_name(name)) for name in locals_}
         self.names.reserve(bound.name for bound in private.values())
         # Positions all at once when the whole is done, and not at each level of what is inside it.
         return list(map(ast.fix_missing_locations, _Rewriter(self, scope.inner(private)).block(copied(own))))
@@ -72,9 +84,60 @@ class Body(ResolvedNames):
 class _Rewriter(ValueResolution):
     """Rewrites one body in one scope. A visitor returns the node in its place, with the user's position."""
 
+    def __init__(self, body: ResolvedNames, scope: Scope, divisors: Divisors | None = None) -> None:
+        super().__init__(body, scope, divisors)
+        # The ranks of the expressions of a statement, each found once.
+        self._ranks: dict[ast.expr, int] = {}
+        # Of arrays as these another pass says what is wrong.
+        self._conditions: set[ast.expr] = set()
+
+    def expression(self, node: ast.expr) -> ast.expr:
+        """One expression, which may be a condition, resolved."""
+        self._conditions.update(conditions_in(node))
+        return super().expression(node)
+
+    def visit(self, node: ast.AST) -> Any:
+        """The node in the place of ``node``; what NumPy computes of whole arrays is a call."""
+        if isinstance(node, (ast.If, ast.While, ast.IfExp)):
+            self._conditions.update(conditions_in(node.test))
+        if isinstance(node, ARRAY_EXPRESSIONS) and is_reduced(self._scope, node, self._ranks, self._conditions):
+            return self._row_call(reducing_function(self._scope, node, self._noting), node)
+        return super().visit(node)
+
+    def _row_call(self, made: RowFunction, node: ast.AST) -> ast.expr:
+        arguments = [self.visit(copied(argument)) for argument in made.arguments.values()]
+        inner = Body(self._body.unit, one_thread=self._body.one_thread)
+        name, extra = self._function(made.name, inner, made.scope, tuple(made.arguments), made.statements, node)
+        return at(call_of(name, *arguments, *map(load, extra)), node)
+
     # --- assignments ---------------------------------------------------------------------------------------------------
 
+    def _row_store(self, node: ast.Assign | ast.AugAssign, targets: list[ast.expr]) -> ast.stmt | None:
+        """What stands for a statement that stores arrays in parts of arrays; None for any other, whose names are noted."""
+        self._ranks = {}
+        target = array_target(self._scope, node, targets)
+        if target is None:
+            if isinstance(node, ast.Assign):
+                self._note_arrays(node)
+            return None
+        made = storing_function(self._scope, node, target, self._noting, self._body.unit.may_share)
+        return at(ast.Expr(self._row_call(made, node)), node)
+
+    def _note_arrays(self, node: ast.Assign) -> None:
+        """Names of parts of arrays are arrays in what follows."""
+        for target in node.targets:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) and _is_alike(target, node.value):
+                pairs = [*zip(target.elts, node.value.elts, strict=True)]
+            for name, value in pairs:
+                bound = self._scope.names.get(name.id) if isinstance(name, ast.Name) else None
+                if isinstance(name, ast.Name) and isinstance(bound, Private):
+                    self._scope.names[name.id] = array_of(self._scope, bound.name, value)
+
     def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
+        stored = self._row_store(node, node.targets)
+        if stored is not None:
+            return stored
         scalars = [target for target in node.targets if self._stores_scalar(target)]
         if not scalars:
             self.generic_visit(node)
@@ -102,6 +165,9 @@ class _Rewriter(ValueResolution):
         return value
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
+        stored = self._row_store(node, [node.target])
+        if stored is not None:
+            return stored
         if not self._stores_scalar(node.target) and not isinstance(node.op, ast.Pow):
             fault = self._fault(node.op, node.target, node.value, node)
             self.generic_visit(node)
@@ -337,8 +403,10 @@ class _Rewriter(ValueResolution):
             bound = argument if not isinstance(argument, ast.expr) else self._scope.static(argument)
             if bound is not None and (parameter in source.static or is_fixed(bound, source, parameter)):
                 fixed[parameter] = bound
-        dynamic = tuple(parameter for parameter in arguments if parameter not in fixed)
-        key = (function, tuple((name, identity(bound)) for name, bound in fixed.items()))
+        dynamic = {parameter: Private("") for parameter in arguments if parameter not in fixed}
+        if looks_at_arrays(source.tree.body):
+            dynamic = {parameter: array_of(self._scope, "", arguments[parameter]) for parameter in dynamic}
+        key = (function, tuple((name, identity(bound)) for name, bound in fixed.items()), *dynamic.values())
         if key not in self._body.devices:
             self._body.devices[key] = self._compile_device(function, fixed, dynamic, node)
         name, leaves = self._body.devices[key]
@@ -346,7 +414,7 @@ class _Rewriter(ValueResolution):
         return at(call_of(name, *values, *map(load, leaves)), node)
 
     def _compile_device(
-        self, func: Func, fixed: dict[str, Binding], dynamic: tuple[str, ...], node: ast.Call
+        self, func: Func, fixed: dict[str, Binding], dynamic: Mapping[str, Private], node: ast.Call
     ) -> tuple[str, tuple[str, ...]]:
         unit, source = self._body.unit, func.source
         refuse_recursion(unit, func, self._scope, node)
@@ -359,19 +427,31 @@ class _Rewriter(ValueResolution):
                 )
         unit.calling.append(func)
         inner = Body(unit, one_thread=self._body.one_thread)
-        scope = self._scope.of(source, fixed)
-        statements = inner.statements(scope, without_docstring(source.tree.body), dynamic)
+        scope = self._scope.of(source, {**fixed, **dynamic})
+        result = self._function(source.name, inner, scope, tuple(dynamic), without_docstring(source.tree.body), source.tree)
         unit.calling.pop()
+        return result
+
+    def _function(
+        self, name: str, inner: Body, scope: Scope, parameters: tuple[str, ...], body: list[ast.stmt], node: ast.AST
+    ) -> tuple[str, tuple[str, ...]]:
+        """The name of a function with these statements at the place of ``node``, and what it takes besides its parameters."""
+        unit = self._body.unit
+        statements = inner.statements(scope, body, parameters)
         used = occurrences(statements)
         # Views that were compiled in have numbers of the host and of kernel scalars.
         self._body.scalars.update(inner.scalars)
         known = (*unit.leaves, *(value.name for value in unit.host_values), *inner.scalars, FAULTS, SLOTS)
-        extra = tuple(name for name in known if name in used)
-        parameters = [unit.local_name(name) for name in dynamic] + list(extra)
-        tree = function_tree(source.name, parameters, statements)
-        ast.fix_missing_locations(at(tree, source.tree))
-        function = Function(source.name, tree, inner.names.values, source.file)
-        return self._body.names.add(function, source.name), extra
+        extra = tuple(leaf for leaf in known if leaf in used)
+        tree = function_tree(name, [unit.local_name(parameter) for parameter in parameters] + list(extra), statements)
+        ast.fix_missing_locations(at(tree, node))
+        function = Function(name, tree, inner.names.values, scope.file)
+        return self._body.names.add(function, name), extra
+
+
+def _given(bound: Binding | None, name: str) -> Private:
+    """A parameter that is spelled ``name``, with what is known of it."""
+    return replace(bound, name=name) if isinstance(bound, Private) else Private(name)
 
 
 def is_do_while(scope: Scope, node: ast.expr) -> bool:

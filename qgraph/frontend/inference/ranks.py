@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.names.bindings import Binding, LeafRef, Ranked, StructRef, Value, ViewRef
+from qgraph.frontend.names.bindings import Binding, LeafRef, Private, Ranked, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.argument_types import ArrayType
@@ -97,6 +97,8 @@ def _rank_of(bound: Binding) -> int:
             return len(bound.along)
         case Ranked():
             return bound.ndim
+        case Private(array=ArrayType(ndim=ndim)):
+            return ndim
     return 0
 
 
@@ -182,6 +184,11 @@ def reduction(scope: Scope, node: ast.AST) -> str:
 def is_in_place(scope: Scope, node: ast.AST) -> bool:
     """Whether a statement such as `x *= 2` changes the elements of the array ``x``."""
     return isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and rank(scope, node.target) > 0
+
+
+def is_slice(scope: Scope, target: ast.expr) -> bool:
+    """Whether an assignment to ``target`` is one to a part of an array, and not to an element of a tuple of arrays."""
+    return isinstance(target, ast.Subscript) and rank(scope, target) > 0 and known(scope, target) is None
 
 
 def stores_slice(scope: Scope, node: ast.AST) -> bool:

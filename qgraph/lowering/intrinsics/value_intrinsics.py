@@ -124,6 +124,23 @@ def empty_word(name: Literal["empty_sum", "empty_product"]) -> Intrinsic:
     return Intrinsic(name, typer, emit)
 
 
+def summed_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.summed``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        check_scalar(context, args[0])
+        value = plain(args[0])
+        wide = value
+        if isinstance(value, types.Integer | types.Boolean):
+            wide = types.uint64 if isinstance(value, types.Integer) and not value.signed else types.int64
+        return context.make_signature(wide, value)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        return context.cast(builder, args[0], sig.args[0], sig.return_type)
+
+    return Intrinsic("summed", typer, emit)
+
+
 def stack_word() -> Intrinsic:
     """The Numba type of ``intrinsics.stack_array``."""
 
