@@ -32,6 +32,11 @@ def stack_array(like: Any, _most: int) -> Any:
     return like.copy()
 
 
+def local_array(dtype: Any, *shape: int) -> Any:
+    """An array of constant ``shape`` that lives until the function returns. What is in it at first is anything."""
+    return np.empty(shape, dtype)
+
+
 def trip_count(start: int, stop: int, step: int) -> int:
     """``len(range(start, stop, step))``; 0 for a step of 0, which is refused before a launch where the host knows it."""
     if step > 0 and start < stop:

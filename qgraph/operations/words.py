@@ -84,6 +84,7 @@ def _of_generated_code() -> Iterator[Operation]:
     for function in (intrinsics.empty_sum, intrinsics.empty_product):
         yield _word(function, lambda code, word: code.empty_word(word.__name__))
     yield _word(intrinsics.stack_array, lambda code, _: code.stack_word())
+    yield _word(intrinsics.local_array, lambda code, _: code.local_array_word())
     yield _word(intrinsics.set_condition, lambda code, _: code.condition_word())
     yield _word(intrinsics.call_host, lambda code, _: code.host_word())
     yield _word(intrinsics.peek, lambda code, _: code.peek_word())

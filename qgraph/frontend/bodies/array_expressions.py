@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
+from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.row_overlaps import origin
 from qgraph.frontend.inference.array_dtypes import element_type
@@ -67,8 +68,11 @@ def _takes_arrays(scope: Scope, node: ast.Call, ranks: dict[ast.expr, int]) -> b
     if isinstance(bound, Value):
         name = getattr(bound.value, "__name__", "")
         of_numpy = isinstance(bound.value, np.ufunc) or (getattr(bound.value, "__module__", "") or "").startswith("numpy")
-        if not of_numpy or not any(rank(scope, argument, ranks) for argument in node.args):
+        # Of what makes arrays of numbers the callee tells what is wrong.
+        if not of_numpy or language.array_maker(bound.value) is not None:
             return False
+        if not any(rank(scope, argument, ranks) for argument in node.args):
+            return rank(scope, node, ranks) > 0
     elif bound is None and isinstance(node.func, ast.Attribute) and rank(scope, node.func.value, ranks):
         name = node.func.attr
     else:

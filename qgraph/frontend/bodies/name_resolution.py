@@ -8,22 +8,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bodies.array_expressions import (
-    ARRAY_EXPRESSIONS,
-    array_of,
-    array_target,
-    conditions_in,
-    is_reduced,
-    looks_at_arrays,
-)
-from qgraph.frontend.bodies.rows import RowFunction, reducing_function, storing_function
-from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, ValueResolution, at, binary, call_of, load, product
+from qgraph.frontend.bodies.array_expressions import array_of, looks_at_arrays
+from qgraph.frontend.bodies.array_resolution import ArrayResolution
+from qgraph.frontend.bodies.local_arrays import is_local
+from qgraph.frontend.bodies.rows import RowFunction
+from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, at, binary, call_of, load, product
 from qgraph.frontend.checks.negative_power import is_power
 from qgraph.frontend.checks.rounding import rounding_word
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
@@ -81,28 +75,8 @@ class Body(ResolvedNames):
         return _Rewriter(self, scope, divisors).expression(copied(node))
 
 
-class _Rewriter(ValueResolution):
+class _Rewriter(ArrayResolution):
     """Rewrites one body in one scope. A visitor returns the node in its place, with the user's position."""
-
-    def __init__(self, body: ResolvedNames, scope: Scope, divisors: Divisors | None = None) -> None:
-        super().__init__(body, scope, divisors)
-        # The ranks of the expressions of a statement, each found once.
-        self._ranks: dict[ast.expr, int] = {}
-        # Of arrays as these another pass says what is wrong.
-        self._conditions: set[ast.expr] = set()
-
-    def expression(self, node: ast.expr) -> ast.expr:
-        """One expression, which may be a condition, resolved."""
-        self._conditions.update(conditions_in(node))
-        return super().expression(node)
-
-    def visit(self, node: ast.AST) -> Any:
-        """The node in the place of ``node``; what NumPy computes of whole arrays is a call."""
-        if isinstance(node, (ast.If, ast.While, ast.IfExp)):
-            self._conditions.update(conditions_in(node.test))
-        if isinstance(node, ARRAY_EXPRESSIONS) and is_reduced(self._scope, node, self._ranks, self._conditions):
-            return self._row_call(reducing_function(self._scope, node, self._noting), node)
-        return super().visit(node)
 
     def _row_call(self, made: RowFunction, node: ast.AST) -> ast.expr:
         arguments = [self.visit(copied(argument)) for argument in made.arguments.values()]
@@ -112,30 +86,8 @@ class _Rewriter(ValueResolution):
 
     # --- assignments ---------------------------------------------------------------------------------------------------
 
-    def _row_store(self, node: ast.Assign | ast.AugAssign, targets: list[ast.expr]) -> ast.stmt | None:
-        """What stands for a statement that stores arrays in parts of arrays; None for any other, whose names are noted."""
-        self._ranks = {}
-        target = array_target(self._scope, node, targets)
-        if target is None:
-            if isinstance(node, ast.Assign):
-                self._note_arrays(node)
-            return None
-        made = storing_function(self._scope, node, target, self._noting, self._body.unit.may_share)
-        return at(ast.Expr(self._row_call(made, node)), node)
-
-    def _note_arrays(self, node: ast.Assign) -> None:
-        """Names of parts of arrays are arrays in what follows."""
-        for target in node.targets:
-            pairs = [(target, node.value)]
-            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) and _is_alike(target, node.value):
-                pairs = [*zip(target.elts, node.value.elts, strict=True)]
-            for name, value in pairs:
-                bound = self._scope.names.get(name.id) if isinstance(name, ast.Name) else None
-                if isinstance(name, ast.Name) and isinstance(bound, Private):
-                    self._scope.names[name.id] = array_of(self._scope, bound.name, value)
-
     def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
-        stored = self._row_store(node, node.targets)
+        stored = self.made_array(node) or self.array_store(node, node.targets)
         if stored is not None:
             return stored
         scalars = [target for target in node.targets if self._stores_scalar(target)]
@@ -165,7 +117,7 @@ class _Rewriter(ValueResolution):
         return value
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
-        stored = self._row_store(node, [node.target])
+        stored = self.array_store(node, [node.target])
         if stored is not None:
             return stored
         if not self._stores_scalar(node.target) and not isinstance(node.op, ast.Pow):
@@ -404,7 +356,8 @@ class _Rewriter(ValueResolution):
             if bound is not None and (parameter in source.static or is_fixed(bound, source, parameter)):
                 fixed[parameter] = bound
         dynamic = {parameter: Private("") for parameter in arguments if parameter not in fixed}
-        if looks_at_arrays(source.tree.body):
+        of_local = any(isinstance(each, ast.expr) and is_local(self._scope, each) for each in arguments.values())
+        if of_local or looks_at_arrays(source.tree.body):
             dynamic = {parameter: array_of(self._scope, "", arguments[parameter]) for parameter in dynamic}
         key = (function, tuple((name, identity(bound)) for name, bound in fixed.items()), *dynamic.values())
         if key not in self._body.devices:
