@@ -1,7 +1,8 @@
 """The table of what loop bodies may say: each row is accepted by every backend, or refused by every one with the same sentence.
 
-A body is of iteration ``i`` (0 to 4). ``a``, ``b`` (5 by 4) are its own rows, ``c`` (5 by 4), ``x`` (4), ``y`` (1) are only read, all
-of the dtype at hand; ``k`` are five integers below 3; ``h`` (3) takes colliding updates; ``out`` has a row for each body.
+A body is of iteration ``i`` (0 to 4). Rows ``i`` of ``a`` and ``b`` (5 by 4) are its own; ``c`` (5 by 4) and ``x`` (4) are only
+read; all are of the dtype at hand. ``k`` are five integers below 3; ``h`` (3) takes colliding updates; ``out`` has a row for
+each body.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ STORES += statements("a[i, 1:] += x[:-1]", kinds="fisc", refusal="bool + bool is
 STORES += statements("a[i] = x / 2", "a[i] *= x", "a[i] = x * 2 - c[i]")
 STORES += statements("a[i] *= 1.5", kinds="fc", refusal="`a[i] *= 1.5` computes float64, and `a[i]` is of type")
 
-UPDATES = statements("h[k[i]] += c[i, 0]", "h[k[i]] -= c[i, 1]", kinds="fi", refusal="has no atomic")
+UPDATES = statements("h[k[i]] += c[i, 0]", "h[k[i]] -= c[i, 1]", kinds="fic", refusal="has no atomic")
 
 REFUSED = [
     *expressions("np.sum(c[i][c[i] == x])", kinds="", refusal="the index `c[i] == x` is no integer and no slice"),

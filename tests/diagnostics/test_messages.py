@@ -1394,10 +1394,10 @@ def type_colliding_add_on_int8():
 
 
 @bad(TYPES)
-def type_colliding_add_on_complex():
+def type_colliding_minimum_on_complex():
     def kernel(keys, bins):
         for i in range(keys.shape[0]):
-            bins[keys[i]] += 1
+            bins[keys[i]] = min(bins[keys[i]], 1)
 
     return kernel, (ints(), np.zeros(5, np.complex64))
 
@@ -2734,7 +2734,7 @@ def type_of_a_function_of_numpy_that_kernels_lack():
 def an_array_that_is_made_in_a_loop():
     def kernel(x):
         for i in range(x.shape[0]):
-            t = np.zeros(3)
+            t = np.zeros(x.shape[0])
             x[i] = t[i]
 
     return kernel, (floats(),)

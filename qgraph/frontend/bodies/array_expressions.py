@@ -45,7 +45,7 @@ def is_reduced(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int], conditi
     if reduction(scope, node):
         return True
     if isinstance(node, ast.Call):
-        if _takes_arrays(scope, node, ranks):
+        if node not in conditions and _takes_arrays(scope, node, ranks):
             raise new_array(scope, node) if rank(scope, node, ranks) else _not_in_loops(scope, node)
         return False
     told = node in conditions or (isinstance(node, ast.Compare) and isinstance(node.ops[0], _NO_ARRAYS))

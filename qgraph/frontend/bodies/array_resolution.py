@@ -10,6 +10,7 @@ from qgraph.frontend.bodies.array_expressions import ARRAY_EXPRESSIONS, array_of
 from qgraph.frontend.bodies.local_arrays import local_array, refuse_leaving
 from qgraph.frontend.bodies.rows import RowFunction, reducing_function, storing_function
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, ValueResolution, at
+from qgraph.frontend.inference.ranks import operands_of, rank
 from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.scope import Scope
@@ -43,6 +44,8 @@ class ArrayResolution(ValueResolution):
         """The node in the place of ``node``; what NumPy computes of whole arrays is a call."""
         if isinstance(node, (ast.If, ast.While, ast.IfExp)):
             self._conditions.update(conditions_in(node.test))
+        if isinstance(node, ast.Compare) and node in self._conditions and rank(self._scope, node, self._ranks):
+            self._conditions.update(operands_of(node))
         if isinstance(node, ARRAY_EXPRESSIONS) and is_reduced(self._scope, node, self._ranks, self._conditions):
             return self._row_call(reducing_function(self._scope, node, self._noting), node)
         return super().visit(node)
