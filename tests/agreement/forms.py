@@ -130,6 +130,51 @@ REFUSED = [
     *statements("np.multiply(a[i], x, a[i])", kinds="", refusal="`np.multiply(a[i], x, a[i])` is a new array"),
 ]
 
+# Every operator, and every function of numbers that has a record or is one of NumPy's, of numbers of the dtype.
+NUMBERS = expressions(
+    *(f"x[i % 4] {sign} c[i, 0]" for sign in "+*/"),
+    *(
+        f"{name}(c[i, 0], x[i % 4])"
+        for name in ("np.add", "np.multiply", "np.minimum", "np.maximum", "np.logical_xor", "np.not_equal")
+    ),
+    *(f"{name}(c[i, 0])" for name in ("np.square", "np.abs", "abs", "np.isfinite")),
+    "c[i, 0] ** 2",
+    "c[i, 0] == x[0] or c[i, 0] != x[1]",
+    "x[0] if c[i, 0] == x[0] else x[1]",
+    "not c[i, 0]",
+)
+NUMBERS += expressions("np.real(x[1])", "x[1].imag + x[0].real", kinds="fisc", refusal="of type bool")
+NUMBERS += expressions("np.conjugate(c[i, 0])", kinds="fisc", refusal="Unknown attribute 'conjugate' of type bool")
+NUMBERS += expressions(
+    "np.negative(c[i, 0])", kinds="fisc", refusal="numpy.negative of bool: kernels have it of numbers that are"
+)
+NUMBERS += expressions("-x[0]", "x[i % 4] - c[i, 0]", kinds="fisc")
+NUMBERS += expressions(
+    *(f"{name}(c[i, 0], x[1])" for name in ("max", "min")),
+    "c[i, 0] < x[0]",
+    kinds="fisb",
+    refusal="complex numbers have no order: compare their parts, or their absolute values",
+)
+_OF_FLOATS = "sqrt exp exp2 expm1 log1p sin cos tan arctan sinh tanh cbrt rint degrees".split()
+NUMBERS += [form for name in _OF_FLOATS for form in expressions(f"np.{name}(np.float64(i) + 0.5 + x[0].real)", kinds="f")]
+NUMBERS += expressions(
+    *(f"math.{name}(x[0].real * 0.1 + 0.2)" for name in ("sqrt", "exp", "log", "erf", "gamma", "floor")),
+    "math.hypot(i, x[0]) + math.atan2(i, x[1])",
+    "np.signbit(x[0] - i)",
+    "np.sign(x[0]) + np.reciprocal(x[0] + 1.5)",
+    kinds="f",
+)
+NUMBERS += expressions(
+    "np.gcd(c[i, 0], x[1]) + np.lcm(c[i, 0], x[2])", "x[0] | c[i, 0]", "c[i, 0] << 1", "x[0] % 3", kinds="is"
+)
+NUMBERS += [
+    *expressions("np.gcd(x[0], x[1])", kinds="", refusal="numpy.gcd of float64: kernels have it of integers only"),
+    *expressions("np.nextafter(x[0], x[1])", kinds="", refusal="`np.nextafter()` is a function that not every backend has"),
+    *expressions("np.exp2(x[0] + 1j)", kinds="", refusal="numpy.exp2 of complex128: kernels have it of real numbers only"),
+    *expressions("np.sign(x[0] * 1j)", kinds="", refusal="numpy.sign of complex128: kernels have it of real numbers only"),
+    *expressions("math.modf(x[0])[0]", kinds="", refusal="`math.modf()` is a function that not every backend has"),
+]
+
 MADE = statements(
     "t = np.zeros(3); t[1] = 2; a[i, 0] = t[0]; a[i, 1] = t[1]",
     "t = np.zeros(4, dtype=a.dtype); t[:] = c[i]; t[1:] = t[:-1]; a[i] = t",
@@ -145,4 +190,4 @@ MADE += [
     *statements("a[i, 0] = [1, 2][0]", kinds="", refusal="a list cannot be used in a kernel"),
 ]
 
-FORMS = (*REDUCTIONS, *STORES, *UPDATES, *MADE, *REFUSED)
+FORMS = (*REDUCTIONS, *STORES, *UPDATES, *NUMBERS, *MADE, *REFUSED)
