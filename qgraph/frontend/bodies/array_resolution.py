@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any
 
 from qgraph.frontend.bodies.array_expressions import ARRAY_EXPRESSIONS, array_of, array_target, conditions_in, is_reduced
@@ -32,6 +33,8 @@ class ArrayResolution(ValueResolution):
         super().__init__(body, scope, divisors)
         # The ranks of the expressions of a statement, each found once.
         self._ranks: dict[ast.expr, int] = {}
+        # Names that are bound in more than one place: which array such a one is a part of depends on the way there.
+        self.rebound: set[str] = set()
         # Of arrays as these another pass says what is wrong.
         self._conditions: set[ast.expr] = set()
 
@@ -73,7 +76,7 @@ class ArrayResolution(ValueResolution):
         statements = self.block(made.statements)
         bound = self._scope.names.get(target.id)
         if isinstance(bound, Private):
-            self._scope.names[target.id] = made.bound(bound.name)
+            self._scope.names[target.id] = made.bound(bound.name, sure=target.id not in self.rebound)
         return statements
 
     def visit_Return(self, node: ast.Return) -> ast.stmt:
@@ -97,4 +100,5 @@ class ArrayResolution(ValueResolution):
             for name, value in pairs:
                 bound = self._scope.names.get(name.id) if isinstance(name, ast.Name) else None
                 if isinstance(name, ast.Name) and isinstance(bound, Private):
-                    self._scope.names[name.id] = array_of(self._scope, bound.name, value)
+                    found = array_of(self._scope, bound.name, value)
+                    self._scope.names[name.id] = replace(found, origin="") if name.id in self.rebound else found

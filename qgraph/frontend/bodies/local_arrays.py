@@ -24,7 +24,7 @@ from qgraph.ir.program import SCALAR_DTYPES
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied
 
-# What the ``origin`` of such an array begins with.
+# What the ``origin`` of such an array begins with; after it, its name.
 _LOCAL = f"{ADDED}local "
 # Each thread has so much memory for one of them.
 _MOST_BYTES = 16384
@@ -44,9 +44,9 @@ class LocalArray:
     statements: list[ast.stmt]
     type: ArrayType
 
-    def bound(self, name: str) -> Private:
-        """What the name of the array stands for, which generated code spells ``name``."""
-        return Private(name, self.type, f"{_LOCAL}{name}")
+    def bound(self, name: str, *, sure: bool) -> Private:
+        """What the name of the array stands for, which generated code spells ``name``; ``sure``: it is never another array."""
+        return Private(name, self.type, f"{_LOCAL}{name if sure else ''}")
 
 
 def local_array(scope: Scope, node: ast.Assign) -> LocalArray | None:

@@ -6,7 +6,7 @@ The result is still the user's Python, line by line; Numba compiles it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -42,7 +42,7 @@ from qgraph.frontend.names.call_binding import (
     refuse_recursion,
     without_docstring,
 )
-from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.definite_assignment import names_assigned, names_bound_again
 from qgraph.frontend.names.foreign_calls import by_position, refuse_callee
 from qgraph.frontend.names.function_frame import ADDED, occurrences
 from qgraph.frontend.names.scope import Scope
@@ -57,7 +57,7 @@ from qgraph.source import Span, as_written, copied
 class Body(ResolvedNames):
     """One body under construction."""
 
-    def statements(self, scope: Scope, statements: Iterable[ast.stmt], locals_: Iterable[str]) -> list[ast.stmt]:
+    def statements(self, scope: Scope, statements: Iterable[ast.stmt], locals_: Collection[str]) -> list[ast.stmt]:
         """``statements`` resolved in ``scope``, with ``locals_`` and every name they assign private to the body.
 
         Kernel scalars that they assign are not: ``assigned`` collects these.
@@ -68,7 +68,9 @@ class Body(ResolvedNames):
         private |= {name: _given(scope.names.get(name), self.unit.local_name(name)) for name in locals_}
         self.names.reserve(bound.name for bound in private.values())
         # Positions all at once when the whole is done, and not at each level of what is inside it.
-        return list(map(ast.fix_missing_locations, _Rewriter(self, scope.inner(private)).block(copied(own))))
+        rewriter = _Rewriter(self, scope.inner(private))
+        rewriter.rebound = names_bound_again([*(ast.Name(name, ast.Store()) for name in locals_), *own], more_than=1)
+        return list(map(ast.fix_missing_locations, rewriter.block(copied(own))))
 
     def expression(self, scope: Scope, node: ast.expr, *, divisors: Divisors | None = None) -> ast.expr:
         """One expression resolved in ``scope``."""

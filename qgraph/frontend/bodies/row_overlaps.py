@@ -45,7 +45,7 @@ class Directions:
 
     def _may_share(self, operand: ast.expr) -> bool:
         first, second = (origin(self._scope, node) for node in (self._target, operand))
-        if first is None or second is None:
+        if first is None or second is None or " " in (first[-1], second[-1]):
             return True
         return self._shared(first, second)
 

@@ -33,7 +33,7 @@ from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import FAULTS, SLOTS, Fault
 from qgraph.operations import intrinsics
-from qgraph.source import as_written, copied
+from qgraph.source import as_written, copied, standing_for
 
 Noting = Callable[[Fault], tuple[ast.expr, ...]]
 Shared = Callable[[str, str], bool]
@@ -117,7 +117,7 @@ class _Rows(Elementwise):
         ndim = rank(self.scope, node)
         name = self._array(node)
         variables = [_load(f"_i{axis}") for axis in range(len(self._axes) - ndim, len(self._axes))]
-        return at_place(_item(name, variables), node)
+        return at_place(standing_for(_item(name, variables), node), node)
 
     def _array(self, node: ast.expr) -> str:
         """The parameter for an array, whose lengths are those of the loops."""
