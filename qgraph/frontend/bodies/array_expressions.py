@@ -11,7 +11,7 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.row_overlaps import origin
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.ranks import is_in_place, is_slice, known, new_array, parts_of, rank, reduction
+from qgraph.frontend.inference.ranks import is_in_place, is_slice, known, may_be_tuple, new_array, parts_of, rank, reduction
 from qgraph.frontend.names.bindings import Private, Value
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType
@@ -114,7 +114,7 @@ def array_target(scope: Scope, node: ast.Assign | ast.AugAssign, targets: Sequen
 def array_of(scope: Scope, name: str, value: ast.expr) -> Private:
     """What a local name is that is bound to ``value``: a part of an array, or anything else."""
     if not isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)) or not rank(scope, value):
-        return Private(name)
+        return Private(name, is_tuple=may_be_tuple(scope, value))
     dtype = element_type(scope, value)
     return Private(name, ArrayType("" if dtype is None else dtype.name, rank(scope, value), "A"), origin(scope, value) or "")
 

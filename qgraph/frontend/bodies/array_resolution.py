@@ -9,13 +9,16 @@ from typing import Any
 
 from qgraph.frontend.bodies.array_expressions import ARRAY_EXPRESSIONS, array_of, array_target, conditions_in, is_reduced
 from qgraph.frontend.bodies.local_arrays import local_array, refuse_leaving
+from qgraph.frontend.bodies.row_overlaps import origin
 from qgraph.frontend.bodies.rows import RowFunction, reducing_function, storing_function
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, ValueResolution, at
+from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.ranks import operands_of, rank
 from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax.unsupported_syntax import REJECTED
+from qgraph.ir.argument_types import ArrayType
 
 
 class ArrayResolution(ValueResolution):
@@ -78,6 +81,19 @@ class ArrayResolution(ValueResolution):
         if isinstance(bound, Private):
             self._scope.names[target.id] = made.bound(bound.name, sure=target.id not in self.rebound)
         return statements
+
+    def note_items(self, target: ast.expr, items: ast.expr) -> None:
+        """A name for what a loop goes over that is no range of one axis is a number where that is an array of numbers."""
+        bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
+        if not isinstance(target, ast.Name) or not isinstance(bound, Private):
+            return
+        ndim = rank(self._scope, items)
+        if ndim > 1:
+            dtype = element_type(self._scope, items)
+            found = ArrayType("" if dtype is None else dtype.name, ndim - 1, "A")
+            self._scope.names[target.id] = Private(bound.name, found, origin(self._scope, items) or "")
+        elif not ndim and not (isinstance(items, ast.Tuple) and all(isinstance(each, ast.Constant) for each in items.elts)):
+            self._scope.names[target.id] = Private(bound.name, is_tuple=True)
 
     def visit_Return(self, node: ast.Return) -> ast.stmt:
         """A value that outlives the function."""

@@ -16,6 +16,7 @@ from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import at_place, word
 from qgraph.frontend.inference.ranks import known, known_object, rank
 from qgraph.frontend.names.bindings import LeafRef, Private, ViewRef
+from qgraph.frontend.names.definite_assignment import names_bound_again
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
@@ -89,6 +90,17 @@ def local_array(scope: Scope, node: ast.Assign) -> LocalArray | None:
     ]
     statements = [at_place(each, node) for each in (*before, made, *after)]
     return LocalArray(statements, ArrayType(dtype.name, len(shape), "C"))
+
+
+def rebound(scope: Scope, nodes: Sequence[ast.AST]) -> set[str]:
+    """Names that are bound in more than one place, unless each place makes a new array."""
+    assigned = (child for node in nodes for child in ast.walk(node) if isinstance(child, ast.Assign))
+    made = {
+        node.targets[0]
+        for node in assigned
+        if isinstance(node.value, ast.Call) and _maker(known_object(scope, node.value.func)) is not None
+    }
+    return names_bound_again(nodes, more_than=1) & names_bound_again(nodes, but=made)
 
 
 def word_of(scope: Scope, dtype: np.dtype[np.generic]) -> ast.expr:

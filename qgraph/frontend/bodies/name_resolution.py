@@ -15,7 +15,7 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.array_expressions import array_of, looks_at_arrays
 from qgraph.frontend.bodies.array_resolution import ArrayResolution
-from qgraph.frontend.bodies.local_arrays import is_local
+from qgraph.frontend.bodies.local_arrays import is_local, rebound
 from qgraph.frontend.bodies.rows import RowFunction
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, at, binary, call_of, load, product
 from qgraph.frontend.checks.negative_power import is_power
@@ -25,7 +25,7 @@ from qgraph.frontend.desugar.break_continue import assign, lower_loop, unless
 from qgraph.frontend.desugar.match_statement import as_if, cases_of, chosen_case
 from qgraph.frontend.inference.indexing import element, placed
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of, relocate, zero_step_fault
-from qgraph.frontend.inference.ranks import parts_of
+from qgraph.frontend.inference.ranks import may_be_tuple, parts_of
 from qgraph.frontend.names.bindings import (
     Binding,
     BoundFunc,
@@ -42,7 +42,7 @@ from qgraph.frontend.names.call_binding import (
     refuse_recursion,
     without_docstring,
 )
-from qgraph.frontend.names.definite_assignment import names_assigned, names_bound_again
+from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.foreign_calls import by_position, refuse_callee
 from qgraph.frontend.names.function_frame import ADDED, occurrences
 from qgraph.frontend.names.scope import Scope
@@ -69,7 +69,7 @@ class Body(ResolvedNames):
         self.names.reserve(bound.name for bound in private.values())
         # Positions all at once when the whole is done, and not at each level of what is inside it.
         rewriter = _Rewriter(self, scope.inner(private))
-        rewriter.rebound = names_bound_again([*(ast.Name(name, ast.Store()) for name in locals_), *own], more_than=1)
+        rewriter.rebound = rebound(scope, [*(ast.Name(name, ast.Store()) for name in locals_), *own])
         return list(map(ast.fix_missing_locations, rewriter.block(copied(own))))
 
     def expression(self, scope: Scope, node: ast.expr, *, divisors: Divisors | None = None) -> ast.expr:
@@ -162,6 +162,7 @@ class _Rewriter(ArrayResolution):
             return self._unrolled(node, items)
         found = loop_call(self._scope, node.iter)
         if found is None:
+            self.note_items(node.target, node.iter)
             node.iter = self.visit(node.iter)
         else:
             reader = _Rewriter(self._body, found.scope, "checked")
@@ -202,6 +203,7 @@ class _Rewriter(ArrayResolution):
 
     def _product_loop(self, node: ast.For, axes: tuple[WrittenAxis, ...], reader: _Rewriter) -> list[ast.stmt]:
         """``for i, j in ndrange(...)`` inside a body: one loop over the product, so that break and continue mean the same."""
+        self.note_items(node.target, node.iter)
         number = len(self._body.names.values) + len(self._body.scalars)
         stem = f"_p{node.lineno}_{node.col_offset}_{number}"
         largest = self._body.names.add(max, "_max")
@@ -357,10 +359,11 @@ class _Rewriter(ArrayResolution):
             bound = argument if not isinstance(argument, ast.expr) else self._scope.static(argument)
             if bound is not None and (parameter in source.static or is_fixed(bound, source, parameter)):
                 fixed[parameter] = bound
-        dynamic = {parameter: Private("") for parameter in arguments if parameter not in fixed}
-        of_local = any(isinstance(each, ast.expr) and is_local(self._scope, each) for each in arguments.values())
+        given = {name: each for name, each in arguments.items() if name not in fixed and isinstance(each, ast.expr)}
+        dynamic = {name: Private("", is_tuple=may_be_tuple(self._scope, each)) for name, each in given.items()}
+        of_local = any(is_local(self._scope, each) for each in given.values())
         if of_local or looks_at_arrays(source.tree.body):
-            dynamic = {parameter: array_of(self._scope, "", arguments[parameter]) for parameter in dynamic}
+            dynamic = {name: array_of(self._scope, "", each) for name, each in given.items()}
         key = (function, tuple((name, identity(bound)) for name, bound in fixed.items()), *dynamic.values())
         if key not in self._body.devices:
             self._body.devices[key] = self._compile_device(function, fixed, dynamic, node)

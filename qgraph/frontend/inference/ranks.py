@@ -165,7 +165,24 @@ def _may_be_tuple(scope: Scope, part: ast.expr) -> bool:
     if part.id not in scope.names and part.id in scope.source.function.__code__.co_varnames:
         return True
     bound = known(scope, part)
+    if isinstance(bound, Private):
+        return bound.is_tuple
     return isinstance(bound, StructRef) or (isinstance(bound, Value) and isinstance(bound.value, tuple))
+
+
+def may_be_tuple(scope: Scope, value: ast.expr) -> bool:
+    """Whether a local name that is bound to ``value`` may be a tuple."""
+    match value:
+        case ast.Name():
+            return _may_be_tuple(scope, value)
+        case ast.IfExp(body=body, orelse=orelse):
+            return may_be_tuple(scope, body) or may_be_tuple(scope, orelse)
+        case ast.Call(func=func):
+            function = known_object(scope, func)
+            return not (operation(function).pure or isinstance(function, type) or reduction(scope, value))
+        case ast.Attribute(attr=attr):
+            return attr in ("shape", "strides") or isinstance(known(scope, value), StructRef)
+    return isinstance(value, ast.Tuple) or isinstance(known(scope, value), StructRef)
 
 
 def reduction(scope: Scope, node: ast.AST) -> str:

@@ -24,10 +24,13 @@ def names_assigned(statements: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
     return found
 
 
-def names_bound_again(statements: Iterable[ast.AST], more_than: int = 0) -> set[str]:
-    """Names that ``statements`` bind other than by `x += y`, which for an array changes its elements, at so many places."""
+def names_bound_again(statements: Iterable[ast.AST], more_than: int = 0, but: Iterable[ast.AST] = ()) -> set[str]:
+    """Names that ``statements`` bind other than by `x += y`, which for an array changes its elements, at ``more_than`` places.
+
+    ``but``: nodes that do not count.
+    """
     nodes = list(_preorder(statements))
-    updated = {node.target for node in nodes if isinstance(node, ast.AugAssign)}
+    updated = {*but, *(node.target for node in nodes if isinstance(node, ast.AugAssign))}
     counts = Counter(name for node in nodes if node not in updated and (name := _bound_name(node)) is not None)
     return {name for name, count in counts.items() if count > more_than}
 
