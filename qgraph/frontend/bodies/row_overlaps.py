@@ -73,25 +73,25 @@ def _moved(one: ast.Slice, other: ast.Slice) -> int | None:
     steps = [1 if part.step is None else constant_of(part.step) for part in (one, other)]
     if steps[0] is None or steps[0] != steps[1] or steps[0] == 0:
         return None
-    if _text(one.lower) == _text(other.lower):
-        return 0
     step = steps[0]
-    starts = [_start(part, step) for part in (one, other)]
-    if starts[0] is None or starts[1] is None or (starts[0] < 0) != (starts[1] < 0):
+    (base, first), (other_base, second) = (_start(part, step) for part in (one, other))
+    # Of constants, those below 0 count from the end.
+    if base != other_base or (not base and (first < 0) != (second < 0)):
         return None
-    apart = starts[1] - starts[0]
+    apart = second - first
     # Elements between those of the other slice are none of them.
     return apart // step if apart % step == 0 else 0
 
 
-def _start(part: ast.Slice, step: int) -> int | None:
-    if part.lower is None:
-        return 0 if step > 0 else -1
-    return constant_of(part.lower)
-
-
-def _text(node: ast.expr | None) -> str:
-    return "" if node is None else ast.unparse(node)
+def _start(part: ast.Slice, step: int) -> tuple[str, int]:
+    """Where a slice begins: so many elements behind what is written."""
+    match part.lower:
+        case None:
+            return "", 0 if step > 0 else -1
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=ast.Constant(value=int() as value)):
+            return ast.unparse(left), value if isinstance(op, ast.Add) else -value
+    constant = constant_of(part.lower)
+    return ("", constant) if constant is not None else (ast.unparse(part.lower), 0)
 
 
 def _place(scope: Scope, node: ast.expr) -> tuple[str, list[ast.expr]] | None:
