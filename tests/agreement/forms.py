@@ -127,6 +127,9 @@ REFUSED = [
     ),
     *statements("a[i] = a[i, ::-1]", kinds="", refusal="which is assigned, may be parts of one array that overlap"),
     *statements("a[i] = x[:, None]", kinds="", refusal="has 2 dimensions, and the part that is assigned 1"),
+    *expressions("np.any(x[0] == x[1])", kinds="", refusal="`np.any(x[0] == x[1])` is of a number"),
+    *statements("q = c[i], x; a[i, 0] = np.sum(q[0])", kinds="", refusal="`np.sum(q[0])` is of what may be no array"),
+    *statements("q = (i, 0); a[i, 0] = np.max(c[q])", kinds="", refusal="`np.max(c[q])` is of what may be no array"),
     *statements("np.multiply(a[i], x, a[i])", kinds="", refusal="`np.multiply(a[i], x, a[i])` is a new array"),
 ]
 

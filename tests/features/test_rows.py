@@ -97,9 +97,14 @@ def larger(row, x):
     return normalised(row, 2) > np.dot(row, x)
 
 
+@qgraph.func
+def only_calls(row):
+    return normalised(row, 3)
+
+
 def of_funcs(a, x, y):
     for i in range(a.shape[0]):
-        y[i] = normalised(a[i, 1:], 3)
+        y[i] = only_calls(a[i, 1:])
         if larger(a[i], x):
             y[i] += 1
 

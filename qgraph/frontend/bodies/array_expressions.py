@@ -14,8 +14,10 @@ from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.ranks import is_in_place, is_slice, known, may_be_tuple, new_array, parts_of, rank, reduction
 from qgraph.frontend.names.bindings import Private, Value
 from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType
-from qgraph.operations.table import OPERATIONS
+from qgraph.language import Func
+from qgraph.operations.table import OPERATIONS, operation
 from qgraph.source import as_written
 
 _NO_ARRAYS = (ast.In, ast.NotIn, ast.Is, ast.IsNot)
@@ -45,6 +47,7 @@ def is_reduced(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int], conditi
     if reduction(scope, node):
         return True
     if isinstance(node, ast.Call):
+        _refuse_uncertain(scope, node)
         if node not in conditions and _takes_arrays(scope, node, ranks):
             raise new_array(scope, node) if rank(scope, node, ranks) else _not_in_loops(scope, node)
         return False
@@ -52,6 +55,22 @@ def is_reduced(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int], conditi
     if not told and rank(scope, node, ranks):
         raise new_array(scope, node)
     return False
+
+
+def _refuse_uncertain(scope: Scope, node: ast.Call) -> None:
+    """Raise ``KernelSyntaxError`` for a reduction of what may be an array, and for the truth of a number."""
+    bound = known(scope, node.func)
+    kind = operation(bound.value).reduces if isinstance(bound, Value) else ""
+    for argument in node.args if kind else []:
+        base = argument.value if isinstance(argument, ast.Subscript) else argument
+        index = parts_of(argument)[0] if isinstance(argument, ast.Subscript) else argument
+        of_tuple = any(isinstance(part, ast.Name) and may_be_tuple(scope, part) for part in (base, index))
+        if of_tuple or kind in ("any", "all"):
+            raise scope.error(
+                f"`{as_written(node)}` is of {'what may be no array' if of_tuple else 'a number'}",
+                node,
+                "give it an array, a part of one, or a name for a part: row = a[i]",
+            )
 
 
 def _not_in_loops(scope: Scope, node: ast.Call) -> KernelSyntaxError:
@@ -119,14 +138,18 @@ def array_of(scope: Scope, name: str, value: ast.expr) -> Private:
     return Private(name, ArrayType("" if dtype is None else dtype.name, rank(scope, value), "A"), origin(scope, value) or "")
 
 
-def looks_at_arrays(statements: Sequence[ast.stmt]) -> bool:
-    """Whether a function may do something with arrays as wholes, so that it matters what it is given."""
-    for node in (child for statement in statements for child in ast.walk(statement)):
+def looks_at_arrays(source: SourceFunction, seen: frozenset[object] = frozenset()) -> bool:
+    """Whether a function, or one that it calls, may do something with whole arrays, so that it matters what it is given."""
+    for node in ast.walk(source.tree):
         match node:
             case ast.Attribute(attr=attr) if attr in OPERATIONS.methods or attr in ("dot", "vdot", "norm", "count_nonzero"):
                 return True
             case ast.BinOp(op=ast.MatMult()) | ast.AugAssign() | ast.Slice():
                 return True
+            case ast.Call(func=ast.Name(id=name)):
+                called = source.closure.get(name, source.globals.get(name))
+                if isinstance(called, Func) and called not in seen and looks_at_arrays(called.source, seen | {called}):
+                    return True
     return False
 
 

@@ -362,7 +362,7 @@ class _Rewriter(ArrayResolution):
         given = {name: each for name, each in arguments.items() if name not in fixed and isinstance(each, ast.expr)}
         dynamic = {name: Private("", is_tuple=may_be_tuple(self._scope, each)) for name, each in given.items()}
         of_local = any(is_local(self._scope, each) for each in given.values())
-        if of_local or looks_at_arrays(source.tree.body):
+        if of_local or looks_at_arrays(source):
             dynamic = {name: array_of(self._scope, "", each) for name, each in given.items()}
         key = (function, tuple((name, identity(bound)) for name, bound in fixed.items()), *dynamic.values())
         if key not in self._body.devices:

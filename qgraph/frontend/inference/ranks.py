@@ -12,6 +12,7 @@ from qgraph.frontend.names.bindings import Binding, LeafRef, Private, Ranked, St
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.argument_types import ArrayType
+from qgraph.language import Func
 from qgraph.operations.table import OPERATIONS, operation
 from qgraph.source import as_written
 
@@ -179,6 +180,9 @@ def may_be_tuple(scope: Scope, value: ast.expr) -> bool:
             return may_be_tuple(scope, body) or may_be_tuple(scope, orelse)
         case ast.Call(func=func):
             function = known_object(scope, func)
+            if isinstance(function, Func):
+                returned = [node.value for node in ast.walk(function.source.tree) if isinstance(node, ast.Return)]
+                return any(isinstance(each, (ast.Tuple, ast.Name, ast.Call, ast.IfExp)) for each in returned)
             return not (operation(function).pure or isinstance(function, type) or reduction(scope, value))
         case ast.Attribute(attr=attr):
             return attr in ("shape", "strides") or isinstance(known(scope, value), StructRef)
